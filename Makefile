@@ -1,0 +1,55 @@
+# make run: the pipeline over the example estate.  make test: every check that a clone alone allows.
+.PHONY: run test lint format types interop soak bench clean lock
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+READY := $(VENV)/.ready
+export PYSPARK_PYTHON := $(abspath $(PYTHON))
+export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
+# Spark binds to the first address it finds; the local one is always there.
+export SPARK_LOCAL_IP := 127.0.0.1
+# Two workers: the suites are bound by processors, and one of them may hold a Java process.
+WORKERS ?= 2
+
+run: $(READY)
+	@scripts/ensure.sh java
+	@$(PYTHON) examples/run.py
+
+test: $(READY)
+	@scripts/ensure.sh java maven postgres mariadb browser
+	$(PYTHON) -m pytest -n $(WORKERS) --dist loadgroup -m "not soak and not interop" $(ARGS)
+
+interop: $(READY)
+	@scripts/ensure.sh java maven
+	$(PYTHON) -m pytest -m interop $(ARGS)
+
+soak: $(READY)
+	@scripts/ensure.sh java maven postgres mariadb
+	$(PYTHON) -m pytest -m soak --hypothesis-profile=soak $(ARGS)
+
+bench: $(READY)
+	$(VENV)/bin/tallystick bench all
+
+lint: $(READY)
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+
+format: $(READY)
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+$(READY): requirements.lock pyproject.toml
+	@scripts/ensure.sh python
+	@test -x $(PYTHON) || python3 -m venv $(VENV)
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+lock: $(READY)
+	$(PYTHON) -m pip install --quiet uv
+	$(VENV)/bin/uv pip compile --quiet --no-emit-index-url --no-header --python-version 3.11 \
+	  --extra all --group dev pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis out

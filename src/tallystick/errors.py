@@ -1,0 +1,149 @@
+"""Every error that Tallystick raises on purpose, as one tree.
+
+    TallystickError
+    ├── LogFormatError            bytes that are not what a format requires
+    │   ├── CorruptLogError       acknowledged data is damaged; recovery refuses
+    │   ├── NotALogError          the bytes are no log of any known system
+    │   └── UnsupportedFormatError  a format or option that this version does not read
+    ├── LogUnreadableError        the operating system would not give the bytes
+    ├── LogWriteError             a record that cannot be written; the log is unharmed
+    │   ├── RecordTooLargeError   larger than the log can ever hold
+    │   └── LogFullError          no room; retriable once room was made
+    ├── LogClosedError            an operation on a log that is not open
+    ├── LogLockedError            another process or object owns the log
+    ├── LogPoisonedError          a write or fsync failed; nothing more is acknowledged
+    ├── IncompleteLogError        recovery found work that must be settled first
+    ├── TransactionError          the transaction did not do what was asked
+    │   ├── RolledBackError       it was rolled back, whole
+    │   ├── HeuristicError        a branch went against the decision
+    │   ├── InDoubtError          the outcome is not known yet; recovery will settle it
+    │   └── TransactionUsageError wrong use: order, thread, double enlistment
+    ├── BusyError                 a limit was reached; retry later
+    └── MissingExtraError         an optional dependency is needed
+
+An error names the file, the offset, what was expected, what was found, and what
+the reader can do next, as far as each is known.
+"""
+
+from __future__ import annotations
+
+
+class TallystickError(Exception):
+    """Root of all errors; carries the place and the advice, and prints them.
+
+    ``file`` is a path, ``offset`` a byte offset in it, ``expected`` and ``found``
+    are short texts, ``advice`` says what to do next.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str | None = None,
+        offset: int | None = None,
+        expected: str | None = None,
+        found: str | None = None,
+        advice: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.file = file
+        self.offset = offset
+        self.expected = expected
+        self.found = found
+        self.advice = advice
+
+    def __str__(self) -> str:
+        place = self.file or ""
+        if self.offset is not None:
+            place += f" at offset {self.offset}"
+        text = f"{place.strip()}: {self.message}" if place else self.message
+        if self.expected is not None:
+            text += f"; expected {self.expected}"
+        if self.found is not None:
+            text += f"; found {self.found}"
+        if self.advice is not None:
+            text += f". {self.advice}"
+        return text
+
+
+class LogFormatError(TallystickError):
+    """Bytes that are not what a format requires."""
+
+
+class CorruptLogError(LogFormatError):
+    """Acknowledged data is damaged; recovery refuses rather than lose it silently."""
+
+
+class NotALogError(LogFormatError):
+    """The bytes are no log of any known system."""
+
+
+class UnsupportedFormatError(LogFormatError):
+    """A format, a version or an option that this version does not read."""
+
+
+class LogUnreadableError(TallystickError):
+    """The operating system would not give the bytes: permission, vanished, I/O error."""
+
+
+class LogWriteError(TallystickError):
+    """A record that cannot be written; the log is unharmed and stays usable."""
+
+
+class RecordTooLargeError(LogWriteError):
+    """The record is larger than the log can ever hold."""
+
+
+class LogFullError(LogWriteError):
+    """There is no room now; it may be retried once room was made."""
+
+
+class LogClosedError(TallystickError):
+    """An operation on a log that is not open."""
+
+
+class LogLockedError(TallystickError):
+    """Another process, or another object of this one, owns the log."""
+
+
+class LogPoisonedError(TallystickError):
+    """A write or an fsync failed; nothing more is acknowledged until the log is reopened."""
+
+
+class IncompleteLogError(TallystickError):
+    """The log holds work that must be replayed or settled before a normal start."""
+
+
+class TransactionError(TallystickError):
+    """The transaction did not do what was asked."""
+
+
+class RolledBackError(TransactionError):
+    """The transaction was rolled back, in every resource."""
+
+
+class HeuristicError(TransactionError):
+    """A branch went against the decision; an operator has to settle it."""
+
+
+class InDoubtError(TransactionError):
+    """The outcome is not known yet; recovery will settle it."""
+
+
+class TransactionUsageError(TransactionError):
+    """Wrong use: order of calls, thread, double enlistment, closed resource."""
+
+
+class BusyError(TallystickError):
+    """A limit was reached; retry later."""
+
+
+class MissingExtraError(TallystickError):
+    """An optional dependency is needed for this operation."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(
+            f"{package} is not installed",
+            advice=f"Install it with: pip install 'tallystick[{extra}]'",
+        )

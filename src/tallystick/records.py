@@ -1,0 +1,388 @@
+"""The one language spoken between rooms: spans, records, transactions, findings, verdicts.
+
+Readers of all six systems speak it, and the command line, the pipeline and the report
+understand nothing else. Nothing here reads a file or knows a format.
+
+* A `Span` says what a range of bytes *is*; the spans of a file tile it.
+* A `Record` is one physical log record with its place and its meaning.
+* A `Transaction` is what one log says of one transaction.
+* A `Finding` is something a person should know, with its evidence.
+* A `Verdict` sets what the log's own engine would do beside what the bytes prove.
+
+The Arrow schemas of the same things stand in `tallystick.schemas`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Outcome(StrEnum):
+    """What a range of bytes can be (what recovery does with it in brackets)."""
+
+    VALID = "valid"
+    """A whole record or header of this life of the file (used)."""
+    TORN = "torn"
+    """The write never finished; nothing after it was ever acknowledged (cut here)."""
+    CORRUPT = "corrupt"
+    """It was whole once; something acknowledged is damaged (refused, and reported)."""
+    STALE = "stale"
+    """A whole record of an earlier life of a recycled file (ignored)."""
+    UNUSED = "unused"
+    """Preallocated, fill, padding, alignment hole (ignored)."""
+
+
+class Kind(StrEnum):
+    """What a record does, in the words of the field; `Record.type` has the system's own name."""
+
+    BEGIN = "begin"
+    ADD = "add"
+    UPDATE = "update"
+    DELETE = "delete"
+    TRUNCATE = "truncate"
+    UNDO = "undo"
+    """Before-image of a page, or a compensation record."""
+    PAGE = "page"
+    """Any other physical change of a page or container."""
+    PREPARE = "prepare"
+    DECISION = "decision"
+    """A coordinator's forced decision to commit."""
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    HEURISTIC = "heuristic"
+    """A branch or transaction whose outcome went, or may have gone, its own way."""
+    STATUS = "status"
+    """A coordinator's note that decides nothing."""
+    PERSISTING = "persisting"
+    PERSISTED = "persisted"
+    CHECKPOINT = "checkpoint"
+    CONTROL = "control"
+    """Bookkeeping of the log itself: checksum records, free lists, footers, events."""
+    NOOP = "noop"
+    UNKNOWN = "unknown"
+
+
+class State(StrEnum):
+    """Where a transaction stands according to one log."""
+
+    ACTIVE = "active"
+    """Begun, not prepared and not ended: a restart rolls it back."""
+    PREPARED = "prepared"
+    """A participant's branch that waits for its coordinator: in doubt."""
+    UNDECIDED = "undecided"
+    """A coordinator's transaction that reached the prepare phase and has no decision."""
+    COMMITTING = "committing"
+    """A coordinator's commit decision that is not closed yet: dangling."""
+    COMMITTED = "committed"
+    ROLLING_BACK = "rolling_back"
+    ROLLED_BACK = "rolled_back"
+    HEURISTIC = "heuristic"
+    PENDING = "pending"
+    """Write-behind: persisting, and not persisted in every target."""
+    INCOMPLETE = "incomplete"
+    """Ended in the log, but elements of it are missing or damaged."""
+    UNKNOWN = "unknown"
+
+
+class Severity(StrEnum):
+    """How much a finding matters: the last two make a command exit with 1."""
+
+    INFO = "info"
+    WARNING = "warning"
+    DAMAGE = "damage"
+    """Bytes are damaged or missing, or the log and the bytes disagree."""
+    LOSS = "loss"
+    """A restart would lose, or revive, acknowledged data."""
+
+
+class Clock(StrEnum):
+    """What the numbers in `Record.time` count."""
+
+    BOOT_MS = "boot_ms"
+    """Milliseconds since the machine booted: comparable within one boot only."""
+    WALL_MS = "wall_ms"
+    WALL_US = "wall_us"
+    WALL_NS = "wall_ns"
+    """Milli-, micro-, nanoseconds since 1970-01-01 UTC."""
+    NONE = "none"
+    """The log holds no times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A range of bytes of one file and what it is. The spans of a file tile it in order.
+
+    ``what`` names the structure in the format's words ("file header", "record",
+    "fill", "log data page"); ``reason`` says why the outcome is what it is, and may be
+    empty where `Outcome.VALID` speaks for itself.
+    """
+
+    offset: int
+    length: int
+    outcome: Outcome
+    what: str
+    reason: str = ""
+
+    @property
+    def end(self) -> int:
+        """Offset of the first byte behind the span."""
+        return self.offset + self.length
+
+
+@dataclass(frozen=True, slots=True)
+class Xid:
+    """An XA id: signed 32-bit format id and two byte strings of at most 64 bytes each."""
+
+    format_id: int
+    gtrid: bytes
+    bqual: bytes = b""
+
+
+@dataclass(slots=True)
+class Record:
+    """One physical log record.
+
+    ``file`` is a path, ``offset`` and ``length`` are bytes in it (where a record is spread
+    over pages, the offset of its first byte and the number of its own bytes). ``type`` is
+    the system's own name of the record. ``sequence`` and ``time`` are as the log has them
+    (the unit of time is the `Clock` of the file), null where it has none.
+    ``transaction`` is the number of a local transaction, ``gtrid`` the global id.
+    ``attributes`` holds what only this system has, as plain JSON values and bytes.
+    """
+
+    system: str
+    file: str
+    offset: int
+    length: int
+    outcome: Outcome
+    kind: Kind
+    type: str
+    sequence: int | None = None
+    time: int | None = None
+    transaction: int | None = None
+    format_id: int | None = None
+    gtrid: bytes | None = None
+    bqual: bytes | None = None
+    resources: tuple[str, ...] = ()
+    record_id: int | None = None
+    body: bytes | None = None
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as ``tallystick dump --json`` prints it: binary as lower-case hex.
+
+        Empty ``format_id`` and ``bqual`` are left out of ``attributes``, where they go.
+        """
+        attributes = dict(self.attributes)
+        if self.format_id is not None:
+            attributes["format_id"] = self.format_id
+        if self.bqual is not None:
+            attributes["bqual"] = self.bqual
+        return {
+            "system": self.system,
+            "file": self.file,
+            "offset": self.offset,
+            "length": self.length,
+            "outcome": self.outcome.value,
+            "kind": self.kind.value,
+            "type": self.type,
+            "sequence": self.sequence,
+            "time": self.time,
+            "transaction": self.transaction,
+            "gtrid": jsonable(self.gtrid),
+            "resources": list(self.resources),
+            "record_id": self.record_id,
+            "body": jsonable(self.body),
+            "attributes": jsonable(attributes),
+        }
+
+
+@dataclass(slots=True)
+class LogFile:
+    """One file of a log as a reader found it.
+
+    ``identity`` is the id in its header, ``generation`` the recycling stamp or section,
+    ``order`` its place in the log (0 first), ``role`` the format's word for it ("log file",
+    "control file", "part 1", "passive"). ``spans`` tile the file. ``redundant`` is true
+    where the log's own rules allow the file to go, null where they do not apply;
+    ``why`` explains it.
+    """
+
+    path: str
+    size: int
+    role: str
+    order: int
+    identity: int | None = None
+    generation: int | None = None
+    clock: Clock = Clock.NONE
+    redundant: bool | None = None
+    why: str = ""
+    spans: tuple[Span, ...] = ()
+
+    def bytes_by_outcome(self) -> dict[Outcome, int]:
+        """Bytes of the file per outcome; they add up to its size."""
+        totals = dict.fromkeys(Outcome, 0)
+        for span in self.spans:
+            totals[span.outcome] += span.length
+        return totals
+
+
+@dataclass(slots=True)
+class Transaction:
+    """What one log says of one transaction.
+
+    ``key`` is unique within the log. ``participants`` are resource or target names.
+    ``complete`` is false if elements are missing, and ``holes`` then says which.
+    ``evidence`` is the place (file, offset) of the record that decides the state, and
+    ``evidence_type`` the system's name of that record.
+    ``durable`` tells whether the state is known to have been forced (null: unknown).
+    """
+
+    system: str
+    log: str
+    key: str
+    state: State
+    transaction: int | None = None
+    format_id: int | None = None
+    gtrid: bytes | None = None
+    bqual: bytes | None = None
+    name: str | None = None
+    participants: tuple[str, ...] = ()
+    open_participants: tuple[str, ...] = ()
+    first_time: int | None = None
+    last_time: int | None = None
+    records: int = 0
+    bytes: int = 0
+    files: tuple[str, ...] = ()
+    complete: bool = True
+    holes: str = ""
+    evidence: tuple[str, int] | None = None
+    evidence_type: str = ""
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; binary as lower-case hex."""
+        return {name: jsonable(getattr(self, name)) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something a person should know about a log, with its evidence.
+
+    ``code`` is a stable slug ("torn-tail", "missing-file"); ``message`` is a sentence for
+    a tired operator; ``bytes_at_risk`` counts bytes that a restart would drop or misread.
+    """
+
+    code: str
+    severity: Severity
+    system: str
+    log: str
+    message: str
+    file: str | None = None
+    offset: int | None = None
+    length: int | None = None
+    expected: str | None = None
+    found: str | None = None
+    advice: str | None = None
+    bytes_at_risk: int = 0
+    gtrid: bytes | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; binary as lower-case hex."""
+        return {name: jsonable(getattr(self, name)) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One point where the engine's verdict and the strict one part.
+
+    ``what`` names it, ``engine`` and ``strict`` say what each makes of it, ``meaning``
+    tells an operator what a restart would do because of it.
+    """
+
+    what: str
+    engine: str
+    strict: str
+    meaning: str
+    severity: Severity = Severity.LOSS
+    file: str | None = None
+    offset: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {name: jsonable(getattr(self, name)) for name in self.__slots__}
+
+
+@dataclass(slots=True)
+class Verdict:
+    """Both judgements of one log.
+
+    ``engine`` is what the log's own software would do, in the words and keys of that
+    system's oracle; ``strict`` is what can be known from the bytes, always with the keys
+    ``records`` (counts by outcome), ``transactions`` (counts by state), ``in_doubt``,
+    ``lost`` (what a restart would lose silently) and ``findings`` (codes and counts).
+    """
+
+    system: str
+    path: str
+    format: str
+    engine: dict[str, Any]
+    strict: dict[str, Any]
+    differences: tuple[Difference, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """One entry of ``tallystick explain --json``."""
+        return {
+            "path": self.path,
+            "system": self.system,
+            "format": self.format,
+            "engine": jsonable(self.engine),
+            "strict": jsonable(self.strict),
+            "differences": [difference.to_dict() for difference in self.differences],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One committed row or record change, in commit order.
+
+    ``collection`` is the table, container or queue as the log names it, ``key`` the row
+    key or record id, ``before`` and ``after`` are images as far as the log holds them.
+    ``commit_sequence`` orders changes within the log; ``ordinal`` within the transaction.
+    """
+
+    system: str
+    log: str
+    commit_sequence: int
+    ordinal: int
+    kind: Kind
+    collection: str
+    key: str
+    file: str
+    offset: int
+    transaction: str | None = None
+    gtrid: bytes | None = None
+    time: int | None = None
+    before: bytes | None = None
+    after: bytes | None = None
+    values: Mapping[str, Any] | None = None
+
+
+def jsonable(value: Any) -> Any:
+    """The value with bytes as lower-case hex, tuples as lists and enums as their values."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, StrEnum):
+        return value.value
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).hex()
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [jsonable(item) for item in value]
+    raise TypeError(f"{type(value).__name__} has no JSON form here")

@@ -1,0 +1,1 @@
+"""One self-contained HTML page made from the tables of the pipeline."""

@@ -1,0 +1,271 @@
+"""The Arrow schemas of the tables, and the bridge from records to batches.
+
+In: `Record`, `LogFile`, `Transaction`, `Finding` and `Change` objects, or columns that a
+vectorised reader made. Out: `pyarrow` schemas and batches. Times are as the log has them
+(`clock` names the unit); sequence numbers, offsets and lengths are signed 64-bit.
+All strings and binaries have 32-bit offsets and every field is nullable, which is what
+Spark accepts. Where a vectorised reader wants to save space it may hand out
+dictionary-encoded strings; `plain` casts a batch to these schemas.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from tallystick.errors import MissingExtraError
+from tallystick.records import (
+    Change,
+    Finding,
+    LogFile,
+    Outcome,
+    Record,
+    Span,
+    Transaction,
+    jsonable,
+)
+
+try:
+    import pyarrow as pa
+except ImportError as error:  # pragma: no cover - the arrow extra is missing
+    raise MissingExtraError("pyarrow", "arrow") from error
+
+_text_list = pa.list_(pa.field("element", pa.string()))
+
+RECORDS = pa.schema(
+    [
+        ("system", pa.string()),
+        ("log", pa.string()),
+        ("file", pa.string()),
+        ("offset", pa.int64()),
+        ("length", pa.int64()),
+        ("outcome", pa.string()),
+        ("kind", pa.string()),
+        ("type", pa.string()),
+        ("sequence", pa.int64()),
+        ("time", pa.int64()),
+        ("clock", pa.string()),
+        ("transaction", pa.int64()),
+        ("format_id", pa.int32()),
+        ("gtrid", pa.binary()),
+        ("bqual", pa.binary()),
+        ("resources", _text_list),
+        ("record_id", pa.int64()),
+        ("body", pa.binary()),
+        ("attributes", pa.string()),
+    ]
+)
+"""One row is a physical record. ``attributes`` is a JSON object, null where empty."""
+
+FILES = pa.schema(
+    [
+        ("system", pa.string()),
+        ("log", pa.string()),
+        ("file", pa.string()),
+        ("role", pa.string()),
+        ("order", pa.int32()),
+        ("size", pa.int64()),
+        ("identity", pa.int64()),
+        ("generation", pa.int64()),
+        ("clock", pa.string()),
+        ("redundant", pa.bool_()),
+        ("why", pa.string()),
+        *((f"{outcome.value}_bytes", pa.int64()) for outcome in Outcome),
+    ]
+)
+"""One row is a log file; the five ``*_bytes`` columns add up to ``size``."""
+
+TRANSACTIONS = pa.schema(
+    [
+        ("system", pa.string()),
+        ("log", pa.string()),
+        ("key", pa.string()),
+        ("state", pa.string()),
+        ("transaction", pa.int64()),
+        ("format_id", pa.int32()),
+        ("gtrid", pa.binary()),
+        ("bqual", pa.binary()),
+        ("name", pa.string()),
+        ("participants", _text_list),
+        ("open_participants", _text_list),
+        ("first_time", pa.int64()),
+        ("last_time", pa.int64()),
+        ("clock", pa.string()),
+        ("records", pa.int64()),
+        ("bytes", pa.int64()),
+        ("files", _text_list),
+        ("complete", pa.bool_()),
+        ("holes", pa.string()),
+        ("evidence_file", pa.string()),
+        ("evidence_offset", pa.int64()),
+        ("evidence_type", pa.string()),
+        ("attributes", pa.string()),
+    ]
+)
+"""One row is a transaction in one log."""
+
+FINDINGS = pa.schema(
+    [
+        ("code", pa.string()),
+        ("severity", pa.string()),
+        ("system", pa.string()),
+        ("log", pa.string()),
+        ("file", pa.string()),
+        ("offset", pa.int64()),
+        ("length", pa.int64()),
+        ("message", pa.string()),
+        ("expected", pa.string()),
+        ("found", pa.string()),
+        ("advice", pa.string()),
+        ("bytes_at_risk", pa.int64()),
+        ("gtrid", pa.binary()),
+    ]
+)
+"""One row is something a person should know."""
+
+CHANGES = pa.schema(
+    [
+        ("system", pa.string()),
+        ("log", pa.string()),
+        ("commit_sequence", pa.int64()),
+        ("ordinal", pa.int64()),
+        ("kind", pa.string()),
+        ("collection", pa.string()),
+        ("key", pa.string()),
+        ("transaction", pa.string()),
+        ("gtrid", pa.binary()),
+        ("time", pa.int64()),
+        ("clock", pa.string()),
+        ("before", pa.binary()),
+        ("after", pa.binary()),
+        ("values", pa.string()),
+        ("file", pa.string()),
+        ("offset", pa.int64()),
+    ]
+)
+"""One row is a committed row or record change; ``values`` is a JSON object or null."""
+
+BATCH_ROWS = 10_000
+
+
+def record_batches(
+    records: Iterable[Record], log: str, clock: str, rows: int = BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """Batches of at most ``rows`` rows in the `RECORDS` schema, one object at a time.
+
+    The plain bridge for small logs and for readers without a vectorised path.
+    """
+    source = iter(records)
+    while chunk := list(islice(source, rows)):
+        yield batch_of([_record_row(record, log, clock) for record in chunk], RECORDS)
+
+
+def file_rows(files: Iterable[LogFile], system: str, log: str) -> list[dict[str, Any]]:
+    """Rows of the `FILES` schema."""
+    return [
+        {
+            "system": system,
+            "log": log,
+            "file": file.path,
+            "role": file.role,
+            "order": file.order,
+            "size": file.size,
+            "identity": file.identity,
+            "generation": file.generation,
+            "clock": file.clock.value,
+            "redundant": file.redundant,
+            "why": file.why,
+            **{f"{key.value}_bytes": size for key, size in file.bytes_by_outcome().items()},
+        }
+        for file in files
+    ]
+
+
+def transaction_rows(transactions: Iterable[Transaction], clock: str) -> Iterator[dict[str, Any]]:
+    """Rows of the `TRANSACTIONS` schema."""
+    for one in transactions:
+        row = {name: getattr(one, name) for name in TRANSACTIONS.names if hasattr(one, name)}
+        file, offset = one.evidence or (None, None)
+        yield row | {
+            "state": one.state.value,
+            "transaction": signed64(one.transaction),
+            "participants": list(one.participants),
+            "open_participants": list(one.open_participants),
+            "files": list(one.files),
+            "clock": clock,
+            "evidence_file": file,
+            "evidence_offset": offset,
+            "attributes": json_text(one.attributes),
+        }
+
+
+def finding_rows(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+    """Rows of the `FINDINGS` schema."""
+    return [
+        {name: getattr(one, name) for name in FINDINGS.names} | {"severity": one.severity.value}
+        for one in findings
+    ]
+
+
+def change_rows(changes: Iterable[Change], clock: str) -> Iterator[dict[str, Any]]:
+    """Rows of the `CHANGES` schema."""
+    for one in changes:
+        row = {name: getattr(one, name) for name in CHANGES.names if hasattr(one, name)}
+        values = None if one.values is None else json_text(dict(one.values))
+        yield row | {"kind": one.kind.value, "clock": clock, "values": values}
+
+
+def span_rows(path: str, spans: Iterable[Span]) -> list[dict[str, Any]]:
+    """Spans as plain rows, for the segment map of the report."""
+    return [
+        {
+            "file": path,
+            "offset": span.offset,
+            "length": span.length,
+            "outcome": span.outcome.value,
+            "what": span.what,
+            "reason": span.reason,
+        }
+        for span in spans
+    ]
+
+
+def batch_of(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of dictionaries; keys that the schema lacks are left out."""
+    columns = [pa.array([row.get(field.name) for row in rows], type=field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def plain(batch: pa.RecordBatch, schema: pa.Schema = RECORDS) -> pa.RecordBatch:
+    """The batch cast to ``schema``: dictionaries decoded, views copied."""
+    columns = [batch.column(field.name).cast(field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def json_text(value: dict[str, Any]) -> str | None:
+    """Compact JSON of a dictionary, None where it is empty."""
+    return json.dumps(jsonable(value), separators=(",", ":")) if value else None
+
+
+def signed64(value: int | None) -> int | None:
+    """An unsigned 64-bit number as the signed one with the same bits."""
+    if value is None or value < 1 << 63:
+        return value
+    return value - (1 << 64)
+
+
+def _record_row(record: Record, log: str, clock: str) -> dict[str, Any]:
+    row = {name: getattr(record, name) for name in RECORDS.names if hasattr(record, name)}
+    return row | {
+        "log": log,
+        "clock": clock,
+        "outcome": record.outcome.value,
+        "kind": record.kind.value,
+        "sequence": signed64(record.sequence),
+        "transaction": signed64(record.transaction),
+        "record_id": signed64(record.record_id),
+        "resources": list(record.resources),
+        "attributes": json_text(record.attributes),
+    }

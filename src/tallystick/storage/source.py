@@ -1,0 +1,195 @@
+"""Read-only bytes of one file, wherever it lies and however it is packed.
+
+In: a path (local, or a URL that fsspec knows). Out: a `ByteSource` whose ``data`` is a
+read-only memoryview of the unpacked bytes. Reading changes nothing: files are opened
+without updating the access time where the system allows it.
+
+Files up to `READ_WHOLE_MAX` are read into memory at once, so that a file which shrinks while
+it is read cannot hurt; larger ones are mapped. ``.gz`` and ``.zst`` are unpacked to an
+unnamed temporary file in pieces, never more than `UNPACKED_MAX` bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import mmap
+import os
+import tempfile
+import zlib
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from types import TracebackType
+from typing import IO, Any, Self
+
+from tallystick.errors import LogUnreadableError, MissingExtraError
+
+READ_WHOLE_MAX = 64 << 20
+UNPACKED_MAX = 1 << 40
+_PIECE = 1 << 20
+PACKINGS = (".gz", ".zst")
+
+
+def logical_name(path: str) -> str:
+    """The file's name without folders and without a packing suffix."""
+    name = PurePath(path).name
+    for suffix in PACKINGS:
+        name = name.removesuffix(suffix)
+    return name
+
+
+def is_remote(path: str) -> bool:
+    """True for a URL such as ``s3://bucket/key``; local paths and ``file://`` are not."""
+    return "://" in path and not path.startswith("file://")
+
+
+@dataclass(slots=True)
+class ByteSource:
+    """The unpacked bytes of one file; a context manager.
+
+    ``path`` is as given, ``name`` without folder and packing suffix, ``size`` in bytes
+    after unpacking.
+    """
+
+    path: str
+    data: memoryview
+    _map: mmap.mmap | None = field(default=None, repr=False)
+
+    @property
+    def name(self) -> str:
+        return logical_name(self.path)
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    def close(self) -> None:
+        """Release the bytes; views taken from ``data`` must be released before."""
+        with contextlib.suppress(BufferError):
+            self.data.release()
+            if self._map is not None:
+                self._map.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def open_source(path: str) -> ByteSource:
+    """The bytes of ``path``. Raises `LogUnreadableError` if they cannot be had."""
+    try:
+        if is_remote(path):
+            with _open_remote(path) as stream:
+                return _from_stream(path, stream)
+        with _open_local(path) as stream:
+            if path.endswith(PACKINGS):
+                return _from_stream(path, stream)
+            return _from_descriptor(path, stream.fileno())
+    except (OSError, EOFError, zlib.error) as error:
+        raise unreadable(path, error) from error
+
+
+def read_head(path: str, size: int) -> bytes:
+    """At most ``size`` first bytes, unpacked. Raises `LogUnreadableError`."""
+    try:
+        with _open_remote(path) if is_remote(path) else _open_local(path) as stream:
+            head: bytes = _unpacking(path, stream).read(size)
+            return head
+    except (OSError, EOFError, zlib.error) as error:
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: str, error: Exception) -> LogUnreadableError:
+    """The error for bytes that could not be had, with advice by its cause."""
+    advice_of: dict[type[Exception], str] = {
+        PermissionError: "Read it as a user who may, or grant read permission",
+        FileNotFoundError: "It vanished or was never there; look again",
+    }
+    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return LogUnreadableError(
+        f"cannot read: {reason}", file=path, advice=advice_of.get(type(error))
+    )
+
+
+def _open_local(path: str) -> IO[bytes]:
+    # O_NOATIME is refused to anyone but the owner; the access time is then the system's affair.
+    flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
+    local = path.removeprefix("file://")
+    try:
+        descriptor = os.open(local, flags | getattr(os, "O_NOATIME", 0))
+    except PermissionError:
+        descriptor = os.open(local, flags)
+    return os.fdopen(descriptor, "rb", buffering=0)
+
+
+def _open_remote(path: str) -> IO[bytes]:
+    try:
+        import fsspec
+    except ImportError as error:
+        raise MissingExtraError("fsspec", "remote") from error
+    stream: IO[bytes] = fsspec.open(path, "rb").open()
+    return stream
+
+
+def _unpacking(path: str, stream: IO[bytes]) -> Any:
+    if path.endswith(".gz"):
+        return gzip.GzipFile(fileobj=stream)
+    if path.endswith(".zst"):
+        try:
+            import zstandard
+        except ImportError as error:
+            raise MissingExtraError("zstandard", "zstd") from error
+        return _ZstandardErrors(zstandard.ZstdDecompressor().stream_reader(stream), zstandard)
+    return stream
+
+
+class _ZstandardErrors:
+    """A zstd reader that fails with OSError, as files and gzip do."""
+
+    def __init__(self, reader: Any, module: Any) -> None:
+        self._reader = reader
+        self._error = module.ZstdError
+
+    def read(self, size: int) -> bytes:
+        try:
+            piece: bytes = self._reader.read(size)
+        except self._error as error:
+            raise OSError(str(error)) from error
+        return piece
+
+
+def _from_stream(path: str, stream: IO[bytes]) -> ByteSource:
+    reader = _unpacking(path, stream)
+    with tempfile.TemporaryFile() as spool:
+        total = 0
+        while piece := reader.read(_PIECE):
+            total += len(piece)
+            if total > UNPACKED_MAX:
+                raise OSError(f"unpacks to more than {UNPACKED_MAX} bytes")
+            spool.write(piece)
+        spool.flush()
+        return _from_descriptor(path, spool.fileno())
+
+
+def _from_descriptor(path: str, descriptor: int) -> ByteSource:
+    size = os.fstat(descriptor).st_size
+    if size > READ_WHOLE_MAX:
+        mapped = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
+        return ByteSource(path, memoryview(mapped), mapped)
+    return ByteSource(path, memoryview(_read_whole(descriptor, size)))
+
+
+def _read_whole(descriptor: int, size: int) -> bytes:
+    pieces = []
+    place = 0
+    while place < size and (piece := os.pread(descriptor, size - place, place)):
+        pieces.append(piece)
+        place += len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)

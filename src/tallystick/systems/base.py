@@ -1,0 +1,205 @@
+"""What every system offers to the rest of the house.
+
+In: the files of one folder. Out: which logs are in it (`System.detect`), and for each log a
+`LogReading`: files, records, transactions, changes, findings and both verdicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from tallystick.errors import LogUnreadableError
+from tallystick.records import (
+    Change,
+    Clock,
+    Finding,
+    LogFile,
+    Record,
+    Severity,
+    Transaction,
+    Verdict,
+)
+from tallystick.storage.source import ByteSource, logical_name, open_source, read_head
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+HEAD_SIZE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file of a folder, for recognition by content.
+
+    ``name`` is without packing suffix; ``stored_size`` is as on disk (packed).
+    """
+
+    path: str
+    stored_size: int
+    _heads: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        return logical_name(self.path)
+
+    @property
+    def packed(self) -> bool:
+        return not self.path.endswith(self.name)
+
+    @property
+    def head(self) -> bytes:
+        """The first `HEAD_SIZE` unpacked bytes. Raises `LogUnreadableError`."""
+        if "head" not in self._heads:
+            self._heads["head"] = read_head(self.path, HEAD_SIZE)
+        return self._heads["head"]
+
+    def open(self) -> ByteSource:
+        """All of its bytes. Raises `LogUnreadableError`."""
+        return open_source(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder's path and its readable files, in order of names."""
+
+    path: str
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogSource:
+    """One log: its system, the folder that holds it and its files, in order of names.
+
+    ``name`` tells several logs in one folder apart (a prefix, a file name) and is empty
+    where the folder holds only one.
+    """
+
+    system: str
+    path: str
+    files: tuple[str, ...]
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What a reader may need to know that is not in the bytes.
+
+    ``timezone``: zone of the process that wrote H2's DATE, TIME and TIMESTAMP values.
+    ``boot_password``, ``encryption_key``: Derby's and tally's secrets (key as raw bytes).
+    ``settings``: anything else a single system documents.
+    """
+
+    timezone: str = "UTC"
+    boot_password: str | None = None
+    encryption_key: bytes | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A part of one file: the records whose first byte lies in ``begin <= offset < end``."""
+
+    file: str
+    begin: int
+    end: int
+
+
+class LogReading(Protocol):
+    """Everything that can be read of one log; nothing is written, and bytes are read lazily.
+
+    Memory grows with open transactions, not with the log, except in ``transactions()`` and
+    ``changes()`` of logs whose format gives no other way (their docstrings say so).
+    """
+
+    @property
+    def source(self) -> LogSource: ...
+
+    @property
+    def format(self) -> str:
+        """The generation or version of the format, in the system's words."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """What the numbers in ``Record.time`` count."""
+        ...
+
+    def files(self) -> Sequence[LogFile]:
+        """The files in the log's own order, each tiled by its spans."""
+        ...
+
+    def records(self, *, salvage: bool = False) -> Iterator[Record]:
+        """Every record in log order; with ``salvage`` also those that the engine would not
+        reach or believe, marked by ``attributes["salvaged"] = True``."""
+        ...
+
+    def transactions(self) -> Iterable[Transaction]: ...
+
+    def changes(self) -> Iterable[Change]:
+        """Committed changes in commit order; empty for logs that hold none."""
+        ...
+
+    def findings(self) -> Sequence[Finding]: ...
+
+    def verdict(self) -> Verdict: ...
+
+    def batches(
+        self, split: Split | None = None, *, rows: int = 10_000
+    ) -> Iterator[pa.RecordBatch]:
+        """The same records as ``records()`` as Arrow batches of the `RECORDS` schema
+        (strings may be dictionary-encoded), vectorised; of one split, or of all files.
+        ``attributes`` may be null in it."""
+        ...
+
+    def splits(self, target_bytes: int) -> Sequence[Split]:
+        """Parts of about ``target_bytes`` that `batches` can read on their own and that
+        together give every record once. Found without reading the files through."""
+        ...
+
+
+class System(Protocol):
+    """A log system: how to recognise its logs and how to read them."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        ...
+
+    def detect(self, folder: Folder) -> list[LogSource]:
+        """The logs of this system in the folder, by content; names are a hint only where
+        the content says nothing (an empty file). Raises nothing but `LogUnreadableError`."""
+        ...
+
+    def read(self, source: LogSource, options: ReadOptions) -> LogReading: ...
+
+
+def readable_entries(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """The entries whose first bytes can be read; the others are somebody else's finding."""
+    for entry in entries:
+        try:
+            entry.head  # noqa: B018 - reading it is the test
+        except LogUnreadableError:
+            continue
+        yield entry
+
+
+def unreadable_finding(
+    system: str, log: str, error: LogUnreadableError, code: str = "unreadable"
+) -> Finding:
+    """The finding for a file of a log that could not be read."""
+    return Finding(
+        code, Severity.DAMAGE, system, log, str(error), file=error.file, advice=error.advice
+    )
+
+
+def group_by(entries: Iterable[Entry], key: Callable[[Entry], str]) -> dict[str, list[Entry]]:
+    """Entries by key, keys and entries in order of first appearance."""
+    groups: dict[str, list[Entry]] = {}
+    for entry in entries:
+        groups.setdefault(key(entry), []).append(entry)
+    return groups

@@ -1,0 +1,10 @@
+"""Fixtures that every test may use; those of a service stand in plugins beside it."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+# One example may be slow on a busy machine; the number of examples is the limit, not time.
+settings.register_profile("default", deadline=None, print_blob=True)
+settings.register_profile("soak", deadline=None, print_blob=True, max_examples=5_000)
+settings.load_profile("default")

@@ -1,0 +1,62 @@
+"""Things a test may need that a machine may lack.
+
+`need("java")` lets the test go on, skips it with a line that says what is missing, or, where
+the environment variable TALLYSTICK_REQUIRE names the thing, fails: a skip must not pass there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+
+def need(thing: str) -> None:
+    """Skip, or fail where it is required, if ``thing`` is not on this machine."""
+    if _FINDERS[thing]():
+        return
+    text = f"{thing} is missing: run scripts/ensure.sh {thing}"
+    if thing in os.environ.get("TALLYSTICK_REQUIRE", "").split(","):
+        pytest.fail(text)
+    pytest.skip(text)  # the one place that skips; -ra prints each reason
+
+
+@cache
+def _java() -> bool:
+    home = os.environ.get("JAVA_HOME")
+    command = f"{home}/bin/java" if home else shutil.which("java")
+    if command is None:
+        return False
+    answer = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)
+    version = answer.stderr.partition('version "')[2].partition(".")[0]
+    return version.isdigit() and int(version) >= 17
+
+
+def postgres_bin() -> Path | None:
+    """The folder of PostgreSQL's server programs, of the newest version installed."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+    on_path = shutil.which("postgres")
+    if found:
+        return found[-1].parent
+    return Path(on_path).parent if on_path else None
+
+
+def mariadb_server() -> Path | None:
+    """MariaDB's server program."""
+    for candidate in (shutil.which("mariadbd"), "/usr/sbin/mariadbd"):
+        if candidate and Path(candidate).exists():
+            return Path(candidate)
+    return None
+
+
+_FINDERS = {
+    "java": _java,
+    "maven": lambda: shutil.which("mvn") is not None,
+    "postgres": lambda: postgres_bin() is not None,
+    "mariadb": lambda: mariadb_server() is not None,
+    "browser": lambda: bool(shutil.which("chromium") and shutil.which("chromedriver")),
+}
