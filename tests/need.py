@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def mariadb_server() -> Path | None:
     return None
 
 
-_FINDERS = {
+_FINDERS: dict[str, Callable[[], bool]] = {
     "java": _java,
     "maven": lambda: shutil.which("mvn") is not None,
     "postgres": lambda: postgres_bin() is not None,
