@@ -8,11 +8,13 @@ for whatever could not be read. Nothing is dropped silently.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from tallystick.errors import LogUnreadableError
+from tallystick.errors import LogUnreadableError, MissingExtraError
 from tallystick.records import Finding, Severity
 from tallystick.storage.source import is_remote, unreadable
 from tallystick.systems import systems
@@ -33,7 +35,7 @@ class Discovery:
 def discover(
     path: str | os.PathLike[str],
     *,
-    systems_: Sequence[System] | None = None,
+    known: Sequence[System] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Discovery:
     """Every log below ``path``. Raises `LogUnreadableError` if ``path`` itself cannot be read.
@@ -42,26 +44,33 @@ def discover(
     ``progress`` is called with each folder.
     """
     found = Discovery()
-    known = systems() if systems_ is None else tuple(systems_)
+    candidates = systems() if known is None else tuple(known)
     root = os.fspath(path)
-    only = None
-    if not is_remote(root) and not Path(root).is_dir():
-        _require_file(root)
-        only, root = root, str(Path(root).parent)
-    for folder in _folders(root, found, recurse=only is None):
+    only = _single_file(root)
+    for folder in _folders(root if only is None else parent(only), found, recurse=only is None):
         if progress is not None:
             progress(folder.path)
-        _search_folder(folder, known, found)
+        _search_folder(folder, candidates, found)
     if only is not None:
         _narrow(found, only)
     return found
 
 
-def _require_file(path: str) -> None:
+def parent(path: str) -> str:
+    """The folder of a file, for local paths and URLs alike."""
+    return path.rpartition("/")[0] if is_remote(path) else str(Path(path).parent)
+
+
+def _single_file(path: str) -> str | None:
+    """The path in the form that `_folders` uses if it names a file, None for a folder."""
+    if is_remote(path):
+        system, start = _remote(path)
+        return system.unstrip_protocol(start) if system.isfile(start) else None
     try:
-        Path(path).stat()
+        is_folder = stat.S_ISDIR(Path(path).stat().st_mode)
     except OSError as error:
         raise unreadable(path, error) from error
+    return None if is_folder else path
 
 
 def _narrow(found: Discovery, path: str) -> None:
@@ -113,7 +122,7 @@ def _problem(error: LogUnreadableError, log: str) -> Finding:
 
 def _folders(root: str, found: Discovery, *, recurse: bool) -> Iterator[Folder]:
     if is_remote(root):
-        yield from _remote_folders(root)
+        yield from _remote_folders(root, recurse=recurse)
         return
     _require_folder(root)
 
@@ -142,22 +151,26 @@ def _entry(path: str) -> Entry | None:
         status = Path(path).stat()
     except OSError:
         return Entry(path, 0)  # reading its head will say why
-    return Entry(path, status.st_size) if _is_regular(status.st_mode) else None
+    return Entry(path, status.st_size) if stat.S_ISREG(status.st_mode) else None
 
 
-def _is_regular(mode: int) -> bool:
-    return (mode & 0o170000) == 0o100000
+def _remote(path: str) -> tuple[Any, str]:
+    try:
+        import fsspec
+    except ImportError as error:
+        raise MissingExtraError("fsspec", "remote") from error
+    system, _, (start,) = fsspec.get_fs_token_paths(path)
+    return system, start
 
 
-def _remote_folders(root: str) -> Iterator[Folder]:
-    import fsspec
-
-    system, _, (start,) = fsspec.get_fs_token_paths(root)
-    if system.isfile(start):
-        start = start.rsplit("/", 1)[0]
-    for path, _, files in system.walk(start, detail=True):
-        entries = [
-            Entry(system.unstrip_protocol(info["name"]), int(info["size"] or 0))
-            for _, info in sorted(files.items())
-        ]
-        yield Folder(system.unstrip_protocol(path), tuple(entries))
+def _remote_folders(root: str, *, recurse: bool) -> Iterator[Folder]:
+    system, start = _remote(root)
+    try:
+        for path, _, files in system.walk(start, detail=True, maxdepth=None if recurse else 1):
+            entries = [
+                Entry(system.unstrip_protocol(info["name"]), int(info["size"] or 0))
+                for _, info in sorted(files.items())
+            ]
+            yield Folder(system.unstrip_protocol(path), tuple(entries))
+    except OSError as error:
+        raise unreadable(root, error) from error

@@ -1,0 +1,105 @@
+"""`storage.source`: bytes of a file, plain or packed, local or remote, and nothing changed."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from tallystick.errors import LogUnreadableError
+from tallystick.storage import source
+from tallystick.storage.source import logical_name, open_source, read_head
+
+CONTENT = bytes(range(256)) * 1000
+
+
+def _write(path: Path) -> Path:
+    packed = {
+        ".gz": gzip.compress(CONTENT),
+        ".zst": zstandard.ZstdCompressor().compress(CONTENT),
+    }
+    path.write_bytes(packed.get(path.suffix, CONTENT))
+    return path
+
+
+@pytest.mark.parametrize("name", ["log.dat", "log.dat.gz", "log.dat.zst"])
+@pytest.mark.parametrize("whole_max", [0, source.READ_WHOLE_MAX])
+def test_bytes_are_the_unpacked_ones(
+    tmp_path: Path, name: str, whole_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "READ_WHOLE_MAX", whole_max)
+    path = _write(tmp_path / name)
+    with open_source(str(path)) as opened:
+        assert bytes(opened.data) == CONTENT
+        assert opened.size == len(CONTENT)
+        assert opened.name == "log.dat"
+        assert opened.data.readonly
+
+
+def test_empty_file_has_no_bytes(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    with open_source(str(tmp_path / "empty")) as opened:
+        assert opened.size == 0
+
+
+@pytest.mark.parametrize("name", ["log.dat", "log.dat.gz", "log.dat.zst"])
+def test_head_is_bounded(tmp_path: Path, name: str) -> None:
+    assert read_head(str(_write(tmp_path / name)), 10) == CONTENT[:10]
+
+
+def test_a_url_is_read_through_its_file_system() -> None:
+    import fsspec
+
+    with fsspec.open("memory://logs/a.dat", "wb") as stream:
+        stream.write(CONTENT)
+    with open_source("memory://logs/a.dat") as opened:
+        assert bytes(opened.data) == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("cut.gz", gzip.compress(CONTENT)[:-20]),
+        ("noise.gz", b"\x1f\x8b" + os.urandom(50)),
+        ("not.gz", b"plain text"),
+        ("cut.zst", b"\x28\xb5\x2f\xfd" + b"\xff" * 20),
+        ("not.zst", b"plain text"),
+    ],
+)
+def test_damaged_packing_is_a_clear_error(tmp_path: Path, name: str, content: bytes) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(LogUnreadableError, match="cannot read") as caught:
+        open_source(str(path))
+    assert caught.value.file == str(path)
+
+
+def test_vanished_file_says_so(tmp_path: Path) -> None:
+    with pytest.raises(LogUnreadableError, match="vanished"):
+        open_source(str(tmp_path / "gone"))
+
+
+def test_unpacking_stops_at_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "UNPACKED_MAX", 1000)
+    with pytest.raises(LogUnreadableError, match="more than 1000 bytes"):
+        open_source(str(_write(tmp_path / "bomb.gz")))
+
+
+@pytest.mark.skipif(not hasattr(os, "O_NOATIME"), reason="O_NOATIME is a Linux flag")
+def test_reading_leaves_the_access_time(tmp_path: Path) -> None:
+    path = _write(tmp_path / "log.dat")
+    os.utime(path, ns=(1, 1))
+    with open_source(str(path)) as opened:
+        assert opened.size
+    assert path.stat().st_atime_ns == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [("a/b.log", "b.log"), ("b.log.gz", "b.log"), ("s3://x/b.zst", "b"), ("b.gz.old", "b.gz.old")],
+)
+def test_logical_name_drops_the_packing(path: str, name: str) -> None:
+    assert logical_name(path) == name
