@@ -5,7 +5,9 @@ The public names, nothing else. See the README for ten lines of use.
 
 from __future__ import annotations
 
+from tallystick.answers import Explanation, Inspection, Summary
 from tallystick.errors import TallystickError
+from tallystick.reading import explain, inspect, read_arrow, scan
 from tallystick.records import (
     Change,
     Clock,
@@ -29,7 +31,9 @@ __all__ = [
     "Change",
     "Clock",
     "Difference",
+    "Explanation",
     "Finding",
+    "Inspection",
     "Kind",
     "LogFile",
     "Outcome",
@@ -37,9 +41,14 @@ __all__ = [
     "Severity",
     "Span",
     "State",
+    "Summary",
     "TallystickError",
     "Transaction",
     "Verdict",
     "Xid",
     "__version__",
+    "explain",
+    "inspect",
+    "read_arrow",
+    "scan",
 ]

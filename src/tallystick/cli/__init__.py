@@ -1,0 +1,91 @@
+"""The command line: says nothing that the library cannot.
+
+In: arguments. Out: text for a person, JSON for a program (``--json``), and an exit code:
+0 fine, 1 damage or disagreement found, 2 cannot read or wrong usage. Each command stands in
+the module of its name, as a click command called ``command``, and is loaded when it is used.
+A new one needs its module and one line in `COMMANDS`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+try:
+    import click
+    import rich  # noqa: F401 - the commands need it; say so at once, in one place
+except ImportError:  # the cli extra is missing
+    sys.exit("tallystick: click and rich are not installed; pip install 'tallystick[cli]'")
+
+from tallystick import __version__
+from tallystick.cli.output import BROKEN_PIPE, complain
+from tallystick.errors import TallystickError
+
+COMMANDS: tuple[str, ...] = (
+    "inspect",
+    "explain",
+    "verify",
+    "dump",
+    "export",
+)
+"""Modules of this package, in the order of the help page."""
+
+USAGE = 2
+
+
+class _Commands(click.Group):
+    """Loads a command's module when its name is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click asks
+        return list(COMMANDS)
+
+    def get_command(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click passes it
+        cmd_name: str,
+    ) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = import_module(f"tallystick.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tallystick")
+def tallystick() -> None:
+    """Read the transaction logs of Bitronix, JBoss/HornetQ/Artemis/Narayana, H2, Derby,
+    CloudTran and Tallystick; say what a restart would keep, undo, leave in doubt and lose.
+
+    Reading changes nothing. Exit code: 0 fine, 1 damage or disagreement found, 2 cannot read
+    or wrong usage.
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave the process with its exit code."""
+    try:
+        code = tallystick.main(arguments, "tallystick", standalone_mode=False)
+    except click.exceptions.Exit as error:
+        code = error.exit_code
+    except click.ClickException as error:
+        error.show()
+        code = USAGE
+    except click.Abort:
+        code = complain("interrupted", code=130)
+    except BrokenPipeError:
+        code = BROKEN_PIPE.close()
+    except TallystickError as error:
+        code = complain(str(error), code=USAGE)
+    except OSError as error:
+        code = complain(f"{error.filename or ''}: {error.strerror or error}".lstrip(": "), USAGE)
+    except Exception as error:  # the edge of the process: a person gets a sentence
+        if os.environ.get("TALLYSTICK_TRACEBACK"):
+            raise
+        code = complain(
+            f"this should not have happened: {type(error).__name__}: {error}. "
+            "Set TALLYSTICK_TRACEBACK=1 to see where, and please report it",
+            USAGE,
+        )
+    sys.exit(code if isinstance(code, int) else 0)

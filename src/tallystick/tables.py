@@ -1,0 +1,77 @@
+"""The tables of one log as Arrow batches, whoever asks: library, command line or Spark.
+
+In: a `LogReading` and the name of a table. Out: batches in the order of `tallystick.schemas`.
+Records come from the reader's vectorised path; the other tables are small beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from tallystick import schemas
+from tallystick.schemas import BATCH_ROWS
+from tallystick.systems.base import LogReading, Split
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TABLES: dict[str, pa.Schema] = {
+    "files": schemas.FILES,
+    "records": schemas.RECORDS,
+    "transactions": schemas.TRANSACTIONS,
+    "changes": schemas.CHANGES,
+    "findings": schemas.FINDINGS,
+}
+"""What a single log tells, by table."""
+
+
+def batches_of(
+    reading: LogReading, table: str, split: Split | None = None, rows: int = BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """The table's batches of at most ``rows`` rows; ``split`` applies to records alone."""
+    if table == "records":
+        for batch in reading.batches(split, rows=rows):
+            yield from _pieces(schemas.plain(batch), rows)
+    else:
+        yield from batches_of_rows(_ROWS[table](reading), TABLES[table], rows)
+
+
+def salvaged_batches(reading: LogReading, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+    """Records with those behind damage; they are marked in ``attributes``."""
+    records = reading.records(salvage=True)
+    return schemas.record_batches(records, reading.source.path, reading.clock.value, rows)
+
+
+def reader_of(table: str, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader:
+    """Batches of that table as one stream, which polars, duckdb and others take too."""
+    import pyarrow
+
+    return pyarrow.RecordBatchReader.from_batches(TABLES[table], batches)
+
+
+def batches_of_rows(
+    rows: Iterable[dict[str, Any]], schema: pa.Schema, size: int = BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """Dictionaries as batches of at most ``size`` rows."""
+    source = iter(rows)
+    while chunk := list(islice(source, size)):
+        yield schemas.batch_of(chunk, schema)
+
+
+def _pieces(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+def _files(reading: LogReading) -> Iterable[dict[str, Any]]:
+    return schemas.file_rows(reading.files(), reading.source.system, reading.source.path)
+
+
+_ROWS: dict[str, Callable[[LogReading], Iterable[dict[str, Any]]]] = {
+    "files": _files,
+    "transactions": lambda one: schemas.transaction_rows(one.transactions(), one.clock.value),
+    "changes": lambda one: schemas.change_rows(one.changes(), one.clock.value),
+    "findings": lambda one: schemas.finding_rows(one.findings()),
+}
