@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from hypothesis import settings
 
+pytest_plugins = ["tests.servers"]
+
 # One example may be slow on a busy machine; the number of examples is the limit, not time.
 settings.register_profile("default", deadline=None, print_blob=True)
 settings.register_profile("soak", deadline=None, print_blob=True, max_examples=5_000)

@@ -1,0 +1,64 @@
+"""Numbers for operators, through the OpenTelemetry API where it is installed.
+
+In: names, units and values. Out: instruments of the application's own meter provider, or
+nothing at all: without the ``otel`` extra every call here is a no-op. Never the SDK.
+Durations are in seconds, sizes in bytes, counters end in ``_total``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+Observation = tuple[float, Mapping[str, str]]
+"""A value and its attributes."""
+
+
+class Meter:
+    """Makes instruments of one scope, such as ``tallystick.transactions``."""
+
+    def __init__(self, scope: str) -> None:
+        self._meter: Any = None
+        self._observation: Any = None
+        try:
+            from opentelemetry import metrics
+        except ImportError:
+            return
+        self._meter = metrics.get_meter(scope)
+        self._observation = metrics.Observation
+
+    def counter(self, name: str, description: str, unit: str = "1") -> Callable[..., None]:
+        """``add(value, **attributes)`` of a counter."""
+        if self._meter is None:
+            return _nothing
+        instrument = self._meter.create_counter(name, unit=unit, description=description)
+        return lambda value=1, **attributes: instrument.add(value, attributes)
+
+    def histogram(self, name: str, description: str, unit: str = "s") -> Callable[..., None]:
+        """``record(value, **attributes)`` of a histogram."""
+        if self._meter is None:
+            return _nothing
+        instrument = self._meter.create_histogram(name, unit=unit, description=description)
+        return lambda value, **attributes: instrument.record(value, attributes)
+
+    def gauge(
+        self,
+        name: str,
+        description: str,
+        read: Callable[[], Iterable[Observation]],
+        unit: str = "1",
+    ) -> None:
+        """A gauge whose values ``read`` gives whenever a reader asks."""
+        if self._meter is None:
+            return
+
+        def callback(_: Any) -> Iterable[Any]:
+            return [self._observation(value, attributes) for value, attributes in read()]
+
+        self._meter.create_observable_gauge(
+            name, callbacks=[callback], unit=unit, description=description
+        )
+
+
+def _nothing(*_: object, **__: object) -> None:
+    """What an instrument does where OpenTelemetry is not installed."""

@@ -1,0 +1,240 @@
+"""Two-phase commit over the branches of one transaction, by presumed abort.
+
+In: branches by resource name, and the manager's decision log. Out: all committed, or
+`RolledBackError` with nothing kept, or `InDoubtError` / `HeuristicError`.
+
+    no branch          nothing to do
+    one branch         one phase, no record
+    several            prepare each; votes of "read only" drop out
+      one left         nothing to agree upon: commit it, no record
+      last resource    its commit, with an outcome row, is the decision; then the record
+      otherwise        the forced record is the decision
+    then               commit each; the end is recorded, not forced
+
+Only what stands between the decision and the end can be in doubt after a crash, and
+recovery finishes it. A refusal or an error before the decision rolls back everything.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tallystick.errors import (
+    HeuristicError,
+    InDoubtError,
+    LogClosedError,
+    LogPoisonedError,
+    LogWriteError,
+    RolledBackError,
+)
+from tallystick.records import State
+from tallystick.services.roles import DecisionOutcome
+from tallystick.services.transactions.resource import (
+    Branch,
+    BranchHeuristic,
+    BranchRolledBack,
+    BranchUnknown,
+    ResourceAnswer,
+    ResourceUnreachable,
+    Vote,
+    is_last_resource,
+)
+
+if TYPE_CHECKING:
+    from tallystick.services.transactions.manager import TransactionManager
+
+_log = logging.getLogger("tallystick.transactions")
+
+Branches = Mapping[str, Branch]
+
+
+def commit_branches(manager: TransactionManager, gtrid: bytes, branches: Branches) -> None:
+    """Commit all branches or none. See the table above; errors as in `Transaction.commit`."""
+    last = next((n for n in branches if is_last_resource(manager.resource(n))), None)
+    ordinary = {name: branch for name, branch in branches.items() if name != last}
+    if len(branches) == 1:
+        _commit_one_phase(manager, gtrid, branches)
+        return
+    if not branches:
+        return
+    manager.decisions.note(State.UNDECIDED, gtrid, branches)
+    prepared = _prepare_all(manager, branches, ordinary)
+    if last is not None:
+        _commit_last(manager, gtrid, branches, last, alone=not prepared)
+    elif len(prepared) > 1:
+        _decide_or_roll_back(manager, gtrid, prepared)
+    if last is not None and prepared:
+        _record_outcome(manager, gtrid, prepared, last)
+    _commit_prepared(manager, gtrid, prepared, decided=len(prepared) > 1 or last is not None)
+
+
+def rollback_branches(manager: TransactionManager, branches: Branches) -> None:
+    """Roll back every branch; what cannot be reached is recovery's, by presumed abort."""
+    for name, branch in branches.items():
+        manager.step(f"rollback {name}")
+        try:
+            branch.rollback()
+        except (ResourceUnreachable, BranchUnknown, BranchRolledBack) as answer:
+            _log.info("rollback left to recovery", extra=_extra(branch, name, answer))
+            manager.wake_recovery()
+        except BranchHeuristic as answer:
+            _log.critical("heuristic outcome on rollback", extra=_extra(branch, name, answer))
+            _record_heuristic(manager, branch.xid.gtrid, name)
+
+
+def _prepare_all(
+    manager: TransactionManager, branches: Branches, ordinary: Branches
+) -> dict[str, Branch]:
+    prepared = {}
+    try:
+        for name, branch in ordinary.items():
+            manager.step(f"before prepare {name}")
+            if branch.prepare() is Vote.PREPARED:
+                prepared[name] = branch
+            manager.step(f"after prepare {name}")
+    except BaseException as error:
+        rollback_branches(manager, branches)
+        if isinstance(error, ResourceAnswer):
+            raise RolledBackError(f"rolled back: prepare failed: {error}") from error
+        raise
+    return prepared
+
+
+def _commit_one_phase(manager: TransactionManager, gtrid: bytes, branches: Branches) -> None:
+    ((name, branch),) = branches.items()
+    manager.step(f"before one-phase {name}")
+    try:
+        branch.commit_one_phase()
+    except (BranchRolledBack, BranchUnknown) as answer:
+        raise RolledBackError(f"rolled back by {name}: {answer}") from answer
+    except ResourceUnreachable as answer:
+        raise InDoubtError(
+            f"{name} was lost during its one-phase commit: {answer}",
+            advice="Only the resource knows; look for the data before repeating the work",
+        ) from answer
+    except BranchHeuristic as answer:
+        _record_heuristic(manager, gtrid, name)
+        raise HeuristicError(f"{name}: {answer}") from answer
+    manager.step(f"after one-phase {name}")
+
+
+def _commit_last(
+    manager: TransactionManager, gtrid: bytes, branches: Branches, last: str, *, alone: bool
+) -> None:
+    """The last resource's own commit is the decision."""
+    manager.step(f"before last {last}")
+    try:
+        if alone:
+            branches[last].commit_one_phase()
+        else:
+            branches[last].commit()
+    except ResourceUnreachable as answer:
+        raise InDoubtError(
+            f"{last} was lost during its commit, which is the decision: {answer}",
+            advice="Recovery asks its outcome row and finishes the others; call recover()",
+        ) from answer
+    except ResourceAnswer as answer:
+        rollback_branches(manager, {n: b for n, b in branches.items() if n != last})
+        raise RolledBackError(f"rolled back: {last} refused to commit: {answer}") from answer
+    manager.step(f"after last {last}")
+    _log.debug("decided by the last resource", extra={"gtrid": gtrid.hex(), "resource": last})
+
+
+def _decide_or_roll_back(manager: TransactionManager, gtrid: bytes, names: Branches) -> None:
+    try:
+        _decide(manager, gtrid, names)
+    except LogWriteError as error:  # refused before a byte was written: not decided
+        rollback_branches(manager, names)
+        raise RolledBackError(f"rolled back: the decision was refused: {error}") from error
+
+
+def _decide(manager: TransactionManager, gtrid: bytes, names: Branches) -> None:
+    manager.step("before decision")
+    try:
+        ticket = manager.decisions.decide(gtrid, names)
+        manager.step("decision written")
+        ticket.wait()
+    except (LogPoisonedError, LogClosedError) as error:
+        manager.freeze(gtrid)  # nobody may presume anything while the log is as it is
+        raise InDoubtError(
+            f"the decision could not be made durable: {error}",
+            advice="Reopen the log: recovery commits if the record is there, else rolls back",
+        ) from error
+    manager.metrics.decided()
+    manager.step("after decision")
+
+
+def _record_outcome(
+    manager: TransactionManager, gtrid: bytes, prepared: Branches, last: str
+) -> None:
+    """Note what the last resource decided. If that fails its outcome row still speaks."""
+    try:
+        _decide(manager, gtrid, prepared)
+    except (InDoubtError, LogWriteError) as error:
+        raise InDoubtError(
+            f"committed in {last}, but the log cannot record it: {error}",
+            advice="Reopen the log: recovery finds the outcome row and commits the others",
+        ) from error
+
+
+def _commit_prepared(
+    manager: TransactionManager, gtrid: bytes, prepared: Branches, *, decided: bool
+) -> None:
+    done, against = [], {}
+    for name, branch in prepared.items():
+        manager.step(f"before commit {name}")
+        try:
+            branch.commit()
+            done.append(name)
+        except BranchUnknown:
+            done.append(name)  # recovery, or an operator, was faster
+        except ResourceUnreachable as answer:
+            _log.warning("commit left to recovery", extra=_extra(branch, name, answer))
+            if not decided:
+                raise _lost_alone(name, answer) from answer
+        except (BranchHeuristic, BranchRolledBack) as answer:
+            against[name] = answer
+        manager.step(f"after commit {name}")
+    _finish(manager, gtrid, prepared, done, against, decided=decided)
+
+
+def _lost_alone(name: str, answer: ResourceUnreachable) -> InDoubtError:
+    return InDoubtError(
+        f"{name} was lost during its commit, and no other resource took part: {answer}",
+        advice="Recovery rolls the branch back if it is still prepared",
+    )
+
+
+def _finish(
+    manager: TransactionManager,
+    gtrid: bytes,
+    prepared: Branches,
+    done: list[str],
+    against: Mapping[str, ResourceAnswer],
+    *,
+    decided: bool,
+) -> None:
+    if decided and done:
+        manager.decisions.finish(gtrid, done, DecisionOutcome.COMMITTED)
+        manager.step("after end record")
+    for name in against:
+        _record_heuristic(manager, gtrid, name)
+    if against:
+        told = ", ".join(f"{name}: {answer}" for name, answer in against.items())
+        raise HeuristicError(
+            f"committed in {done or 'none'}, but not in {told}",
+            advice="See 'tallystick indoubt list'; settle it once the data agree",
+        )
+    if len(done) < len(prepared):
+        manager.wake_recovery()
+
+
+def _record_heuristic(manager: TransactionManager, gtrid: bytes, name: str) -> None:
+    manager.decisions.finish(gtrid, [name], DecisionOutcome.HEURISTIC)
+    manager.metrics.heuristic()
+
+
+def _extra(branch: Branch, name: str, answer: ResourceAnswer) -> dict[str, str]:
+    return {"gtrid": branch.xid.gtrid.hex(), "resource": name, "answer": str(answer)}

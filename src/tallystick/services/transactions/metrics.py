@@ -1,0 +1,70 @@
+"""What a transaction manager counts, for OpenTelemetry and for its own `statistics`.
+
+In: events of commit and recovery. Out: counters, gauges and a histogram of the scope
+``tallystick.transactions``, every one with the attribute ``node``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from tallystick.metrics import Meter, Observation
+
+
+@dataclass(slots=True)
+class Statistics:
+    """Totals since the manager was opened."""
+
+    decisions: int = 0
+    heuristics: int = 0
+    retries: int = 0
+    recovered_commits: int = 0
+    recovered_rollbacks: int = 0
+
+
+class TransactionMetrics:
+    """Counts, and tells OpenTelemetry."""
+
+    def __init__(self, node: str, in_doubt: Callable[[], tuple[int, float]]) -> None:
+        """``in_doubt`` gives the number in doubt and the age of the oldest in seconds."""
+        self.statistics = Statistics()
+        self._node = node
+        meter = Meter("tallystick.transactions")
+        prefix = "tallystick_transactions_"
+        self._decisions = meter.counter(f"{prefix}decisions_total", "Decisions to commit")
+        self._heuristics = meter.counter(f"{prefix}heuristics_total", "Heuristic outcomes")
+        self._retries = meter.counter(f"{prefix}retries_total", "Attempts that must be repeated")
+        self._settled = meter.counter(f"{prefix}recovered_total", "Branches ended by recovery")
+        self._seconds = meter.histogram(f"{prefix}recovery_seconds", "Duration of a recovery")
+
+        def count() -> Iterable[Observation]:
+            return [(in_doubt()[0], {"node": node})]
+
+        def age() -> Iterable[Observation]:
+            return [(in_doubt()[1], {"node": node})]
+
+        meter.gauge(f"{prefix}in_doubt", "Branches in doubt", count)
+        meter.gauge(f"{prefix}in_doubt_age_seconds", "Age of the oldest", age, unit="s")
+
+    def decided(self) -> None:
+        self.statistics.decisions += 1
+        self._decisions(1, node=self._node)
+
+    def heuristic(self) -> None:
+        self.statistics.heuristics += 1
+        self._heuristics(1, node=self._node)
+
+    def retried(self, resource: str) -> None:
+        self.statistics.retries += 1
+        self._retries(1, node=self._node, resource=resource)
+
+    def settled(self, *, commit: bool) -> None:
+        if commit:
+            self.statistics.recovered_commits += 1
+        else:
+            self.statistics.recovered_rollbacks += 1
+        self._settled(1, node=self._node, outcome="commit" if commit else "rollback")
+
+    def recovered(self, seconds: float) -> None:
+        self._seconds(seconds, node=self._node)

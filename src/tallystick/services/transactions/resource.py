@@ -1,0 +1,141 @@
+"""What a transaction manager asks of a resource, and the answers it understands.
+
+In: calls of the coordinator for one branch (`Branch`) or for branches found in doubt
+(`Resource`). Out: a vote, success, or one of the answers below; a resource turns its
+driver's errors into them, so that the coordinator knows no driver.
+
+    ResourceAnswer
+    ├── BranchRolledBack      the branch is gone, and nothing of it was kept
+    ├── BranchUnknown         the resource does not know the branch (any more)
+    ├── BranchHeuristic       the resource ended the branch against, or without, the decision
+    └── ResourceUnreachable   nothing is known; ask again later
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+from tallystick.errors import TransactionError
+from tallystick.records import Xid
+
+
+class ResourceAnswer(TransactionError):  # noqa: N818 - not every answer is an error
+    """An answer of a resource other than success."""
+
+
+class BranchRolledBack(ResourceAnswer):
+    """The branch is gone, and nothing of it was kept."""
+
+
+class BranchUnknown(ResourceAnswer):
+    """The resource does not know the branch (any more): XA's NOTA."""
+
+
+class BranchHeuristic(ResourceAnswer):
+    """The resource ended the branch against, or without, the decision."""
+
+
+class ResourceUnreachable(ResourceAnswer):
+    """Nothing is known about the branch; ask again later."""
+
+
+class Vote(Enum):
+    """A branch's answer to prepare; a refusal is `BranchRolledBack`."""
+
+    PREPARED = "prepared"
+    READ_ONLY = "read-only"
+    """Nothing was changed: the branch is over and takes no part in phase two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something of a resource that is not set up, and how to mend it."""
+
+    resource: str
+    what: str
+    mend: str
+
+
+class Branch(Protocol):
+    """One branch at work on one resource, used by one thread at a time."""
+
+    @property
+    def xid(self) -> Xid: ...
+
+    @property
+    def handle(self) -> Any:
+        """What the application works with: a connection, a session, a store."""
+        ...
+
+    def prepare(self) -> Vote:
+        """Make the branch durable and able to go either way; verified, not assumed.
+        After `BranchRolledBack` or `ResourceUnreachable` the coordinator calls `rollback`."""
+        ...
+
+    def commit(self) -> None:
+        """Commit what was prepared."""
+        ...
+
+    def commit_one_phase(self) -> None:
+        """Commit without prepare. `BranchRolledBack` if it was not committed."""
+        ...
+
+    def rollback(self) -> None:
+        """Undo, prepared or not. Fine if there is nothing to undo."""
+        ...
+
+    def close(self) -> None:
+        """Give back what the branch holds; called once, at the end, whatever happened."""
+        ...
+
+
+class Resource(Protocol):
+    """A database, store or queue under its unique name."""
+
+    @property
+    def name(self) -> str: ...
+
+    def begin(self, xid: Xid) -> Branch: ...
+
+    def in_doubt(self) -> Sequence[Xid]:
+        """Every prepared branch, foreign ones too. Raises `ResourceUnreachable`."""
+        ...
+
+    def commit(self, xid: Xid) -> None:
+        """Commit a branch found in doubt."""
+        ...
+
+    def rollback(self, xid: Xid) -> None:
+        """Roll back a branch found in doubt."""
+        ...
+
+    def preflight(self) -> Sequence[Problem]:
+        """What is not set up. Raises `ResourceUnreachable`."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class LastResource(Resource, Protocol):
+    """A resource that cannot prepare. It goes last: its own commit, which also stores an
+    outcome row with the global id, is the decision of the transaction."""
+
+    def has_outcome(self, gtrid: bytes) -> bool:
+        """True if the transaction was committed here. Raises `ResourceUnreachable`."""
+        ...
+
+    def outcomes(self) -> Sequence[bytes]:
+        """The global ids of all outcome rows."""
+        ...
+
+    def forget_outcomes(self, gtrids: Sequence[bytes]) -> None:
+        """Drop the outcome rows of transactions that no branch needs any more."""
+        ...
+
+
+def is_last_resource(resource: Resource) -> bool:
+    """True for a resource that cannot prepare."""
+    return hasattr(resource, "has_outcome")

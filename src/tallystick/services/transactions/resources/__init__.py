@@ -1,0 +1,66 @@
+"""Databases, stores and queues as resources of a transaction.
+
+In: what the application has (a URL, an engine, a store). Out: a `Resource` that speaks its
+driver and turns the driver's errors into the answers of `resource`. Drivers are imported
+when they are used; each needs its extra.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, cast
+
+from tallystick.errors import TransactionUsageError
+from tallystick.services.transactions.resource import Resource
+
+_SCHEMES = {
+    "postgresql": "postgres:PostgresResource",
+    "postgres": "postgres:PostgresResource",
+    "mariadb": "mysql:MySqlResource",
+    "mysql": "mysql:MySqlResource",
+    "sqlite": "sqlite:SqliteResource",
+}
+_ACCEPTED = (
+    "a Resource, a URL (postgresql://, mariadb://, mysql://, sqlite:///path), a SQLAlchemy "
+    "engine, a PageStore or a Journal"
+)
+
+
+def adapt(name: str, thing: Any) -> Resource:
+    """The resource behind ``thing`` under the unique name ``name``.
+
+    Raises `TransactionUsageError` for what cannot take part.
+    """
+    if not name or not name.isascii():
+        raise TransactionUsageError(f"{name!r} cannot name a resource: it must be ASCII")
+    if hasattr(thing, "in_doubt") and hasattr(thing, "begin"):
+        return _named(name, cast(Resource, thing))
+    if hasattr(thing, "as_resource"):
+        return cast(Resource, thing.as_resource(name))
+    if isinstance(thing, str):
+        return _from_url(name, thing)
+    if type(thing).__module__.startswith("sqlalchemy."):
+        from tallystick.services.transactions.resources.alchemy import from_engine
+
+        return from_engine(name, thing)
+    raise TransactionUsageError(
+        f"{type(thing).__name__} cannot be the resource {name!r}", expected=_ACCEPTED
+    )
+
+
+def _named(name: str, resource: Resource) -> Resource:
+    if resource.name != name:
+        raise TransactionUsageError(
+            f"the resource {resource.name!r} is registered as {name!r}",
+            advice="Its branches are found again by its name: use the same one",
+        )
+    return resource
+
+
+def _from_url(name: str, url: str) -> Resource:
+    scheme = url.partition("://")[0].partition("+")[0]
+    if scheme not in _SCHEMES:
+        raise TransactionUsageError(f"no resource for {scheme!r}", expected=_ACCEPTED)
+    module, _, class_name = _SCHEMES[scheme].partition(":")
+    made = getattr(import_module(f"{__name__}.{module}"), class_name)
+    return cast(Resource, made.from_url(name, url))

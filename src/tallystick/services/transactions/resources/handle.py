@@ -1,0 +1,62 @@
+"""What an application works with where a driver's connection would let it do harm.
+
+In: a DB-API connection that belongs to a branch. Out: statements run in that branch; the
+calls that would end it behind the coordinator's back are refused, and so is everything
+once the branch is over.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tallystick.errors import TransactionUsageError
+
+
+class Handle:
+    """``execute`` and ``cursor`` of a connection, while its branch is open."""
+
+    def __init__(self, connection: Any, name: str) -> None:
+        self._connection = connection
+        self._name = name
+
+    def cursor(self) -> Any:
+        """A DB-API cursor of the branch."""
+        return self._open().cursor()
+
+    def execute(self, statement: str, parameters: Any = ()) -> Any:
+        """Run a statement and return its cursor."""
+        cursor = self.cursor()
+        cursor.execute(statement, parameters)
+        return cursor
+
+    def executemany(self, statement: str, rows: Any) -> Any:
+        """Run a statement for each row and return its cursor."""
+        cursor = self.cursor()
+        cursor.executemany(statement, rows)
+        return cursor
+
+    def commit(self) -> None:
+        """Refused: the transaction commits all of its branches."""
+        raise TransactionUsageError(
+            f"commit of {self._name!r} alone would break the transaction",
+            advice="Leave the 'with' block, or call commit() of the transaction",
+        )
+
+    def rollback(self) -> None:
+        """Refused: the transaction rolls back all of its branches."""
+        raise TransactionUsageError(
+            f"rollback of {self._name!r} alone would break the transaction",
+            advice="Call rollback() of the transaction",
+        )
+
+    def detach(self) -> None:
+        """The branch is over; the connection has gone back."""
+        self._connection = None
+
+    def _open(self) -> Any:
+        if self._connection is None:
+            raise TransactionUsageError(
+                f"the branch on {self._name!r} is over",
+                advice="Use the handle inside its transaction only",
+            )
+        return self._connection

@@ -1,0 +1,280 @@
+"""MariaDB and MySQL by XA statements, through PyMySQL.
+
+In: connection settings. Out: branches as XA transactions. The connectors' own two-phase
+calls cannot end a branch that another connection prepared, so the SQL is sent as it is.
+Ids are written as ``X'gtrid',X'bqual',format`` and read from XA RECOVER in its hex forms.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from tallystick.errors import MissingExtraError, TransactionUsageError
+from tallystick.records import Xid
+from tallystick.services.transactions.resource import (
+    BranchHeuristic,
+    BranchRolledBack,
+    BranchUnknown,
+    Problem,
+    ResourceUnreachable,
+    Vote,
+)
+from tallystick.services.transactions.resources.handle import Handle
+from tallystick.services.transactions.resources.pool import Pool
+
+try:
+    import pymysql
+except ImportError as error:  # pragma: no cover - the extra is missing
+    raise MissingExtraError("pymysql", "mysql") from error
+
+Connection = Any
+"""A PyMySQL connection; its classes are generic in ways that do not matter here."""
+
+XAER_NOTA = 1397
+XAER_RMFAIL = 1399
+_ROLLED_BACK = frozenset({1402, 1613, 1614, 1213, 1205})
+"""XA_RBROLLBACK, XA_RBTIMEOUT, XA_RBDEADLOCK, deadlock, lock wait timeout."""
+_HEURISTIC = frozenset({1401})
+
+# The plain form gives raw bytes in a text column, which a driver garbles: both servers have a
+# form in hex, under different names.
+_RECOVER_MARIADB = "XA RECOVER FORMAT='SQL'"
+_RECOVER_MYSQL = "XA RECOVER CONVERT XID"
+_LITERAL = re.compile(r"[xX]?'[^']*'")
+
+
+class MySqlResource:
+    """A MariaDB or MySQL server; ``connect`` makes a PyMySQL connection."""
+
+    def __init__(self, name: str, connect: Callable[[], Connection]) -> None:
+        def connect_outside() -> Connection:
+            connection = connect()
+            connection.autocommit(True)  # MariaDB ends no branch in a session without it
+            return connection
+
+        self.name = name
+        self.pool: Pool[Connection] = Pool(connect_outside)
+
+    @classmethod
+    def from_url(cls, name: str, url: str) -> MySqlResource:
+        """The server of ``mariadb://user:password@host:port/database``."""
+        parts = urlsplit(url)
+        settings: dict[str, Any] = {
+            "host": parts.hostname or "localhost",
+            "port": parts.port or 3306,
+            "user": unquote(parts.username or ""),
+            "password": unquote(parts.password or ""),
+            "database": parts.path.lstrip("/") or None,
+        }
+        return cls(name, lambda: pymysql.connect(**settings))
+
+    def begin(self, xid: Xid) -> MySqlBranch:
+        with reachable():
+            connection = self.pool.take()
+            if not self._usable(connection):
+                self.pool.give(connection, broken=True)
+                self.pool.drop_idle()
+                connection = self.pool.take()
+        branch = MySqlBranch(self, connection, xid)
+        branch.start()
+        return branch
+
+    @staticmethod
+    def _usable(connection: Connection) -> bool:
+        return bool(connection.open)
+
+    def in_doubt(self) -> Sequence[Xid]:
+        """What XA RECOVER lists; ids the server made itself are left out (format 1 and a text
+        that begins with ``MySQLXid``)."""
+        with self._borrow() as connection, connection.cursor() as cursor:
+            maria = "MariaDB" in connection.get_server_info()
+            cursor.execute(_RECOVER_MARIADB if maria else _RECOVER_MYSQL)
+            rows = cursor.fetchall()
+        found = [_parse(*row) for row in rows]
+        own = (1, b"MySQLXid")
+        return [xid for xid in found if (xid.format_id, xid.gtrid[:8]) != own]
+
+    def commit(self, xid: Xid) -> None:
+        self._finish("XA COMMIT", xid)
+
+    def rollback(self, xid: Xid) -> None:
+        self._finish("XA ROLLBACK", xid)
+
+    def _finish(self, command: str, xid: Xid) -> None:
+        with self._borrow() as connection:
+            run(connection, f"{command} {literal(xid)}")
+
+    @contextmanager
+    def _borrow(self) -> Iterator[Connection]:
+        with reachable():
+            connection = self.pool.take()
+            if connection.open and not _answers(connection):
+                self.pool.give(connection, broken=True)
+                self.pool.drop_idle()
+                connection = self.pool.take()
+            try:
+                yield connection
+            finally:
+                self.pool.give(connection, broken=not connection.open)
+
+    def preflight(self) -> Sequence[Problem]:
+        with self._borrow() as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT VERSION()")
+            (version,) = cursor.fetchone()
+            problems = []
+            try:
+                cursor.execute("XA RECOVER")
+            except pymysql.err.OperationalError as error:
+                problems.append(
+                    Problem(
+                        self.name,
+                        f"the user may not list branches in doubt: {error.args[-1]}",
+                        "GRANT XA_RECOVER_ADMIN ON *.* TO the user",
+                    )
+                )
+        if _detaches_late(version):
+            problems.append(
+                Problem(
+                    self.name,
+                    f"server {version} loses prepared branches with their connection",
+                    "Use MariaDB 10.5 or later, or MySQL 8.0.29 or later",
+                )
+            )
+        return problems
+
+    def close(self) -> None:
+        self.pool.close()
+
+
+class MySqlBranch:
+    """One branch: a connection with an XA transaction."""
+
+    def __init__(self, resource: MySqlResource, connection: Connection, xid: Xid) -> None:
+        self.xid = xid
+        self._resource = resource
+        self._connection = connection
+        self._literal = literal(xid)
+        self._ended = False
+        self._over = False
+        self._handle = Handle(connection, resource.name)
+
+    def start(self) -> None:
+        """Begin the branch on the server."""
+        with reachable():
+            run(self._connection, f"XA START {self._literal}")
+
+    @property
+    def raw(self) -> Connection:
+        """The driver's connection, for a room that wraps it."""
+        return self._connection
+
+    @property
+    def handle(self) -> Handle:
+        return self._handle
+
+    def prepare(self) -> Vote:
+        with reachable():
+            self._end()
+            run(self._connection, f"XA PREPARE {self._literal}")
+        return Vote.PREPARED
+
+    def commit(self) -> None:
+        with reachable():
+            try:
+                run(self._connection, f"XA COMMIT {self._literal}")
+            finally:
+                self._over = True
+
+    def commit_one_phase(self) -> None:
+        with reachable():
+            self._end()
+            try:
+                run(self._connection, f"XA COMMIT {self._literal} ONE PHASE")
+            finally:
+                self._over = True
+
+    def rollback(self) -> None:
+        if self._over or not self._connection.open:
+            return
+        with reachable():
+            with suppress(BranchRolledBack):  # the server wants its rollback all the same
+                self._end()
+            self._over = True
+            run(self._connection, f"XA ROLLBACK {self._literal}")
+
+    def _end(self) -> None:
+        if not self._connection.open:
+            raise TransactionUsageError(f"the connection of {self._resource.name!r} was closed")
+        if not self._ended:
+            self._ended = True
+            run(self._connection, f"XA END {self._literal}")
+
+    def close(self) -> None:
+        self._handle.detach()
+        broken = not self._connection.open or not self._over
+        self._resource.pool.give(self._connection, broken=broken)
+
+
+@contextmanager
+def reachable() -> Iterator[None]:
+    """Turn an error of the driver that says nothing of the branch into `ResourceUnreachable`."""
+    try:
+        yield
+    except pymysql.err.Error as error:
+        raise ResourceUnreachable(str(error.args[-1] if error.args else error)) from error
+
+
+def run(connection: Connection, statement: str) -> None:
+    """Run an XA statement; the server's refusals become answers."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+    except pymysql.err.Error as error:
+        code = error.args[0] if error.args else 0
+        text = f"{statement.partition(' X')[0]}: {error.args[-1]}"
+        if code == XAER_NOTA:
+            raise BranchUnknown(text) from error
+        if code in _ROLLED_BACK:
+            raise BranchRolledBack(text) from error
+        if code in _HEURISTIC:
+            raise BranchHeuristic(text) from error
+        raise
+
+
+def literal(xid: Xid) -> str:
+    """An id as the XA statements take it, whatever its bytes."""
+    return f"X'{xid.gtrid.hex()}',X'{xid.bqual.hex()}',{xid.format_id}"
+
+
+def _parse(format_id: int, gtrid_length: int, bqual_length: int, data: str) -> Xid:
+    """A row of XA RECOVER in either form: the data column is hex, cut by the lengths, or the
+    literal of an XA statement."""
+    if data.startswith("0x"):
+        raw = bytes.fromhex(data[2:])
+    else:
+        raw = b"".join(_unquoted(part) for part in _LITERAL.findall(data))
+    return Xid(format_id, raw[:gtrid_length], raw[gtrid_length:][:bqual_length])
+
+
+def _unquoted(literal_part: str) -> bytes:
+    """The bytes of ``X'hex'`` or ``'text'``."""
+    text = literal_part[literal_part.index("'") + 1 : -1]
+    return bytes.fromhex(text) if literal_part[0] in "xX" else text.encode("ascii")
+
+
+def _answers(connection: Connection) -> bool:
+    try:
+        connection.ping(reconnect=False)
+    except pymysql.err.Error:
+        return False
+    return True
+
+
+def _detaches_late(version: str) -> bool:
+    """True for servers that tie a prepared branch to its connection."""
+    numbers = tuple(int(part) for part in version.split("-")[0].split(".")[:3])
+    return numbers < (10, 5) if "mariadb" in version.lower() else numbers < (8, 0, 29)

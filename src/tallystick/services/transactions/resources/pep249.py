@@ -1,0 +1,176 @@
+"""Any driver with the two-phase calls of PEP 249, python-oracledb among them.
+
+In: a function that connects. Out: branches by ``tpc_begin``, ``tpc_prepare``, ``tpc_commit``,
+``tpc_rollback`` and ``tpc_recover``. A driver whose prepare answers False has voted "read
+only". Ids are handed to ``connection.xid`` as text, or as they are where it takes bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tallystick.errors import TransactionUsageError
+from tallystick.records import Xid
+from tallystick.services.transactions.resource import (
+    BranchRolledBack,
+    BranchUnknown,
+    Problem,
+    ResourceUnreachable,
+    Vote,
+)
+from tallystick.services.transactions.resources.pool import Pool
+
+_CALLS = ("xid", "tpc_begin", "tpc_prepare", "tpc_commit", "tpc_rollback", "tpc_recover")
+
+
+class TpcResource:
+    """A database whose driver has the calls; ``driver`` is its module, for its errors.
+
+    ``unknown`` tells by an error whether the database does not know the branch.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        connect: Callable[[], Any],
+        driver: Any,
+        *,
+        unknown: Callable[[Exception], bool] = lambda _: False,
+    ) -> None:
+        self.name = name
+        self.driver = driver
+        self.unknown = unknown
+        self.pool: Pool[Any] = Pool(connect)
+
+    def begin(self, xid: Xid) -> TpcBranch:
+        with self.answers():
+            connection = self.pool.take()
+        branch = TpcBranch(self, connection, xid)
+        branch.start()
+        return branch
+
+    def in_doubt(self) -> Sequence[Xid]:
+        with self._borrow() as connection:
+            return [_ours(found) for found in connection.tpc_recover()]
+
+    def commit(self, xid: Xid) -> None:
+        with self._borrow() as connection:
+            connection.tpc_commit(_theirs(connection, xid))
+
+    def rollback(self, xid: Xid) -> None:
+        with self._borrow() as connection:
+            connection.tpc_rollback(_theirs(connection, xid))
+
+    def preflight(self) -> Sequence[Problem]:
+        with self._borrow() as connection:
+            missing = [call for call in _CALLS if not hasattr(connection, call)]
+        if not missing:
+            return []
+        return [
+            Problem(
+                self.name,
+                f"the driver lacks {', '.join(missing)}",
+                "Use a driver with the two-phase calls of PEP 249, or write a Resource for it",
+            )
+        ]
+
+    @contextmanager
+    def _borrow(self) -> Iterator[Any]:
+        with self.answers():
+            connection = self.pool.take()
+            sound = False
+            try:
+                yield connection
+                sound = True
+            finally:
+                self.pool.give(connection, broken=not sound)
+
+    @contextmanager
+    def answers(self) -> Iterator[None]:
+        """Turn the driver's errors into answers that say nothing more than is known."""
+        try:
+            yield
+        except self.driver.Error as error:
+            kind = BranchUnknown if self.unknown(error) else ResourceUnreachable
+            raise kind(str(error)) from error
+
+    def close(self) -> None:
+        self.pool.close()
+
+
+class TpcBranch:
+    """One branch: a connection between ``tpc_begin`` and its end."""
+
+    def __init__(self, resource: TpcResource, connection: Any, xid: Xid) -> None:
+        self.xid = xid
+        self._resource = resource
+        self._connection = connection
+        self._over = False
+
+    def start(self) -> None:
+        """Begin the transaction on the database."""
+        with self._resource.answers():
+            self._connection.tpc_begin(_theirs(self._connection, self.xid))
+
+    @property
+    def handle(self) -> Any:
+        return self._connection
+
+    def prepare(self) -> Vote:
+        try:
+            answer = self._connection.tpc_prepare()
+        except self._resource.driver.Error as error:
+            raise BranchRolledBack(str(error)) from error
+        if answer is False:
+            self._over = True
+            return Vote.READ_ONLY
+        return Vote.PREPARED
+
+    def commit(self) -> None:
+        with self._resource.answers():
+            self._connection.tpc_commit()
+        self._over = True
+
+    def commit_one_phase(self) -> None:
+        self.commit()
+
+    def rollback(self) -> None:
+        if not self._over:
+            with self._resource.answers():
+                self._connection.tpc_rollback()
+            self._over = True
+
+    def close(self) -> None:
+        self._resource.pool.give(self._connection, broken=not self._over)
+
+
+def oracle_resource(name: str, connect: Callable[[], Any]) -> TpcResource:
+    """An Oracle database through python-oracledb (thin mode from 2.3). ORA-24756 and ORA-02042
+    say that the branch is not known."""
+    import oracledb
+
+    def unknown(error: Exception) -> bool:
+        return any(code in str(error) for code in ("ORA-24756", "ORA-02042"))
+
+    return TpcResource(name, connect, oracledb, unknown=unknown)
+
+
+def _theirs(connection: Any, xid: Xid) -> Any:
+    try:
+        gtrid, bqual = xid.gtrid.decode("ascii"), xid.bqual.decode("ascii")
+    except UnicodeDecodeError as error:
+        raise TransactionUsageError("this driver takes only ids that are text") from error
+    return connection.xid(xid.format_id, gtrid, bqual)
+
+
+def _ours(found: Any) -> Xid:
+    format_id, gtrid, bqual = found[0], found[1], found[2]
+    return Xid(-1 if format_id is None else format_id, _bytes(gtrid), _bytes(bqual))
+
+
+def _bytes(part: str | bytes | None) -> bytes:
+    if part is None:
+        return b""
+    return part if isinstance(part, bytes) else part.encode("utf-8", "surrogateescape")

@@ -1,0 +1,168 @@
+"""SQLite as last resource.
+
+In: the path of a database. Out: a branch that cannot prepare: its own commit, which also
+stores an outcome row with the global id, is the decision of the whole transaction. Recovery
+looks for that row. The connection is set to ``synchronous=FULL``, or the decision would not
+be durable.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tallystick.records import Xid
+from tallystick.services.transactions.resource import (
+    BranchRolledBack,
+    BranchUnknown,
+    Problem,
+    ResourceUnreachable,
+    Vote,
+)
+from tallystick.services.transactions.resources.handle import Handle
+from tallystick.services.transactions.resources.pool import Pool
+
+OUTCOMES = "tallystick_outcomes"
+_CREATE = f"CREATE TABLE IF NOT EXISTS {OUTCOMES} (gtrid BLOB PRIMARY KEY) WITHOUT ROWID"
+
+
+class SqliteResource:
+    """A SQLite database file; ``timeout`` is how long to wait for its lock, in seconds."""
+
+    def __init__(self, name: str, path: str | Path, *, timeout: float = 30.0) -> None:
+        self.name = name
+        self._path = str(path)
+        self._timeout = timeout
+        self.pool: Pool[sqlite3.Connection] = Pool(self._connect)
+
+    @classmethod
+    def from_url(cls, name: str, url: str) -> SqliteResource:
+        """The database of ``sqlite:///relative`` or ``sqlite:////absolute``."""
+        return cls(name, url.partition(":///")[2])
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False
+        )
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute(_CREATE)
+        return connection
+
+    def begin(self, xid: Xid) -> SqliteBranch:
+        with reachable():
+            connection = self.pool.take()
+            connection.execute("BEGIN")
+        return SqliteBranch(self, connection, xid)
+
+    def in_doubt(self) -> Sequence[Xid]:
+        """Always empty: nothing is ever prepared here."""
+        return []
+
+    def commit(self, xid: Xid) -> None:
+        raise BranchUnknown(f"{self.name} prepares nothing; asked for {xid.gtrid.hex()}")
+
+    def rollback(self, xid: Xid) -> None:
+        raise BranchUnknown(f"{self.name} prepares nothing; asked for {xid.gtrid.hex()}")
+
+    def has_outcome(self, gtrid: bytes) -> bool:
+        query = f"SELECT 1 FROM {OUTCOMES} WHERE gtrid = ?"
+        with self._borrow() as connection:
+            return connection.execute(query, (gtrid,)).fetchone() is not None
+
+    def outcomes(self) -> Sequence[bytes]:
+        with self._borrow() as connection:
+            return [row[0] for row in connection.execute(f"SELECT gtrid FROM {OUTCOMES}")]
+
+    def forget_outcomes(self, gtrids: Sequence[bytes]) -> None:
+        if not gtrids:
+            return
+        with self._borrow() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            rows = [(gtrid,) for gtrid in gtrids]
+            connection.executemany(f"DELETE FROM {OUTCOMES} WHERE gtrid = ?", rows)
+            connection.execute("COMMIT")
+
+    @contextmanager
+    def _borrow(self) -> Iterator[sqlite3.Connection]:
+        with reachable():
+            connection = self.pool.take()
+            try:
+                yield connection
+            finally:
+                self.pool.give(connection, broken=connection.in_transaction)
+
+    def preflight(self) -> Sequence[Problem]:
+        with self._borrow() as connection:
+            (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+        if mode.lower() not in ("off", "memory"):
+            return []
+        return [
+            Problem(
+                self.name,
+                f"journal_mode is {mode}: a crash during commit can destroy the database",
+                "PRAGMA journal_mode=WAL",
+            )
+        ]
+
+    def close(self) -> None:
+        self.pool.close()
+
+
+class SqliteBranch:
+    """One branch: a connection with an ordinary transaction."""
+
+    def __init__(self, resource: SqliteResource, connection: sqlite3.Connection, xid: Xid) -> None:
+        self.xid = xid
+        self._resource = resource
+        self._connection = connection
+        self._handle = Handle(connection, resource.name)
+
+    @property
+    def raw(self) -> sqlite3.Connection:
+        """The driver's connection, for a room that wraps it."""
+        return self._connection
+
+    @property
+    def handle(self) -> Handle:
+        return self._handle
+
+    def prepare(self) -> Vote:
+        raise BranchRolledBack(f"{self._resource.name} cannot prepare")
+
+    def commit(self) -> None:
+        """Commit with the outcome row: the decision of the whole transaction."""
+        self._commit((f"INSERT INTO {OUTCOMES} VALUES (?)", (self.xid.gtrid,)))
+
+    def commit_one_phase(self) -> None:
+        self._commit(None)
+
+    def _commit(self, outcome: tuple[str, tuple[bytes]] | None) -> None:
+        try:
+            if outcome is not None:
+                self._connection.execute(*outcome)
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if self._connection.in_transaction:  # not committed: whatever it was, undo it
+                self.rollback()
+                raise BranchRolledBack(str(error)) from error
+            raise ResourceUnreachable(str(error)) from error
+
+    def rollback(self) -> None:
+        with reachable():
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+
+    def close(self) -> None:
+        self._handle.detach()
+        self._resource.pool.give(self._connection, broken=self._connection.in_transaction)
+
+
+@contextmanager
+def reachable() -> Iterator[None]:
+    """Turn an error of SQLite into `ResourceUnreachable`."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise ResourceUnreachable(str(error)) from error

@@ -1,0 +1,99 @@
+"""Global transaction ids and branch ids of this coordinator.
+
+In: a node id, the time, a counter. Out: XA ids built like Bitronix's (server id, 8 bytes
+of time, 4 bytes of sequence) but in ASCII throughout: time and sequence are digits of an
+alphabet of 64 whose order is that of the bytes, so ids sort by time, and every database
+and driver spells them alike: psycopg and pgjdbc give the same text.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tallystick.errors import TransactionUsageError
+from tallystick.records import Xid
+
+FORMAT_ID = 0x42746E78
+"""Bitronix's format id: its tools and ours see each other's branches."""
+
+NODE_MAX = 51
+"""Bytes of a node id: 64 less the 12 of time and sequence, less one as Bitronix counts."""
+
+TIME_DIGITS = 8
+SEQUENCE_DIGITS = 4
+_SUFFIX = TIME_DIGITS + SEQUENCE_DIGITS
+_ALPHABET = "-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
+_VALUES = {digit: value for value, digit in enumerate(_ALPHABET.encode())}
+_SEQUENCES = 64**SEQUENCE_DIGITS
+
+
+def check_node(node: str) -> str:
+    """The node id if it can be one. Raises `TransactionUsageError`."""
+    if not node.isascii() or not node.isprintable() or not 1 <= len(node) <= NODE_MAX:
+        raise TransactionUsageError(
+            f"{node!r} cannot be a node id",
+            expected=f"1 to {NODE_MAX} printable ASCII characters",
+            advice="Give every coordinator a stable id of its own, such as 'orders-1'",
+        )
+    return node
+
+
+def node_of(gtrid: bytes) -> str | None:
+    """The node id in a global id, read from the end; None if there is none."""
+    if len(gtrid) <= _SUFFIX:
+        return None
+    return gtrid[:-_SUFFIX].decode("ascii", "replace")
+
+
+def time_of(gtrid: bytes) -> int | None:
+    """Milliseconds since 1970 in an id of ours; None in one that is not ours."""
+    value = 0
+    for digit in gtrid[-_SUFFIX:-SEQUENCE_DIGITS]:
+        if digit not in _VALUES:
+            return None
+        value = value * 64 + _VALUES[digit]
+    return value
+
+
+def _digits(value: int, count: int) -> str:
+    digits = []
+    for _ in range(count):
+        value, digit = divmod(value, 64)
+        digits.append(_ALPHABET[digit])
+    return "".join(reversed(digits))
+
+
+def _milliseconds() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(slots=True)
+class XidFactory:
+    """Makes ids that are unique for a node: the counter starts at random in every process,
+    so that a clock set back does not bring an old id again."""
+
+    node: str
+    clock: Callable[[], int] = _milliseconds
+    _counter: itertools.count[int] = field(
+        default_factory=lambda: itertools.count(secrets.randbelow(_SEQUENCES))
+    )
+
+    def __post_init__(self) -> None:
+        check_node(self.node)
+
+    def gtrid(self) -> bytes:
+        """A new global id, at most 63 bytes."""
+        return self._next()
+
+    def branch(self, gtrid: bytes) -> Xid:
+        """A new branch of a global transaction; its bqual is never used again."""
+        return Xid(FORMAT_ID, gtrid, self._next())
+
+    def _next(self) -> bytes:
+        sequence = next(self._counter) % _SEQUENCES
+        text = _digits(self.clock(), TIME_DIGITS) + _digits(sequence, SEQUENCE_DIGITS)
+        return (self.node + text).encode("ascii")

@@ -1,0 +1,178 @@
+"""Database servers for tests, started here and nowhere else touched.
+
+`postgres_server` and `mariadb_server` start a server of their own once per test session, on
+loopback and a free port, with a data directory of their own, and stop it by its process. A
+`Server` can be killed and started again, for tests of recovery. Servers refuse to run as
+root, so root starts them as another user.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psycopg
+import pymysql
+import pytest
+
+from tests.need import mariadb_server as find_mariadbd
+from tests.need import need, postgres_bin
+
+START_SECONDS = 60.0
+
+
+@dataclass
+class Server:
+    """A database server: where it listens, and its life."""
+
+    url: str
+    port: int
+    command: list[str]
+    folder: Path
+    user: str | None
+    ready: Callable[[], object]
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        with (self.folder / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                user=self.user, start_new_session=True, cwd=self.folder,
+            )  # fmt: skip
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                self.ready()
+            except (psycopg.Error, pymysql.err.Error):
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    raise AssertionError((self.folder / "server.log").read_text()) from None
+                time.sleep(0.05)
+            else:
+                return
+
+    def kill(self) -> None:
+        """As a power cut would: no farewell, children included."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """An orderly end."""
+        self._end(signal.SIGINT if "postgres" in self.command[0] else signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self.process is None:
+            return
+        if number is signal.SIGKILL:
+            os.killpg(self.process.pid, number)
+        else:
+            self.process.send_signal(number)
+        self.process.wait(timeout=START_SECONDS)
+        self.process = None
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _unprivileged(*names: str) -> str | None:
+    """A user to run a server as: None unless this is root."""
+    if os.geteuid() != 0:
+        return None
+    known = {entry.pw_name for entry in pwd.getpwall()}
+    return next(name for name in (*names, "nobody") if name in known)
+
+
+def _home(user: str | None) -> Path:
+    """A folder of the server's own; short, as the path of a Unix socket is limited."""
+    folder = Path(tempfile.mkdtemp(prefix="tallystick-db-"))
+    if user is not None:
+        shutil.chown(folder, user)
+    return folder
+
+
+def make_postgres(**settings: str) -> Server:
+    """A new PostgreSQL server, not yet started; ``settings`` go to its command line."""
+    binaries = postgres_bin()
+    assert binaries is not None
+    user, port = _unprivileged("postgres"), free_port()
+    folder = _home(user)
+    subprocess.run(
+        [binaries / "initdb", "-D", folder / "data", "-U", "tally", "-A", "trust", "-E", "UTF8"],
+        check=True, capture_output=True, user=user, cwd=folder,
+    )  # fmt: skip
+    options = {
+        "port": str(port),
+        "listen_addresses": "127.0.0.1",
+        "unix_socket_directories": str(folder),
+        "max_prepared_transactions": "200",
+        "max_connections": "200",
+        "shared_buffers": "32MB",
+    } | settings
+    flags = [f"-c{name}={value}" for name, value in options.items()]
+    url = f"postgresql://tally@127.0.0.1:{port}/postgres"
+
+    def ready() -> None:
+        psycopg.connect(url, connect_timeout=2).close()
+
+    command = [str(binaries / "postgres"), "-D", str(folder / "data"), *flags]
+    return Server(url, port, command, folder, user, ready)
+
+
+def make_mariadb() -> Server:
+    """A new MariaDB server, not yet started."""
+    program = find_mariadbd()
+    assert program is not None
+    user, port = _unprivileged("mysql"), free_port()
+    folder = _home(user)
+    data, sock = folder / "data", folder / "sock"
+    install = shutil.which("mariadb-install-db")
+    assert install is not None
+    setup = ["--no-defaults", f"--datadir={data}", "--skip-test-db",
+             "--auth-root-authentication-method=normal"]  # fmt: skip
+    subprocess.run([install, *setup], check=True, capture_output=True, user=user, cwd=folder)
+    url = f"mariadb://root@127.0.0.1:{port}/mysql"
+
+    def ready() -> None:
+        pymysql.connect(host="127.0.0.1", port=port, user="root", connect_timeout=2).close()
+
+    command = [str(program), "--no-defaults", f"--datadir={data}", f"--socket={sock}",
+               f"--port={port}", "--bind-address=127.0.0.1", f"--pid-file={folder / 'pid'}",
+               "--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=64M",
+               "--max-connections=300", "--skip-log-bin"]  # fmt: skip
+    return Server(url, port, command, folder, user, ready)
+
+
+def running(server: Server) -> Iterator[Server]:
+    """The server while a fixture lives."""
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+        shutil.rmtree(server.folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Server]:
+    """A PostgreSQL server with two-phase commit enabled."""
+    need("postgres")
+    yield from running(make_postgres())
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[Server]:
+    """A MariaDB server."""
+    need("mariadb")
+    yield from running(make_mariadb())

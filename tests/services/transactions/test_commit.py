@@ -1,0 +1,447 @@
+"""Two-phase commit and its recovery over databases in memory, with a crash at every step."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tallystick.errors import (
+    HeuristicError,
+    InDoubtError,
+    RolledBackError,
+    TransactionUsageError,
+)
+from tallystick.services.transactions import Status, Transaction, TransactionManager
+from tallystick.services.transactions.xids import FORMAT_ID, XidFactory
+from tests.services.transactions.model import Database, ModelLog, World
+
+NAMES = ("a", "b", "c")
+
+
+class Crash(BaseException):
+    """The process is gone."""
+
+
+class Crasher:
+    """Counts steps and crashes at the n-th."""
+
+    def __init__(self, at: int | None = None) -> None:
+        self.at = at
+        self.steps: list[str] = []
+
+    def __call__(self, step: str) -> None:
+        if len(self.steps) == self.at:
+            raise Crash(step)
+        self.steps.append(step)
+
+
+def world(*names: str) -> World:
+    return World({name: Database() for name in names})
+
+
+def manager(
+    path: Path,
+    place: World,
+    *,
+    last: str | None = None,
+    on_step: Callable[[str], None] | None = None,
+    **settings: Any,
+) -> TransactionManager:
+    return TransactionManager(
+        path,
+        place.resources(last),
+        node="node-1",
+        log=ModelLog(place),
+        orphan_interval=settings.pop("orphan_interval", 0.0),
+        recovery_interval=None,
+        on_step=on_step,
+        **settings,
+    )
+
+
+def transfer(tm: TransactionManager, names: tuple[str, ...] = NAMES) -> None:
+    with tm.begin() as tx:
+        for name in names:
+            tx[name]("balance", 1)
+
+
+def balances(place: World) -> set[int]:
+    return {database.values.get("balance", 0) for database in place.databases.values()}
+
+
+def test_a_committed_transaction_is_in_every_resource(tmp_path: Path) -> None:
+    place = world(*NAMES)
+    with manager(tmp_path, place) as tm:
+        transfer(tm)
+        assert tm.statistics.decisions == 1
+    assert balances(place) == {1}
+    assert not place.decisions
+
+
+def test_an_exception_in_the_block_undoes_everything(tmp_path: Path) -> None:
+    place = world(*NAMES)
+    with manager(tmp_path, place) as tm, pytest.raises(KeyError), tm.begin() as tx:
+        tx["a"]("balance", 1)
+        raise KeyError
+    assert balances(place) == {0}
+
+
+@pytest.mark.parametrize("refusing", NAMES)
+def test_one_refusal_to_prepare_rolls_back_all(tmp_path: Path, refusing: str) -> None:
+    place = world(*NAMES)
+    place.databases[refusing].refuse_prepare = True
+    with manager(tmp_path, place) as tm, pytest.raises(RolledBackError, match="prepare failed"):
+        transfer(tm)
+    assert balances(place) == {0}
+    assert not any(database.prepared for database in place.databases.values())
+
+
+def test_one_resource_needs_no_prepare_and_no_record(tmp_path: Path) -> None:
+    place = world("a")
+    with manager(tmp_path, place) as tm:
+        transfer(tm, ("a",))
+        assert tm.statistics.decisions == 0
+    assert balances(place) == {1}
+    assert not place.notes
+
+
+def test_read_only_branches_leave_one_that_needs_no_decision(tmp_path: Path) -> None:
+    place = world(*NAMES)
+    with manager(tmp_path, place) as tm:
+        with tm.begin() as tx:
+            tx["a"]("balance", 1)
+            assert tx["b"]
+            assert tx["c"]
+        assert tm.statistics.decisions == 0
+    assert place.databases["a"].values == {"balance": 1}
+
+
+def test_a_lost_lone_branch_is_in_doubt_then_presumed_aborted(
+    tmp_path: Path,
+) -> None:
+    place = world("a", "b")
+
+    def leave(step: str) -> None:
+        if step == "before commit a":
+            place.databases["a"].away = True
+
+    with manager(tmp_path, place, on_step=leave) as tm:
+        with pytest.raises(InDoubtError), tm.begin() as tx:
+            tx["a"]("balance", 1)
+            assert tx["b"]
+        place.databases["a"].away = False
+        assert len(tm.recover().rolled_back) == 1
+    assert balances(place) == {0}
+
+
+def test_a_resource_lost_after_the_decision_is_committed_by_recovery(tmp_path: Path) -> None:
+    place = world(*NAMES)
+
+    def leave(step: str) -> None:
+        if step == "after decision":
+            place.databases["b"].away = True
+
+    with manager(tmp_path, place, on_step=leave) as tm:
+        transfer(tm)
+        assert not tm.recover().clean
+        place.databases["b"].away = False
+        report = tm.recover()
+    assert [name for name, _ in report.committed] == ["b"]
+    assert balances(place) == {1}
+    assert not place.decisions
+
+
+def test_a_heuristic_outcome_is_raised_and_recorded(tmp_path: Path) -> None:
+    place = world(*NAMES)
+    place.databases["c"].heuristic = True
+    with manager(tmp_path, place) as tm, pytest.raises(HeuristicError, match="not in c"):
+        transfer(tm)
+    assert list(place.heuristics.values()) == [frozenset("c")]
+
+
+def test_a_failed_log_leaves_branches_frozen_until_it_is_reopened(tmp_path: Path) -> None:
+    place = world(*NAMES)
+    place.log_fails = True
+    with manager(tmp_path, place) as tm:
+        with pytest.raises(InDoubtError, match="could not be made durable"):
+            transfer(tm)
+        assert [branch.why for branch in tm.recover().left] == ["live"] * 3
+    with manager(tmp_path, place) as reopened:
+        assert len(reopened.recover().rolled_back) == 3
+    assert balances(place) == {0}
+
+
+# -- the last resource ------------------------------------------------------------------------
+
+
+def test_the_last_resource_decides(tmp_path: Path) -> None:
+    place = world(*NAMES)
+    with manager(tmp_path, place, last="b") as tm:
+        transfer(tm)
+        tm.recover()
+    assert balances(place) == {1}
+    assert not place.databases["b"].outcomes, "recovery drops outcome rows nobody needs"
+
+
+def test_two_last_resources_are_refused(tmp_path: Path) -> None:
+    place = world("a", "b")
+    resources = place.resources("a") | {"b": place.resources("b")["b"]}
+    with (
+        TransactionManager(tmp_path, resources, log=ModelLog(place), recovery_interval=None) as tm,
+        pytest.raises(TransactionUsageError, match="At most one"),
+    ):
+        transfer(tm, ("a", "b"))
+
+
+def test_a_lost_answer_of_the_last_resource_is_settled_by_its_outcome_row(tmp_path: Path) -> None:
+    place = world(*NAMES)
+    place.databases["b"].lose_answer_of_commit = True
+    with manager(tmp_path, place, last="b") as tm:
+        with pytest.raises(InDoubtError):
+            transfer(tm)
+        assert len(tm.recover().committed) == 2
+    assert balances(place) == {1}
+
+
+def test_nothing_is_presumed_while_the_last_resource_is_away(tmp_path: Path) -> None:
+    place = world(*NAMES)
+    crasher = Crasher(at=4)
+    with pytest.raises(Crash):
+        transfer(manager(tmp_path, place, last="b", on_step=crasher))
+    place.databases["b"].away = True
+    with manager(tmp_path, place, last="b") as tm:
+        report = tm.recover()
+        assert {branch.why for branch in report.left} == {"a last resource cannot be asked"}
+        place.databases["b"].away = False
+        assert len(tm.recover().rolled_back) == 2
+
+
+# -- crashes ------------------------------------------------------------------------------------
+
+
+def _steps(tmp_path: Path, names: tuple[str, ...], last: str | None) -> int:
+    crasher = Crasher()
+    transfer(manager(tmp_path, world(*names), last=last, on_step=crasher), names)
+    return len(crasher.steps)
+
+
+@pytest.mark.parametrize("last", [None, "b"])
+@pytest.mark.parametrize("names", [("a", "b"), NAMES])
+def test_whole_or_absent_after_a_crash_at_every_step(
+    tmp_path: Path, names: tuple[str, ...], last: str | None
+) -> None:
+    for at in range(_steps(tmp_path, names, last)):
+        place = world(*names)
+        with pytest.raises(Crash):
+            transfer(manager(tmp_path, place, last=last, on_step=Crasher(at)), names)
+        with manager(tmp_path, place, last=last) as tm:
+            assert tm.recover().clean
+        assert balances(place) in ({0}, {1}), f"crash at step {at}"
+        assert not place.decisions
+
+
+@pytest.mark.parametrize("last", [None, "b"])
+def test_recovery_may_crash_at_every_step_and_run_again(tmp_path: Path, last: str | None) -> None:
+    crashes = 0
+    for at in range(_steps(tmp_path, NAMES, last)):
+        for again in range(100):
+            place = world(*NAMES)
+            with pytest.raises(Crash):
+                transfer(manager(tmp_path, place, last=last, on_step=Crasher(at)), NAMES)
+            try:
+                manager(tmp_path, place, last=last, on_step=Crasher(again)).recover()
+            except Crash:
+                crashes += 1
+            else:
+                break
+            with manager(tmp_path, place, last=last) as tm:
+                assert tm.recover().clean
+            assert balances(place) in ({0}, {1}), f"crash at {at}, then at {again}"
+    assert crashes > 20
+
+
+def test_a_crash_while_rolling_back_leaves_nothing(tmp_path: Path) -> None:
+    for at in range(6):
+        place = world(*NAMES)
+        place.databases["c"].refuse_prepare = True
+        with pytest.raises((Crash, RolledBackError)):
+            transfer(manager(tmp_path, place, on_step=Crasher(at)))
+        with manager(tmp_path, place) as tm:
+            assert tm.recover().clean
+        assert balances(place) == {0}
+
+
+# -- recovery's rules -----------------------------------------------------------------------------
+
+
+def _abandoned(tmp_path: Path, place: World, node: str = "node-1") -> None:
+    """Leave branches of ``node`` in doubt."""
+    gtrid = (ids := XidFactory(node)).gtrid()
+    for database in place.databases.values():
+        database.prepared[ids.branch(gtrid)] = {"balance": 1}
+    assert tmp_path.is_dir()
+
+
+@pytest.mark.parametrize("node", ["node-10", "node", "x"])
+def test_branches_of_other_nodes_are_left_alone(tmp_path: Path, node: str) -> None:
+    place = world("a")
+    _abandoned(tmp_path, place, node)
+    with manager(tmp_path, place) as tm:
+        report = tm.recover()
+    assert [(branch.why, branch.node) for branch in report.left] == [("foreign", node)]
+    assert report.clean
+
+
+def test_other_formats_are_foreign(tmp_path: Path) -> None:
+    place = world("a")
+    ids = XidFactory("node-1")
+    xid = ids.branch(ids.gtrid())
+    place.databases["a"].prepared[type(xid)(FORMAT_ID + 1, xid.gtrid, xid.bqual)] = {}
+    with manager(tmp_path, place) as tm:
+        assert [branch.why for branch in tm.recover().left] == ["foreign"]
+
+
+def test_a_young_orphan_waits_for_the_interval(tmp_path: Path) -> None:
+    place = world("a")
+    _abandoned(tmp_path, place)
+    with manager(tmp_path, place, orphan_interval=60.0) as tm:
+        assert [b.why for b in tm.recover().left] == ["younger than the orphan interval"]
+        tm.orphan_interval = 0.0
+        assert len(tm.recover().rolled_back) == 1
+
+
+def test_a_living_transaction_is_not_taken_for_an_orphan(tmp_path: Path) -> None:
+    place = world("a", "b")
+    seen: list[str] = []
+
+    def look(step: str) -> None:
+        if step.startswith("after prepare"):
+            with_others = tm.recover()
+            seen.extend(branch.why for branch in with_others.left)
+
+    tm = manager(tmp_path, place, on_step=look)
+    transfer(tm, ("a", "b"))
+    assert seen == ["live"] * 3
+    assert balances(place) == {1}
+
+
+def test_take_over_settles_a_dead_node(tmp_path: Path) -> None:
+    place = world(*NAMES)
+    crasher = Crasher(at=5)
+    with pytest.raises(Crash):
+        transfer(manager(tmp_path / "dead", place, on_step=crasher))
+    assert any(database.prepared for database in place.databases.values())
+    with TransactionManager(
+        tmp_path / "alive", place.resources(), node="node-2", log=ModelLog(World()),
+        orphan_interval=0.0, recovery_interval=None,
+    ) as tm:  # fmt: skip
+        report = tm.take_over(tmp_path / "dead", log=ModelLog(place))
+    assert report.clean
+    assert balances(place) in ({0}, {1})
+
+
+# -- wrong use --------------------------------------------------------------------------------------
+
+
+def test_wrong_use_says_what_to_do(tmp_path: Path) -> None:
+    with manager(tmp_path, world("a")) as tm:
+        with tm.begin() as tx:
+            assert tx["a"]
+            with pytest.raises(TransactionUsageError, match="enlisted already"):
+                tx.enlist("a")
+            with pytest.raises(TransactionUsageError, match="no resource 'z'"):
+                tx["z"]
+            with pytest.raises(TransactionUsageError, match="not suspended"):
+                tx.resume()
+        with pytest.raises(TransactionUsageError, match="is committed"):
+            tx.commit()
+        with pytest.raises(TransactionUsageError, match="no transaction is running"):
+            tm.current()
+    with pytest.raises(TransactionUsageError, match="belongs to node 'node-1'"):
+        TransactionManager(tmp_path, {}, node="other", log=ModelLog(World()))
+    with pytest.raises(TransactionUsageError, match="cannot be the resource"):
+        TransactionManager(tmp_path, {"a": 7}, log=ModelLog(World()))
+
+
+def test_another_thread_must_take_over_first(tmp_path: Path) -> None:
+    caught: list[Exception] = []
+    with manager(tmp_path, world("a")) as tm:
+        tx = tm.begin()
+        assert tx["a"]
+
+        def steal() -> None:
+            try:
+                tx.commit()
+            except TransactionUsageError as error:
+                caught.append(error)
+
+        _in_thread(steal)
+        assert "another thread" in str(caught[0])
+        tx.suspend()
+        _in_thread(lambda: _resume_and_commit(tx))
+        assert tx.status is Status.COMMITTED
+
+
+def _resume_and_commit(tx: Transaction) -> None:
+    tx.resume()
+    tx.commit()
+
+
+def _in_thread(work: Callable[[], object]) -> None:
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+def test_a_timeout_leaves_only_rollback(tmp_path: Path) -> None:
+    place = world("a", "b")
+    with manager(tmp_path, place) as tm:
+        with pytest.raises(RolledBackError, match="timed out"), tm.begin(timeout=-1.0) as tx:
+            tx["a"]("balance", 1)
+        assert tx.status is Status.ROLLED_BACK
+
+
+def test_hooks_run_and_a_failing_one_before_commit_rolls_back(tmp_path: Path) -> None:
+    place, ends = world("a"), list[Status]()
+    with manager(tmp_path, place) as tm:
+        with tm.begin() as tx:
+            tx["a"]("balance", 1)
+            tx.before_commit(lambda: tx["a"]("balance", 1))
+            tx.after_completion(ends.append)
+        assert place.databases["a"].values == {"balance": 2}
+        with pytest.raises(RolledBackError, match="before commit"), tm.begin() as tx:
+            tx["a"]("balance", 1)
+            tx.before_commit(lambda: 1 // 0)
+            tx.after_completion(ends.append)
+            tx.after_completion(lambda _: 1 // 0)
+    assert ends == [Status.COMMITTED, Status.ROLLED_BACK]
+
+
+def test_nested_transactional_calls_join(tmp_path: Path) -> None:
+    place = world("a")
+    with manager(tmp_path, place) as tm:
+
+        @tm.transactional
+        def inner() -> None:
+            tm.current()["a"]("balance", 1)
+
+        @tm.transactional
+        def outer() -> None:
+            inner()
+            inner()
+
+        outer()
+        assert place.databases["a"].values == {"balance": 2}
+
+        @tm.transactional
+        def failing() -> None:
+            inner()
+            raise KeyError
+
+        with pytest.raises(KeyError):
+            failing()
+    assert place.databases["a"].values == {"balance": 2}
