@@ -1,0 +1,39 @@
+"""What a group writer counts.
+
+In: one call per flush. Out: totals and a histogram, cheap enough to be always on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+BUCKETS = 16
+"""Bucket n counts flushes shorter than 1 ms x 2**n; the last one also all that took longer."""
+
+
+@dataclass(slots=True)
+class GroupCounters:
+    """Totals since the writer was opened.
+
+    ``groups`` counts calls of write, ``records`` items, ``bytes`` their declared sizes,
+    ``fsyncs`` calls of sync; ``seconds`` is time spent in flushes and ``histogram`` sorts
+    flushes by their duration.
+    """
+
+    groups: int = 0
+    records: int = 0
+    bytes: int = 0
+    fsyncs: int = 0
+    seconds: float = 0.0
+    histogram: list[int] = field(default_factory=lambda: [0] * BUCKETS)
+
+    @property
+    def fsyncs_per_record(self) -> float:
+        """The honest, machine-independent figure of group commit."""
+        return self.fsyncs / self.records if self.records else 0.0
+
+    def add_time(self, seconds: float) -> None:
+        """Count one flush that took so long."""
+        self.seconds += seconds
+        milliseconds = int(seconds * 1000)
+        self.histogram[min(milliseconds.bit_length(), BUCKETS - 1)] += 1

@@ -1,0 +1,258 @@
+"""The real file system: `LOCAL`.
+
+In: what `tallystick.storage.files` asks for. Out: system calls, each chosen for what it
+promises: ``fdatasync`` on Linux, ``F_FULLFSYNC`` on macOS, ``fsync`` elsewhere.
+
+A forked child inherits descriptors, and with them the power to write into its parent's log and
+to keep its locks alive. So the child closes its copies before it does anything else; what it
+calls on them afterwards raises `LogClosedError`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import struct
+import sys
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+
+from tallystick.errors import LogClosedError, LogLockedError
+from tallystick.storage.files import (
+    VECTOR_MAX,
+    Bytes,
+    File,
+    FileSystem,
+    Lock,
+    fill_with_zeros,
+    write_all,
+)
+
+_CLOSED = -1
+_FORKED = -2
+_REFUSED = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
+
+
+class _Descriptor:
+    """A descriptor that is closed in forked children, and says so when it is used there."""
+
+    __slots__ = ("__weakref__", "_fd", "path")
+
+    def __init__(self, path: str, flags: int) -> None:
+        self.path = path
+        self._fd = _CLOSED
+        self._fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        _open_descriptors.add(self)
+
+    @property
+    def fd(self) -> int:
+        if self._fd < 0:
+            raise self._unusable()
+        return self._fd
+
+    def _unusable(self) -> LogClosedError:
+        if self._fd == _FORKED:
+            return LogClosedError(
+                "this file belongs to the process that forked this one",
+                file=self.path,
+                advice="Open the log anew in the child, once its parent has closed it",
+            )
+        return LogClosedError("the file is closed", file=self.path)
+
+    def close(self) -> None:
+        self._shut(_CLOSED)
+
+    def _shut(self, mark: int) -> None:
+        fd, self._fd = self._fd, min(self._fd, mark)
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+_open_descriptors: weakref.WeakSet[_Descriptor] = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    for descriptor in list(_open_descriptors):
+        descriptor._shut(_FORKED)
+
+
+os.register_at_fork(after_in_child=_close_in_child)
+
+
+class LocalFile(_Descriptor):
+    """A file of the operating system."""
+
+    __slots__ = ()
+
+    def pread(self, size: int, offset: int) -> bytes:
+        fd = self.fd
+        data = os.pread(fd, size, offset)
+        while len(data) < size and (more := os.pread(fd, size - len(data), offset + len(data))):
+            data += more
+        return data
+
+    def pwrite(self, data: Bytes, offset: int) -> None:
+        # The plain case first: this is the hot path of a log with one caller.
+        written = os.pwrite(self.fd, data, offset)
+        rest = memoryview(data).cast("B")
+        if written != len(rest):
+            write_all(self._write_some, rest[written:], offset + written)
+
+    def _write_some(self, data: Bytes, offset: int) -> int:
+        return os.pwrite(self.fd, data, offset)
+
+    def pwritev(self, buffers: Sequence[Bytes], offset: int) -> None:
+        for start in range(0, len(buffers), VECTOR_MAX):
+            some = buffers[start : start + VECTOR_MAX]
+            total = sum(memoryview(buffer).nbytes for buffer in some)
+            written = os.pwritev(self.fd, some, offset)
+            if written != total:
+                write_all(self._write_some, b"".join(some)[written:], offset + written)
+            offset += total
+
+    def datasync(self) -> None:
+        _datasync(self.fd)
+
+    def allocate(self, size: int) -> None:
+        fill_with_zeros(self, size)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self.fd, size)
+
+    def size(self) -> int:
+        return os.fstat(self.fd).st_size
+
+    def lock_range(self, offset: int, length: int) -> Lock:
+        try:
+            _lock_bytes(self.fd, fcntl.F_WRLCK, offset, length)
+        except OSError as error:
+            if error.errno not in _REFUSED:
+                raise
+            raise LogLockedError(
+                "another process or object has locked this file",
+                file=self.path,
+                offset=offset,
+                advice="Close the other owner first",
+            ) from error
+        return _RangeLock(self, offset, length)
+
+
+if sys.platform == "linux":
+
+    def _datasync(fd: int) -> None:
+        os.fdatasync(fd)
+
+    def _lock_bytes(fd: int, kind: int, offset: int, length: int) -> None:
+        # Locks of the open file, not of the process: closing another descriptor of the same
+        # file (a reader in this process) must not drop them. POSIX locks conflict with them.
+        request = struct.pack("hhqqi4x", kind, os.SEEK_SET, offset, length, 0)
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, request)
+
+else:
+
+    def _datasync(fd: int) -> None:
+        if hasattr(fcntl, "F_FULLFSYNC"):
+            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+        else:
+            os.fsync(fd)
+
+    def _lock_bytes(fd: int, kind: int, offset: int, length: int) -> None:
+        operation = fcntl.LOCK_UN if kind == fcntl.F_UNLCK else fcntl.LOCK_EX | fcntl.LOCK_NB
+        fcntl.lockf(fd, operation, length, offset, os.SEEK_SET)
+
+
+class _RangeLock:
+    """A lock on bytes of an open file; it ends with the file's descriptor at the latest."""
+
+    def __init__(self, file: LocalFile, offset: int, length: int) -> None:
+        self._file: LocalFile | None = file
+        self._range = (offset, length)
+
+    def release(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(LogClosedError):
+                _lock_bytes(file.fd, fcntl.F_UNLCK, *self._range)
+
+
+class _FileLock(_Descriptor):
+    """An exclusive ``flock`` on a lock file that holds its owner's process id as text."""
+
+    __slots__ = ()
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            owner = os.pread(self.fd, 32, 0).decode("ascii", "replace").strip()
+            self.close()
+            if error.errno not in _REFUSED:
+                raise
+            raise LogLockedError(
+                "the log is open already",
+                file=path,
+                found=f"owner process {owner or 'unknown'}",
+                advice="Close it there first; the lock of a process that ended is free",
+            ) from error
+        os.ftruncate(self.fd, 0)
+        os.pwrite(self.fd, b"%d\n" % os.getpid(), 0)
+
+    def release(self) -> None:
+        self.close()
+
+
+class LocalFileSystem:
+    """The operating system's files."""
+
+    def open(self, path: str, *, write: bool = True) -> File:
+        return LocalFile(path, os.O_RDWR if write else os.O_RDONLY)
+
+    def create(self, path: str) -> File:
+        return LocalFile(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+
+    def exists(self, path: str) -> bool:
+        return Path(path).exists()
+
+    def size(self, path: str) -> int:
+        return Path(path).stat().st_size
+
+    def list(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(path))  # noqa: PTH208 - names are wanted, not paths
+        except FileNotFoundError:
+            return []
+
+    def rename(self, source: str, target: str) -> None:
+        Path(source).replace(target)
+
+    def remove(self, path: str) -> None:
+        Path(path).unlink()
+
+    def mkdir(self, path: str) -> None:
+        folder = Path(path)
+        if folder.is_dir():
+            return
+        self.mkdir(str(folder.parent))
+        folder.mkdir(exist_ok=True)
+        self.sync_dir(str(folder.parent))
+
+    def sync_dir(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str) -> Lock:
+        return _FileLock(path)
+
+
+LOCAL: FileSystem = LocalFileSystem()
+"""The file system of this machine."""

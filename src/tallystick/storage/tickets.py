@@ -1,0 +1,105 @@
+"""A group of items, and the ticket that each caller holds for its item.
+
+In: items, by `tallystick.storage.group.GroupWriter`. Out: waiting threads and tasks, woken once
+per group.
+
+A group's *gate* is a lock that its waiting threads queue at. An open gate means: the group is
+finished, or nobody is flushing and whoever comes next should lead. A waiter that finds the group
+finished opens the gate again for the one behind it: one wake-up after the other, which is how
+the interpreter lock would let them run anyway, and without a herd.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from tallystick.storage.group import GroupWriter
+
+Item = TypeVar("Item")
+
+
+class Group(Generic[Item]):
+    """Items that are written by one call; all but the gate is guarded by the writer's lock."""
+
+    __slots__ = ("bytes", "error", "finished", "futures", "gate", "items", "lsns", "sync", "writer")
+
+    def __init__(self, writer: GroupWriter[Item]) -> None:
+        self.writer = writer
+        self.items: list[Item] = []
+        self.bytes = 0
+        self.sync = False
+        self.finished = False
+        self.error: BaseException | None = None
+        self.lsns: Sequence[int] = ()
+        self.gate = threading.Lock()
+        self.futures: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+
+    def open_gate(self) -> None:
+        """Let one waiter through; opening an open gate does no harm."""
+        with contextlib.suppress(RuntimeError):
+            self.gate.release()
+
+    def finish(self) -> None:
+        """Wake everyone who waits; ``lsns`` or ``error`` is set."""
+        self.finished = True
+        self.open_gate()
+        for loop, futures in self.futures.items():
+            # A closed loop has no tasks left that could wait.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(_set_results, futures)
+        self.futures = {}
+
+
+def _set_results(futures: list[asyncio.Future[None]]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)
+
+
+class GroupTicket(Generic[Item]):
+    """The promise that one item is durable: for a thread to `wait`, for a task to await."""
+
+    __slots__ = ("_group", "_index")
+
+    def __init__(self, group: Group[Item], index: int) -> None:
+        self._group = group
+        self._index = index
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Block until durable; returns the item's log sequence number.
+
+        Raises `LogPoisonedError`, `LogWriteError` if the log refused the item's group, or
+        `TimeoutError` after ``timeout`` seconds (the item is written all the same).
+        """
+        group = self._group
+        if not group.finished:
+            group.writer.wait_for(group, timeout)
+        return self._result()
+
+    def done(self) -> bool:
+        """True once `wait` would return or raise at once; starts a flush if there is none."""
+        group = self._group
+        if not group.finished:
+            group.writer.wake_flusher()
+        return group.finished
+
+    def __await__(self) -> Generator[object, None, int]:
+        """Like `wait`, without blocking the event loop; a cancelled task's item is written
+        all the same."""
+        group = self._group
+        if not group.finished:
+            future = group.writer.join(group)
+            if future is not None:
+                yield from future
+        return self._result()
+
+    def _result(self) -> int:
+        group = self._group
+        if group.error is not None:
+            raise group.writer.failure(group.error)
+        return group.lsns[self._index]
