@@ -344,7 +344,29 @@ def test_take_over_settles_a_dead_node(tmp_path: Path) -> None:
     assert balances(place) in ({0}, {1})
 
 
-# -- wrong use --------------------------------------------------------------------------------------
+def test_the_phases_can_be_driven_from_above(tmp_path: Path) -> None:
+    place = world("a", "b")
+    with manager(tmp_path, place) as tm:
+        for end, balance in (("commit", 1), ("rollback", 1)):
+            tx = tm.begin()
+            for name in ("a", "b"):
+                tx[name]("balance", 1)
+            tx.prepare()
+            assert all(database.prepared for database in place.databases.values())
+            with pytest.raises(TransactionUsageError, match="is prepared"):
+                tx["a"]
+            getattr(tx, end)()
+            assert balances(place) == {balance}
+        place.databases["b"].refuse_prepare = True
+        tx = tm.begin()
+        tx["a"]("balance", 1)
+        tx["b"]("balance", 1)
+        with pytest.raises(RolledBackError):
+            tx.prepare()
+        assert tx.status is Status.ROLLED_BACK
+
+
+# -- wrong use ----------------------------------------------------------------------------------
 
 
 def test_wrong_use_says_what_to_do(tmp_path: Path) -> None:

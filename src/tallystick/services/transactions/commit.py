@@ -52,21 +52,45 @@ Branches = Mapping[str, Branch]
 
 def commit_branches(manager: TransactionManager, gtrid: bytes, branches: Branches) -> None:
     """Commit all branches or none. See the table above; errors as in `Transaction.commit`."""
-    last = next((n for n in branches if is_last_resource(manager.resource(n))), None)
-    ordinary = {name: branch for name, branch in branches.items() if name != last}
     if len(branches) == 1:
         _commit_one_phase(manager, gtrid, branches)
-        return
-    if not branches:
-        return
+    elif branches:
+        complete_branches(manager, gtrid, branches, prepare_branches(manager, gtrid, branches))
+
+
+def prepare_branches(
+    manager: TransactionManager, gtrid: bytes, branches: Branches
+) -> dict[str, Branch]:
+    """The first phase: the branches that voted "prepared". A refusal rolls back all."""
     manager.decisions.note(State.UNDECIDED, gtrid, branches)
-    prepared = _prepare_all(manager, branches, ordinary)
+    prepared = {}
+    try:
+        for name, branch in branches.items():
+            if is_last_resource(manager.resource(name)):
+                continue
+            manager.step(f"before prepare {name}")
+            if branch.prepare() is Vote.PREPARED:
+                prepared[name] = branch
+            manager.step(f"after prepare {name}")
+    except BaseException as error:
+        rollback_branches(manager, branches)
+        if isinstance(error, ResourceAnswer):
+            raise RolledBackError(f"rolled back: prepare failed: {error}") from error
+        raise
+    return prepared
+
+
+def complete_branches(
+    manager: TransactionManager, gtrid: bytes, branches: Branches, prepared: dict[str, Branch]
+) -> None:
+    """The decision and the second phase."""
+    last = next((n for n in branches if is_last_resource(manager.resource(n))), None)
     if last is not None:
         _commit_last(manager, gtrid, branches, last, alone=not prepared)
+        if prepared:
+            _record_outcome(manager, gtrid, prepared, last)
     elif len(prepared) > 1:
         _decide_or_roll_back(manager, gtrid, prepared)
-    if last is not None and prepared:
-        _record_outcome(manager, gtrid, prepared, last)
     _commit_prepared(manager, gtrid, prepared, decided=len(prepared) > 1 or last is not None)
 
 
@@ -82,24 +106,6 @@ def rollback_branches(manager: TransactionManager, branches: Branches) -> None:
         except BranchHeuristic as answer:
             _log.critical("heuristic outcome on rollback", extra=_extra(branch, name, answer))
             _record_heuristic(manager, branch.xid.gtrid, name)
-
-
-def _prepare_all(
-    manager: TransactionManager, branches: Branches, ordinary: Branches
-) -> dict[str, Branch]:
-    prepared = {}
-    try:
-        for name, branch in ordinary.items():
-            manager.step(f"before prepare {name}")
-            if branch.prepare() is Vote.PREPARED:
-                prepared[name] = branch
-            manager.step(f"after prepare {name}")
-    except BaseException as error:
-        rollback_branches(manager, branches)
-        if isinstance(error, ResourceAnswer):
-            raise RolledBackError(f"rolled back: prepare failed: {error}") from error
-        raise
-    return prepared
 
 
 def _commit_one_phase(manager: TransactionManager, gtrid: bytes, branches: Branches) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -18,7 +19,12 @@ from tallystick.errors import (
     RolledBackError,
     TransactionUsageError,
 )
-from tallystick.services.transactions.commit import commit_branches, rollback_branches
+from tallystick.services.transactions.commit import (
+    commit_branches,
+    complete_branches,
+    prepare_branches,
+    rollback_branches,
+)
 from tallystick.services.transactions.resource import Branch, is_last_resource
 
 if TYPE_CHECKING:
@@ -29,6 +35,7 @@ class Status(Enum):
     """Where a transaction of this process stands."""
 
     ACTIVE = "active"
+    PREPARED = "prepared"
     MARKED = "marked for rollback"
     COMMITTING = "committing"
     COMMITTED = "committed"
@@ -50,6 +57,7 @@ class Transaction:
     def __init__(self, manager: TransactionManager, gtrid: bytes, timeout: float) -> None:
         self._manager = manager
         self._branches: dict[str, Branch] = {}
+        self._prepared: dict[str, Branch] | None = None
         self._owner: int | None = threading.get_ident()
         self._deadline = time.monotonic() + timeout
         self._before: list[Callable[[], object]] = []
@@ -93,7 +101,7 @@ class Transaction:
 
     def suspend(self) -> None:
         """Let go of the transaction, so that another thread may `resume` it."""
-        self._require_open("suspend it")
+        self._require_open("suspend it", timed=False)
         self._owner = None
 
     def resume(self) -> None:
@@ -108,29 +116,34 @@ class Transaction:
     def commit(self) -> None:
         """Make it durable in every resource, or in none. Raises `RolledBackError`,
         `InDoubtError`, `HeuristicError`, `TransactionUsageError`."""
-        self._require_open("commit it", timed=False)
-        try:
-            self._require_open("commit it")
-            self._prepare_commit()
-        except BaseException as error:
-            self._roll_back()
-            if isinstance(error, RolledBackError):
-                raise
-            raise RolledBackError(f"rolled back before commit: {error}") from error
+        if self._prepared is None:
+            self._run_hooks()
+        else:
+            self._require_owner("commit it")
         self.status = Status.COMMITTING
+        with self._ending():
+            if self._prepared is None:
+                commit_branches(self._manager, self.gtrid, self._branches)
+            else:
+                complete_branches(self._manager, self.gtrid, self._branches, self._prepared)
+
+    def prepare(self) -> None:
+        """The first phase alone, for a coordinator above this one: afterwards only `commit`
+        or `rollback` is left, and either can be carried out. Raises `RolledBackError`."""
+        self._run_hooks()
         try:
-            commit_branches(self._manager, self.gtrid, self._branches)
-        except RolledBackError:
+            self._prepared = prepare_branches(self._manager, self.gtrid, self._branches)
+        except BaseException:
             self._end(Status.ROLLED_BACK)
             raise
-        except BaseException:
-            self._end(Status.UNRESOLVED)
-            raise
-        self._end(Status.COMMITTED)
+        self.status = Status.PREPARED
 
     def rollback(self) -> None:
         """Undo everything in every resource."""
-        self._require_open("roll it back", timed=False)
+        if self.status is Status.PREPARED:
+            self._require_owner("roll it back")
+        else:
+            self._require_open("roll it back", timed=False)
         self._roll_back()
 
     def __enter__(self) -> Self:
@@ -149,11 +162,33 @@ class Transaction:
         else:
             self.rollback()
 
-    def _prepare_commit(self) -> None:
-        for hook in self._before:
-            hook()
-        if self.status is Status.MARKED:
-            raise RolledBackError("the transaction was marked for rollback")
+    def _run_hooks(self) -> None:
+        """Everything that comes before the first phase; a failure rolls back."""
+        self._require_open("commit it", timed=False)
+        try:
+            self._require_open("commit it")
+            for hook in self._before:
+                hook()
+            if self.status is Status.MARKED:
+                raise RolledBackError("the transaction was marked for rollback")
+        except BaseException as error:
+            self._roll_back()
+            if isinstance(error, RolledBackError):
+                raise
+            raise RolledBackError(f"rolled back before commit: {error}") from error
+
+    @contextmanager
+    def _ending(self) -> Iterator[None]:
+        """Set the final status by what the block raises."""
+        try:
+            yield
+        except RolledBackError:
+            self._end(Status.ROLLED_BACK)
+            raise
+        except BaseException:
+            self._end(Status.UNRESOLVED)
+            raise
+        self._end(Status.COMMITTED)
 
     def _enlist(self, name: str) -> Branch:
         resource = self._manager.resource(name)
@@ -176,14 +211,17 @@ class Transaction:
                 f"cannot {what}: the transaction is {self.status.value}",
                 advice="Begin another one with manager.begin()",
             )
+        self._require_owner(what)
+        if timed and time.monotonic() > self._deadline:
+            self.status = Status.MARKED
+            raise RolledBackError(f"cannot {what}: the transaction timed out", advice=_TIMED_OUT)
+
+    def _require_owner(self, what: str) -> None:
         if self._owner != threading.get_ident():
             raise TransactionUsageError(
                 f"cannot {what}: the transaction belongs to another thread",
                 advice="Call suspend() there and resume() here to hand it over",
             )
-        if timed and time.monotonic() > self._deadline:
-            self.status = Status.MARKED
-            raise RolledBackError(f"cannot {what}: the transaction timed out", advice=_TIMED_OUT)
 
     def _roll_back(self) -> None:
         try:

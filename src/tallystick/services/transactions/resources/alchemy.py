@@ -91,8 +91,9 @@ class _Shield:
     def __init__(self, raw: Any) -> None:
         object.__setattr__(self, "_raw", raw)
 
-    @property
-    def __class__(self) -> type:  # dialects ask drivers about it, and those test its class
+    # Dialects hand the connection to functions of the driver, which test its class.
+    @property  # type: ignore[misc]  # where object has an attribute that can be set
+    def __class__(self) -> type:
         return type(self._raw)
 
     def __getattr__(self, attribute: str) -> Any:

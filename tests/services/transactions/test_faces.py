@@ -1,0 +1,195 @@
+"""The other faces of the transaction manager: asyncio, Zope, and the background recovery."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import transaction as zope
+
+from tallystick.errors import RolledBackError
+from tallystick.services.transactions import Status, TransactionManager
+from tallystick.services.transactions.aio import AsyncTransactionManager
+from tallystick.services.transactions.zope import join
+from tests.services.transactions.model import ModelLog, World
+from tests.services.transactions.test_commit import balances, manager, transfer, world
+
+
+def add(handle: Any) -> None:
+    handle("balance", 1)
+
+
+# -- asyncio ----------------------------------------------------------------------------------
+
+
+def test_a_task_commits_and_rolls_back_without_blocking_its_loop(tmp_path: Path) -> None:
+    place = world("a", "b")
+
+    async def work() -> None:
+        async with AsyncTransactionManager(manager(tmp_path, place)) as tm:
+            async with tm.begin() as tx:
+                await tx.run("a", add)
+                await tx.run("b", add)
+            assert tx.status is Status.COMMITTED
+            with pytest.raises(KeyError):
+                async with tm.begin() as tx:
+                    await tx.run("a", add)
+                    raise KeyError
+            assert tx.status is Status.ROLLED_BACK
+            assert (await tm.recover()).clean
+
+    asyncio.run(work())
+    assert balances(place) == {1}
+
+
+def test_many_tasks_have_transactions_of_their_own(tmp_path: Path) -> None:
+    place = world("a", "b")
+
+    async def one(tm: AsyncTransactionManager) -> None:
+        async with tm.begin() as tx:
+            await asyncio.gather(tx.run("a", add), tx.run("b", add))
+
+    async def work() -> None:
+        async with AsyncTransactionManager(manager(tmp_path, place)) as tm:
+            await asyncio.gather(*(one(tm) for _ in range(50)))
+
+    asyncio.run(work())
+    assert balances(place) == {50}
+
+
+def test_a_commit_runs_to_its_end_though_its_task_is_cancelled(tmp_path: Path) -> None:
+    place = world("a", "b")
+
+    async def work() -> Status:
+        slow = manager(tmp_path, place, on_step=lambda _: time.sleep(0.01))
+        async with AsyncTransactionManager(slow) as tm:
+            tx = tm.begin()
+            await tx.run("a", add)
+            await tx.run("b", add)
+            commit = asyncio.create_task(tx.commit())
+            await asyncio.sleep(0.02)
+            commit.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await commit
+            return tx.status
+
+    assert asyncio.run(work()) is Status.COMMITTED
+    assert balances(place) == {1}
+
+
+# -- Zope -------------------------------------------------------------------------------------
+
+
+class Objector:
+    """A data manager of somebody else that refuses."""
+
+    transaction_manager: Any = None
+
+    def tpc_vote(self, _: object) -> None:
+        raise RuntimeError("no")
+
+    def sortKey(self) -> str:  # noqa: N802 - Zope's name
+        return "~~~"
+
+    def _nothing(self, _: object) -> None:
+        """Every other call."""
+
+    abort = tpc_begin = commit = tpc_finish = tpc_abort = _nothing
+
+
+def test_zope_commits_and_aborts_ours(tmp_path: Path) -> None:
+    place = world("a", "b")
+    with manager(tmp_path, place) as tm:
+        for name in ("commit", "abort"):
+            theirs = zope.TransactionManager()
+            theirs.begin()
+            ours = join(tm, theirs)
+            ours["a"]("balance", 1)
+            ours["b"]("balance", 1)
+            getattr(theirs, name)()
+    assert balances(place) == {1}
+
+
+def test_a_vote_against_it_elsewhere_undoes_ours(tmp_path: Path) -> None:
+    place = world("a", "b")
+    with manager(tmp_path, place) as tm:
+        theirs = zope.TransactionManager()
+        theirs.begin()
+        ours = join(tm, theirs)
+        ours["a"]("balance", 1)
+        ours["b"]("balance", 1)
+        theirs.get().join(Objector())
+        with pytest.raises(RuntimeError, match="no"):
+            theirs.commit()
+    assert ours.status is Status.ROLLED_BACK
+    assert balances(place) == {0}
+    assert not any(database.prepared for database in place.databases.values())
+
+
+def test_our_refusal_makes_zope_abort(tmp_path: Path) -> None:
+    place = world("a", "b")
+    place.databases["b"].refuse_prepare = True
+    with manager(tmp_path, place) as tm:
+        theirs = zope.TransactionManager()
+        theirs.begin()
+        ours = join(tm, theirs)
+        ours["a"]("balance", 1)
+        ours["b"]("balance", 1)
+        with pytest.raises(RolledBackError):
+            theirs.commit()
+    assert balances(place) == {0}
+
+
+# -- in the background --------------------------------------------------------------------------
+
+
+def _until(condition: Any) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_what_was_left_is_committed_in_the_background(tmp_path: Path) -> None:
+    place: World = world("a", "b")
+
+    def leave(step: str) -> None:
+        if step == "after decision":
+            place.databases["b"].away = True
+
+    with TransactionManager(
+        tmp_path, place.resources(), log=ModelLog(place), orphan_interval=0.0,
+        recovery_interval=60.0, on_step=leave,
+    ) as tm:  # fmt: skip
+        transfer(tm, ("a", "b"))
+        _until(lambda: tm.statistics.retries)
+        place.databases["b"].away = False
+        _until(lambda: balances(place) == {1})
+        _until(lambda: not place.decisions)
+
+
+def test_metrics_go_to_the_meter_of_the_application(tmp_path: Path) -> None:
+    from opentelemetry import metrics
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+    reader = InMemoryMetricReader()
+    metrics.set_meter_provider(MeterProvider(metric_readers=[reader]))
+    with manager(tmp_path, world("a", "b")) as tm:
+        transfer(tm, ("a", "b"))
+        tm.recover()
+        data = reader.get_metrics_data()
+    assert data is not None
+    names = {
+        metric.name: metric.data.data_points[0]
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    }
+    assert names["tallystick_transactions_decisions_total"].attributes == {"node": "node-1"}
+    assert {"tallystick_transactions_in_doubt", "tallystick_transactions_recovery_seconds"} <= set(
+        names
+    )
