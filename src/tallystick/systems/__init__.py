@@ -17,7 +17,7 @@ from typing import cast
 from tallystick.systems.base import System
 
 # In this order a folder is searched: formats with a firm signature first.
-_MODULES: tuple[str, ...] = ()
+_MODULES: tuple[str, ...] = ("cloudtran",)
 
 
 def systems() -> tuple[System, ...]:

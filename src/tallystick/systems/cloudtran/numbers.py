@@ -1,0 +1,49 @@
+"""A set of numbers that mostly follow each other, as few intervals."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+
+class NumberSet:
+    """Numbers added in nearly ascending order; memory grows with the gaps between them."""
+
+    __slots__ = ("_ends", "_starts")
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def __contains__(self, number: int) -> bool:
+        index = bisect_right(self._starts, number) - 1
+        return index >= 0 and number < self._ends[index]
+
+    def __len__(self) -> int:
+        return sum(self._ends) - sum(self._starts)
+
+    def add(self, number: int) -> None:
+        index = bisect_right(self._starts, number) - 1
+        if index >= 0 and number < self._ends[index]:
+            return
+        joins_left = index >= 0 and self._ends[index] == number
+        joins_right = index + 1 < len(self._starts) and self._starts[index + 1] == number + 1
+        if joins_left and joins_right:
+            self._ends[index] = self._ends.pop(index + 1)
+            del self._starts[index + 1]
+        elif joins_left:
+            self._ends[index] = number + 1
+        elif joins_right:
+            self._starts[index + 1] = number
+        else:
+            self._starts.insert(index + 1, number)
+            self._ends.insert(index + 1, number + 1)
+
+    def gaps(self) -> Iterator[range]:
+        """The numbers missing between the smallest and the greatest, as ranges."""
+        for end, start in zip(self._ends, self._starts[1:], strict=False):
+            yield range(end, start)
+
+    def greatest(self) -> int:
+        """The greatest number, 0 if there is none."""
+        return self._ends[-1] - 1 if self._ends else 0

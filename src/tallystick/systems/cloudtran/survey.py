@@ -1,0 +1,314 @@
+"""What all files of a log say together: order, gaps, left-overs of an earlier life.
+
+In: the files by serial, each scanned block by block. Out: `Sighting`s in the order of reading
+(a block, its file, stale or not), and from them the `Survey`: losses, warnings, what is pending
+and which files are redundant. Memory grows with open transactions and with damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+from tallystick.systems.cloudtran.layout import Entry, EntryKind, Suspect
+from tallystick.systems.cloudtran.numbers import NumberSet
+from tallystick.systems.cloudtran.scan import LOST, Block, BlockState, FileScan
+
+ANY_SERIAL = -1
+"""Serial of a file whose name has none: that of its first block counts."""
+LOST_AT_END = "lost-at-end"
+MISSING_BLOCKS = "missing-blocks"
+MISSING_FILE = "missing-file"
+UNREADABLE = "unreadable"
+TORN_TAIL = "torn-tail"
+STALE_TAIL = "stale-tail"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file of a log: path, name without folder and packing, serial from the name."""
+
+    path: str
+    name: str
+    serial: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A block as it was met: in which file (by its place in the log)."""
+
+    index: int
+    part: Part
+    block: Block
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Blocks that are gone: where, why, how many (None: unknown) and what is known of them."""
+
+    file: int
+    name: str
+    offset: int
+    state: str
+    blocks: int | None
+    count: int | None = None
+    suspects: tuple[Suspect, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Something to be told that is no loss: a repaired header, a torn tail."""
+
+    code: str
+    name: str
+    offset: int
+
+
+@dataclass(slots=True)
+class OpenTransaction:
+    """A transaction with targets that do not hold it yet, in the order of its entry."""
+
+    number: int
+    pending: list[str]
+    targets: tuple[str, ...]
+    operations: int
+    home: int
+    """Index of the file that holds its latest persisting entry."""
+
+
+Opener = Callable[[Part], AbstractContextManager[FileScan]]
+
+
+def sightings(parts: Iterable[Part], opened: Opener, *, beyond: bool = False) -> Iterator[Sighting]:
+    """Every block of every file in order.
+
+    A readable block of another serial, or not above the last sequence, becomes stale and ends
+    its file; with ``beyond`` what follows it is looked at as well, as stale too.
+    """
+    succession = Succession()
+    for index, part in enumerate(parts):
+        succession.enter(part.serial)
+        with opened(part) as scan:
+            for block in scan.blocks():
+                if not succession.follows(block):
+                    block.state = BlockState.STALE
+                yield Sighting(index, part, block)
+                if succession.ended and not beyond:
+                    break
+
+
+@dataclass(slots=True)
+class Succession:
+    """Which blocks continue the log, and which are left over from an earlier life."""
+
+    last: int = 0
+    """Sequence of the last block that continued it."""
+    ended: bool = False
+    """A left-over was met: nothing more of this file continues the log."""
+    _serial: int = ANY_SERIAL
+
+    def enter(self, serial: int) -> None:
+        """The next file begins."""
+        self._serial = serial
+        self.ended = False
+
+    def follows(self, block: Block) -> bool:
+        """True if the block belongs to the log; to be asked for each block in order."""
+        if block.readable and not self.ended:
+            self.accepts(block.prologue.serial, block.prologue.sequence)
+        return not self.ended
+
+    def would_accept(self, serial: int) -> bool:
+        """True if blocks of this serial belong to the file."""
+        return self._serial in (ANY_SERIAL, serial) and not self.ended
+
+    def accepts(self, serial: int, sequence: int) -> bool:
+        """The same for a block of which only these are known."""
+        if self._serial == ANY_SERIAL:
+            self._serial = serial
+        if serial == self._serial and sequence > self.last and not self.ended:
+            self.last = sequence
+        else:
+            self.ended = True
+        return not self.ended
+
+
+@dataclass(slots=True)
+class Survey:
+    """The judgement of a whole log, fed with sightings in order and then asked."""
+
+    parts: tuple[Part, ...]
+    losses: list[Loss] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
+    open: dict[int, OpenTransaction] = field(default_factory=dict)
+    seen: NumberSet = field(default_factory=NumberSet)
+    """Numbers of all persisting entries but the carried ones, whose neighbours may be gone."""
+    closed: NumberSet = field(default_factory=NumberSet)
+    """Numbers that every target holds, or that an operator gave up."""
+    last_sequence: int = 0
+    _partly: dict[int, set[str]] = field(default_factory=dict)
+    _regions: list[Sighting] = field(default_factory=list)
+    _torn: tuple[int, Sighting] | None = None
+    _file: int = -1
+    _stale: int = -1
+
+    def add(self, sighting: Sighting) -> None:
+        """Take notice of the next block."""
+        self._enter(sighting.index)
+        block = sighting.block
+        if block.state in LOST:
+            self._regions.append(sighting)
+        elif block.state is BlockState.TORN:
+            self._torn = (sighting.index, sighting)
+            self._remark(TORN_TAIL, sighting)
+        elif block.state is BlockState.STALE:
+            if self._stale != sighting.index:
+                self._remark(STALE_TAIL, sighting)
+            self._stale = sighting.index
+        else:
+            self._read(sighting)
+
+    def unreadable(self, index: int) -> None:
+        """The operating system would not give the bytes of this file."""
+        self._enter(index)
+        self._lose(UNREADABLE, index, self.parts[index], 0, None)
+
+    def finish(self) -> None:
+        """After the last block: files that nothing was seen of, losses that nothing follows."""
+        self._enter(len(self.parts) - 1)
+        self._settle_regions(None)
+        self.losses.sort(key=lambda loss: (loss.file, loss.offset))
+
+    def _enter(self, index: int) -> None:
+        while self._file < index:
+            self._file += 1
+            if (
+                self._file
+                and self.parts[self._file].serial != self.parts[self._file - 1].serial + 1
+            ):
+                self.remarks.append(Remark(MISSING_FILE, self.parts[self._file].name, 0))
+
+    def _remark(self, code: str, sighting: Sighting) -> None:
+        self.remarks.append(Remark(code, sighting.part.name, sighting.block.offset))
+
+    def _read(self, sighting: Sighting) -> None:
+        block = sighting.block
+        if block.state is not BlockState.OK:
+            self._remark(block.state.value, sighting)
+        sequence = block.prologue.sequence
+        missing = sequence - self.last_sequence - 1 if self.last_sequence else None
+        self._charge(sighting, missing)
+        self.last_sequence = sequence
+        for placed in block.entries:
+            self._entry(placed.entry, sighting.index)
+
+    # -- losses ------------------------------------------------------------------------------
+
+    def _charge(self, sighting: Sighting, missing: int | None) -> None:
+        """Say where ``missing`` blocks before this one went; None means it cannot be known."""
+        rest = self._settle_regions(missing)
+        if rest and self._torn is not None:
+            index, torn = self._torn
+            self._lose(LOST_AT_END, index, torn.part, torn.block.offset, rest)
+        elif rest:
+            offset = sighting.block.offset
+            self._lose(MISSING_BLOCKS, sighting.index, sighting.part, offset, rest)
+        self._torn = None
+
+    def _settle_regions(self, missing: int | None) -> int:
+        """Charge missing blocks to unreadable regions; returns how many are left over."""
+        whole = sum(one.block.state is BlockState.BOTH_HEADERS_DAMAGED for one in self._regions)
+        single = len(self._regions) - whole
+        rest = None if missing is None else max(0, missing - single)
+        for one in self._regions:
+            block, blocks = one.block, None if rest is None else rest
+            if block.state is BlockState.PAYLOAD_DAMAGED:
+                count = block.claimed.count if block.claimed is not None else None
+                self._lose(block.state, one.index, one.part, block.offset, 1, count, block.suspects)
+                continue
+            if rest is not None:
+                whole -= 1
+                blocks = max(1, rest - whole)
+                rest = max(0, rest - blocks)
+            self._lose(block.state, one.index, one.part, block.offset, blocks)
+        self._regions.clear()
+        return rest or 0
+
+    def _lose(
+        self,
+        state: str,
+        index: int,
+        part: Part,
+        offset: int,
+        blocks: int | None,
+        count: int | None = None,
+        suspects: tuple[Suspect, ...] | None = None,
+    ) -> None:
+        self.losses.append(Loss(index, part.name, offset, str(state), blocks, count, suspects))
+
+    # -- transactions ------------------------------------------------------------------------
+
+    def _entry(self, entry: Entry, index: int) -> None:
+        if entry.kind is EntryKind.PERSISTING:
+            self._persisting(entry, index)
+        elif entry.all_targets:
+            self.open.pop(entry.number, None)
+            self._partly.pop(entry.number, None)
+            self.closed.add(entry.number)
+        else:
+            self._persisted(entry)
+
+    def _persisting(self, entry: Entry, index: int) -> None:
+        number = entry.number
+        if not entry.carried_forward:
+            self.seen.add(number)
+        if number in self.closed:
+            return
+        if (known := self.open.get(number)) is not None:
+            known.home = index
+            return
+        held = self._partly.pop(number, set())
+        pending = [target for target in entry.targets if target not in held]
+        one = OpenTransaction(number, pending, entry.targets, len(entry.operations), index)
+        self._keep(one)
+
+    def _persisted(self, entry: Entry) -> None:
+        one = self.open.get(entry.number)
+        if one is not None:
+            one.pending = [target for target in one.pending if target not in entry.targets]
+            self._keep(one)
+        elif entry.number not in self.closed:
+            self._partly.setdefault(entry.number, set()).update(entry.targets)
+
+    def _keep(self, one: OpenTransaction) -> None:
+        if one.pending:
+            self.open[one.number] = one
+        else:
+            self.open.pop(one.number, None)
+            self.closed.add(one.number)
+
+    # -- files -------------------------------------------------------------------------------
+
+    def redundant(self) -> list[bool]:
+        """Per file: wholly readable, and home of no open transaction.
+
+        All files count as left behind by an earlier process.
+        """
+        kept = {loss.file for loss in self.losses} | {one.home for one in self.open.values()}
+        return [index not in kept for index in range(len(self.parts))]
+
+    def disposable(self) -> int:
+        """How many of the oldest files may go: redundant ones with no kept file before them."""
+        flags = self.redundant()
+        return flags.index(False) if False in flags else len(flags)
+
+    def why_kept(self, index: int) -> str:
+        """Why a file is not redundant; empty if it is."""
+        if any(loss.file == index for loss in self.losses):
+            return "blocks of it are lost; only an operator may set it aside"
+        numbers = [one.number for one in self.open.values() if one.home == index]
+        if not numbers:
+            return ""
+        more = f" and {len(numbers) - 1} more" if len(numbers) > 1 else ""
+        return f"transaction {min(numbers)}{more} still waits for a target"
