@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import copy
 import os
 import threading
 import time
@@ -29,17 +28,19 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic
 
-from tallystick.errors import LogClosedError, LogPoisonedError, LogWriteError, TallystickError
+from tallystick.errors import LogClosedError, LogWriteError
+from tallystick.storage.company import Company
 from tallystick.storage.counters import GroupCounters
-from tallystick.storage.interrupts import interrupts_held_back
-from tallystick.storage.tickets import Group, GroupTicket, Item
+from tallystick.storage.flusher import Flusher
+from tallystick.storage.interrupts import InterruptsHeldBack
+from tallystick.storage.tickets import Group, GroupTicket, Item, failure
 
 GROUP_BYTES = 1 << 20
 """Default limit of one group; a larger item is a group of its own."""
 PENDING_BYTES = 8 << 20
 """Default limit of what may wait to be written before `submit` makes its caller help."""
-_NEVER = 1 << 62
-"""Size of a current group that takes nothing, so that `submit` finds out why."""
+_TAKES_NOTHING = 1 << 62
+"""Size of the current group of a writer that has ended, so that `submit` finds out."""
 
 
 class GroupWriter(Generic[Item]):
@@ -66,25 +67,27 @@ class GroupWriter(Generic[Item]):
         delay: float = 0.0,
         siblings: int = 5,
     ) -> None:
+        self.name = name
         self.counters = GroupCounters()
         self._write = write
         self._sync = sync
-        self._name = name
         self._group_bytes = group_bytes
         self._pending_bytes = pending_bytes
         self._delay = delay
         self._siblings = siblings
-        self._lock = threading.Lock()
-        self._flushing = threading.Lock()
-        self._wake = threading.Lock()
-        self._wake.acquire()
-        self._flusher: threading.Thread | None = None
         self._stop: BaseException | None = None
+        self._current: Group[Item] = Group(self)
         self._dirty: deque[Group[Item]] = deque()
         self._dirty_bytes = 0
         self._unsynced: list[Group[Item]] = []
-        self._current: Group[Item] = Group(self)
+        self._make_locks()
         _writers.add(self)
+
+    def _make_locks(self) -> None:
+        self._lock = threading.Lock()  # guards the groups; held for moments only
+        self._flushing = threading.Lock()  # held for the length of a flush
+        self._company = Company()
+        self._flusher = Flusher(self._flush_for_tasks, f"flusher of {self.name}")
 
     # -- for callers ----------------------------------------------------------------------
 
@@ -114,23 +117,21 @@ class GroupWriter(Generic[Item]):
         """Return when everything submitted so far is durable."""
         with self._lock:
             self._check()
-            newest = self._newest()
-        if newest is not None:
-            self.wait_for(newest)
-            if newest.error is not None:
-                raise self.failure(newest.error)
+            groups = self._unfinished()
+        if groups:
+            self.wait_for(groups[-1])
+            if groups[-1].error is not None:
+                raise failure(groups[-1].error, self.name)
 
     def close(self) -> None:
         """Flush, then refuse everything; does nothing if closed or poisoned before."""
-        if self._stop is not None:
-            return
-        try:
-            self.flush()
-        finally:
-            with self.exclusive(), self._lock:
-                self._end(LogClosedError("the log is closed", file=self._name))
-            if self._flusher is not None:
-                self._flusher.join()
+        if self._stop is None:
+            try:
+                self.flush()
+            finally:
+                with self.exclusive(), self._lock:
+                    self._end(LogClosedError("the log is closed", file=self.name))
+        self._flusher.join()
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -153,10 +154,8 @@ class GroupWriter(Generic[Item]):
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             while not group.finished:
-                rest = -1 if deadline is None else max(deadline - time.monotonic(), 0)
-                if not group.gate.acquire(timeout=rest):
-                    raise TimeoutError(f"{self._name}: not durable after {timeout} s")
-                self._lead_for(group)
+                if group.gate.acquire(blocking=False) or self._queue(group, deadline):
+                    self._lead_for(group)
         finally:
             # For the next waiter, also if this one was interrupted with the gate in its hand.
             group.open_gate()
@@ -167,57 +166,50 @@ class GroupWriter(Generic[Item]):
         with self._lock:
             if group.finished:
                 return None
-            futures = group.futures.get(loop)
-            if futures is None:
-                futures = group.futures[loop] = []
+            futures = group.futures_of(loop)
+            if not futures:
                 # In the loop's next round: by then every task that is ready now has submitted.
-                loop.call_soon(self.wake_flusher)
+                loop.call_soon(self._flusher.wake)
             future = loop.create_future()
             futures.append(future)
         return future
 
-    def wake_flusher(self) -> None:
-        """Have the flusher thread lead a flush; the first call starts the thread."""
-        with self._lock:
-            if self._flusher is None and self._stop is None:
-                self._flusher = threading.Thread(
-                    target=self._flush_for_tasks, name=f"flusher of {self._name}", daemon=True
-                )
-                self._flusher.start()
-        self._release_wake()
-
-    def failure(self, cause: BaseException) -> Exception:
-        """A fresh exception for one caller."""
-        if isinstance(cause, TallystickError):
-            return copy.copy(cause)
-        error = LogPoisonedError(
-            f"a write or sync failed: {cause!r}; nothing after it is acknowledged",
-            file=self._name,
-            advice="Close the log and open it again: recovery reads what is on the disk",
-        )
-        error.__cause__ = cause
-        return error
+    def start_flush(self) -> None:
+        """Have the flusher thread lead a flush."""
+        self._flusher.wake()
 
     # -- flushing -------------------------------------------------------------------------
 
+    def _queue(self, group: Group[Item], deadline: float | None) -> bool:
+        with self._lock:
+            group.queued += 1
+        try:
+            rest = -1 if deadline is None else max(deadline - time.monotonic(), 0)
+            if not group.gate.acquire(timeout=rest) and not group.finished:
+                raise TimeoutError(f"{self.name}: not durable in time; it may still become so")
+        finally:
+            with self._lock:
+                group.queued -= 1
+                if group.finished:
+                    self._company.returned()
+        return not group.finished
+
     def _lead_for(self, group: Group[Item]) -> None:
-        with interrupts_held_back():
+        with InterruptsHeldBack():
             if self._flushing.acquire(blocking=False):
                 self._lead(sync=not group.finished)
 
-    def _flush_for_tasks(self) -> None:
-        while self._stop is None:
-            self._wake.acquire()
-            if self._flushing.acquire(blocking=False):
-                self._lead(sync=True)
+    def _flush_for_tasks(self) -> bool:
+        if self._flushing.acquire(blocking=False):
+            self._lead(sync=True)
+        return self._stop is None
 
     def _help(self) -> None:
-        """Write what waits, because there is too much of it."""
         with contextlib.suppress(RuntimeError):
             asyncio.get_running_loop()
-            self.wake_flusher()
+            self._flusher.wake()
             return
-        with interrupts_held_back():
+        with InterruptsHeldBack():
             self._flushing.acquire()
             self._lead(sync=False)
         self._check()
@@ -225,6 +217,10 @@ class GroupWriter(Generic[Item]):
     def _lead(self, *, sync: bool) -> None:
         """Flush everything that waits; the caller has acquired ``_flushing``."""
         try:
+            if sync:
+                self._company.wait()
+                if self._delay and len(self._current.items) >= self._siblings:
+                    time.sleep(self._delay)
             self._flush(sync)
         except BaseException as error:
             with self._lock:
@@ -235,8 +231,6 @@ class GroupWriter(Generic[Item]):
             self._pass_on()
 
     def _flush(self, sync: bool) -> None:
-        if self._delay and len(self._current.items) >= self._siblings:
-            time.sleep(self._delay)
         groups = self._take()
         started = time.perf_counter()
         for group in groups:
@@ -245,9 +239,7 @@ class GroupWriter(Generic[Item]):
             self.counters.fsyncs += 1
             self._sync()
             with self._lock:
-                finished, self._unsynced = self._unsynced, []
-                for group in finished:
-                    group.finish()
+                self._acknowledge(time.perf_counter() - started)
         self.counters.add_time(time.perf_counter() - started)
 
     def _take(self) -> list[Group[Item]]:
@@ -267,8 +259,7 @@ class GroupWriter(Generic[Item]):
         except LogWriteError as error:
             with self._lock:
                 self._unsynced.remove(group)
-                group.error = error
-                group.finish()
+                self._finish([group], error)
             return
         if len(lsns) != len(group.items):
             raise AssertionError(f"{len(lsns)} sequence numbers for {len(group.items)} items")
@@ -281,27 +272,21 @@ class GroupWriter(Generic[Item]):
         """End the flush and let somebody of the groups formed meanwhile lead the next one."""
         with self._lock:
             self._flushing.release()
-            waiting = [*self._unsynced, *self._dirty, self._current]
-            for group in waiting:
+            groups = self._unfinished()
+            for group in groups:
                 group.open_gate()
-        if self._stop is not None or any(group.futures for group in waiting):
-            self._release_wake()
+        if self._stop is not None or any(group.futures for group in groups):
+            self._flusher.ring()
 
-    def _release_wake(self) -> None:
-        with contextlib.suppress(RuntimeError):
-            self._wake.release()
-
-    # -- the writer's lock is held in these ------------------------------------------------
+    # -- these run under the writer's lock -------------------------------------------------
 
     def _check(self) -> None:
         if self._stop is not None:
-            raise self.failure(self._stop)
+            raise failure(self._stop, self.name)
 
-    def _newest(self) -> Group[Item] | None:
-        groups = [*self._unsynced, *self._dirty]
-        if self._current.items:
-            return self._current
-        return groups[-1] if groups else None
+    def _unfinished(self) -> list[Group[Item]]:
+        current = [self._current] if self._current.items else []
+        return [*self._unsynced, *self._dirty, *current]
 
     def _free_group(self) -> Group[Item]:
         self._check()
@@ -312,31 +297,39 @@ class GroupWriter(Generic[Item]):
             self._current = Group(self)
         return self._current
 
+    def _acknowledge(self, flush_seconds: float) -> None:
+        groups, self._unsynced = self._unsynced, []
+        self._company.flushed(flush_seconds)
+        self._finish(groups)
+
+    def _finish(self, groups: list[Group[Item]], error: BaseException | None = None) -> None:
+        for group in groups:
+            group.error = error
+            self._company.expect(group.queued)
+            group.finish()
+
     def _end(self, cause: BaseException) -> None:
         """Fail every group that is not finished, and every later submit, with ``cause``."""
         if self._stop is None:
             self._stop = cause
-        groups = [*self._unsynced, *self._dirty, self._current]
+        groups = self._unfinished()
         self._unsynced = []
         self._dirty.clear()
         self._dirty_bytes = 0
         self._current = Group(self)
-        self._current.bytes = _NEVER
-        for group in groups:
-            group.error = self._stop
-            group.finish()
+        self._current.bytes = _TAKES_NOTHING
+        self._finish(groups, self._stop)
 
     def _end_in_child(self) -> None:
         """A forked child owns neither the log nor the threads that may have held the locks."""
-        self._lock, self._flushing, self._wake = (threading.Lock() for _ in range(3))
-        self._flusher = None
-        for group in (*self._unsynced, *self._dirty, self._current):
+        self._make_locks()
+        for group in self._unfinished():
             group.gate = threading.Lock()
-            group.futures = {}
+            group.futures = None
         self._end(
             LogClosedError(
                 "the log belongs to the process that forked this one",
-                file=self._name,
+                file=self.name,
                 advice="Open it anew in the child, once its parent has closed it",
             )
         )

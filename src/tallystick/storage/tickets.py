@@ -6,27 +6,47 @@ per group.
 A group's *gate* is a lock that its waiting threads queue at. An open gate means: the group is
 finished, or nobody is flushing and whoever comes next should lead. A waiter that finds the group
 finished opens the gate again for the one behind it: one wake-up after the other, which is how
-the interpreter lock would let them run anyway, and without a herd.
+the interpreter lock would let them run anyway, and without a herd. Opening a gate once too often
+does no harm: who comes through looks for itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import threading
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from tallystick.errors import LogPoisonedError, TallystickError
 
 if TYPE_CHECKING:
     from tallystick.storage.group import GroupWriter
 
 Item = TypeVar("Item")
+Loop = asyncio.AbstractEventLoop
+Futures = list[asyncio.Future[None]]
 
 
 class Group(Generic[Item]):
-    """Items that are written by one call; all but the gate is guarded by the writer's lock."""
+    """Items that are written by one call; all but the gate is guarded by the writer's lock.
 
-    __slots__ = ("bytes", "error", "finished", "futures", "gate", "items", "lsns", "sync", "writer")
+    ``queued`` counts the threads that block at the gate.
+    """
+
+    __slots__ = (
+        "bytes",
+        "error",
+        "finished",
+        "futures",
+        "gate",
+        "items",
+        "lsns",
+        "queued",
+        "sync",
+        "writer",
+    )
 
     def __init__(self, writer: GroupWriter[Item]) -> None:
         self.writer = writer
@@ -34,28 +54,36 @@ class Group(Generic[Item]):
         self.bytes = 0
         self.sync = False
         self.finished = False
+        self.queued = 0
         self.error: BaseException | None = None
         self.lsns: Sequence[int] = ()
         self.gate = threading.Lock()
-        self.futures: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+        self.futures: dict[Loop, Futures] | None = None
 
     def open_gate(self) -> None:
-        """Let one waiter through; opening an open gate does no harm."""
-        with contextlib.suppress(RuntimeError):
-            self.gate.release()
+        """Let one waiter through."""
+        if self.gate.locked():
+            with contextlib.suppress(RuntimeError):
+                self.gate.release()
+
+    def futures_of(self, loop: Loop) -> Futures:
+        """The list of futures that a loop's tasks wait for."""
+        if self.futures is None:
+            self.futures = {}
+        return self.futures.setdefault(loop, [])
 
     def finish(self) -> None:
         """Wake everyone who waits; ``lsns`` or ``error`` is set."""
         self.finished = True
         self.open_gate()
-        for loop, futures in self.futures.items():
+        futures_by_loop, self.futures = self.futures, None
+        for loop, futures in (futures_by_loop or {}).items():
             # A closed loop has no tasks left that could wait.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(_set_results, futures)
-        self.futures = {}
 
 
-def _set_results(futures: list[asyncio.Future[None]]) -> None:
+def _set_results(futures: Futures) -> None:
     for future in futures:
         if not future.done():
             future.set_result(None)
@@ -85,7 +113,7 @@ class GroupTicket(Generic[Item]):
         """True once `wait` would return or raise at once; starts a flush if there is none."""
         group = self._group
         if not group.finished:
-            group.writer.wake_flusher()
+            group.writer.start_flush()
         return group.finished
 
     def __await__(self) -> Generator[object, None, int]:
@@ -101,5 +129,18 @@ class GroupTicket(Generic[Item]):
     def _result(self) -> int:
         group = self._group
         if group.error is not None:
-            raise group.writer.failure(group.error)
+            raise failure(group.error, group.writer.name)
         return group.lsns[self._index]
+
+
+def failure(cause: BaseException, name: str) -> Exception:
+    """A fresh exception for one caller of the log ``name``, which failed by ``cause``."""
+    if isinstance(cause, TallystickError):
+        return copy.copy(cause)
+    error = LogPoisonedError(
+        f"a write or sync failed: {cause!r}; nothing after it is acknowledged",
+        file=name,
+        advice="Close the log and open it again: recovery reads what is on the disk",
+    )
+    error.__cause__ = cause
+    return error
