@@ -17,7 +17,11 @@ from typing import cast
 from tallystick.systems.base import System
 
 # In this order a folder is searched: formats with a firm signature first.
-_MODULES: tuple[str, ...] = ("cloudtran",)
+_MODULES: tuple[str, ...] = (
+    "bitronix",
+    "derby",
+    "cloudtran",
+)
 
 
 def systems() -> tuple[System, ...]:
