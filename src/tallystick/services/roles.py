@@ -189,6 +189,10 @@ class UndoRedoLog(Protocol):
 
     def commit(self, session: int) -> Ticket: ...
 
+    def rollback(self, session: int) -> Ticket:
+        """End a session that is prepared, and alive, without its rows."""
+        ...
+
     def flush(self) -> Ticket:
         """Everything logged so far; to be waited for before a page is written in place."""
         ...
