@@ -1,0 +1,199 @@
+"""The compiled walk over whole records: checks each one and lays its columns out for Arrow.
+
+In: the bytes of a file and output arrays. Out: how many plain records stand in a row, and where
+the first thing that is none begins. Plain is a record as every real writer leaves it: L exact,
+names ASCII, sorted and each once, end marker in its place, CRC right. For those the CRC covers
+the bytes as they stand, but for the CRC itself and the gtrid length byte.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tallystick.compiled import kernel
+
+Bytes = npt.NDArray[np.uint8]
+Longs = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.int32]
+Table = npt.NDArray[np.uint32]
+Number: TypeAlias = Any
+"""An int; in plain Python sometimes one of NumPy's."""
+
+ROWS, PLACE, GTRID_BYTES, NAMES, NAME_BYTES = range(5)
+"""Places in the counters that `walk` returns."""
+
+_POLYNOMIAL = 0xEDB88320
+
+
+def crc_table() -> Table:
+    """Tables for eight bytes at a time: row k is the CRC of a byte followed by k zeros."""
+    table = np.zeros((8, 256), np.uint32)
+    row = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        row = np.where(row & 1, (row >> 1) ^ np.uint32(_POLYNOMIAL), row >> 1)
+    table[0] = row
+    for slice_number in range(1, 8):
+        row = (row >> 8) ^ table[0][row & 0xFF]
+        table[slice_number] = row
+    return table
+
+
+@kernel
+def number32(data: Bytes, place: Number) -> Number:
+    """A signed big-endian number of four bytes."""
+    value = (
+        (np.int64(data[place]) << 24)
+        | (np.int64(data[place + 1]) << 16)
+        | (np.int64(data[place + 2]) << 8)
+        | np.int64(data[place + 3])
+    )
+    return (value ^ 0x80000000) - 0x80000000
+
+
+@kernel
+def crc_range(data: Bytes, begin: Number, end: Number, start: Number, table: Table) -> Number:
+    """CRC-32 of a range, continued from the inverted value ``start``; not inverted at the end."""
+    crc = np.uint32(start)
+    place = begin
+    while place + 8 <= end:
+        low = crc ^ (
+            np.uint32(data[place])
+            | (np.uint32(data[place + 1]) << np.uint32(8))
+            | (np.uint32(data[place + 2]) << np.uint32(16))
+            | (np.uint32(data[place + 3]) << np.uint32(24))
+        )
+        crc = (
+            table[7, low & np.uint32(0xFF)]
+            ^ table[6, (low >> np.uint32(8)) & np.uint32(0xFF)]
+            ^ table[5, (low >> np.uint32(16)) & np.uint32(0xFF)]
+            ^ table[4, low >> np.uint32(24)]
+            ^ table[3, data[place + 4]]
+            ^ table[2, data[place + 5]]
+            ^ table[1, data[place + 6]]
+            ^ table[0, data[place + 7]]
+        )
+        place += 8
+    while place < end:
+        crc = table[0, (crc ^ np.uint32(data[place])) & np.uint32(0xFF)] ^ (crc >> np.uint32(8))
+        place += 1
+    return crc
+
+
+@kernel
+def is_ascending(
+    data: Bytes, before: Number, before_size: Number, name: Number, size: Number
+) -> Number:
+    """True if the name before sorts truly below this one."""
+    for index in range(min(before_size, size)):
+        if data[before + index] != data[name + index]:
+            return data[before + index] < data[name + index]
+    return before_size < size
+
+
+@kernel
+def take_names(
+    data: Bytes, place: Number, last: Number, names: Number, used: Number, ends: Ints, out: Bytes
+) -> tuple[Number, Number]:
+    """Copy the names from their count at ``place`` on; the new counts, or -1 if not plain."""
+    count = number32(data, place)
+    place += 4
+    before: Number = -1
+    before_size: Number = 0
+    for _ in range(count):
+        if place + 2 > last:
+            return -1, 0
+        size = (np.int64(data[place]) << 8) | np.int64(data[place + 1])
+        place += 2
+        if size > 32767 or place + size > last:
+            return -1, 0
+        if before >= 0 and not is_ascending(data, before, before_size, place, size):
+            return -1, 0
+        bits = np.uint8(0)
+        for index in range(size):
+            out[used + index] = data[place + index]
+            bits |= data[place + index]
+        if bits & np.uint8(0x80):
+            return -1, 0
+        before, before_size = place, size
+        place += size
+        used += size
+        names += 1
+        ends[names] = used
+    return (names, used) if place == last else (-1, 0)
+
+
+@kernel
+def walk(
+    data: Bytes,
+    place: Number,
+    end: Number,
+    table: Table,
+    offsets: Longs,
+    lengths: Longs,
+    statuses: Ints,
+    sequences: Longs,
+    times: Longs,
+    gtrid_ends: Ints,
+    gtrids: Bytes,
+    list_ends: Ints,
+    name_ends: Ints,
+    name_bytes: Bytes,
+) -> tuple[Number, Number, Number, Number, Number]:
+    """Fill one row per plain record from ``place`` on, until ``end``, ``len(offsets)`` rows, or
+    a record that is not plain. Arrays of ends have one place more than rows, the first of them
+    zero; the byte arrays hold as much as lies between ``place`` and ``end``.
+    """
+    row = 0
+    gtrid_used: Number = 0
+    names: Number = 0
+    used: Number = 0
+    while row < len(offsets) and place + 37 <= end:
+        length = number32(data, place + 4)
+        behind = place + length + 8
+        gtrid_size = np.int64(data[place + 28])
+        if length < 29 + gtrid_size or behind > end or gtrid_size > 127:
+            break
+        if number32(data, behind - 4) != 0x786E7442:
+            break
+        crc = crc_range(data, place, place + 24, 0xFFFFFFFF, table)
+        crc = crc_range(data, place + 29, behind, crc, table)
+        if np.int64(crc ^ np.uint32(0xFFFFFFFF)) != number32(data, place + 24) & 0xFFFFFFFF:
+            break
+        body = place + 29 + gtrid_size
+        taken, taken_bytes = take_names(data, body, behind - 4, names, used, name_ends, name_bytes)
+        if taken < 0:
+            break
+        names, used = taken, taken_bytes
+        for index in range(gtrid_size):
+            gtrids[gtrid_used + index] = data[place + 29 + index]
+        gtrid_used += gtrid_size
+        offsets[row] = place
+        lengths[row] = length + 8
+        statuses[row] = number32(data, place)
+        high = number32(data, place + 12)
+        times[row] = (high << 32) | (number32(data, place + 16) & 0xFFFFFFFF)
+        sequences[row] = number32(data, place + 20)
+        row += 1
+        gtrid_ends[row] = gtrid_used
+        list_ends[row] = names
+        place = behind
+    return row, place, gtrid_used, names, used
+
+
+def new_columns(rows: int, size: int) -> dict[str, npt.NDArray[Any]]:
+    """Output arrays for `walk` over ``size`` bytes, at most ``rows`` records."""
+    return {
+        "offsets": np.empty(rows, np.int64),
+        "lengths": np.empty(rows, np.int64),
+        "statuses": np.empty(rows, np.int32),
+        "sequences": np.empty(rows, np.int64),
+        "times": np.empty(rows, np.int64),
+        "gtrid_ends": np.zeros(rows + 1, np.int32),
+        "gtrids": np.empty(size, np.uint8),
+        "list_ends": np.zeros(rows + 1, np.int32),
+        "name_ends": np.zeros(size // 2 + 2, np.int32),
+        "name_bytes": np.empty(size, np.uint8),
+    }
