@@ -1,0 +1,32 @@
+"""An online backup: the pages as of a checkpoint, in a folder of their own.
+
+In: the page file, whose pages stay as they are meanwhile. Out: a folder that `PageStore`
+opens; it has no log yet, and a mark says that this is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tallystick.errors import LogWriteError
+from tallystick.services.page_store.recovery import BACKUP_MARK, PAGES, write_new
+from tallystick.storage.files import File, FileSystem
+
+_PIECE = 1 << 20
+
+
+def copy_pages(fs: FileSystem, file: File, target: Path) -> None:
+    """Copy all pages. Raises `LogWriteError` if the target holds a store already."""
+    fs.mkdir(str(target))
+    if fs.exists(str(target / PAGES)):
+        raise LogWriteError("there is a page store already", file=str(target))
+    write_new(fs, target / BACKUP_MARK, [b"pages without a log\n"])
+    write_new(fs, target / PAGES, _pieces(file))
+
+
+def _pieces(file: File) -> Iterator[bytes]:
+    place = 0
+    while piece := file.pread(_PIECE, place):
+        yield piece
+        place += len(piece)

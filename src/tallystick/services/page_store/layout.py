@@ -1,0 +1,238 @@
+"""The pages of a page store: bytes <-> nodes; pure functions, no I/O.
+
+In: a page of `PAGE_SIZE` bytes. Out: its node, or `CorruptLogError` naming the page. All
+numbers are little-endian. Every page but the unused ones begins with a head of 16 bytes:
+
+    offset size content
+    0      4    CRC-32 of the rest of the page and, in front of it, the page number (8 bytes)
+    4      1    kind: 1 meta, 2 leaf, 3 inner, 4 overflow, 5 free
+    5      1    0
+    6      2    number of entries (leaf, inner); bytes of data (overflow)
+    8      8    link: next leaf, first child, next overflow page, next free page; 0 none
+
+    meta        8 page count, 8 first free page, 8 catalogue root, 8 store id
+    leaf        entries: 8 key (signed), 4 length, 8 overflow page or 0; then rows back to back
+    inner       entries: 8 key (signed), 8 child; keys below the first are in the linked child
+
+A row longer than `INLINE_MAX` stands in a chain of overflow pages. An all-zero page is unused.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from tallystick.errors import CorruptLogError
+from tallystick.storage.crc import crc32
+
+PAGE_SIZE = 4096
+HEAD = struct.Struct("<IBxHQ")
+META = struct.Struct("<QQQQ")
+LEAF_ENTRY = struct.Struct("<qIQ")
+INNER_ENTRY = struct.Struct("<qQ")
+_NUMBER = struct.Struct("<Q")
+
+ROOM = PAGE_SIZE - HEAD.size
+"""Bytes of a page behind its head."""
+INLINE_MAX = ROOM // 4 - LEAF_ENTRY.size
+"""Longest row that stands in its leaf, so that every leaf holds at least four."""
+INNER_MAX = ROOM // INNER_ENTRY.size
+"""Most entries of an inner node."""
+KEY_MIN = -(1 << 63)
+KEY_MAX = (1 << 63) - 1
+ROW_MAX = 64 << 20
+"""Longest row, in bytes."""
+
+
+class PageKind(IntEnum):
+    META = 1
+    LEAF = 2
+    INNER = 3
+    OVERFLOW = 4
+    FREE = 5
+
+
+@dataclass(slots=True)
+class Meta:
+    """Page 0: what is where."""
+
+    page_count: int
+    first_free: int
+    catalogue: int
+    store_id: int
+
+
+@dataclass(slots=True)
+class Leaf:
+    """Rows in order of their keys. A row is its bytes, or the place of a long one."""
+
+    keys: list[int] = field(default_factory=list)
+    rows: list[bytes | Overflow] = field(default_factory=list)
+    next: int = 0
+
+    def size(self) -> int:
+        """Bytes that the entries take."""
+        return sum(map(entry_size, self.rows))
+
+
+@dataclass(slots=True)
+class Inner:
+    """``children[0]`` holds keys below ``keys[0]``, ``children[i + 1]`` those from ``keys[i]``."""
+
+    keys: list[int]
+    children: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Overflow:
+    """Where a long row stands."""
+
+    page: int
+    length: int
+
+
+@dataclass(slots=True)
+class Chunk:
+    """One page of a long row."""
+
+    data: bytes
+    next: int = 0
+
+
+@dataclass(slots=True)
+class Free:
+    """A page that nobody uses."""
+
+    next: int = 0
+
+
+Node = Meta | Leaf | Inner | Chunk | Free
+
+
+def entry_size(row: bytes | Overflow) -> int:
+    """Bytes of a leaf that an entry with this row takes."""
+    return LEAF_ENTRY.size + (len(row) if isinstance(row, bytes) else 0)
+
+
+def encode(number: int, node: Node) -> bytes:
+    """The page of a node, checksum included."""
+    kind, count, link, body = _ENCODERS[type(node)](node)
+    rest = HEAD.pack(0, kind, count, link)[4:] + body
+    rest += bytes(PAGE_SIZE - 4 - len(rest))
+    assert len(rest) == PAGE_SIZE - 4, "a node larger than its page"
+    return struct.pack("<I", _checksum(number, rest)) + rest
+
+
+def decode(number: int, page: bytes) -> Node:
+    """The node in a page. Raises `CorruptLogError`."""
+    if len(page) != PAGE_SIZE:
+        raise _corrupt(number, f"{PAGE_SIZE} bytes", f"{len(page)} bytes")
+    stored, kind, count, link = HEAD.unpack_from(page)
+    if _checksum(number, page[4:]) != stored:
+        raise _corrupt(number, "its checksum", "another")
+    try:
+        return _DECODERS[kind](page, count, link)
+    except (KeyError, struct.error, ValueError) as error:
+        raise _corrupt(number, "a node", f"kind {kind} with {count} entries") from error
+
+
+def _checksum(number: int, rest: bytes) -> int:
+    return crc32(rest, crc32(_NUMBER.pack(number)))
+
+
+def _corrupt(number: int, expected: str, found: str) -> CorruptLogError:
+    return CorruptLogError(
+        f"page {number} is damaged",
+        offset=number * PAGE_SIZE,
+        expected=expected,
+        found=found,
+        advice="Restore a backup; 'tallystick store check' lists what else is hurt",
+    )
+
+
+def _encode_meta(node: Meta) -> tuple[int, int, int, bytes]:
+    body = META.pack(node.page_count, node.first_free, node.catalogue, node.store_id)
+    return PageKind.META, 0, 0, body
+
+
+def _encode_leaf(node: Leaf) -> tuple[int, int, int, bytes]:
+    entries, bodies = [], []
+    for key, row in zip(node.keys, node.rows, strict=True):
+        if isinstance(row, bytes):
+            entries.append(LEAF_ENTRY.pack(key, len(row), 0))
+            bodies.append(row)
+        else:
+            entries.append(LEAF_ENTRY.pack(key, row.length, row.page))
+    return PageKind.LEAF, len(node.keys), node.next, b"".join(entries + bodies)
+
+
+def _encode_inner(node: Inner) -> tuple[int, int, int, bytes]:
+    pairs = zip(node.keys, node.children[1:], strict=True)
+    body = b"".join(INNER_ENTRY.pack(key, child) for key, child in pairs)
+    return PageKind.INNER, len(node.keys), node.children[0], body
+
+
+def _encode_chunk(node: Chunk) -> tuple[int, int, int, bytes]:
+    return PageKind.OVERFLOW, len(node.data), node.next, node.data
+
+
+def _encode_free(node: Free) -> tuple[int, int, int, bytes]:
+    return PageKind.FREE, 0, node.next, b""
+
+
+def _decode_meta(page: bytes, _count: int, _link: int) -> Meta:
+    return Meta(*META.unpack_from(page, HEAD.size))
+
+
+def _decode_leaf(page: bytes, count: int, link: int) -> Leaf:
+    end = HEAD.size + count * LEAF_ENTRY.size
+    if end > PAGE_SIZE:
+        raise ValueError("more entries than fit")
+    leaf = Leaf(next=link)
+    for key, length, overflow in LEAF_ENTRY.iter_unpack(page[HEAD.size : end]):
+        leaf.keys.append(key)
+        if overflow:
+            leaf.rows.append(Overflow(overflow, length))
+            continue
+        if end + length > PAGE_SIZE:
+            raise ValueError("a row reaches beyond its page")
+        leaf.rows.append(page[end : end + length])
+        end += length
+    return leaf
+
+
+def _decode_inner(page: bytes, count: int, link: int) -> Inner:
+    end = HEAD.size + count * INNER_ENTRY.size
+    if end > PAGE_SIZE:
+        raise ValueError("more entries than fit")
+    pairs = list(INNER_ENTRY.iter_unpack(page[HEAD.size : end]))
+    return Inner([key for key, _ in pairs], [link, *(child for _, child in pairs)])
+
+
+def _decode_chunk(page: bytes, count: int, link: int) -> Chunk:
+    if count > ROOM:
+        raise ValueError("more data than fits")
+    return Chunk(page[HEAD.size : HEAD.size + count], link)
+
+
+def _decode_free(_page: bytes, _count: int, link: int) -> Free:
+    return Free(link)
+
+
+_ENCODERS: dict[type, Callable[[Any], tuple[int, int, int, bytes]]] = {
+    Meta: _encode_meta,
+    Leaf: _encode_leaf,
+    Inner: _encode_inner,
+    Chunk: _encode_chunk,
+    Free: _encode_free,
+}
+_DECODERS: dict[int, Callable[[bytes, int, int], Node]] = {
+    PageKind.META: _decode_meta,
+    PageKind.LEAF: _decode_leaf,
+    PageKind.INNER: _decode_inner,
+    PageKind.OVERFLOW: _decode_chunk,
+    PageKind.FREE: _decode_free,
+}

@@ -1,0 +1,189 @@
+"""Opening a page store: a new one, one that was closed, one that crashed.
+
+In: its folder. Out: its log, a cache over its pages, and the transactions in doubt. May be
+interrupted at any step and repeated:
+
+    1  pages go back, in place, to the oldest kept section: repeating does no harm
+    2  committed rows are applied in memory; no page changes in place
+    3  the changed pages go to a side file, which gets its name when it is whole and durable
+    4  from it they go in place; then the log starts a new section and frees the old ones
+    5  the side file goes
+
+A crash up to 3 starts over; one after it finds the side file, goes on with 4, and does not look
+at what the log held before. With transactions in doubt it ends with 2, and the store is read-only.
+"""
+
+from __future__ import annotations
+
+import secrets
+import struct
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from tallystick.errors import CorruptLogError
+from tallystick.services.page_store.cache import PageCache
+from tallystick.services.page_store.layout import PAGE_SIZE, Leaf, Meta, Node, encode
+from tallystick.services.page_store.tables import Tables
+from tallystick.services.roles import InDoubt, Ticket, UndoRedoLog
+from tallystick.storage.crc import crc32
+from tallystick.storage.files import File, FileSystem, read_file
+
+PAGES = "pages"
+LOG_FOLDER = "log"
+SIDE = "recovered"
+BACKUP_MARK = "backup"
+NEW = ".new"
+
+OpenLog = Callable[[Path, FileSystem], UndoRedoLog]
+Opened = tuple[UndoRedoLog, PageCache, list[InDoubt], int]
+
+_SIDE_HEAD = struct.Struct("<IQ")
+_SIDE_PAGE = struct.Struct("<Q")
+
+
+def open_pages(path: Path, fs: FileSystem, open_log: OpenLog, capacity: int) -> Opened:
+    """Open or create; the last item is the section that is being logged now."""
+    _require_log(path, fs)
+    log = open_log(path / LOG_FOLDER, fs)
+    try:
+        if not fs.exists(str(path / PAGES)):
+            _create(path, fs)
+        file = fs.open(str(path / PAGES))
+    except BaseException:
+        log.close()
+        raise
+    try:
+        return _recover(path, fs, log, file, capacity)
+    except BaseException:
+        log.close()
+        file.close()
+        raise
+
+
+def _require_log(path: Path, fs: FileSystem) -> None:
+    """Pages without a log are whole only in a backup."""
+    if not fs.exists(str(path / PAGES)) or fs.list(str(path / LOG_FOLDER)):
+        return
+    if not fs.exists(str(path / BACKUP_MARK)):
+        raise CorruptLogError(
+            "the log of this page store is missing: committed rows may be lost",
+            file=str(path / LOG_FOLDER),
+            advice="Bring the folder back, or restore a backup",
+        )
+
+
+def _create(path: Path, fs: FileSystem) -> None:
+    nodes: list[Node] = [Meta(2, 0, 1, secrets.randbits(63)), Leaf()]
+    content = b"".join(encode(number, node) for number, node in enumerate(nodes))
+    write_new(fs, path / PAGES, [content])
+
+
+def write_new(fs: FileSystem, path: Path, pieces: Iterable[bytes]) -> None:
+    """A file that is there whole and durable, or not at all."""
+    fresh = f"{path}{NEW}"
+    if fs.exists(fresh):
+        fs.remove(fresh)
+    file = fs.create(fresh)
+    try:
+        place = 0
+        for piece in pieces:
+            file.pwrite(piece, place)
+            place += len(piece)
+        file.datasync()
+    finally:
+        file.close()
+    fs.rename(fresh, str(path))
+    fs.sync_dir(str(path.parent))
+
+
+class _Handler:
+    """What recovery of the log does to the pages."""
+
+    def __init__(self, file: File) -> None:
+        self.cache = PageCache(file, NoUndo(), capacity=0, steal=False)
+        self._file = file
+        self._tables: Tables | None = None
+
+    def undo_page(self, page: int, image: bytes | None) -> None:
+        self._file.pwrite(image or bytes(PAGE_SIZE), page * PAGE_SIZE)
+
+    def redo_add(self, table: int, key: int, row: bytes) -> None:
+        self._redo().apply(table, key, row)
+
+    def redo_remove(self, table: int, key: int) -> None:
+        self._redo().apply(table, key, None)
+
+    def redo_truncate(self, table: int) -> None:
+        self._redo().tree(table).clear()
+
+    def _redo(self) -> Tables:
+        if self._tables is None:
+            self._tables = Tables(self.cache)
+        return self._tables
+
+
+class _Ignore:
+    """For a log whose content is in the side file already."""
+
+    def undo_page(self, page: int, image: bytes | None) -> None:
+        """It was undone."""
+
+    def redo_add(self, table: int, key: int, row: bytes) -> None:
+        """It was redone."""
+
+    def redo_remove(self, table: int, key: int) -> None:
+        """It was redone."""
+
+    def redo_truncate(self, table: int) -> None:
+        """It was redone."""
+
+
+class NoUndo:
+    """Stands for the log while pages change in memory only."""
+
+    def add_undo(self, page: int, image: bytes | None) -> None:
+        """Nothing is written in place, so nothing needs an image."""
+
+    def flush(self) -> Ticket:
+        raise AssertionError("nothing is written in place while recovery runs")
+
+
+def _recover(path: Path, fs: FileSystem, log: UndoRedoLog, file: File, capacity: int) -> Opened:
+    side = path / SIDE
+    if fs.exists(str(side)):
+        log.recover(_Ignore())
+    else:
+        handler = _Handler(file)
+        log.recover(handler)
+        if doubtful := list(log.in_doubt()):
+            return log, handler.cache, doubtful, 0
+        if changed := {n: encode(n, handler.cache.nodes[n]) for n in sorted(handler.cache.dirty)}:
+            write_new(fs, side, [side_content(changed)])
+    if fs.exists(str(side)):
+        _install(side, read_file(fs, str(side)), file)
+    file.datasync()
+    section = log.checkpoint()
+    log.flush().wait()
+    log.remove_until(section)
+    if fs.exists(str(side)):
+        fs.remove(str(side))
+        fs.sync_dir(str(path))
+    return log, PageCache(file, log, capacity), [], section
+
+
+def side_content(pages: dict[int, bytes]) -> bytes:
+    """The side file: CRC-32 of the rest, count; then per page its number and its bytes."""
+    body = b"".join(_SIDE_PAGE.pack(number) + page for number, page in pages.items())
+    count = struct.pack("<Q", len(pages))
+    return struct.pack("<I", crc32(count + body)) + count + body
+
+
+def _install(path: Path, content: bytes, file: File) -> None:
+    crc, count = _SIDE_HEAD.unpack_from(content)
+    step = _SIDE_PAGE.size + PAGE_SIZE
+    if crc32(content[4:]) != crc or len(content) != _SIDE_HEAD.size + count * step:
+        raise CorruptLogError("the side file of a recovery is damaged", file=str(path))
+    for place in range(_SIDE_HEAD.size, len(content), step):
+        (number,) = _SIDE_PAGE.unpack_from(content, place)
+        page = content[place + _SIDE_PAGE.size : place + step]
+        file.pwrite(page, number * PAGE_SIZE)

@@ -1,0 +1,322 @@
+"""The page store: tables of rows over pages, an undo/redo log, and checkpoints.
+
+In: transactions. Out: rows that survive a crash at any moment, all of a transaction or
+nothing. The order that makes it so:
+
+    commit      rows and the commit record durable in the log, then the pages change
+    page write  the page's image as of the last checkpoint durable first
+    checkpoint  no commit between log and pages; a new section; changed pages written and
+                synced; then the sections before it are freed
+    recovery    pages back to the oldest kept section, then its committed rows again
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tallystick.errors import IncompleteLogError, LogClosedError
+from tallystick.services.page_store.backup import copy_pages
+from tallystick.services.page_store.check import Defect, check_store
+from tallystick.services.page_store.gate import CommitGate
+from tallystick.services.page_store.layout import PAGE_SIZE
+from tallystick.services.page_store.locks import Row, RowLocks
+from tallystick.services.page_store.recovery import open_pages
+from tallystick.services.page_store.session import Session
+from tallystick.services.page_store.tables import CATALOGUE, Tables
+from tallystick.services.roles import InDoubt, UndoRedoLog
+from tallystick.storage.files import FileSystem
+from tallystick.storage.local import LOCAL
+
+CACHE_BYTES = 32 << 20
+CHECKPOINT_BYTES = 32 << 20
+LOCK_SECONDS = 10.0
+
+
+class PageStore:
+    """An embedded transactional store; a context manager.
+
+    ``path`` is its folder. ``open_log`` opens the undo/redo log in a folder, by default the
+    native one. ``cache_bytes`` bounds pages in memory; a checkpoint is made whenever
+    ``checkpoint_bytes`` of rows were committed since the last.
+
+    Raises `LogLockedError` if it is open elsewhere and `CorruptLogError` if it cannot be
+    recovered in full. While transactions are in doubt the store is read-only: `settle` them.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        open_log: Callable[[Path, FileSystem], UndoRedoLog] | None = None,
+        cache_bytes: int = CACHE_BYTES,
+        checkpoint_bytes: int = CHECKPOINT_BYTES,
+        lock_timeout: float = LOCK_SECONDS,
+        fs: FileSystem = LOCAL,
+    ) -> None:
+        self.path = Path(path)
+        self._fs = fs
+        self._open_log = open_log or _native_log
+        self._capacity = max(cache_bytes // PAGE_SIZE, 16)
+        self._checkpoint_bytes = checkpoint_bytes
+        self._lock_timeout = lock_timeout
+        self._latch = threading.RLock()
+        self._gate = CommitGate()
+        self._checkpointing = threading.Lock()
+        self._locks = RowLocks()
+        self._making_tables = threading.Lock()
+        self._sessions = iter(range(3, 1 << 31))
+        self._closed = False
+        self._failure: BaseException | None = None
+        fs.mkdir(str(self.path))
+        self._open()
+
+    def _open(self) -> None:
+        self._log, self._cache, self._doubtful, self._section = open_pages(
+            self.path, self._fs, self._open_log, self._capacity
+        )
+        self._tables = Tables(self._cache)
+        self._since_checkpoint = 0
+        self._prepared: dict[str, tuple[Session, int]] = {}
+
+    # -- tables and transactions ----------------------------------------------------------------
+
+    def begin(self) -> Session:
+        """Begin a transaction: ``with store.begin() as tx``."""
+        self._require_writable()
+        with self._latch:
+            return Session(self, next(self._sessions))
+
+    def create_table(self, name: str) -> None:
+        """Make an empty table, durably; fine if it is there."""
+        with self._making_tables:
+            if name not in self.tables():
+                with self.begin() as session:
+                    session.put(CATALOGUE, self._tables.free_id(), name.encode())
+
+    def tables(self) -> Sequence[str]:
+        """Names of all tables, in order."""
+        with self._reading():
+            return self._tables.names()
+
+    def table_id(self, name: str) -> int:
+        """The number of a table in the log. Raises `KeyError`."""
+        with self._reading():
+            return self._tables.id_of(name)
+
+    # -- for sessions ----------------------------------------------------------------------------
+
+    def read(self, table: int, key: int) -> bytes | None:
+        """A committed row."""
+        with self._reading():
+            return self._tables.tree(table).get(key)
+
+    def batch(
+        self, table: int, start: int, count: int
+    ) -> tuple[list[tuple[int, bytes]], int | None]:
+        """Committed rows from ``start`` on, and where to go on."""
+        with self._reading():
+            return self._tables.tree(table).batch(start, count)
+
+    def lock_row(self, session: int, row: Row) -> None:
+        """Lock a row until the session ends."""
+        self._locks.take(session, row, self._lock_timeout)
+
+    def prepare(self, session: Session, name: str) -> None:
+        """Log the session's rows and its prepare record, durably."""
+        with self._gate.shared():
+            self._log_rows(session)
+            self._prepared[name] = session, self._section
+            self._durable(lambda: self._log.prepare_commit(session.number, name).wait())
+
+    def commit(self, session: Session) -> None:
+        """Make the session's changes durable, then visible."""
+        changes = session.changes
+        if not changes and not session.prepared:
+            return
+        try:
+            with self._gate.shared():
+                if not session.prepared:
+                    self._log_rows(session)
+                self._durable(lambda: self._log.commit(session.number).wait())
+                self._durable(lambda: self._apply(changes))
+                self._forget(session)
+        finally:
+            self._locks.release(list(changes))
+        if self._checkpoint_is_due():
+            self.checkpoint()
+
+    def rollback(self, session: Session) -> None:
+        """Forget the session; of a prepared one the log is told."""
+        if session.prepared:
+            with self._gate.shared():
+                self._durable(lambda: self._log.rollback(session.number).wait())
+                self._forget(session)
+        self._locks.release(list(session.changes))
+
+    def _forget(self, session: Session) -> None:
+        self._prepared.pop(session.prepared_as, None)
+
+    def _log_rows(self, session: Session) -> None:
+        for (table, key), row in session.changes.items():
+            self._log.log_row(session.number, table, key, row)
+
+    def _durable(self, work: Callable[[], Any]) -> None:
+        """What must succeed, or the state in memory can no longer be trusted."""
+        try:
+            work()
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    def _apply(self, changes: dict[Row, bytes | None]) -> None:
+        with self._latch:
+            for (table, key), row in changes.items():
+                self._tables.apply(table, key, row)
+                self._since_checkpoint += 32 + len(row or b"")
+            self._cache.trim()
+
+    def _checkpoint_is_due(self) -> bool:
+        """By rows logged, or by pages that a recovery would hold in memory."""
+        pages = len(self._cache.logged) * PAGE_SIZE
+        return max(self._since_checkpoint, pages) > self._checkpoint_bytes
+
+    # -- checkpoints and backups -----------------------------------------------------------------
+
+    def checkpoint(self) -> None:
+        """Write changed pages in place and free what the log no longer needs. Commits wait only
+        while the changed pages are copied; reads hardly ever."""
+        self._require_writable()
+        with self._checkpointing:
+            self._durable(self._checkpoint)
+
+    def _checkpoint(self) -> None:
+        with self._gate.exclusive(), self._latch:
+            # Images first: the section that needs them ends here.
+            self._log.flush().wait()
+            pages = self._cache.snapshot()
+            self._section = self._log.checkpoint()
+            self._since_checkpoint = 0
+            self._cache.busy_writing = True
+        try:
+            self._cache.write_back(pages)
+        finally:
+            self._cache.busy_writing = False
+        self._log.flush().wait()
+        needed = [section for _, section in self._prepared.values()]
+        self._log.remove_until(min([self._section, *needed]))
+
+    def backup(self, target: str | os.PathLike[str]) -> None:
+        """Copy the store as of now to a new folder, while it goes on working."""
+        self._require_writable()
+        with self._checkpointing:
+            self._durable(self._checkpoint)
+            self._cache.busy_writing = True  # pages in place stay as of the checkpoint
+            try:
+                copy_pages(self._fs, self._cache.file, Path(target))
+            finally:
+                self._cache.busy_writing = False
+
+    def check(self) -> Sequence[Defect]:
+        """Everything that is wrong with pages and trees; empty is good."""
+        with self._reading():
+            return check_store(self._cache, self._tables)
+
+    # -- in doubt ---------------------------------------------------------------------------------
+
+    def in_doubt(self) -> Sequence[InDoubt]:
+        """Prepared transactions that nobody has ended: those of before the last crash, and
+        those of sessions that are prepared now."""
+        alive = [InDoubt(one.number, name) for name, (one, _) in list(self._prepared.items())]
+        return [*self._doubtful, *alive]
+
+    def settle(self, name: str, *, commit: bool) -> None:
+        """Decide an in-doubt transaction. Once those of before the crash are all decided the
+        store is writable again. Raises `KeyError` for an unknown name."""
+        if name in self._prepared:
+            session, _ = self._prepared[name]
+            (session.commit if commit else session.rollback)()
+            return
+        if all(one.name != name for one in self._doubtful):
+            raise KeyError(name)
+        self._log.settle(name, commit=commit).wait()
+        self._doubtful = [one for one in self._doubtful if one.name != name]
+        if not self._doubtful:
+            with self._latch:
+                self._close_files()
+                self._open()
+
+    def as_resource(self, name: str) -> Any:
+        """This store as a resource of a transaction manager."""
+        from tallystick.services.page_store.resource import PageStoreResource
+
+        return PageStoreResource(name, self)
+
+    # -- life -------------------------------------------------------------------------------------
+
+    @property
+    def store_id(self) -> int:
+        """A random number made with the store."""
+        with self._reading():
+            return self._cache.meta.store_id
+
+    def close(self) -> None:
+        """Checkpoint and close; after a failure close without it. Twice is fine."""
+        if self._closed:
+            return
+        try:
+            if self._failure is None and not self._doubtful:
+                self.checkpoint()
+        finally:
+            self._closed = True
+            self._close_files()
+
+    def _close_files(self) -> None:
+        self._log.close()
+        self._cache.file.close()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        if self._closed:
+            raise LogClosedError("the page store is closed", file=str(self.path))
+        with self._latch:
+            yield
+            self._cache.trim()
+
+    def _require_writable(self) -> None:
+        if self._closed:
+            raise LogClosedError("the page store is closed", file=str(self.path))
+        if self._failure is not None:
+            raise LogClosedError(
+                f"the page store failed: {self._failure}",
+                file=str(self.path),
+                advice="Close it and open it again: recovery reads what is on the disk",
+            ) from self._failure
+        if self._doubtful:
+            raise IncompleteLogError(
+                f"transactions are in doubt: {[one.name for one in self._doubtful]}",
+                file=str(self.path),
+                advice="Settle each with settle(name, commit=...); until then it is read-only",
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _native_log(path: Path, fs: FileSystem) -> UndoRedoLog:
+    from tallystick.systems.tally.roles import TallyUndoRedoLog
+
+    return TallyUndoRedoLog(path, fs=fs)

@@ -1,0 +1,77 @@
+"""The tables of a page store: names, numbers and trees.
+
+In: the page cache. Out: a tree per table. The catalogue is itself a tree, table 0 in the log:
+its keys are table numbers, its rows the root's page number (8 bytes, little-endian) and the
+name in UTF-8. The log holds only the name; the root is chosen when the row is applied.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from tallystick.errors import CorruptLogError
+from tallystick.services.page_store.cache import PageCache
+from tallystick.services.page_store.layout import Leaf
+from tallystick.services.page_store.tree import FIRST_KEY, Tree
+
+CATALOGUE = 0
+_ROOT = struct.Struct("<Q")
+_EVERY_TABLE = 1 << 31
+
+
+class Tables:
+    """Called under the store's latch."""
+
+    def __init__(self, cache: PageCache) -> None:
+        self._cache = cache
+        self._catalogue = Tree(cache, cache.meta.catalogue)
+        self._trees = {CATALOGUE: self._catalogue}
+        self._names: dict[str, int] = {}
+        for number, row in self._catalogue.batch(FIRST_KEY, _EVERY_TABLE)[0]:
+            self._learn(number, row)
+
+    def names(self) -> list[str]:
+        """Names of all tables, in order."""
+        return sorted(self._names)
+
+    def id_of(self, name: str) -> int:
+        """The number of a table. Raises `KeyError`."""
+        return self._names[name]
+
+    def free_id(self) -> int:
+        """A number that no table has."""
+        return max(self._names.values(), default=CATALOGUE) + 1
+
+    def tree(self, table: int) -> Tree:
+        """The rows of a table. Raises `CorruptLogError` for a number that none has."""
+        try:
+            return self._trees[table]
+        except KeyError:
+            raise CorruptLogError(f"there is no table {table}") from None
+
+    def trees(self) -> Iterator[tuple[str, Tree]]:
+        """The catalogue and every table."""
+        yield "(catalogue)", self._catalogue
+        for name, number in sorted(self._names.items()):
+            yield name, self._trees[number]
+
+    def apply(self, table: int, key: int, row: bytes | None) -> None:
+        """Change a row, or remove it with None; a row of the catalogue makes a table."""
+        if table == CATALOGUE:
+            self._create(key, row or b"")
+        elif row is None:
+            self.tree(table).delete(key)
+        else:
+            self.tree(table).set(key, row)
+
+    def _create(self, number: int, name: bytes) -> None:
+        if number not in self._trees:
+            row = _ROOT.pack(self._cache.allocate(Leaf())) + name
+            self._catalogue.set(number, row)
+            self._learn(number, row)
+
+    def _learn(self, number: int, row: bytes) -> None:
+        (root,) = _ROOT.unpack_from(row)
+        self._trees[number] = Tree(self._cache, root)
+        self._names[row[_ROOT.size :].decode()] = number
