@@ -137,12 +137,16 @@ _FATES: dict[str, tuple[State, ...]] = {
 
 
 def amount(value: Any) -> int:
-    """How many things a verdict's entry speaks of: a count itself, or the size of a list."""
+    """How many things a verdict's entry speaks of: a count itself, or the size of a list.
+
+    Of a mapping its ``records`` count, or else all of its entries together.
+    """
     if isinstance(value, bool | int):
         return int(value)
-    if isinstance(value, dict) and all(isinstance(item, int) for item in value.values()):
-        return sum(value.values())
-    return len(value) if value else 0
+    if isinstance(value, dict):
+        parts = [value["records"]] if "records" in value else value.values()
+        return sum(map(amount, parts))
+    return 1 if value and isinstance(value, str) else len(value or ())
 
 
 def is_severe(finding: Finding) -> bool:

@@ -28,6 +28,7 @@ COMMANDS: tuple[str, ...] = (
     "verify",
     "dump",
     "export",
+    "pipeline",
 )
 """Modules of this package, in the order of the help page."""
 
@@ -63,16 +64,22 @@ def tallystick() -> None:
     """
 
 
+def _run(arguments: list[str]) -> object:
+    # Command.main() would turn a broken pipe into exit code 1, which means damage here.
+    with tallystick.make_context("tallystick", arguments) as context:
+        return tallystick.invoke(context)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
     try:
-        code = tallystick.main(arguments, "tallystick", standalone_mode=False)
+        code = _run(sys.argv[1:] if arguments is None else arguments)
     except click.exceptions.Exit as error:
         code = error.exit_code
     except click.ClickException as error:
         error.show()
         code = USAGE
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         code = complain("interrupted", code=130)
     except BrokenPipeError:
         code = BROKEN_PIPE.close()

@@ -90,7 +90,7 @@ def _show_rest(out: Console, count: int) -> None:
 
 def _entries(values: Any) -> list[str]:
     if isinstance(values, dict):
-        return [f"{name}: {_words(value)}" for name, value in values.items()]
+        return [f"{name}: {_words(value)}" for name, value in values.items() if value]
     if isinstance(values, list | tuple | set | frozenset):
         return [_words(value) for value in values]
     return [_words(values)]

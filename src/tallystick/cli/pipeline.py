@@ -1,0 +1,92 @@
+"""``tallystick pipeline run``: logs to tables, on this machine or a cluster."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tallystick.cli.output import as_json, console, print_json
+from tallystick.cli.summary import show_summary
+
+
+@click.group()
+def command() -> None:
+    """Build tables from logs with Spark."""
+
+
+@command.command()
+@click.argument("sources", nargs=-1, required=True, metavar="SRC...", type=click.Path())
+@click.option("--out", required=True, metavar="DIR", help="Folder of the tables.")
+@click.option("--master", help="Spark master, such as local[*] or spark://host:7077.")
+@click.option("--format", "form", default="parquet", show_default=True, help="Any Spark format.")
+@click.option("--conf", multiple=True, metavar="NAME=VALUE", help="Setting of Spark.")
+@click.option("--option", multiple=True, metavar="NAME=VALUE", help="Option of the data source.")
+@click.option("--resource", multiple=True, metavar="NAME=LOG", help="Log of a resource name.")
+@click.option("--anew", is_flag=True, help="Read everything, whatever the tables hold.")
+@as_json
+@click.pass_context
+def run(
+    ctx: click.Context,
+    /,
+    sources: tuple[str, ...],
+    out: str,
+    master: str | None,
+    form: str,
+    conf: tuple[str, ...],
+    option: tuple[str, ...],
+    resource: tuple[str, ...],
+    anew: bool,
+    as_json: bool,
+) -> None:
+    """Build or advance the tables in DIR from every log below SRC.
+
+    Only what changed since the last run is read. Exit code 1 if damage, loss or a heuristic
+    mismatch was found.
+    """
+    from tallystick.pipeline.runner import Run
+    from tallystick.pipeline.session import start
+
+    job = Run(sources, out, form, _pairs("--option", option), _pairs("--resource", resource), anew)
+    with _bar() as progress:
+        progress("starting Spark", 0, 1)
+        spark = start(master, _pairs("--conf", conf))
+        try:
+            summary = job(spark, progress)
+        finally:
+            spark.stop()
+    if as_json:
+        print_json(summary.to_dict())
+    else:
+        show_summary(console(), summary, out)
+    ctx.exit(summary.exit_code)
+
+
+def _pairs(name: str, values: tuple[str, ...]) -> dict[str, str]:
+    for value in values:
+        if "=" not in value:
+            raise click.BadParameter(f"{value!r} is not NAME=VALUE", param_hint=name)
+    return {key: rest for key, _, rest in (value.partition("=") for value in values)}
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar over the tables, on a terminal only."""
+    shown = Progress(
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
+    with shown:
+        task = shown.add_task("")
+        yield lambda table, done, of: shown.update(
+            task, description=table, completed=done, total=of
+        )

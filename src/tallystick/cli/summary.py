@@ -1,0 +1,80 @@
+"""The summary of a pipeline run in words that a newcomer understands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from tallystick.cli.inspect import listed
+from tallystick.pipeline.summary import RunSummary
+from tallystick.systems import system
+
+DUE = {
+    "commit": "commit these branches: their coordinator has decided so",
+    "rollback": "roll these branches back: no decision to commit is recorded",
+    "foreign": "leave these to the coordinator that owns them: its log is not here",
+    "heuristic_mismatch": "mend by hand: a branch went against the decision",
+}
+"""What each resolution asks for."""
+
+
+def show_summary(out: Console, summary: RunSummary, where: str) -> None:
+    """Logs, transactions, what is in doubt and what is due, and where the tables are."""
+    for name, count in summary.logs.items():
+        states = listed(summary.transactions.get(name, {}))
+        out.print(
+            Text.assemble((f"{_title(name)}", "bold"), f"  {_plural(count, 'log')}: {states}")
+        )
+    total = sum(summary.bytes.values())
+    out.print(f"{_plural(summary.files, 'file')}, {total:,} bytes: {listed(summary.bytes)}")
+    out.print(f"Records: {listed(summary.records)}")
+    _show_due(out, summary)
+    _show_findings(out, summary)
+    for text in summary.no_log:
+        out.print(Text(f"Not read: {text}", "dim"))
+    read = _plural(len(summary.read), "folder") if summary.read else "nothing new"
+    out.print(f"\nRead {read} in {summary.seconds:.1f} s. Tables: {where}")
+
+
+def _show_due(out: Console, summary: RunSummary) -> None:
+    total = sum(summary.resolutions.values())
+    if not total:
+        return
+    settled = summary.resolutions.get("none", 0)
+    out.print(f"Global transactions: {total:,}, of which {settled:,} need nothing")
+    for resolution, words in DUE.items():
+        rows = [row for row in summary.due if row["resolution"] == resolution]
+        if not rows:
+            continue
+        out.print(Text(f"  {summary.resolutions[resolution]:,} to {words}", "bold yellow"))
+        for row in rows:
+            out.print(Text(f"    {_due_text(row)}"))
+
+
+def _due_text(row: dict[str, Any]) -> str:
+    branches = ", ".join(
+        f"{branch['resource'] or branch['log'] or '?'} {branch['state'].replace('_', ' ')}"
+        for branch in row["branches"]
+    )
+    owner = row["owner"] or "unknown owner"
+    return f"{bytes(row['gtrid']).hex()} of {owner}: {branches}"
+
+
+def _show_findings(out: Console, summary: RunSummary) -> None:
+    out.print(f"Findings: {listed(summary.findings)}")
+    for row in summary.severe:
+        where = f" ({row['file']} offset {row['offset']})" if row["file"] else ""
+        out.print(Text(f"  {row['severity']} {row['code']}: {row['message']}{where}", "red"))
+
+
+def _title(name: str) -> str:
+    try:
+        return system(name).title
+    except KeyError:  # tables may outlive a system
+        return name
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")

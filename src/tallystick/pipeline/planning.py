@@ -1,0 +1,128 @@
+"""Which task reads what: small logs together, large files in parts.
+
+In: `SourceOptions`. Out: tasks of about ``split_bytes`` of stored bytes each, and the
+findings of looking for logs. Only directories, heads and sizes are read; the splits of a
+large file come from its reader, which finds them without reading the file through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tallystick.discovery import parent
+from tallystick.errors import TallystickError
+from tallystick.pipeline.options import SourceOptions
+from tallystick.reading import survey
+from tallystick.records import Finding, Severity
+from tallystick.storage.source import is_remote
+from tallystick.systems import system
+from tallystick.systems.base import LogSource, Split
+
+NAMES_MAX = 10
+"""Names of other files that one finding lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A log, or one split of it, with its size in stored bytes."""
+
+    source: LogSource
+    split: Split | None = None
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What one Spark task reads: pieces, or findings that the search for logs made."""
+
+    pieces: tuple[Piece, ...] = ()
+    problems: tuple[Finding, ...] = ()
+
+
+@dataclass(slots=True)
+class Plan:
+    """The logs below some paths, each once, and what is to be told of the rest."""
+
+    logs: list[LogSource] = field(default_factory=list)
+    problems: list[Finding] = field(default_factory=list)
+
+
+def find(paths: Iterable[str]) -> Plan:
+    """Every log below the paths once, even where paths overlap. Raises `LogUnreadableError`
+    if a path itself cannot be read."""
+    plan = Plan()
+    seen: dict[LogSource, None] = {}
+    for path in paths:
+        found = survey(path)
+        seen |= dict.fromkeys(found.logs)
+        plan.problems += found.problems
+        plan.problems += _others(found.others)
+    plan.logs = list(seen)
+    return plan
+
+
+def tasks(options: SourceOptions, plan: Plan | None = None) -> list[Task]:
+    """The work of one table. Records are split; the other tables close over a whole log."""
+    plan = plan or find(options.paths)
+    whole = options.table != "records" or options.salvage
+    pieces = [piece for log in plan.logs for piece in _pieces(log, options, whole=whole)]
+    planned = list(_packed(pieces, options.split_bytes))
+    if options.table == "findings" and options.search and plan.problems:
+        planned.append(Task(problems=tuple(plan.problems)))
+    return planned
+
+
+def stored_size(path: str) -> int:
+    """Bytes of a file as stored; 0 where that cannot be known now."""
+    if is_remote(path):
+        import fsspec
+
+        filesystem, _, (key,) = fsspec.get_fs_token_paths(path)
+        return int(filesystem.size(key) or 0)
+    try:
+        return Path(path.removeprefix("file://")).stat().st_size
+    except OSError:
+        return 0  # reading it will say why
+
+
+def _pieces(log: LogSource, options: SourceOptions, *, whole: bool) -> list[Piece]:
+    size = sum(map(stored_size, log.files))
+    if whole or size <= options.split_bytes:
+        return [Piece(log, None, size)]
+    try:
+        splits = system(log.system).read(log, options.reading).splits(options.split_bytes)
+    except (TallystickError, OSError):
+        return [Piece(log, None, size)]  # the task will meet the error and report it
+    return [Piece(log, split, split.end - split.begin) for split in splits]
+
+
+def _packed(pieces: Iterable[Piece], limit: int) -> Iterator[Task]:
+    """Pieces in order, as many to a task as stay below ``limit``, at least one."""
+    bundle: list[Piece] = []
+    size = 0
+    for piece in pieces:
+        if bundle and size + piece.size > limit:
+            yield Task(tuple(bundle))
+            bundle, size = [], 0
+        bundle.append(piece)
+        size += piece.size
+    if bundle:
+        yield Task(tuple(bundle))
+
+
+def _others(files: Iterable[str]) -> Iterator[Finding]:
+    folders: dict[str, list[str]] = {}
+    for file in files:
+        folders.setdefault(parent(file), []).append(file.rpartition("/")[2])
+    for folder, names in folders.items():
+        more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
+        yield Finding(
+            "not-a-log",
+            Severity.INFO,
+            "",
+            folder,
+            f"no log of any known system: {', '.join(names[:NAMES_MAX])}{more}",
+            file=f"{folder}/{names[0]}",
+        )

@@ -1,0 +1,214 @@
+"""What is due for one global transaction: the decision table.
+
+| coordinator's last record     | branch in its log      | due / resolution               |
+|-------------------------------|------------------------|--------------------------------|
+| committing, committed         | prepared               | commit (committed: an alarm,   |
+|                               |                        | the resource lost its commit)  |
+| committing, committed         | none prepared          | none                           |
+| committing, committed         | rolled back (2 phases) | heuristic mismatch             |
+| active, undecided, no record  | prepared               | roll back (presumed abort)     |
+| rolling back, rolled back     | prepared               | roll back                      |
+| undecided, rolled back        | committed (2 phases)   | heuristic mismatch             |
+| no record, though the journal | committed (2 phases)   | heuristic mismatch             |
+| reaches back far enough       |                        |                                |
+| heuristic                     | any                    | heuristic mismatch             |
+| its coordinator is not here   | prepared               | foreign                        |
+
+One-phase transactions have one resource, which alone knows its outcome: nothing is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tallystick.records import State
+
+
+class Decision(StrEnum):
+    """What the coordinator decided."""
+
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    UNDECIDED = "undecided"
+
+
+class Resolution(StrEnum):
+    """What is due."""
+
+    NONE = "none"
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    FOREIGN = "foreign"
+    HEURISTIC_MISMATCH = "heuristic_mismatch"
+
+
+DECISIONS = {
+    State.COMMITTING: Decision.COMMIT,
+    State.COMMITTED: Decision.COMMIT,
+    State.ROLLING_BACK: Decision.ROLLBACK,
+    State.ROLLED_BACK: Decision.ROLLBACK,
+    State.ACTIVE: Decision.UNDECIDED,
+    State.UNDECIDED: Decision.UNDECIDED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The record that tells a state: its name, file and offset."""
+
+    type: str
+    file: str | None
+    offset: int | None
+
+    def __str__(self) -> str:
+        where = self.file or "an unknown file"
+        return f"{self.type} in {where} offset {self.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The last word of a coordinator's log on one global transaction."""
+
+    log: str
+    state: State
+    names: tuple[str, ...]
+    open_names: tuple[str, ...]
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One branch as one resource's log has it. ``bqual`` is None where no log names it."""
+
+    system: str | None
+    log: str | None
+    resource: str | None
+    bqual: bytes | None
+    state: str
+    """prepared, committed, rolled_back, active or unknown."""
+    place: Place | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What is due, and why; ``alarm`` is the code of a finding or empty."""
+
+    decision: Decision | None
+    resolution: Resolution
+    reasons: tuple[str, ...]
+    alarm: str = ""
+
+
+def judge(
+    decided: Decided | None,
+    branches: Sequence[Branch],
+    *,
+    owned: bool,
+    covered: bool,
+    lost: Iterable[Branch] = (),
+) -> Judgement:
+    """Judge one global transaction.
+
+    ``owned``: the journal of its coordinator is here. ``covered``: that journal reaches back
+    before the transaction began, so a missing record means that there was none. ``lost``:
+    branches that were undone by hand, known by other evidence than their name.
+    """
+    decision = None if decided is None else DECISIONS.get(decided.state)
+    in_doubt = [branch for branch in branches if branch.state == "prepared"]
+    if decided is not None and decision is None:
+        reason = "the coordinator recorded a heuristic outcome: look at each resource"
+        return Judgement(None, Resolution.HEURISTIC_MISMATCH, (reason,), "heuristic-outcome")
+    if decided is None and not owned:
+        return _foreign(in_doubt)
+    undone = [*lost]
+    if _two_phase(decided, branches):
+        undone += _against(decision, branches, covered=covered)
+    if undone:
+        return _mismatch(decision, undone)
+    return _due(decided, decision, in_doubt)
+
+
+def _foreign(in_doubt: list[Branch]) -> Judgement:
+    if not in_doubt:
+        return Judgement(None, Resolution.NONE, ("nothing is in doubt",))
+    reason = "its coordinator is not in the estate and must decide: leave it alone"
+    return Judgement(None, Resolution.FOREIGN, (reason,), "foreign-branch")
+
+
+def _two_phase(decided: Decided | None, branches: Sequence[Branch]) -> bool:
+    names = len(decided.names) if decided is not None else 0
+    return names > 1 or len(branches) > 1
+
+
+def _against(
+    decision: Decision | None, branches: Sequence[Branch], *, covered: bool
+) -> list[Branch]:
+    """Branches that ended the other way."""
+    if decision is Decision.COMMIT:
+        return [branch for branch in branches if branch.state == "rolled_back"]
+    if decision is None and not covered:
+        return []  # the journal has forgotten it: its end tells nothing
+    return [branch for branch in branches if branch.state == "committed"]
+
+
+def _mismatch(decision: Decision | None, undone: list[Branch]) -> Judgement:
+    told = "no decision to commit" if decision is not Decision.COMMIT else "the decision to commit"
+    reasons = tuple(
+        f"{branch.resource or branch.log} {branch.state.replace('_', ' ')} against {told}"
+        for branch in undone
+    )
+    return Judgement(decision, Resolution.HEURISTIC_MISMATCH, reasons, "heuristic-mismatch")
+
+
+def _due(decided: Decided | None, decision: Decision | None, in_doubt: list[Branch]) -> Judgement:
+    if not in_doubt:
+        finished = decided is None or decided.state is not State.COMMITTING
+        reason = "nothing is in doubt" + (
+            "" if finished else "; only the closing record is missing"
+        )
+        return Judgement(decision, Resolution.NONE, (reason,))
+    if decision is not Decision.COMMIT:
+        reason = "no decision to commit is recorded: presumed abort"
+        if decision is Decision.ROLLBACK:
+            reason = "the decision is to roll back"
+        return Judgement(decision, Resolution.ROLLBACK, (reason,))
+    assert decided is not None
+    if decided.state is State.COMMITTING:
+        return Judgement(decision, Resolution.COMMIT, ("the decision to commit is not closed",))
+    reason = (
+        "the coordinator has closed its decision to commit, and the resource lost that commit: "
+        "a restart would roll it back without a word"
+    )
+    return Judgement(decision, Resolution.COMMIT, (reason,), "lost-commit")
+
+
+def due_of(branch: Branch, judgement: Judgement, decided: Decided | None) -> str | None:
+    """What is due for one branch in doubt: also where others of it went astray."""
+    if branch.state != "prepared":
+        return None
+    if judgement.resolution is not Resolution.HEURISTIC_MISMATCH:
+        return judgement.resolution.value
+    if decided is None or DECISIONS.get(decided.state) is not Decision.COMMIT:
+        return Resolution.ROLLBACK.value
+    return Resolution.COMMIT.value
+
+
+def named_branches(
+    decided: Decided | None, branches: Sequence[Branch], logs: Mapping[str, str]
+) -> list[Branch]:
+    """The branches with their resource names, and one of state unknown for each other name."""
+    names = {log: name for name, log in logs.items()}
+    known = [
+        Branch(one.system, one.log, names.get(one.log or ""), one.bqual, one.state, one.place)
+        for one in branches
+    ]
+    if decided is None:
+        return known
+    present = {branch.resource for branch in known}
+    missing = [name for name in decided.names if name not in present]
+    if any(branch.resource is None for branch in known):
+        # Some log's name is not known: it may be one of the missing.
+        missing = [name for name in missing if name in logs]
+    return known + [Branch(None, logs.get(name), name, None, "unknown") for name in missing]

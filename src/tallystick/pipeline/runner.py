@@ -1,0 +1,162 @@
+"""One run of the pipeline: logs to tables, incremental and idempotent.
+
+In: paths that hold logs, and a folder for the tables. Out: the seven tables in that folder,
+each with exactly one row per thing whatever ran before, and a `RunSummary`. Only folders of
+logs that changed are read; rows of the others are carried over. A run that fails leaves
+the tables of the last good one.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tallystick.pipeline import stages
+from tallystick.pipeline.planning import Plan, find
+from tallystick.pipeline.source import spark_schema
+from tallystick.pipeline.stages.findings import SEVERITIES
+from tallystick.pipeline.state import RunState, state_of
+from tallystick.pipeline.summary import RunSummary, summarise
+from tallystick.pipeline.tablespace import TableSpace
+from tallystick.schemas import finding_rows
+from tallystick.tables import TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OUTPUT = (
+    "files",
+    "records",
+    "transactions",
+    "changes",
+    "profile",
+    "global_transactions",
+    "findings",
+)
+"""Every table, in the order of writing: each may read those before it."""
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(slots=True)
+class Run:
+    """What one run reads and where it writes.
+
+    ``options`` go to the data source (see `tallystick.pipeline.options`), ``resources`` maps
+    resource names to log paths where the logs alone leave it open.
+    """
+
+    sources: Sequence[str]
+    out: str
+    form: str = "parquet"
+    options: Mapping[str, str] = field(default_factory=dict)
+    resources: Mapping[str, str] | None = None
+    anew: bool = False
+    """Read everything, whatever the tables hold."""
+
+    def __call__(self, spark: SparkSession, progress: Progress | None = None) -> RunSummary:
+        """Bring the tables up to date. Raises `LogUnreadableError` if a source cannot be read."""
+        begun = time.monotonic()
+        plan = find(self.sources)
+        space = TableSpace(self.out.rstrip("/"), self.form)
+        last = None if self.anew else space.open()
+        if self.anew:
+            space.open()
+        now = self._state(plan)
+        if last is not None and not all(map(space.has, OUTPUT)):
+            last = None
+        stale = now.changed(last) | now.vanished(last)
+        if stale or last is None:
+            work = _Work(spark, self, plan, space, last, now)
+            work.write(progress or _silent)
+            space.commit(list(OUTPUT), now)
+        tables = {name: space.read(spark, name) for name in OUTPUT}
+        return summarise(tables, sorted(now.changed(last)), time.monotonic() - begun)
+
+    def _state(self, plan: Plan) -> RunState:
+        settings = {
+            "options": dict(self.options),
+            "resources": dict(self.resources or {}),
+            "problems": [finding.to_dict() for finding in plan.problems],
+        }
+        return state_of(plan.logs, json.loads(json.dumps(settings)))
+
+
+@dataclass(slots=True)
+class _Work:
+    """The making of all tables of one run."""
+
+    spark: SparkSession
+    run: Run
+    plan: Plan
+    space: TableSpace
+    last: RunState | None
+    now: RunState
+
+    def write(self, progress: Progress) -> None:
+        for number, table in enumerate(OUTPUT):
+            progress(table, number, len(OUTPUT))
+            self.space.write(self._table(table), table)
+        progress("", len(OUTPUT), len(OUTPUT))
+
+    def _table(self, table: str) -> DataFrame:
+        if table == "global_transactions":
+            transactions = self.space.written(self.spark, "transactions")
+            return stages.global_transactions(transactions, self.run.resources)
+        if table == "findings":
+            return self._findings()
+        if table == "profile":
+            return self._with_kept(table, self._profile())
+        return self._with_kept(table, self._fresh(table))
+
+    def _profile(self) -> DataFrame:
+        changed = list(self._changed())
+        records, transactions = (
+            self.space.written(self.spark, name) for name in ("records", "transactions")
+        )
+        return stages.profile(
+            records.where(records["log"].isin(changed)),
+            transactions.where(transactions["log"].isin(changed)),
+        )
+
+    def _findings(self) -> DataFrame:
+        fresh = self._fresh("findings")
+        if self.plan.problems:
+            rows = [tuple(row.values()) for row in finding_rows(self.plan.problems)]
+            schema = spark_schema(TABLES["findings"])
+            fresh = fresh.unionByName(self.spark.createDataFrame(rows, schema))
+        logs = self._with_kept("findings", fresh)
+        alarms = self.space.written(self.spark, "global_transactions")
+        return stages.findings(logs, alarms)
+
+    def _changed(self) -> set[str]:
+        return self.now.changed(self.last)
+
+    def _fresh(self, table: str) -> DataFrame:
+        """The rows of logs that changed."""
+        changed = self._changed()
+        files = [log.files[0] for log in self.plan.logs if log.path in changed]
+        paths = list(self.run.sources) if len(changed) == len(self.now.logs) else files
+        if not files:
+            return self.spark.createDataFrame([], spark_schema(TABLES[table]))
+        reader = self.spark.read.format("tallystick").option("table", table)
+        # The findings of the search come from the plan, once for all.
+        reader = reader.options(**self.run.options).option("search", "false")
+        return reader.option("paths", json.dumps(paths)).load()
+
+    def _with_kept(self, table: str, fresh: DataFrame) -> DataFrame:
+        """Fresh rows, and those of the last run whose logs did not change."""
+        kept = set(self.now.logs) - self._changed()
+        if self.last is None or not kept:
+            return fresh
+        old = self.space.read(self.spark, table)
+        old = old.where(old["log"].isin(list(kept)))
+        if table == "findings":
+            old = old.where(~old["code"].isin([*SEVERITIES, "not-a-log"]))
+        return old.unionByName(fresh)
+
+
+def _silent(_table: str, _done: int, _of: int) -> None: ...

@@ -1,0 +1,38 @@
+"""``as_of``: the change feed replayed to the rows that were there at a time or an LSN.
+
+In: the ``changes`` table. Out: the last image of every key of every collection of every
+log, without deleted keys.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
+
+from tallystick.records import Kind
+
+
+def as_of(changes: DataFrame, *, time: int | None = None, sequence: int | None = None) -> DataFrame:
+    """The state after all changes up to a time (in the log's clock) or a commit sequence,
+    both inclusive; without either, the newest.
+
+    Truncation of a collection is a change of kind ``truncate`` and empties it.
+    """
+    wanted = changes
+    if time is not None:
+        wanted = wanted.where(F.col("time") <= time)
+    if sequence is not None:
+        wanted = wanted.where(F.col("commit_sequence") <= sequence)
+    collection = Window.partitionBy("system", "log", "collection")
+    emptied = F.max(F.when(F.col("kind") == Kind.TRUNCATE.value, _order())).over(collection)
+    alive = wanted.withColumn("_emptied", emptied).where(
+        F.col("_emptied").isNull() | (_order() > F.col("_emptied"))
+    )
+    last = alive.groupBy("system", "log", "collection", "key").agg(
+        F.max_by(F.struct(*changes.columns), _order()).alias("change")
+    )
+    return last.select("change.*").where(F.col("kind") != Kind.DELETE.value)
+
+
+def _order() -> Column:
+    return F.struct("commit_sequence", "ordinal")

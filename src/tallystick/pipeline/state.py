@@ -1,0 +1,75 @@
+"""What a run has read: per folder of logs, the files with size and time of change.
+
+In: the logs of a plan. Out: a fingerprint as plain JSON, to be compared with that of the
+last run. A folder whose fingerprint is the same holds nothing new.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tallystick.pipeline.planning import stored_size
+from tallystick.storage.source import is_remote
+from tallystick.systems.base import LogSource
+
+VERSION = 1
+"""Changes when the tables do: an older state makes a run build everything anew."""
+
+
+@dataclass(slots=True)
+class RunState:
+    """What the tables hold: ``logs`` has a fingerprint by folder, ``settings`` what else
+    the rows depend on."""
+
+    settings: dict[str, Any]
+    logs: dict[str, list[list[Any]]] = field(default_factory=dict)
+
+    def changed(self, last: RunState | None) -> set[str]:
+        """Folders whose rows must be made anew."""
+        if last is None or last.settings != self.settings:
+            return set(self.logs)
+        return {folder for folder, files in self.logs.items() if last.logs.get(folder) != files}
+
+    def vanished(self, last: RunState | None) -> set[str]:
+        """Folders that are gone."""
+        return set() if last is None else set(last.logs) - set(self.logs)
+
+
+def state_of(logs: Iterable[LogSource], settings: dict[str, Any]) -> RunState:
+    """The state of the logs as they are now."""
+    state = RunState({"version": VERSION} | settings)
+    for log in logs:
+        marks = [[log.system, log.name, file, *_mark(file)] for file in log.files]
+        state.logs.setdefault(log.path, []).extend(marks)
+    return state
+
+
+def load(path: Path) -> RunState | None:
+    """The state that the last good run left; None if there is none that can be used."""
+    try:
+        value = json.loads(path.read_text())
+        return RunState(value["settings"], value["logs"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def save(path: Path, state: RunState) -> None:
+    """Leave the state, whole or not at all."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps({"settings": state.settings, "logs": state.logs}))
+    os.replace(partial, path)  # noqa: PTH105 - replaces, unlike Path.rename on some systems
+
+
+def _mark(file: str) -> list[int]:
+    if is_remote(file):
+        return [stored_size(file), 0]
+    try:
+        status = Path(file.removeprefix("file://")).stat()
+    except OSError:
+        return [-1, 0]
+    return [status.st_size, status.st_mtime_ns]
