@@ -21,14 +21,14 @@ from tallystick.systems.base import (
     unreadable_finding,
 )
 from tallystick.systems.derby.crypto import ENCRYPTED, LogCipher, algorithm_of, key_of_password
-from tallystick.systems.derby.files import ControlBytes, LogBytes, LogFiles
+from tallystick.systems.derby.files import ControlBytes, LogBytes, LogFiles, looks_plain
 from tallystick.systems.derby.layout import (
     CONTROL_NAMES,
     HEADER_SIZE,
     LOG_FILE,
     LOG_RECORD,
     OBSOLETE_VERSION,
-    PREFIX,
+    find_record,
     format_id,
     make_instant,
     read_envelope,
@@ -93,7 +93,7 @@ class Gathered:
                 files[number] = LogBytes(number, path, name, data)
         ordered = dict(sorted(files.items()))
         properties = _properties(source.path)
-        if ENCRYPTED not in properties and not _all_plain(ordered):
+        if ENCRYPTED not in properties and not all(map(looks_plain, ordered.values())):
             properties[ENCRYPTED] = "true"
         cipher = self._cipher(properties, options, source.path, ordered)
         self.log = LogFiles(ordered, tuple(controls), properties, cipher)
@@ -141,27 +141,18 @@ def _cipher(
         return None
     cipher = LogCipher(algorithm_of(properties, key), key)
     for file in files.values():
-        body = _first_body(file)
-        if body is not None and not _is_plain(body) and not _is_plain(cipher.decrypt(body)):
+        if not looks_plain(file) and not _opens(cipher, file):
             raise LogFormatError("the key does not open the log", file=file.path)
     return cipher
 
 
-def _is_plain(body: bytes | memoryview) -> bool:
-    return body[:2] == format_id(LOG_RECORD)
-
-
-def _first_body(file: LogBytes) -> memoryview | None:
-    envelope = read_envelope(file.data, HEADER_SIZE)
-    if envelope is None or envelope.instant != make_instant(file.number, HEADER_SIZE):
-        return None
-    return file.data[HEADER_SIZE + PREFIX.size :][: envelope.length]
-
-
-def _all_plain(files: dict[int, LogBytes]) -> bool:
-    bodies = (_first_body(file) for file in files.values())
-    # Whole cipher blocks and another format id: a damaged plain record is rarely both.
-    return all(body is None or _is_plain(body) or len(body) % 8 for body in bodies)
+def _opens(cipher: LogCipher, file: LogBytes) -> bool:
+    place = find_record(file.data, file.number, HEADER_SIZE)
+    envelope = None if place is None else read_envelope(file.data, place)
+    if envelope is None:
+        return True
+    body = file.data[envelope.body : envelope.body + envelope.length]
+    return cipher.decrypt(body).startswith(format_id(LOG_RECORD))
 
 
 def _properties(path: str) -> dict[str, str]:

@@ -12,9 +12,19 @@ from dataclasses import dataclass, field
 from tallystick.errors import LogFormatError
 from tallystick.systems.derby.body import Body, decode_body
 from tallystick.systems.derby.crypto import LogCipher
-from tallystick.systems.derby.layout import LOG_RECORD, Envelope, format_id
+from tallystick.systems.derby.layout import (
+    HEADER_SIZE,
+    LOG_RECORD,
+    Envelope,
+    find_record,
+    format_id,
+    read_envelope,
+)
 
 _PLAIN = format_id(LOG_RECORD)
+
+
+_PROBED = 3
 
 
 class SealedBodyError(LogFormatError):
@@ -35,6 +45,21 @@ class LogBytes:
         return len(self.data)
 
 
+def looks_plain(file: LogBytes) -> bool:
+    """True unless most of the file's first whole records begin with no record's format id.
+
+    One ciphertext in 65,536 begins with it by chance.
+    """
+    votes: list[bool] = []
+    place = find_record(file.data, file.number, HEADER_SIZE)
+    while place is not None and len(votes) < _PROBED:
+        envelope = read_envelope(file.data, place)
+        assert envelope is not None
+        votes.append(file.data[envelope.body : envelope.body + len(_PLAIN)] == _PLAIN)
+        place = find_record(file.data, file.number, envelope.end)
+    return sum(votes) * 2 >= len(votes)
+
+
 @dataclass(frozen=True, slots=True)
 class ControlBytes:
     """One control file."""
@@ -52,6 +77,7 @@ class LogFiles:
     controls: tuple[ControlBytes, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     cipher: LogCipher | None = None
+    _plain: dict[int, bool] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def first(self) -> int:
@@ -63,17 +89,20 @@ class LogFiles:
         return self.files[number].data[envelope.body : envelope.body + envelope.length]
 
     def clear(self, number: int, envelope: Envelope) -> bytes | memoryview:
-        """The body in clear. Raises `SealedBodyError` if it is encrypted and the key is missing.
-
-        Files from before the database was encrypted hold plain bodies, and nothing but their
-        first two bytes says so.
-        """
+        """The body in clear. Raises `SealedBodyError` if it is encrypted and the key is missing."""
         raw = self.raw(number, envelope)
-        if raw[:2] == _PLAIN or (self.cipher is None and not self.encrypted):
+        if not self.encrypted or self.is_plain(number):
             return raw
         if self.cipher is None:
             raise SealedBodyError("the body is encrypted", offset=envelope.body)
         return self.cipher.decrypt(raw)
+
+    def is_plain(self, number: int) -> bool:
+        """True for a file from before the database was encrypted: nothing in it says so but the
+        first two bytes of its bodies."""
+        if number not in self._plain:
+            self._plain[number] = looks_plain(self.files[number])
+        return self._plain[number]
 
     def body(self, number: int, envelope: Envelope) -> Body:
         """The decoded body. Raises `LogFormatError`."""

@@ -145,7 +145,7 @@ def _lost(account: Account, recovery: Recovery, path: str) -> list[Finding]:
 
 
 def _boot(recovery: Recovery, path: str) -> list[Finding]:
-    if not recovery.boots:
+    if recovery.boots is False:
         return [Finding("no-boot", Severity.LOSS, "derby", path, f"no boot: {recovery.reason}")]
     if recovery.new_log:
         return [Finding("new-log", Severity.LOSS, "derby", path, recovery.reason)]

@@ -329,3 +329,28 @@ def read_envelope(data: memoryview, position: int) -> Envelope | None:
         return None
     trailing = LENGTH.unpack_from(data, position + PREFIX.size + length)[0]
     return Envelope(position, length, instant, trailing)
+
+
+_WINDOW = 1 << 20
+
+
+def stands_at(data: memoryview, number: int, place: int) -> bool:
+    """True if a whole record stands here: own instant, the same length before and behind."""
+    if int.from_bytes(data[place + 4 : place + 12]) != make_instant(number, place):
+        return False
+    envelope = read_envelope(data, place)
+    return envelope is not None and envelope.trailing == envelope.length
+
+
+def find_record(data: memoryview, number: int, position: int) -> int | None:
+    """The first place at or behind ``position`` where a whole record of file ``number`` stands."""
+    high = number.to_bytes(4)
+    for start in range(position, len(data), _WINDOW):
+        window = bytes(data[start : start + _WINDOW + OVERHEAD])
+        hit = window.find(high)
+        while hit >= 0:
+            place = start + hit - LENGTH.size
+            if place >= position and stands_at(data, number, place):
+                return place
+            hit = window.find(high, hit + 1)
+    return None

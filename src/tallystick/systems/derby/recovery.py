@@ -61,13 +61,14 @@ class OpenTransaction:
 @dataclass(slots=True)
 class Recovery:
     """The engine's verdict. ``reason`` says why it does not boot, or what it would complain of.
+    ``boots`` is null where an encrypted log cannot be judged for want of its key.
 
     ``table`` holds what is open at the end of the log. ``new_log``: every change that is not in
     the data pages yet is gone. ``past_end``: the checkpoint lies behind the end that redo
     reached, so undo would work against newer pages.
     """
 
-    boots: bool = True
+    boots: bool | None = True
     reason: str = ""
     place: int | None = None
     control: str | None = None
@@ -105,7 +106,9 @@ def recover(log: LogFiles, settings: Mapping[str, str] | None = None) -> Recover
     result = Recovery()
     try:
         _choose_start(log, result, settings or {})
-        if not result.new_log:
+        if log.sealed:
+            result.boots, result.reason = None, "the log is encrypted and the key is not known"
+        elif not result.new_log:
             _redo(log, result)
             _check_undo(result)
     except ScanFailureError as failure:
@@ -181,7 +184,7 @@ def control_or_error(data: memoryview) -> Control | str:
 
 def _find_checkpoint(log: LogFiles, result: Recovery) -> None:
     """The record is read without any checksum test, as its own lies before it."""
-    if not result.checkpoint:
+    if not result.checkpoint or log.sealed:
         return
     scanned = next(iter(ForwardScan(log, result.checkpoint)), None)
     if scanned is None:

@@ -11,7 +11,8 @@ Rules in the order in which the engine applies them, at position p of a file of 
     trailing length < length        fuzzy end (one that is too large is not noticed)
     checksum record                 never returned; data beyond F or another CRC: fuzzy end
 
-A failure is an exception of the engine: the database does not boot.
+A failure is an exception of the engine: the database does not boot. Without the key of an
+encrypted log only the envelopes can be followed: no checksum is tried, every record is returned.
 Source: docs/formats/derby.md, section "The forward scan".
 """
 
@@ -41,8 +42,8 @@ from tallystick.systems.derby.layout import (
     split_instant,
 )
 
-ARRAY_MAX = 1 << 28
-"""A checksum record may make the engine allocate that much; beyond it, out of memory is assumed."""
+ARRAY_MAX = (1 << 31) - 3
+"""The engine allocates what a checksum record says before it looks; a Java array holds no more."""
 
 
 class ScanFailureError(Exception):
@@ -185,6 +186,8 @@ class ForwardScan:
     def _peek(
         self, number: int, envelope: Envelope, place: int
     ) -> tuple[Group, bytes | memoryview]:
+        if self._log.sealed:
+            return Group(0), self._log.raw(number, envelope)
         try:
             clear = self._log.clear(number, envelope)
             return decode_group(clear)[0], clear

@@ -96,7 +96,7 @@ def _headers(log: LogFiles) -> list[Json]:
 
 def _scans(log: LogFiles, recovery: Recovery) -> list[Json]:
     """From the start of the first file, and from the undo mark where there is one."""
-    starts = [make_instant(log.first, HEADER_SIZE)] if log.files else []
+    starts = [make_instant(log.first, HEADER_SIZE)] if log.files and not log.sealed else []
     starts += [recovery.undo_mark] if recovery.undo_mark else []
     return [_scan(log, start) for start in starts]
 
@@ -264,7 +264,7 @@ def differences(account: Account, recovery: Recovery) -> tuple[Difference, ...]:
     found = []
     if account.lost_records:
         found.append(_dropped(account, recovery))
-    if not recovery.boots:
+    if recovery.boots is False:
         found.append(_no_boot(account, recovery))
     if recovery.new_log and recovery.boots:
         found.append(_new_log(recovery))

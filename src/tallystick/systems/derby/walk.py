@@ -31,10 +31,11 @@ from tallystick.systems.derby.layout import (
     HEADER_SIZE,
     LENGTH,
     LOG_FILE,
-    OVERHEAD,
     Envelope,
+    find_record,
     make_instant,
     read_envelope,
+    stands_at,
 )
 from tallystick.systems.derby.recovery import Recovery
 from tallystick.systems.derby.scan import ForwardScan, ScanFailureError
@@ -106,27 +107,6 @@ class Chain:
             return "short"
         at = self._file.data[self.position : self.position + LENGTH.size]
         return "zero" if at == END_MARKER else "length"
-
-
-def find_record(file: LogBytes, position: int) -> int | None:
-    """The first place at or behind ``position`` where a record with its own instant lies whole."""
-    high = file.number.to_bytes(4)
-    for start in range(position, file.size, _CHUNK):
-        window = bytes(file.data[start : start + _CHUNK + OVERHEAD])
-        hit = window.find(high)
-        while hit >= 0:
-            place = start + hit - LENGTH.size
-            if place >= position and _stands_at(file, place):
-                return place
-            hit = window.find(high, hit + 1)
-    return None
-
-
-def _stands_at(file: LogBytes, place: int) -> bool:
-    if int.from_bytes(file.data[place + 8 : place + 12]) != place:
-        return False
-    envelope = read_envelope(file.data, place)
-    return envelope is not None and envelope.trailing == envelope.length
 
 
 def last_nonzero(data: memoryview, begin: int, end: int) -> int:
@@ -206,11 +186,12 @@ class Walk:
 
     def follows(self, file: LogBytes, position: int) -> bool:
         """True if a whole record stands at or behind the place, here or in a later file."""
-        if find_record(file, position) is not None:
+        if find_record(file.data, file.number, position) is not None:
             return True
         later = (other for number, other in self.log.files.items() if number > file.number)
         return any(
-            not self.is_stale(other) and find_record(other, HEADER_SIZE) is not None
+            not self.is_stale(other)
+            and find_record(other.data, other.number, HEADER_SIZE) is not None
             for other in later
         )
 
@@ -250,12 +231,16 @@ def _extent(log: LogFiles, start: int) -> tuple[int, int]:
 
 def _intact_end(file: LogBytes) -> int:
     """The instant behind the last whole record of the file, damage passed over."""
-    position, end = find_record(file, HEADER_SIZE), HEADER_SIZE
+    position, end = find_record(file.data, file.number, HEADER_SIZE), HEADER_SIZE
     while position is not None:
         envelope = read_envelope(file.data, position)
         assert envelope is not None
         end = envelope.end
-        position = end if _stands_at(file, end) else find_record(file, end)
+        position = (
+            end
+            if stands_at(file.data, file.number, end)
+            else find_record(file.data, file.number, end)
+        )
     return make_instant(file.number, end)
 
 
@@ -280,7 +265,7 @@ class _FileWalk:
                 yield self._record(envelope)
                 position = envelope.end
                 continue
-            found = find_record(file, position + 1)
+            found = find_record(file.data, file.number, position + 1)
             yield from self._gap(position, file.size if found is None else found, found)
             position = file.size if found is None else found
 
@@ -364,7 +349,7 @@ class _FileWalk:
     def _next_group(self, position: int) -> int | None:
         """Where the next checksum record stands, following whole records only."""
         while (envelope := read_envelope(self._file.data, position)) is not None:
-            if not _stands_at(self._file, position):
+            if not stands_at(self._file.data, self._file.number, position):
                 return None
             _, body, _ = decode_or_error(self._walk.log, self._file.number, envelope)
             if body is not None and body.operation == CHECKSUM_OPERATION:
