@@ -1,0 +1,132 @@
+"""What must hold after a crash: acknowledged ⊆ recovered ⊆ submitted, in order.
+
+In: recorded runs and a recovery of yours. Out: a `CrashReport`, or an `AssertionError` that
+names the crash state and what is wrong with what came back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+from tallystick.storage.files import FileSystem
+from tallystick.testing.crashes import LIMIT, CrashState, RecordingFileSystem
+from tallystick.testing.states import Key
+
+Recover = Callable[[FileSystem], Iterable[Hashable]]
+"""Opens the log on the file system given, closes it, and returns the items it holds, in order."""
+
+
+@dataclass(slots=True)
+class CrashReport:
+    """How much was tried: moments of the run, states, recoveries (equal states share one),
+    recoveries that were crashed in turn, and moments of which only a sample was taken."""
+
+    points: int
+    sampled_points: int
+    seed: int
+    states: int = 0
+    recoveries: int = 0
+    recoveries_crashed: int = 0
+
+    def __str__(self) -> str:
+        kind = "exhaustive"
+        if self.sampled_points:
+            kind = f"{self.sampled_points} moments sampled, seed {self.seed}"
+        return (
+            f"{self.states} crash states at {self.points} moments ({kind}); {self.recoveries} "
+            f"recoveries, crashed {self.recoveries_crashed} times and run again"
+        )
+
+
+def check_recovery(
+    recording: RecordingFileSystem,
+    recover: Recover,
+    *,
+    limit: int = LIMIT,
+    seed: int = 0,
+    writer_of: Callable[[Hashable], Hashable] | None = None,
+    again: int = 0,
+) -> CrashReport:
+    """Run ``recover`` on every crash state of ``recording`` and check what it returns.
+
+    ``limit`` and ``seed`` are those of `RecordingFileSystem.crash_states`. With ``writer_of``,
+    which tells who submitted an item, what is recovered of each writer must be a prefix of what
+    it submitted. With ``again`` > 0 each recovery is crashed too, at each of its calls in at
+    most about so many states, and run again: it must then return the same.
+    """
+    points = recording.points + 1
+    report = CrashReport(points, recording.sampled_points(limit=limit), seed)
+    known: dict[Key, list[Hashable]] = {}
+    for state in recording.crash_states(limit=limit, seed=seed):
+        report.states += 1
+        if state.key not in known:
+            known[state.key] = _recovered(state, recover, report, again, seed)
+        check_items(
+            state.submitted,
+            state.acknowledged,
+            known[state.key],
+            writer_of=writer_of,
+            where=f"{state.describe()} (seed {seed}, limit {limit})",
+        )
+    return report
+
+
+def check_items(
+    submitted: Sequence[Hashable],
+    acknowledged: Sequence[Hashable],
+    recovered: Sequence[Hashable],
+    *,
+    writer_of: Callable[[Hashable], Hashable] | None = None,
+    where: str = "",
+) -> None:
+    """Assert acknowledged ⊆ recovered ⊆ submitted, nothing twice, and a prefix per writer."""
+    found = set(recovered)
+    lost = [item for item in acknowledged if item not in found]
+    assert not lost, f"acknowledged but lost: {lost[:5]!r} ({len(lost)} in all); {where}"
+    invented = found.difference(submitted)
+    assert not invented, f"never submitted but recovered: {list(invented)[:5]!r}; {where}"
+    assert len(found) == len(recovered), f"recovered twice; {where}: {list(recovered)!r}"
+    if writer_of is not None:
+        _check_prefixes(submitted, recovered, writer_of, where)
+
+
+def _check_prefixes(
+    submitted: Sequence[Hashable],
+    recovered: Sequence[Hashable],
+    writer_of: Callable[[Hashable], Hashable],
+    where: str,
+) -> None:
+    sent, found = _by_writer(submitted, writer_of), _by_writer(recovered, writer_of)
+    for writer, items in found.items():
+        wanted = sent[writer][: len(items)]
+        assert items == wanted, f"writer {writer!r}: {items!r} is no prefix of {wanted!r}; {where}"
+
+
+def _by_writer(
+    items: Sequence[Hashable], writer_of: Callable[[Hashable], Hashable]
+) -> dict[Hashable, list[Hashable]]:
+    groups: dict[Hashable, list[Hashable]] = {}
+    for item in items:
+        groups.setdefault(writer_of(item), []).append(item)
+    return groups
+
+
+def _recovered(
+    state: CrashState, recover: Recover, report: CrashReport, again: int, seed: int
+) -> list[Hashable]:
+    report.recoveries += 1
+    fs = state.recording() if again else state.fs()
+    try:
+        items = list(recover(fs))
+    except Exception as error:
+        raise AssertionError(f"recovery failed: {error!r}; {state.describe()}") from error
+    if isinstance(fs, RecordingFileSystem):
+        for inner in fs.crash_states(limit=again, seed=seed):
+            report.recoveries_crashed += 1
+            second = list(recover(inner.fs()))
+            assert second == items, (
+                f"recovery interrupted and run again gives {second!r} instead of {items!r}; "
+                f"{state.describe()}; then {inner.describe()}"
+            )
+    return items

@@ -1,0 +1,120 @@
+"""Record a run, then crash it everywhere.
+
+In: a run of your code over a `RecordingFileSystem`, with marks of what it submitted and what was
+acknowledged. Out: a `CrashState` for every legal state of the disk at every moment of the run.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tallystick.testing.disk import Disk
+from tallystick.testing.memory import MemoryFileSystem
+from tallystick.testing.states import DiskState, Key, disk_states, is_exhaustive
+
+LIMIT = 200
+"""Default of most states per moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class CrashState:
+    """The disk after a crash behind the first ``point`` calls of a run.
+
+    ``submitted`` and ``acknowledged`` are the marks set up to then, in order. ``number``
+    counts the states of the point. Equal ``key`` within one run means equal files.
+    """
+
+    point: int
+    number: int
+    submitted: tuple[Hashable, ...]
+    acknowledged: tuple[Hashable, ...]
+    key: Key = field(repr=False)
+    _contents: dict[str, bytearray] = field(repr=False)
+    _state: DiskState = field(repr=False)
+
+    def fs(self) -> MemoryFileSystem:
+        """A fresh file system with these files, for a recovery to work on."""
+        return MemoryFileSystem(self._contents)
+
+    def recording(self) -> RecordingFileSystem:
+        """The same, recording: to crash the recovery as well."""
+        return RecordingFileSystem(self._contents)
+
+    def describe(self) -> str:
+        """What is on the disk, in words that find the state again."""
+        return f"crash at call {self.point}, state {self.number}: {self._state.describe()}"
+
+
+class RecordingFileSystem(MemoryFileSystem):
+    """A `MemoryFileSystem` that remembers every change, in order."""
+
+    def __init__(self, contents: Mapping[str, bytes | bytearray] | None = None) -> None:
+        self._calls: list[tuple[str, tuple[object, ...]]] = []
+        self._initial = {path: bytes(content) for path, content in (contents or {}).items()}
+        super().__init__(contents)
+
+    def apply(self, call: str, *arguments: object) -> None:
+        with self._mutex:
+            super().apply(call, *arguments)
+            self._calls.append((call, arguments))
+
+    def submitted(self, item: Hashable) -> None:
+        """Mark, before it is handed over, what the run is about to write."""
+        self._mark("submitted", item)
+
+    def acknowledged(self, item: Hashable) -> None:
+        """Mark what was reported durable: it must survive every later crash."""
+        self._mark("acknowledged", item)
+
+    @property
+    def points(self) -> int:
+        """Calls that changed the disk, so far."""
+        return sum(call not in _MARKS for call, _ in self._calls)
+
+    def crash_states(self, *, limit: int = LIMIT, seed: int = 0) -> Iterator[CrashState]:
+        """Every legal state before each call and after the last one, at most about ``limit``
+        for each of these moments. A state that was there before with the same
+        acknowledgements is not repeated."""
+        marks: dict[str, list[Hashable]] = {name: [] for name in _MARKS}
+        seen: set[tuple[Key, int]] = set()
+        for point, disk in self._replay(marks):
+            acknowledged = len(marks["acknowledged"])
+            states = disk_states(disk, limit, random.Random(f"{seed}/{point}"))
+            for number, state in enumerate(states):
+                if (state.key, acknowledged) not in seen:
+                    seen.add((state.key, acknowledged))
+                    yield CrashState(
+                        point,
+                        number,
+                        tuple(marks["submitted"]),
+                        tuple(marks["acknowledged"]),
+                        state.key,
+                        state.contents(disk),
+                        state,
+                    )
+
+    def sampled_points(self, *, limit: int = LIMIT) -> int:
+        """How many moments have more than ``limit`` states, so that a sample was taken."""
+        marks: dict[str, list[Hashable]] = {name: [] for name in _MARKS}
+        return sum(not is_exhaustive(disk, limit) for _, disk in self._replay(marks))
+
+    def _mark(self, name: str, item: Hashable) -> None:
+        with self._mutex:
+            self._calls.append((name, (item,)))
+
+    def _replay(self, marks: dict[str, list[Hashable]]) -> Iterator[tuple[int, Disk]]:
+        disk = MemoryFileSystem(self._initial).disk
+        point = 0
+        for call, arguments in list(self._calls):
+            if call in _MARKS:
+                marks[call] += arguments
+                continue
+            yield point, disk
+            getattr(disk, call)(*arguments)
+            point += 1
+        yield point, disk
+
+
+_MARKS = ("submitted", "acknowledged")

@@ -1,0 +1,158 @@
+"""Kill a working process with SIGKILL, again and again, and look at what its log kept.
+
+In: a ``work`` function that runs in a forked child and reports over a pipe. Out: what it had
+submitted and what had been acknowledged when it died. Killing a process loses nothing that the
+operating system has, so this tests atomicity and restart, not the disk: for that there is
+`tallystick.testing.crashes`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import select
+import signal
+import time
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from tallystick.testing.checks import check_items
+
+_LINE_MAX = 4096
+"""Bytes that a pipe takes whole (PIPE_BUF of Linux), so that no report is torn."""
+_ACKNOWLEDGED = b'["a",'
+
+
+class Reporter:
+    """The child's end of the pipe. Items are JSON values; lists come back as tuples."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def submitted(self, item: Any) -> None:
+        """Call it before the item is handed to the log."""
+        self._send("s", item)
+
+    def acknowledged(self, item: Any) -> None:
+        """Call it after the log has reported the item durable."""
+        self._send("a", item)
+
+    def _send(self, kind: str, item: Any) -> None:
+        line = json.dumps([kind, item]).encode() + b"\n"
+        if len(line) > _LINE_MAX:
+            raise ValueError(f"a report of {len(line)} bytes, at most {_LINE_MAX}")
+        os.write(self._descriptor, line)
+
+
+@dataclass(slots=True)
+class Killed:
+    """What a child had reported when it died; ``finished`` if it ended before the kill."""
+
+    submitted: list[Hashable] = field(default_factory=list)
+    acknowledged: list[Hashable] = field(default_factory=list)
+    finished: bool = False
+
+
+def run_and_kill(
+    work: Callable[[Reporter], object], *, after: int, seconds: float = 0.0, timeout: float = 60.0
+) -> Killed:
+    """Run ``work`` in a forked child and kill it ``seconds`` after ``after`` acknowledgements.
+
+    Call it where no other threads run: a fork takes only the calling one along. Raises
+    `AssertionError` if the child fails by itself, `TimeoutError` if it stops reporting.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        _run_child(work, Reporter(writing))
+    os.close(writing)
+    try:
+        lines = _read_until(reading, after, timeout)
+        time.sleep(seconds)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+    with os.fdopen(reading, "rb") as pipe:
+        killed = _parse(lines + pipe.read())
+    if os.WIFEXITED(status):
+        assert os.WEXITSTATUS(status) == 0, "the child failed by itself; its traceback is above"
+        killed.finished = True
+    return killed
+
+
+def check_kills(
+    work: Callable[[Reporter], object],
+    recover: Callable[[], Iterable[Hashable]],
+    *,
+    kills: int,
+    seed: int = 0,
+    after_max: int = 50,
+    seconds_max: float = 0.005,
+    writer_of: Callable[[Hashable], Hashable] | None = None,
+) -> int:
+    """Kill ``work`` at random moments, ``kills`` times, over the same log, which it reopens.
+
+    After each kill ``recover`` must return everything acknowledged so far, of all runs, and
+    nothing that was never submitted. Returns the number of acknowledged items.
+    """
+    rng = random.Random(seed)
+    total = Killed()
+    for number in range(kills):
+        killed = run_and_kill(
+            work, after=rng.randrange(after_max), seconds=rng.uniform(0, seconds_max)
+        )
+        total.submitted += killed.submitted
+        total.acknowledged += killed.acknowledged
+        check_items(
+            total.submitted,
+            total.acknowledged,
+            list(recover()),
+            writer_of=writer_of,
+            where=f"kill {number} of seed {seed}",
+        )
+    return len(total.acknowledged)
+
+
+def _run_child(work: Callable[[Reporter], object], reporter: Reporter) -> NoReturn:
+    status = 1
+    try:
+        work(reporter)
+        status = 0
+    finally:
+        # Neither the parent's cleanups nor its test runner may run here as well.
+        os._exit(status)
+
+
+def _read_until(pipe: int, acknowledgements: int, timeout: float) -> bytes:
+    data = b""
+    deadline = time.monotonic() + timeout
+    while (count := data.count(_ACKNOWLEDGED)) < acknowledgements:
+        ready, _, _ = select.select([pipe], [], [], max(deadline - time.monotonic(), 0))
+        if not ready:
+            raise TimeoutError(f"the child acknowledged {count} items in {timeout} s")
+        piece = os.read(pipe, 1 << 16)
+        if not piece:
+            break
+        data += piece
+    return data
+
+
+def _parse(data: bytes) -> Killed:
+    killed = Killed()
+    for line in data.splitlines():
+        kind, item = json.loads(line)
+        target = killed.submitted if kind == "s" else killed.acknowledged
+        target.append(_hashable(item))
+    return killed
+
+
+def _hashable(item: Any) -> Hashable:
+    if isinstance(item, list):
+        return tuple(_hashable(part) for part in item)
+    if isinstance(item, dict):
+        return tuple((key, _hashable(value)) for key, value in item.items())
+    result: Hashable = item
+    return result

@@ -1,0 +1,188 @@
+"""A file system in memory, for fast tests.
+
+In: the calls of `tallystick.storage.files.FileSystem`. Out: what the real one would answer, from
+a `Disk` model that also knows what a crash would leave.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tallystick.errors import LogClosedError, LogLockedError
+from tallystick.storage.files import Bytes, File, Lock, fill_with_zeros
+from tallystick.testing.disk import Disk, Inode
+
+
+class MemoryFileSystem:
+    """Files in memory. ``contents`` (by path) are there, durable, from the start.
+
+    Paths are plain strings with ``/``; folders exist as soon as they are named. May be used by
+    several threads. Subclasses see every change in `apply`.
+    """
+
+    def __init__(self, contents: Mapping[str, bytes | bytearray] | None = None) -> None:
+        self.disk = Disk()
+        self._mutex = threading.RLock()
+        self._folders: set[str] = set()
+        self._locks: dict[str, set[tuple[int, int]]] = {}
+        for path, content in (contents or {}).items():
+            inode = self.disk.create(path)
+            inode.write(content, 0, 0)
+            inode.sync()
+            self.disk.sync_dir(posixpath.dirname(path))
+
+    def apply(self, call: str, *arguments: object) -> None:
+        """Change the disk by one call of `Disk`."""
+        with self._mutex:
+            getattr(self.disk, call)(*arguments)
+
+    # -- FileSystem -----------------------------------------------------------------------
+
+    def open(self, path: str, *, write: bool = True) -> File:
+        inode = self.disk.inode(path)
+        if inode.lost:
+            self.apply("evict", inode.number)
+        return MemoryFile(self, path, inode, writable=write)
+
+    def create(self, path: str) -> File:
+        with self._mutex:
+            if path in self.disk.names:
+                raise FileExistsError(17, "File exists", path)
+            self.apply("create", path)
+            return MemoryFile(self, path, self.disk.inode(path), writable=True)
+
+    def exists(self, path: str) -> bool:
+        prefix = path.rstrip("/") + "/"
+        if path.rstrip("/") in self._folders:
+            return True
+        return any(name == path or name.startswith(prefix) for name in list(self.disk.names))
+
+    def size(self, path: str) -> int:
+        return len(self.disk.inode(path).data)
+
+    def list(self, path: str) -> list[str]:
+        prefix = path.rstrip("/") + "/"
+        inside = [name[len(prefix) :] for name in list(self.disk.names) if name.startswith(prefix)]
+        return sorted({name.split("/")[0] for name in inside})
+
+    def rename(self, source: str, target: str) -> None:
+        self.disk.inode(source)
+        self.apply("rename", source, target)
+
+    def remove(self, path: str) -> None:
+        self.disk.inode(path)
+        self.apply("remove", path)
+
+    def mkdir(self, path: str) -> None:
+        self._folders.add(path.rstrip("/"))
+
+    def sync_dir(self, path: str) -> None:
+        self.apply("sync_dir", path.rstrip("/") or "/")
+
+    def lock(self, path: str) -> Lock:
+        return self.take_lock(path, 0, 1)
+
+    # -- for tests --------------------------------------------------------------------------
+
+    def contents(self) -> dict[str, bytes]:
+        """All files, as reads see them."""
+        with self._mutex:
+            inodes = self.disk.inodes
+            return {path: bytes(inodes[inode].data) for path, inode in self.disk.names.items()}
+
+    def write_to(self, folder: Path) -> None:
+        """Copy all files below a real folder, to look at them or to open them by path."""
+        for path, content in self.contents().items():
+            target = folder / path.lstrip("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+
+    def lose(self, path: str, *, visible: bool) -> None:
+        """Drop what is unsynced in a file, as a failed sync does: it will never reach the disk.
+        If it stays ``visible``, that is until the file is opened again."""
+        number = self.disk.inode(path).number
+        self.apply("lose", number, visible)
+
+    def take_lock(self, path: str, offset: int, length: int) -> Lock:
+        """Lock a range of a file, or refuse."""
+        wanted = (offset, offset + length)
+        with self._mutex:
+            held = self._locks.setdefault(path, set())
+            if any(wanted[0] < end and begin < wanted[1] for begin, end in held):
+                raise LogLockedError(
+                    "the log is open already", file=path, advice="Close the other owner first"
+                )
+            held.add(wanted)
+        return _MemoryLock(held, wanted)
+
+
+class MemoryFile:
+    """An open file of a `MemoryFileSystem`."""
+
+    def __init__(self, fs: MemoryFileSystem, path: str, inode: Inode, *, writable: bool) -> None:
+        self.path = path
+        self._fs = fs
+        self._inode = inode
+        self._writable = writable
+        self._open = True
+        self._locks: list[Lock] = []
+
+    def pread(self, size: int, offset: int) -> bytes:
+        self._check()
+        return bytes(self._inode.data[offset : offset + size])
+
+    def pwrite(self, data: Bytes, offset: int) -> None:
+        self._check_writable()
+        self._fs.apply("write", self._inode.number, bytes(data), offset)
+
+    def pwritev(self, buffers: Sequence[Bytes], offset: int) -> None:
+        self.pwrite(b"".join(buffers), offset)
+
+    def datasync(self) -> None:
+        self._check()
+        self._fs.apply("sync", self._inode.number)
+
+    def allocate(self, size: int) -> None:
+        fill_with_zeros(self, size)
+
+    def truncate(self, size: int) -> None:
+        self._check_writable()
+        self._fs.apply("truncate", self._inode.number, size)
+
+    def size(self) -> int:
+        self._check()
+        return len(self._inode.data)
+
+    def lock_range(self, offset: int, length: int) -> Lock:
+        self._check()
+        lock = self._fs.take_lock(self.path, offset, length)
+        self._locks.append(lock)
+        return lock
+
+    def close(self) -> None:
+        self._open = False
+        while self._locks:
+            self._locks.pop().release()
+
+    def _check(self) -> None:
+        if not self._open:
+            raise LogClosedError("the file is closed", file=self.path)
+
+    def _check_writable(self) -> None:
+        self._check()
+        if not self._writable:
+            raise PermissionError(13, "File is open for reading only", self.path)
+
+
+class _MemoryLock:
+    def __init__(self, held: set[tuple[int, int]], span: tuple[int, int]) -> None:
+        self._held = held
+        self._span: tuple[int, int] | None = span
+
+    def release(self) -> None:
+        if self._span is not None:
+            self._held.discard(self._span)
+            self._span = None
