@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import struct
+import zlib
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,12 @@ from hypothesis import strategies as st
 from tallystick.records import Outcome, Severity
 from tallystick.systems.derby import DerbyReading
 from tallystick.systems.derby.layout import (
+    CHECKSUM_RECORD_SIZE,
     decode_control,
+    encode_checksum_body,
     encode_control,
     encode_header,
+    encode_record,
     make_instant,
 )
 from tallystick.testing.spans import check_tiling
@@ -87,7 +91,6 @@ TABLE: list[tuple[str, str, Patch | None, bool, bool | None, int | None]] = [
     ("record length negative", LOG, append(b"\xff\xff\xff\0", MIDDLE), False, None, None),
     ("high half of the CRC", LOG, append(b"\0\0\0\1", MIDDLE + 25), True, True, MIDDLE),
     ("trailing length larger, none to undo", LOG, append(b"\x16", MIDDLE + 36), True, False, END),
-    ("trailing length larger, in undo's way", LOG, append(b"\x16", LAST + 36), False, None, None),
     ("trailing length smaller", LOG, append(b"\0\0\0\x14", MIDDLE + 33), True, True, MIDDLE),
     ("instant smaller", LOG, append(struct.pack(">q", 1), MIDDLE + 4), True, True, MIDDLE),
     ("instant larger", LOG, append(b"\x7f", MIDDLE + 4), True, False, END),
@@ -196,6 +199,23 @@ def test_file_missing_in_the_middle_is_found_and_what_follows_is_salvaged(tmp_pa
     salvaged = [record for record in log.records(salvage=True) if "salvaged" in record.attributes]
     assert {Path(record.file).name for record in salvaged} == {"log4.dat"}
     everything_holds_together(log)
+
+
+def test_trailing_length_in_the_way_of_undo_stops_the_boot(tmp_path: Path) -> None:
+    vectors = json.loads((fixture_dir("derby") / "writer-vectors/vectors.json").read_text())
+    (vector,) = (one for one in vectors if one["name"] == "no-end")
+    at, tail = vector["append_at"], b""
+    for body in map(bytes.fromhex, vector["record_bodies_hex"]):  # a group for each
+        place = at + len(tail)
+        record = encode_record(make_instant(1, place + CHECKSUM_RECORD_SIZE), body)
+        checksum = encode_checksum_body(len(record), zlib.crc32(record))
+        tail += encode_record(make_instant(1, place), checksum) + record
+    second = tail.rindex(bytes.fromhex("0081 4900 0000 01c5")) + 21
+    whole = reading_of(copy("writer-vectors", tmp_path / "whole", {LOG: append(tail, at)}))
+    assert whole.recovery.boots is True
+    larger = tail[: second + 3] + b"\x16" + tail[second + 4 :]
+    patched = reading_of(copy("writer-vectors", tmp_path / "larger", {LOG: append(larger, at)}))
+    assert patched.recovery.boots is False
 
 
 def test_writer_vectors_get_the_engines_verdict(tmp_path: Path) -> None:
