@@ -1,0 +1,310 @@
+"""Groups as Arrow batches: the columns of the file are the columns of the batch.
+
+In: steps of a scan. Out: `pyarrow.RecordBatch` objects that agree with ``records()`` row by row.
+A large group becomes a batch without copying its bodies, numbers and validity; small groups are
+joined. The bytes are those of the segment, which stays mapped as long as a batch uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tallystick.errors import CorruptLogError
+from tallystick.records import Clock, Outcome, Record
+from tallystick.schemas import RECORDS, record_batches
+from tallystick.systems.tally.catalog import SYSTEM_NAME
+from tallystick.systems.tally.columns import Columns
+from tallystick.systems.tally.decision import Case
+from tallystick.systems.tally.kinds import WITH_RESOURCES, Code, name_of
+from tallystick.systems.tally.layout import AES_GCM, HEADER_SIZE, ZLIB, ZSTD, GroupHeader
+from tallystick.systems.tally.rows import columns_of, envelope_record, records_of
+from tallystick.systems.tally.scan import Step
+from tallystick.systems.tally.sealing import KeyMissingError
+
+_PACKED = ZLIB | ZSTD | AES_GCM
+_SPECIAL = np.zeros(256, np.bool_)
+_SPECIAL[[int(code) for code in (*WITH_RESOURCES, Code.PREPARE)]] = True
+"""Codes with columns that only their bodies tell."""
+_INDEX = pa.int8()
+_DICTIONARY = pa.dictionary(_INDEX, pa.string())
+_CODED = ("system", "log", "file", "outcome", "kind", "type", "clock")
+SCHEMA = pa.schema(
+    [pa.field(one.name, _DICTIONARY if one.name in _CODED else one.type) for one in RECORDS]
+)
+"""`RECORDS` with dictionary-encoded strings."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The columns of one group as arrays over the file's bytes."""
+
+    header: GroupHeader
+    columns: Columns
+    codes: npt.NDArray[np.uint8]
+    ends: npt.NDArray[np.int32]
+
+    @property
+    def count(self) -> int:
+        return self.header.count
+
+
+def step_batches(
+    log: str, steps: Iterable[Step], key: bytes | None, rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Batches of at most ``rows`` rows."""
+    waiting: list[_Part] = []
+    waiting_rows = 0
+    path = ""
+    for step in steps:
+        part = _part(step, key)
+        if waiting and (part is None or step.file.path != path or waiting_rows + part.count > rows):
+            yield from _sliced(_batch(log, path, waiting), rows)
+            waiting, waiting_rows = [], 0
+        path = step.file.path
+        if part is None:
+            yield from record_batches(_step_records(step, key), log, Clock.WALL_US.value)
+        else:
+            waiting.append(part)
+            waiting_rows += part.count
+    if waiting:
+        yield from _sliced(_batch(log, path, waiting), rows)
+
+
+def _sliced(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
+    if batch.num_rows <= rows:
+        yield batch
+        return
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+def _part(step: Step, key: bytes | None) -> _Part | None:
+    """The arrays of a whole group; None where `_step_records` has to speak."""
+    header = step.place.header
+    if header is None or step.place.case not in (Case.VALID, Case.REPAIRED) or not header.count:
+        return None
+    try:
+        columns = columns_of(step.view.inner(header), header, key)
+    except (KeyMissingError, CorruptLogError):
+        return None
+    count = header.count
+    ends = np.frombuffer(columns.data, "<i4", count + 1, columns.offsets)
+    if ends[0] != 0 or (count > 1 and bool((ends[1:] < ends[:-1]).any())):
+        return None
+    if columns.codes < 0:
+        codes = _constant_codes(columns.code, count)
+    else:
+        codes = np.frombuffer(columns.data, np.uint8, count, columns.codes)
+    return _Part(header, columns, codes, ends)
+
+
+def _step_records(step: Step, key: bytes | None) -> Iterator[Record]:
+    """What the plain reader says of a place that is no readable group."""
+    header, place = step.place.header, step.place
+    path = step.file.path
+    if header is None or place.case is Case.END or (place.end == place.offset):
+        return
+    if place.case in (Case.CORRUPT, Case.TORN):
+        outcome = Outcome.CORRUPT if place.case is Case.CORRUPT else Outcome.TORN
+        yield envelope_record(path, header, outcome, reason=place.reason)
+        return
+    try:
+        yield from records_of(path, step.view.inner(header), header, key, behind=step.behind)
+    except KeyMissingError:
+        yield envelope_record(path, header, Outcome.VALID, encrypted=True)
+    except CorruptLogError as error:
+        yield envelope_record(path, header, Outcome.CORRUPT, reason=str(error))
+
+
+def _batch(log: str, path: str, parts: list[_Part]) -> pa.RecordBatch:
+    count = sum(part.count for part in parts)
+    codes = parts[0].codes if len(parts) == 1 else np.concatenate([one.codes for one in parts])
+    kinds, types, kind_names, type_names = _names()
+    numbers = _numbers(parts)
+    arrays = {
+        "system": _constant(SYSTEM_NAME, count),
+        "log": _constant(log, count),
+        "file": _constant(path, count),
+        "outcome": _constant(Outcome.VALID.value, count),
+        "clock": _constant(Clock.WALL_US.value, count),
+        "kind": pa.DictionaryArray.from_arrays(pa.array(kinds[codes]), kind_names, safe=False),
+        "type": pa.DictionaryArray.from_arrays(pa.array(types[codes]), type_names, safe=False),
+        **{name: pa.array(values) for name, values in numbers.items()},
+        "transaction": _nullable(parts, "transactions", "transaction_validity", count),
+        "record_id": _nullable(parts, "keys", "key_validity", count),
+        "body": _bodies(parts),
+        "gtrid": _gtrids(parts, count),
+        "attributes": _nulls(pa.string(), count),
+        **_special(parts, codes, count),
+    }
+    return pa.RecordBatch.from_arrays([arrays[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+def _numbers(parts: list[_Part]) -> dict[str, npt.NDArray[np.int64]]:
+    offsets, lengths, lsns, times = zip(*(_places(part) for part in parts), strict=True)
+    if len(parts) == 1:
+        columns = (offsets[0], lengths[0], lsns[0], times[0])
+    else:
+        columns = tuple(map(np.concatenate, (offsets, lengths, lsns, times)))  # type: ignore[assignment]
+    return dict(zip(("offset", "length", "sequence", "time"), columns, strict=True))
+
+
+def _places(part: _Part) -> tuple[npt.NDArray[np.int64], ...]:
+    header, count = part.header, part.count
+    lsns = np.arange(header.first_lsn, header.first_lsn + count, dtype=np.int64)
+    times = np.full(count, header.time_us, np.int64)
+    if header.flags & _PACKED:
+        whole = np.full(count, header.length, np.int64)
+        return np.full(count, header.offset, np.int64), whole, lsns, times
+    start = header.offset + HEADER_SIZE + part.columns.bodies
+    offsets = np.add(part.ends[:-1], start, dtype=np.int64)
+    lengths = np.subtract(part.ends[1:], part.ends[:-1], dtype=np.int64)
+    return offsets, lengths, lsns, times
+
+
+def _bodies(parts: list[_Part]) -> pa.Array:
+    if len(parts) == 1:
+        one = parts[0]
+        buffers = [
+            None,
+            pa.py_buffer(one.ends),
+            pa.py_buffer(one.columns.data[one.columns.bodies :]),
+        ]
+        return pa.Array.from_buffers(pa.binary(), one.count, buffers)
+    bases = np.cumsum([0, *(int(part.ends[-1]) for part in parts)])
+    ends = [part.ends[:-1] + base for part, base in zip(parts, bases, strict=False)]
+    offsets = np.concatenate([*ends, bases[-1:]]).astype(np.int32)
+    data = b"".join(bytes(part.columns.data[part.columns.bodies :]) for part in parts)
+    count = sum(part.count for part in parts)
+    return pa.Array.from_buffers(
+        pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    )
+
+
+def _nullable(parts: list[_Part], values: str, validity: str, count: int) -> pa.Array:
+    """A column of 64-bit numbers; wrapped if there is one group, joined otherwise."""
+    if all(getattr(part.columns, values) < 0 for part in parts):
+        return _nulls(pa.int64(), count)
+    arrays = [_one_nullable(part, values, validity) for part in parts]
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+
+
+def _one_nullable(part: _Part, values: str, validity: str) -> pa.Array:
+    columns, count = part.columns, part.count
+    place, bits = getattr(columns, values), getattr(columns, validity)
+    if place < 0:
+        return _nulls(pa.int64(), count)
+    data = pa.py_buffer(columns.data[place : place + 8 * count])
+    mask = None if bits < 0 else pa.py_buffer(columns.data[bits : bits - -count // 8])
+    return pa.Array.from_buffers(pa.int64(), count, [mask, data])
+
+
+def _gtrids(parts: list[_Part], count: int) -> pa.Array:
+    if all(part.columns.gtrids < 0 for part in parts):
+        return _nulls(pa.binary(), count)
+    values = [draft.gtrid or None for part in parts for draft in part.columns.drafts()]
+    return pa.array(values, pa.binary())
+
+
+def _special(parts: list[_Part], codes: npt.NDArray[np.uint8], count: int) -> dict[str, pa.Array]:
+    """The columns that only bodies tell; all null where no such record is."""
+    names = ("format_id", "bqual", "resources")
+    types = {name: RECORDS.field(name).type for name in names}
+    if not _SPECIAL[codes].any():
+        empty = _empty_lists(count)
+        return {
+            "format_id": _nulls(types["format_id"], count),
+            "bqual": _nulls(types["bqual"], count),
+            "resources": empty,
+        }
+    records = [record for part in parts for record in _part_records(part)]
+    return {
+        "format_id": pa.array([one.format_id for one in records], types["format_id"]),
+        "bqual": pa.array([one.bqual for one in records], types["bqual"]),
+        "resources": pa.array([list(one.resources) for one in records], types["resources"]),
+    }
+
+
+def _part_records(part: _Part) -> Iterator[Record]:
+    # The inner bytes are plain here, whatever the group's flags said of the stored ones.
+    plain = part.header if not part.header.flags & _PACKED else _unpacked(part.header)
+    return records_of("", part.columns.data, plain, None, behind=False)
+
+
+def _unpacked(header: GroupHeader) -> GroupHeader:
+    from dataclasses import replace
+
+    return replace(header, flags=header.flags & ~_PACKED)
+
+
+# -- constants, made once -----------------------------------------------------------------
+
+_CHUNK = 1 << 16
+
+
+@cache
+def _names() -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8], pa.Array, pa.Array]:
+    """Lookup from code to place in the dictionaries of kinds and types, and these."""
+    pairs = [name_of(code) for code in range(256)]
+    known = [code for code in range(256) if code in set(Code)]
+    kinds = list(dict.fromkeys(pairs[code][0].value for code in (*known, 0)))
+    types = [pairs[code][1] for code in known]
+    types += [f"code {code}" for code in range(256) if code not in set(Code)][: 127 - len(types)]
+    kind_of = np.array([kinds.index(pair[0].value) for pair in pairs], np.int8)
+    type_of = np.array([types.index(p[1]) if p[1] in types else -1 for p in pairs], np.int8)
+    return kind_of, type_of, pa.array(kinds), pa.array(types)
+
+
+@cache
+def _zeros(size: int) -> pa.Array:
+    return pa.array(np.zeros(size, np.int8))
+
+
+@cache
+def _null_array(type_: pa.DataType, size: int) -> pa.Array:
+    return pa.nulls(size, type_)
+
+
+def _size(count: int) -> int:
+    return max(_CHUNK, 1 << (count - 1).bit_length())
+
+
+def _nulls(type_: pa.DataType, count: int) -> pa.Array:
+    return _null_array(type_, _size(count)).slice(0, count)
+
+
+@cache
+def _dictionary(text: str) -> pa.Array:
+    return pa.array([text])
+
+
+def _constant(text: str, count: int) -> pa.Array:
+    indices = _zeros(_size(count)).slice(0, count)
+    return pa.DictionaryArray.from_arrays(indices, _dictionary(text), safe=False)
+
+
+@cache
+def _empty_list_array(size: int) -> pa.Array:
+    offsets = pa.array(np.zeros(size + 1, np.int32))
+    return pa.ListArray.from_arrays(
+        offsets, pa.array([], pa.string()), type=RECORDS.field("resources").type
+    )
+
+
+def _empty_lists(count: int) -> pa.Array:
+    return _empty_list_array(_size(count)).slice(0, count)
+
+
+@cache
+def _code_array(code: int, size: int) -> npt.NDArray[np.uint8]:
+    return np.full(size, code, np.uint8)
+
+
+def _constant_codes(code: int, count: int) -> npt.NDArray[np.uint8]:
+    return _code_array(code, _size(count))[:count]

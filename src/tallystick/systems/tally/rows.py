@@ -1,0 +1,141 @@
+"""From groups to rows and records.
+
+In: whole groups of a `SegmentView`. Out: `Row` objects for the fold, and the house's `Record`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tallystick.errors import CorruptLogError, UnsupportedFormatError
+from tallystick.records import Kind, Outcome, Record
+from tallystick.storage.files import Bytes
+from tallystick.systems.tally.catalog import SYSTEM_NAME
+from tallystick.systems.tally.columns import Columns, Draft, decode_columns
+from tallystick.systems.tally.kinds import (
+    Code,
+    decode_ending,
+    decode_entry,
+    decode_names,
+    decode_row,
+    must_know,
+    name_of,
+)
+from tallystick.systems.tally.layout import AES_GCM, HEADER_SIZE, ZLIB, ZSTD, GroupHeader
+from tallystick.systems.tally.sealing import inner_bytes
+from tallystick.systems.tally.state import Row
+
+_PACKED = ZLIB | ZSTD | AES_GCM
+
+
+def columns_of(stored: Bytes, header: GroupHeader, key: bytes | None) -> Columns:
+    """The columns of a group. Raises as `inner_bytes` and `decode_columns` do."""
+    return decode_columns(inner_bytes(stored, header, key), header.count, header.columns)
+
+
+def rows_of(stored: Bytes, header: GroupHeader, key: bytes | None) -> Iterator[Row]:
+    """The rows of a group. Raises `UnsupportedFormatError` for a code it has to know."""
+    columns = columns_of(stored, header, key)
+    for lsn, draft in enumerate(columns.drafts(), header.first_lsn):
+        if must_know(draft.code):
+            raise UnsupportedFormatError(
+                "a record of a later version",
+                expected="a known code, or one that may be ignored",
+                found=f"code {draft.code} in record {lsn}",
+                advice="Read it with a newer Tallystick",
+            )
+        yield Row(lsn, header.segment, header.time_us, draft)
+
+
+def records_of(
+    file: str, stored: Bytes, header: GroupHeader, key: bytes | None, *, behind: bool
+) -> Iterator[Record]:
+    """The records of a whole group.
+
+    ``offset`` and ``length`` of a record are those of its body; in a compressed or encrypted
+    group those of the group.
+    """
+    columns = columns_of(stored, header, key)
+    packed = bool(header.flags & _PACKED)
+    bodies = header.offset + HEADER_SIZE + columns.bodies
+    extra = {"salvaged": True} if behind else {}
+    place, length = header.offset, header.length
+    for index, draft in enumerate(columns.drafts()):
+        if not packed:
+            place = bodies + columns.ends[index]
+            length = len(draft.body)
+        yield _record(file, place, length, header, header.first_lsn + index, draft, extra)
+
+
+def envelope_record(file: str, header: GroupHeader, outcome: Outcome, **extra: Any) -> Record:
+    """A record that stands for a whole group whose content cannot be told."""
+    return Record(
+        SYSTEM_NAME,
+        file,
+        header.offset,
+        header.length,
+        outcome,
+        Kind.UNKNOWN,
+        "group",
+        sequence=header.first_lsn,
+        time=header.time_us,
+        attributes={"group": header.offset, "records": header.count, **extra},
+    )
+
+
+def _record(
+    file: str, place: int, length: int, header: GroupHeader, lsn: int, draft: Draft,
+    extra: dict[str, Any],
+) -> Record:  # fmt: skip
+    kind, type_name = name_of(draft.code)
+    record = Record(
+        SYSTEM_NAME,
+        file,
+        place,
+        length,
+        Outcome.VALID,
+        kind,
+        type_name,
+        sequence=lsn,
+        time=header.time_us,
+        transaction=draft.transaction,
+        gtrid=draft.gtrid or None,
+        record_id=draft.key,
+        body=draft.body,
+        attributes={"group": header.offset, "segment": header.segment, **extra},
+    )
+    if draft.user_type:
+        record.attributes["user_type"] = draft.user_type
+    try:
+        _explain(record, draft)
+    except CorruptLogError as error:
+        record.attributes["malformed"] = str(error)
+    return record
+
+
+def _explain(record: Record, draft: Draft) -> None:
+    """Fill in what the body says. Raises `CorruptLogError` for a body of another form."""
+    match draft.code:
+        case Code.PREPARE | Code.COMMIT:
+            ending = decode_ending(draft.body, draft.gtrid)
+            record.attributes["pairs"] = [list(pair) for pair in ending.pairs]
+            if ending.extra:
+                record.attributes["extra"] = ending.extra
+            if ending.xid is not None:
+                record.format_id = ending.xid.format_id
+                record.bqual = ending.xid.bqual
+        case Code.NOTE:
+            record.resources, state = decode_names(draft.body)
+            record.attributes["state"] = state.decode("utf-8", "replace")
+        case Code.DECISION | Code.FINISH | Code.HEURISTIC | Code.PERSISTED:
+            record.resources, rest = decode_names(draft.body)
+            if rest:
+                record.attributes["outcome"] = rest.decode("utf-8", "replace")
+        case Code.PERSISTING:
+            record.resources, reference, operations = decode_entry(draft.body)
+            record.attributes |= {"reference": reference, "operations": len(operations)}
+        case Code.REDO_ADD | Code.REDO_REMOVE | Code.TRUNCATE:
+            record.attributes["table"] = decode_row(draft.body)[0]
+        case _:
+            pass

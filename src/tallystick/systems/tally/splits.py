@@ -1,0 +1,132 @@
+"""Parts of a log that can be read on their own, and the way to an LSN or a time.
+
+In: a `Catalog` and where to go. Out: splits and starting points, from the indexes that end the
+sealed segments: eight header sectors and one index per segment are read, not the groups.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from tallystick.storage.files import Bytes
+from tallystick.systems.base import Split
+from tallystick.systems.tally.catalog import Catalog, Life, Reach, SegmentFile
+from tallystick.systems.tally.layout import DATA_OFFSET, GroupHeader, decode_group_header
+from tallystick.systems.tally.scan import Step, open_segment
+from tallystick.systems.tally.walk import Expected, SegmentView
+
+ENTRY_SIZE = 24
+"""Bytes per group in the index."""
+
+
+class Index(NamedTuple):
+    """The groups of a sealed segment: three columns of 64-bit numbers."""
+
+    offsets: tuple[int, ...]
+    lsns: tuple[int, ...]
+    times: tuple[int, ...]
+
+
+def encode_index(groups: Sequence[tuple[int, int, int]]) -> bytes:
+    """(offset, first LSN, time) of each group as n x int64, n x int64, n x int64."""
+    columns = zip(*groups, strict=True) if groups else ((), (), ())
+    return b"".join(struct.pack(f"<{len(groups)}q", *column) for column in columns)
+
+
+def decode_index(stored: Bytes) -> Index:
+    """The index in the inner bytes of its group."""
+    count = len(stored) // ENTRY_SIZE
+    numbers = struct.unpack_from(f"<{3 * count}q", stored)
+    return Index(numbers[:count], numbers[count : 2 * count], numbers[2 * count :])
+
+
+def index_of(view: SegmentView) -> Index | None:
+    """The index of a sealed segment, None if it has none or it is damaged."""
+    header = view.index
+    if header is None or not view.index_whole:
+        return None
+    return decode_index(view.inner(header))
+
+
+def splits_of(catalog: Catalog, reach: Reach, target_bytes: int) -> list[Split]:
+    """Splits of about ``target_bytes``; an unsealed segment is one split."""
+    splits = []
+    for file in catalog.segments:
+        if file.life is not Life.LIVE:
+            continue
+        source, view = open_segment(file, reach)
+        with source:
+            size = len(view.data)
+            begins = [0, *_cuts(index_of(view), max(target_bytes, 1)), size]
+            view.data = b""
+        splits += [Split(file.path, begin, end) for begin, end in pairwise(begins) if begin < end]
+    return splits
+
+
+def _cuts(index: Index | None, target: int) -> Iterator[int]:
+    last = DATA_OFFSET
+    for offset in index.offsets if index else ():
+        if offset - last >= target:
+            last = offset
+            yield offset
+
+
+def split_steps(catalog: Catalog, reach: Reach, split: Split) -> Iterator[Step]:
+    """The places of one split. What lies before the split is not looked at."""
+    file = next((one for one in catalog.segments if one.path == split.file), None)
+    if file is None or file.life is not Life.LIVE:
+        return
+    source, view = open_segment(file, reach)
+    with source:
+        due = view.first() if split.begin <= DATA_OFFSET else due_at(view, split.begin)
+        end = split.end if file.until is None else min(split.end, file.until)
+        for place in view.walk(due, to=end):
+            yield Step(file, view, place, behind=False)
+        view.data = b""
+
+
+def due_at(view: SegmentView, offset: int) -> Expected:
+    """What is due at the offset of a group, as its own header says."""
+    header = _header_at(view, offset)
+    if header is None:
+        return Expected(offset, view.durable_lsn, -1)
+    return Expected(offset, header.first_lsn, header.chain)
+
+
+def _header_at(view: SegmentView, offset: int) -> GroupHeader | None:
+    return decode_group_header(view.data, offset) or view.copies.trails.get(offset)
+
+
+def seek(
+    catalog: Catalog, reach: Reach, *, lsn: int = 0, time_us: int | None = None
+) -> tuple[SegmentFile, Expected | None] | None:
+    """The segment and the place to start reading at: at or before the first record wanted.
+
+    None if the log has no segment. Without an index the start is that of the segment.
+    """
+    live = [file for file in catalog.segments if file.life is Life.LIVE]
+    if not live:
+        return None
+    wanted = time_us if time_us is not None else lsn
+    file = live[max(_segment_at(live, wanted, by_time=time_us is not None), 0)]
+    source, view = open_segment(file, reach)
+    with source:
+        index = index_of(view)
+        due = None
+        if index is not None and index.offsets:
+            column = index.lsns if time_us is None else index.times
+            row = bisect_right(column, wanted - (time_us is not None)) - 1
+            due = due_at(view, index.offsets[max(row, 0)])
+        view.data = b""
+    return file, due
+
+
+def _segment_at(live: Sequence[SegmentFile], wanted: int, *, by_time: bool) -> int:
+    starts = [
+        (one.header.created_us if by_time else one.header.first_lsn) for one in live if one.header
+    ]
+    return bisect_right(starts, wanted - by_time) - 1

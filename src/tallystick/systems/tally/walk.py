@@ -1,0 +1,256 @@
+"""The walk over the groups of one segment: which are whole, and what the other bytes are.
+
+In: the bytes of a segment file, and what is known from outside (`Expected`). Out: `Place`
+objects in order of offsets, judged by `tallystick.systems.tally.decision`. Linear time: a file
+full of hostile headers is searched once, not once per header.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+
+from tallystick.storage.crc import crc32
+from tallystick.storage.files import Bytes
+from tallystick.systems.tally.decision import Case, Facts, decide
+from tallystick.systems.tally.layout import (
+    DATA_OFFSET,
+    GROUP_MAGIC,
+    HEADER_SIZE,
+    INDEX,
+    GroupHeader,
+    SegmentHeader,
+    decode_group_header,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What is due at ``offset``: this LSN, after a header with this checksum."""
+
+    offset: int
+    lsn: int
+    chain: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What was found where a group was due.
+
+    ``header`` is a whole copy of the group's header, if there is one; ``end`` the offset up to
+    which the judgement reaches; ``lost`` the number of acknowledged records that are not here.
+    ``then`` is what is due next, None where the walk ends.
+    """
+
+    case: Case
+    offset: int
+    end: int
+    lsn: int
+    header: GroupHeader | None = None
+    reason: str = ""
+    lost: int = 0
+    then: Expected | None = None
+
+
+@dataclass
+class SegmentView:
+    """The bytes of one segment whose header is whole."""
+
+    data: Bytes
+    header: SegmentHeader
+    durable_lsn: int = 0
+    """The highest LSN that something outside this file says was durable."""
+
+    def first(self) -> Expected:
+        """What is due at the start of the segment."""
+        return Expected(DATA_OFFSET, self.header.first_lsn, self.header.checksum())
+
+    @cached_property
+    def index(self) -> GroupHeader | None:
+        """The header of the index that ends the file, from either copy; None if unsealed."""
+        size = len(self.data)
+        tail = decode_group_header(self.data, size - HEADER_SIZE)
+        if tail is not None and self._is_index(tail):
+            return tail
+        return next((one for one in self.copies.leads if self._is_index(one)), None)
+
+    @property
+    def index_whole(self) -> bool:
+        """True if the index can be used."""
+        index = self.index
+        return index is not None and index.offset >= DATA_OFFSET and self._inner_fits(index)
+
+    def _is_index(self, header: GroupHeader) -> bool:
+        return bool(header.flags & INDEX) and self._own(header) and header.end == len(self.data)
+
+    @cached_property
+    def copies(self) -> _Copies:
+        """Every whole header of this life of the segment; found by one search of the file."""
+        return _Copies(self)
+
+    def known_after(self, offset: int) -> int:
+        """The highest LSN that anything but the bytes before ``offset`` says was durable."""
+        return max(self.durable_lsn, self.copies.mark_after(offset))
+
+    def walk(self, due: Expected | None = None, *, to: int | None = None) -> Iterator[Place]:
+        """The places from ``due`` on, up to the end of the log in this segment.
+
+        With ``to`` the walk stops before the first place at or behind that offset. Behind a
+        corrupt place it goes on with the next whole header.
+        """
+        next_due: Expected | None = due or self.first()
+        while next_due is not None and (to is None or next_due.offset < to):
+            place = self._look(next_due)
+            yield place
+            next_due = place.then
+
+    def _look(self, due: Expected) -> Place:
+        header = decode_group_header(self.data, due.offset)
+        if header is not None and self._fits(header, due.offset):
+            data = self.data
+            start = due.offset + HEADER_SIZE
+            end = header.end - HEADER_SIZE
+            if (
+                header.first_lsn == due.lsn
+                and header.chain == due.chain
+                and data[end : header.end] == data[due.offset : start]
+                and crc32(data[start:end]) == header.inner_crc
+            ):
+                return Place(
+                    Case.VALID, due.offset, header.end, due.lsn, header, then=_behind(header)
+                )
+        return self._judge(due)
+
+    def _judge(self, due: Expected) -> Place:
+        """The slow way, for a place where not everything is as it should be."""
+        lead = decode_group_header(self.data, due.offset)
+        if lead is not None and not self._fits(lead, due.offset):
+            lead = None
+        trail = self._trailing(due, lead)
+        header = lead or trail
+        facts = Facts(
+            lead=lead is not None,
+            trail=trail is not None,
+            inner=header is not None and self._inner_fits(header),
+            follows=header is not None and (header.first_lsn, header.chain) == (due.lsn, due.chain),
+            known=self.known_after(due.offset) >= due.lsn,
+        )
+        case = decide(facts)
+        place = Place(case, due.offset, due.offset, due.lsn, header, _reason(facts))
+        if case is Case.CORRUPT:
+            return self._damage(place, facts)
+        if header is None or case is Case.END:
+            return place
+        place = replace(place, end=header.end)
+        return replace(place, then=_behind(header)) if case is Case.REPAIRED else place
+
+    def _damage(self, place: Place, facts: Facts) -> Place:
+        """A corrupt place with what is lost there, and where the walk goes on."""
+        header = place.header
+        if header is not None and facts.follows:
+            return replace(place, end=header.end, lost=header.count, then=_behind(header))
+        if header is not None and facts.inner and header.first_lsn > place.lsn:
+            return replace(place, lost=header.first_lsn - place.lsn, then=_at(header))
+        begin = place.offset + 1 if header is None else header.end
+        follower = self.copies.lead_from(begin, place.lsn)
+        if follower is None:
+            lost = self.known_after(place.offset) - place.lsn + 1
+            return replace(place, end=len(self.data), lost=lost)
+        lost = follower.first_lsn - place.lsn
+        return replace(place, end=follower.offset, lost=lost, then=_at(follower))
+
+    def _fits(self, header: GroupHeader, offset: int) -> bool:
+        return (
+            header.offset == offset
+            and self._own(header)
+            and header.end <= len(self.data)
+            and header.length % self.header.sector_size == 0
+            and not header.flags & INDEX
+        )
+
+    def _own(self, header: GroupHeader) -> bool:
+        return header.segment == self.header.number and header.tag == self.header.identity[:8]
+
+    def _trailing(self, due: Expected, lead: GroupHeader | None) -> GroupHeader | None:
+        """The whole trailing header of the group at this place."""
+        if lead is not None:
+            twin = decode_group_header(self.data, lead.end - HEADER_SIZE)
+            return twin if twin == lead else None
+        twin = self.copies.trails.get(due.offset)
+        return twin if twin is not None and self._fits(twin, due.offset) else None
+
+    def _inner_fits(self, header: GroupHeader) -> bool:
+        inner = self.data[header.offset + HEADER_SIZE : header.end - HEADER_SIZE]
+        return bool(crc32(inner) == header.inner_crc)
+
+    def inner(self, header: GroupHeader) -> Bytes:
+        """The stored bytes of a group, as a view."""
+        start = header.offset + HEADER_SIZE
+        return self.data[start : start + header.stored]
+
+
+class _Copies:
+    """All whole group headers of one segment: leading ones in order, trailing ones by group."""
+
+    def __init__(self, view: SegmentView) -> None:
+        self.leads: list[GroupHeader] = []
+        self.trails: dict[int, GroupHeader] = {}
+        self._places: list[int] = []
+        self._marks: list[int] = []
+        for place in magic_places(view.data):
+            header = decode_group_header(view.data, place)
+            if header is None or not view._own(header):
+                continue
+            if header.offset == place:
+                self.leads.append(header)
+            elif header.end - HEADER_SIZE == place:
+                self.trails.setdefault(header.offset, header)
+            else:
+                continue
+            self._places.append(place)
+            self._marks.append(header.durable_lsn)
+        for index in range(len(self._marks) - 2, -1, -1):
+            self._marks[index] = max(self._marks[index], self._marks[index + 1])
+
+    def mark_after(self, offset: int) -> int:
+        index = bisect_left(self._places, offset)
+        return self._marks[index] if index < len(self._marks) else 0
+
+    def lead_from(self, offset: int, lsn: int) -> GroupHeader | None:
+        """The first group at or behind ``offset`` that has no smaller LSN than that."""
+        start = bisect_left(self.leads, offset, key=lambda header: header.offset)
+        for header in islice(self.leads, start, None):
+            if header.first_lsn >= lsn and not header.flags & INDEX:
+                return header
+        return None
+
+
+def magic_places(data: Bytes, start: int = DATA_OFFSET, end: int | None = None) -> Iterator[int]:
+    """Offsets of everything that begins like a group header, at multiples of its size."""
+    part = bytes(data[start:end])
+    place = part.find(GROUP_MAGIC)
+    while place >= 0:
+        if (start + place) % HEADER_SIZE == 0:
+            yield start + place
+        place = part.find(GROUP_MAGIC, place + 1)
+
+
+def _behind(header: GroupHeader) -> Expected:
+    return Expected(header.end, header.last_lsn + 1, header.checksum)
+
+
+def _at(header: GroupHeader) -> Expected:
+    return Expected(header.offset, header.first_lsn, header.chain)
+
+
+def _reason(facts: Facts) -> str:
+    if not facts.lead and not facts.trail:
+        return "no whole header"
+    if not facts.inner:
+        return "the checksum of its content does not fit"
+    if not facts.follows:
+        return "it does not follow the group before it"
+    return "the leading header is damaged" if not facts.lead else "the trailing header is damaged"
