@@ -19,6 +19,7 @@ from tallystick.systems.base import System
 # In this order a folder is searched: formats with a firm signature first.
 _MODULES: tuple[str, ...] = (
     "bitronix",
+    "h2",
     "derby",
     "cloudtran",
 )

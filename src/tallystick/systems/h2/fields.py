@@ -1,0 +1,116 @@
+"""Variable-length numbers and strings of the page log.
+
+In: bytes and a place in them. Out: the value and the place behind it; and back. A read past the
+end raises `IndexError`, which the scan takes for the end of the stream.
+Source: the PageLog description, section a.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Bytes = bytes | bytearray | memoryview
+
+_MASK32 = (1 << 32) - 1
+_MASK64 = (1 << 64) - 1
+
+
+def signed(value: int, bits: int) -> int:
+    """The unsigned bit pattern as a signed number."""
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def encode_var_int(value: int) -> bytes:
+    """A signed 32-bit number in 1 to 5 bytes, least significant 7 bits first."""
+    return _encode_var(value & _MASK32)
+
+
+def encode_var_long(value: int) -> bytes:
+    """A signed 64-bit number in 1 to 10 bytes."""
+    return _encode_var(value & _MASK64)
+
+
+def _encode_var(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def decode_var_int(data: Bytes, at: int) -> tuple[int, int]:
+    """A signed 32-bit number. The fifth byte is used whole and never continues."""
+    byte = data[at]
+    if byte < 0x80:
+        return byte, at + 1
+    value = byte & 0x7F
+    for shift in (7, 14, 21):
+        at += 1
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at + 1
+    value |= data[at + 1] << 28
+    return signed(value & _MASK32, 32), at + 2
+
+
+def decode_var_long(data: Bytes, at: int) -> tuple[int, int]:
+    """A signed 64-bit number. Its length has no limit; shifts wrap at 64 bits, as in Java."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << (shift & 63)
+        if byte < 0x80:
+            return signed(value & _MASK64, 64), at
+        shift += 7
+
+
+def encode_string(text: str) -> bytes:
+    """Count of UTF-16 units, then the units."""
+    units = utf16_units(text)
+    return encode_var_int(len(units)) + encode_units(units)
+
+
+def decode_string(data: Bytes, at: int) -> tuple[str, int]:
+    """A string with its count in front."""
+    count, at = decode_var_int(data, at)
+    return decode_units(data, at, count)
+
+
+def utf16_units(text: str) -> Sequence[int]:
+    """The UTF-16 code units of a text; lone surrogates are kept."""
+    return memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H").tolist()
+
+
+def encode_units(units: Sequence[int]) -> bytes:
+    """Each unit in 1 to 3 bytes. This is not UTF-8: following bytes carry no 0x80 bit."""
+    out = bytearray()
+    for unit in units:
+        if unit < 0x80:
+            out.append(unit)
+        elif unit < 0x800:
+            out += bytes((0xC0 | unit >> 6, unit & 0x3F))
+        else:
+            out += bytes((0xE0 | unit >> 12, unit >> 6 & 0x3F, unit & 0x3F))
+    return bytes(out)
+
+
+def decode_units(data: Bytes, at: int, count: int) -> tuple[str, int]:
+    """``count`` UTF-16 units as text. The first byte alone tells how many follow."""
+    plain = bytes(data[at : at + count]) if count > 0 else b""
+    if len(plain) == max(count, 0) and plain.isascii():
+        return plain.decode("ascii"), at + max(count, 0)
+    out = bytearray()
+    for _ in range(count):
+        unit = data[at]
+        at += 1
+        if unit >= 0xE0:
+            unit = (unit & 0xF) << 12 | (data[at] & 0x3F) << 6 | data[at + 1] & 0x3F
+            at += 2
+        elif unit >= 0x80:
+            unit = (unit & 0x1F) << 6 | data[at] & 0x3F
+            at += 1
+        out += unit.to_bytes(2, "little")
+    return out.decode("utf-16-le", "surrogatepass"), at

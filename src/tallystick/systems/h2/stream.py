@@ -1,0 +1,271 @@
+"""The pages of a file, the walk over trunk pages, and the log stream they form.
+
+In: the bytes of a page store file. Out: `PageFile` (pages by number), `walk_trunks` (the chain
+as recovery follows it) and `open_stream`: which data pages make up the log, why it ends, and
+where each of its bytes stands in the file. Every way to end is quiet, as in the engine.
+Source: the PageLog description, section b.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tallystick.errors import CorruptLogError
+from tallystick.systems.h2 import layout
+from tallystick.systems.h2.layout import StaticHeader, Trunk, VariableHeader
+
+
+@dataclass(frozen=True, slots=True)
+class PageFile:
+    """A page store file as pages. ``file`` is its path, for messages."""
+
+    file: str
+    data: memoryview
+    static: StaticHeader
+
+    @property
+    def page_size(self) -> int:
+        return self.static.page_size
+
+    @property
+    def page_count(self) -> int:
+        """Whole pages; a trailing fragment is none."""
+        return len(self.data) // self.static.page_size
+
+    def page(self, page_id: int) -> memoryview:
+        """The bytes of a page that exists."""
+        start = page_id * self.page_size
+        return self.data[start : start + self.page_size]
+
+    def exists(self, page_id: int) -> bool:
+        return 0 <= page_id < self.page_count
+
+    def headers(self) -> tuple[VariableHeader | None, ...]:
+        """Both copies of the variable header, None for one that is damaged or missing."""
+        return tuple(
+            layout.decode_variable_header(self.page(page)) if self.exists(page) else None
+            for page in layout.VARIABLE_HEADER_PAGES
+        )
+
+
+class TrunkEnd(StrEnum):
+    """Why the walk over trunk pages ended."""
+
+    NO_NEXT = "no further trunk page is named"
+    OUTSIDE = "the next trunk page lies outside the file"
+    CYCLE = "the chain returns to its first page"
+    CHECKSUM = "the next trunk page has a wrong checksum"
+    EMPTY = "the next trunk page is empty"
+    NOT_A_TRUNK = "the next page is not a trunk page"
+    WRONG_PREVIOUS = "the next trunk page names another one before it"
+    WRONG_KEY = "the next trunk page has another log key"
+
+
+@dataclass(slots=True)
+class TrunkChain:
+    """The trunk pages of a log in order, why the walk ended and at which page.
+
+    ``removable``: the page where it ended is empty or a log page, so the engine would free it.
+    """
+
+    trunks: list[Trunk] = field(default_factory=list)
+    end: TrunkEnd = TrunkEnd.NO_NEXT
+    end_page: int = 0
+    removable: bool = False
+    end_trunk: Trunk | None = None
+    """The trunk page that ended the walk by its key, previous field or place."""
+
+
+def walk_trunks(pages: PageFile, first: int, key: int) -> TrunkChain:
+    """Follow the chain from page ``first``, whose log key is ``key``. It ends in any case: keys
+    grow by one and a page names its predecessor. Raises `CorruptLogError` for a trunk page that
+    lists more pages than fit."""
+    chain = TrunkChain()
+    following, previous = first, 0
+    while True:
+        chain.end_page = following
+        if chain.trunks and following == first:
+            chain.end = TrunkEnd.CYCLE
+            return chain
+        trunk, end, chain.removable = _next_trunk(pages, following, previous)
+        if trunk is not None and trunk.key != key + len(chain.trunks):
+            end = TrunkEnd.WRONG_KEY
+        if trunk is None or end is not None:
+            chain.end = end or TrunkEnd.NO_NEXT
+            chain.end_trunk = trunk
+            return chain
+        chain.trunks.append(trunk)
+        previous, following = following, trunk.next
+
+
+def _next_trunk(
+    pages: PageFile, page_id: int, previous: int
+) -> tuple[Trunk | None, TrunkEnd | None, bool]:
+    if page_id == 0:
+        return None, TrunkEnd.NO_NEXT, False
+    if not pages.exists(page_id):
+        return None, TrunkEnd.OUTSIDE, False
+    page = pages.page(page_id)
+    if not layout.checksum_ok(page, page_id):
+        return None, TrunkEnd.CHECKSUM, False
+    if page[0] == layout.EMPTY:
+        return None, TrunkEnd.EMPTY, True
+    if page[0] != layout.STREAM_TRUNK:
+        return None, TrunkEnd.NOT_A_TRUNK, page[0] == layout.STREAM_DATA
+    trunk = _decode_trunk(pages, page, page_id)
+    if previous > 0 and trunk.previous != previous:
+        return trunk, TrunkEnd.WRONG_PREVIOUS, True
+    return trunk, None, True
+
+
+def _decode_trunk(pages: PageFile, page: memoryview, page_id: int) -> Trunk:
+    try:
+        return layout.decode_trunk(page, page_id)
+    except CorruptLogError as error:
+        error.file = pages.file
+        raise
+
+
+class DataFault(StrEnum):
+    """Why a page is no data page of this log."""
+
+    OUTSIDE = "it lies outside the file"
+    CHECKSUM = "its checksum is wrong"
+    EMPTY = "it is empty"
+    NOT_DATA = "it is not a log data page"
+    WRONG_KEY = "it has another log key"
+    REPEATED = "trunk pages list more data pages than the file has pages"
+
+
+def data_fault(pages: PageFile, page_id: int, key: int) -> DataFault | None:
+    """What keeps a page from being a data page with this log key; None if it is one."""
+    if not pages.exists(page_id):
+        return DataFault.OUTSIDE
+    page = pages.page(page_id)
+    if not layout.checksum_ok(page, page_id):
+        return DataFault.CHECKSUM
+    if page[0] == layout.EMPTY:
+        return DataFault.EMPTY
+    if page[0] != layout.STREAM_DATA:
+        return DataFault.NOT_DATA
+    return None if layout.decode_data_header(page)[1] == key else DataFault.WRONG_KEY
+
+
+@dataclass(slots=True)
+class LogStream:
+    """The data pages that make up the log, in stream order, and how the stream ends.
+
+    ``end_key`` and ``end_of_file`` are what the engine's own reader holds then: the key it
+    expects, and whether it noticed the end itself (false: an error told it).
+    """
+
+    pages: PageFile
+    chain: TrunkChain
+    data_pages: list[int]
+    passed: list[int]
+    """Data pages listed before the first one of the log: dropped sections."""
+    behind: list[int]
+    """Data pages listed behind the one that ended the stream."""
+    fault: DataFault | None
+    fault_page: int
+    end_key: int
+    end_of_file: bool
+    lost: dict[int, None] = field(default_factory=dict)
+    """Whole data pages of this log behind the page that ended it, in stream order: they were
+    written, so the log was longer once."""
+    skip: int = 0
+    """Stream bytes before the place where a scan begins (a part read on its own)."""
+
+    @property
+    def body_size(self) -> int:
+        """Stream bytes per data page."""
+        return self.pages.page_size - layout.DATA_START
+
+    @property
+    def size(self) -> int:
+        """Bytes of the stream."""
+        return len(self.data_pages) * self.body_size
+
+    def place(self, position: int) -> tuple[int, int]:
+        """Page and offset in it of a stream byte; the end of a page names the next one."""
+        index, rest = divmod(position, self.body_size)
+        page = self.data_pages[index] if index < len(self.data_pages) else self.fault_page
+        return page, rest + layout.DATA_START
+
+    def file_offset(self, position: int) -> int:
+        """Byte offset in the file of a stream byte."""
+        page, offset = self.place(position)
+        return page * self.pages.page_size + offset
+
+    def bodies(self, first: int, count: int) -> bytes:
+        """Stream bytes of ``count`` data pages, the first one being number ``first``."""
+        return join_bodies(self.pages, self.data_pages[first : first + count])
+
+
+def join_bodies(pages: PageFile, ids: list[int]) -> bytes:
+    """The stream bytes of these data pages, one after the other."""
+    return b"".join(pages.page(page)[layout.DATA_START :] for page in ids)
+
+
+def open_stream(pages: PageFile, header: VariableHeader) -> LogStream:
+    """The log that ``header`` names. Raises `CorruptLogError` as `walk_trunks` does."""
+    chain = walk_trunks(pages, header.first_trunk, header.log_key)
+    listed = list(_listed(chain))
+    start = next((at for at, (_, page) in enumerate(listed) if page == header.first_data), None)
+    if start is None:
+        start = len(listed)
+    stream = LogStream(
+        pages,
+        chain,
+        data_pages=[],
+        passed=[page for _, page in listed[:start]],
+        behind=[],
+        fault=None,
+        fault_page=0,
+        end_key=header.log_key + len(chain.trunks),
+        end_of_file=True,
+    )
+    _follow(stream, listed, start)
+    return stream
+
+
+def _listed(chain: TrunkChain) -> Iterator[tuple[int, int]]:
+    for trunk in chain.trunks:
+        for page in trunk.data_pages:
+            yield trunk.key, page
+
+
+def _follow(stream: LogStream, listed: list[tuple[int, int]], start: int) -> None:
+    for at in range(start, len(listed)):
+        key, page = listed[at]
+        fault = data_fault(stream.pages, page, key)
+        if at - start >= stream.pages.page_count:
+            fault = DataFault.REPEATED
+        if fault is not None:
+            stream.fault, stream.fault_page, stream.end_key = fault, page, key
+            stream.end_of_file = fault not in (DataFault.OUTSIDE, DataFault.CHECKSUM)
+            stream.behind = [page for _, page in listed[at + 1 :]]
+            for one, other in listed[at + 1 :]:
+                if data_fault(stream.pages, other, one) is None:
+                    stream.lost[other] = None
+            return
+        stream.data_pages.append(page)
+    for page in pages_of_trunk(stream.pages, stream.chain.end_page, stream.end_key):
+        stream.lost[page] = None
+
+
+def pages_of_trunk(pages: PageFile, trunk: int, key: int) -> list[int]:
+    """Whole data pages that name this trunk page and log key, found by looking at every page:
+    for a trunk page that cannot be read any more."""
+    if trunk <= 0:
+        return []
+    kinds = bytes(pages.data[: pages.page_count * pages.page_size : pages.page_size])
+    return [
+        page
+        for page, kind in enumerate(kinds)
+        if kind == layout.STREAM_DATA
+        and layout.decode_data_header(pages.page(page)) == (trunk, key)
+        and layout.checksum_ok(pages.page(page), page)
+    ]

@@ -1,0 +1,275 @@
+"""The tables of the page store as recovery finds them, read-only.
+
+In: a page file and what stage 0 does to it. Out: undone pages, the indexes that the meta table
+names, row keys and rows of tables. Only what decides whether a database opens is read: data
+leaves, nodes and overflow pages; b-tree pages are looked at no further than their header.
+
+    data leaf      table id vI, column count vI, entry count i2, first overflow page i4 unless it
+                   is the last page of its rows, then (key vL, offset i2) per entry; rows at offsets
+    data node      table id vI, row count i4, entry count i2, rightmost child i4,
+                   then (child i4, key vL) per entry
+    data overflow  next page i4 and bytes to the end, or (last) byte count i2 and bytes
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tallystick.systems.h2 import layout
+from tallystick.systems.h2.entries import TABLE_META, UNDO_EMPTY, UNDO_RAW
+from tallystick.systems.h2.fields import decode_var_int, decode_var_long
+from tallystick.systems.h2.lzf import expand
+from tallystick.systems.h2.recovery import Recovery
+from tallystick.systems.h2.stream import LogStream, PageFile
+from tallystick.systems.h2.times import Zone
+from tallystick.systems.h2.values import Value, decode_value
+
+_INT = struct.Struct(">i")
+_SHORT = struct.Struct(">h")
+FIELDS_START = layout.PAGE_HEADER.size
+META_KINDS = (0, 1)
+"""TYPE of a meta row: data (a table) or b-tree (an index of a table)."""
+_DEPTH_MAX = 64
+
+
+class StoreError(Exception):
+    """The engine's error while it reads pages: its code and its words."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+FILE_CORRUPTED = 90030
+GENERAL_ERROR = 50000
+
+
+def corrupted(text: str) -> StoreError:
+    """The engine's "file corrupted while reading record"."""
+    return StoreError(FILE_CORRUPTED, f"file corrupted while reading record: {text}")
+
+
+@dataclass(frozen=True, slots=True)
+class MetaRow:
+    """One index or table of the store: ids, kind and root page."""
+
+    index: int
+    kind: int
+    parent: int
+    root: int
+
+
+@dataclass(slots=True)
+class UndonePages:
+    """Pages as they are after stage 0."""
+
+    pages: PageFile
+    stream: LogStream | None = None
+    recovery: Recovery | None = None
+
+    def page(self, page_id: int) -> bytes | memoryview | None:
+        """The page; None if it is empty. Raises `StoreError` as the engine does."""
+        if not self.pages.exists(page_id):
+            raise corrupted(f"{page_id} of {self.pages.page_count}")
+        image = self._image(page_id)
+        page = self.pages.page(page_id) if image is None else image
+        if page[0] == layout.EMPTY:
+            return None
+        if image is None and not layout.checksum_ok(page, page_id):
+            raise corrupted(f"wrong checksum of page {page_id}")
+        return page
+
+    def _image(self, page_id: int) -> bytes | None:
+        if self.recovery is None or self.stream is None or page_id not in self.recovery.undo:
+            return None
+        damaged = self.recovery.damaged_images.get(page_id)
+        if damaged is not None:
+            return damaged
+        _, start = self.recovery.undo[page_id]
+        return _image_at(self.stream, start)
+
+
+def _image_at(stream: LogStream, start: int) -> bytes:
+    """The image of the undo record at this place of the stream, which was read whole before."""
+    size = stream.pages.page_size
+    first, at = divmod(start, stream.body_size)
+    data = stream.bodies(first, 5)  # two pages of image at most, and its header
+    _, at = decode_var_int(data, at + 1)
+    stored, at = decode_var_int(data, at)
+    if stored == UNDO_EMPTY:
+        return bytes(size)
+    if stored == UNDO_RAW:
+        return data[at : at + size]
+    return expand(data[at : at + stored], size)
+
+
+@dataclass(slots=True)
+class Leaf:
+    """A data leaf: keys and the offsets of their rows."""
+
+    page: bytes | memoryview
+    columns: int
+    overflow: int
+    keys: list[int]
+    offsets: list[int]
+
+
+@dataclass(slots=True)
+class Node:
+    """A data node: ``children`` has one page more than there are keys."""
+
+    keys: list[int]
+    children: list[int]
+
+
+@dataclass(slots=True)
+class Tables:
+    """Tables of the undone store. All methods raise `StoreError` where the engine fails."""
+
+    undone: UndonePages
+    zone: Zone
+    meta: dict[int, MetaRow] = field(default_factory=dict)
+
+    def open_meta(self) -> None:
+        """Read the meta table and look at every root page, as opening does."""
+        for _, values in self.rows(layout.META_ROOT):
+            row = meta_row(values)
+            if row.kind not in META_KINDS:
+                continue
+            self.meta[row.index] = row
+            if row.root:  # an index that delegates to its table has no page
+                self._check_root(row)
+
+    def _check_root(self, row: MetaRow) -> None:
+        page = self.undone.page(row.root)
+        if page is None:
+            return  # the engine makes an empty leaf of it
+        wanted = _DATA_TYPES if row.kind == 0 else _BTREE_TYPES
+        if page[0] & ~layout.LAST not in wanted:
+            raise corrupted(f"{row.root} is no page of index {row.index}")
+
+    def rows(self, root: int) -> Iterator[tuple[int, tuple[Value | None, ...]]]:
+        """Keys and values of every row below ``root``, in key order."""
+        for leaf in self._leaves(root, _DEPTH_MAX):
+            for at, key in enumerate(leaf.keys):
+                yield key, self._row(leaf, at)
+
+    def contains(self, root: int, key: int) -> bool:
+        """True if a row with this key is below ``root``."""
+        page_id = root
+        for _ in range(_DEPTH_MAX):
+            part = self._data_page(page_id)
+            if part is None or isinstance(part, Leaf):
+                return part is not None and key in part.keys
+            at = next((at for at, limit in enumerate(part.keys) if key <= limit), -1)
+            page_id = part.children[at]
+        raise StoreError(GENERAL_ERROR, f"the tree below page {root} does not end")
+
+    def _leaves(self, root: int, depth: int) -> Iterator[Leaf]:
+        if not depth:
+            raise StoreError(GENERAL_ERROR, f"the tree at page {root} does not end")
+        part = self._data_page(root)
+        if isinstance(part, Leaf):
+            yield part
+        elif part is not None:
+            for child in part.children:
+                yield from self._leaves(child, depth - 1)
+
+    def _data_page(self, page_id: int) -> Leaf | Node | None:
+        page = self.undone.page(page_id)
+        if page is None:
+            return None
+        kind = page[0] & ~layout.LAST
+        try:
+            if kind == layout.DATA_LEAF:
+                return _decode_leaf(page)
+            if kind == layout.DATA_NODE:
+                return _decode_node(page)
+        except (IndexError, struct.error):
+            raise StoreError(GENERAL_ERROR, f"page {page_id} has no meaning") from None
+        raise corrupted(f"{page_id} type {kind} expected type 1 or 2")
+
+    def _row(self, leaf: Leaf, at: int) -> tuple[Value | None, ...]:
+        data = leaf.page
+        place = leaf.offsets[at]
+        if at == 0 and leaf.overflow:
+            data = bytes(data[place:]) + b"".join(self._overflow(leaf.overflow))
+            place = 0
+        values = []
+        try:
+            for _ in range(leaf.columns):
+                value, place = decode_value(data, place, self.zone)
+                values.append(value)
+        except Exception as error:
+            raise StoreError(GENERAL_ERROR, f"a row cannot be read: {error}") from error
+        return tuple(values)
+
+    def _overflow(self, page_id: int) -> Iterator[bytes]:
+        for _ in range(self.undone.pages.page_count):
+            page = self.undone.page(page_id)
+            if page is None or page[0] & ~layout.LAST != layout.DATA_OVERFLOW:
+                raise corrupted(f"{page_id} is no overflow page")
+            if page[0] & layout.LAST:
+                (count,) = _SHORT.unpack_from(page, FIELDS_START)
+                yield bytes(page[FIELDS_START + 2 : FIELDS_START + 2 + count])
+                return
+            (page_id,) = _INT.unpack_from(page, FIELDS_START)
+            yield bytes(page[FIELDS_START + 4 :])
+
+
+_DATA_TYPES = (layout.DATA_LEAF, layout.DATA_NODE)
+_BTREE_TYPES = (layout.BTREE_LEAF, layout.BTREE_NODE)
+
+
+def meta_row(values: tuple[Value | None, ...]) -> MetaRow:
+    """A row of the page index: id, type, parent, head page, options, columns."""
+    numbers = []
+    for value in values[:4]:
+        text = "" if value is None or not isinstance(value.text, str) else value.text
+        if not text.lstrip("-").isdigit():
+            raise StoreError(GENERAL_ERROR, "a row of the page index has no numbers")
+        numbers.append(int(text))
+    if len(numbers) < 4:
+        raise StoreError(GENERAL_ERROR, "a row of the page index is too short")
+    return MetaRow(*numbers)
+
+
+def meta_table() -> MetaRow:
+    """The page index itself."""
+    return MetaRow(TABLE_META, 0, 0, layout.META_ROOT)
+
+
+def _decode_leaf(page: bytes | memoryview) -> Leaf:
+    _, at = decode_var_int(page, FIELDS_START)
+    columns, at = decode_var_int(page, at)
+    (count,) = _SHORT.unpack_from(page, at)
+    at += 2
+    overflow = 0
+    if not page[0] & layout.LAST:
+        (overflow,) = _INT.unpack_from(page, at)
+        at += 4
+    keys, offsets = [], []
+    for _ in range(count):
+        key, at = decode_var_long(page, at)
+        (offset,) = _SHORT.unpack_from(page, at)
+        at += 2
+        keys.append(key)
+        offsets.append(offset & 0xFFFF)
+    return Leaf(page, columns, overflow, keys, offsets)
+
+
+def _decode_node(page: bytes | memoryview) -> Node:
+    _, at = decode_var_int(page, FIELDS_START)
+    (count,) = _SHORT.unpack_from(page, at + 4)
+    (rightmost,) = _INT.unpack_from(page, at + 6)
+    at += 10
+    keys, children = [], []
+    for _ in range(count):
+        (child,) = _INT.unpack_from(page, at)
+        key, at = decode_var_long(page, at + 4)
+        children.append(child)
+        keys.append(key)
+    return Node(keys, [*children, rightmost])

@@ -1,0 +1,132 @@
+"""Dates and times of H2 as text, under the time zone of the process that wrote them.
+
+TIME, DATE and TIMESTAMP are stored as "local time without daylight saving": the instant of the
+local value plus the zone's raw offset as it is today. Reading turns that round, so the zone is
+a parameter. Source: the PageLog description, section a.7.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from tallystick.errors import UnsupportedFormatError
+
+MS_PER_DAY = 86_400_000
+NS_PER_SECOND = 1_000_000_000
+NS_PER_MS = 1_000_000
+_GREGORIAN_START = -141_427
+"""Day number of 1582-10-15, counted from 1970-01-01."""
+_DAYS_PER_400_YEARS = 146_097
+_SAFE_YEARS = (1, 9998)
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """A time zone and its raw offset in milliseconds.
+
+    ``julian`` counts days before 1582-10-15 in the Julian calendar, as 1.2 and 1.3 do.
+    """
+
+    zone: tzinfo = UTC
+    raw_ms: int = 0
+    julian: bool = False
+    _offsets: dict[int, int] = field(default_factory=dict, repr=False, compare=False)
+
+    def local_ms(self, stored_ms: int) -> int:
+        """Milliseconds of the local value since 1970-01-01 as on a clock there."""
+        instant = stored_ms - self.raw_ms
+        return instant + self._offset_ms(instant)
+
+    def _offset_ms(self, instant_ms: int) -> int:
+        if self.zone is UTC:
+            return 0
+        days, rest = divmod(instant_ms, MS_PER_DAY)
+        year = _civil(days)[0]
+        # Beyond what datetime holds the rules repeat every 400 years; before it they do not change.
+        if year > _SAFE_YEARS[1]:
+            days -= (year - 9598) // 400 * _DAYS_PER_400_YEARS
+        elif year <= _SAFE_YEARS[0]:
+            days, rest = -719_000, 0
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=days, milliseconds=rest)
+        offset = moment.astimezone(self.zone).utcoffset()
+        return round(offset.total_seconds() * 1000) if offset is not None else 0
+
+    def date_text(self, day: int) -> str:
+        """The day, counted from 1970-01-01, as year-month-day."""
+        if self.julian and day < _GREGORIAN_START:
+            return date_text(*_julian(day))
+        return date_text(*_civil(day))
+
+
+def zone_named(name: str, *, julian: bool = False) -> Zone:
+    """The zone of that IANA name. Raises `UnsupportedFormatError` if it is not known."""
+    if name.upper() in ("UTC", "GMT", "Z"):
+        return Zone(julian=julian)
+    try:
+        zone = ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise UnsupportedFormatError(
+            "unknown time zone", found=name, advice="Give an IANA name such as Europe/Berlin"
+        ) from error
+    now = datetime.now(zone)
+    offset = (now.utcoffset() or timedelta()) - (now.dst() or timedelta())
+    return Zone(zone, round(offset.total_seconds() * 1000), julian)
+
+
+def time_text(nanos_of_day: int) -> str:
+    """Hours, minutes, seconds and as much of a fraction as there is."""
+    seconds, nanos = divmod(nanos_of_day, NS_PER_SECOND)
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{fraction(nanos)}"
+
+
+def fraction(nanos: int) -> str:
+    """A point and the digits of the nanoseconds without trailing zeros; empty for none."""
+    return f".{nanos:09}".rstrip("0") if nanos else ""
+
+
+def date_text(year: int, month: int, day: int) -> str:
+    """ISO form; years below 1000 have four digits, others as many as they need."""
+    sign = "-" if year < 0 and year > -1000 else ""
+    digits = f"{sign}{abs(year):04}" if abs(year) < 1000 else str(year)
+    return f"{digits}-{month:02}-{day:02}"
+
+
+def date_value_text(value: int) -> str:
+    """A packed date: year << 9 | month << 5 | day."""
+    return date_text(value >> 9, value >> 5 & 15, value & 31)
+
+
+def offset_text(seconds: int) -> str:
+    """A zone offset: ``+00``, ``+05:30``, ``-01:30:30``."""
+    sign = "-" if seconds < 0 else "+"
+    hours, rest = divmod(abs(seconds), 3600)
+    minutes, rest = divmod(rest, 60)
+    text = f"{sign}{hours:02}"
+    if minutes or rest:
+        text += f":{minutes:02}"
+    return f"{text}:{rest:02}" if rest else text
+
+
+def _civil(day: int) -> tuple[int, int, int]:
+    """Proleptic Gregorian year, month, day of a day number counted from 1970-01-01."""
+    era, day_of_era = divmod(day + 719_468, _DAYS_PER_400_YEARS)
+    year_of_era = (
+        day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096
+    ) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    return _from_march(year_of_era + era * 400, day_of_year)
+
+
+def _julian(day: int) -> tuple[int, int, int]:
+    era, day_of_era = divmod(day + 719_470, 1461)
+    year_of_era = min(day_of_era // 365, 3)
+    return _from_march(year_of_era + era * 4, day_of_era - 365 * year_of_era)
+
+
+def _from_march(year: int, day_of_year: int) -> tuple[int, int, int]:
+    shifted = (5 * day_of_year + 2) // 153
+    day = day_of_year - (153 * shifted + 2) // 5 + 1
+    month = shifted + 3 if shifted < 10 else shifted - 9
+    return year + (month <= 2), month, day
