@@ -55,6 +55,8 @@ FLAG_CLOSING = 1
 _ENTRY_HEAD = Struct("<IBBHQq")
 ENTRY_HEAD_SIZE = _ENTRY_HEAD.size
 LENGTH_FIELD_SIZE = 4
+ENTRY_FLAGS_AT = 5
+ENTRY_NUMBER_AT = 8
 _TARGET_COUNT = Struct("<H")
 _OPERATION_COUNT = Struct("<I")
 # index into the target list; code; bytes of the collection's name
@@ -196,9 +198,16 @@ def encode_header(offset: int, count: int, data: Buffer, signature: bytes = SIGN
 
 def encode_data(prologue: Prologue, entries: Buffer) -> bytes:
     """Prologue and entries, packed as the prologue's codec says."""
+    return join_data(
+        prologue, zlib.compress(entries) if prologue.codec == CODEC_ZLIB else bytes(entries)
+    )
+
+
+def join_data(prologue: Prologue, packed: bytes) -> bytes:
+    """Prologue and what stands behind it, packed already."""
     flags = FLAG_CLOSING if prologue.closing else 0
     head = _PROLOGUE.pack(VERSION, prologue.codec, flags, prologue.serial, prologue.sequence)
-    return head + (zlib.compress(entries) if prologue.codec == CODEC_ZLIB else bytes(entries))
+    return head + packed
 
 
 def encode_block(
@@ -212,23 +221,32 @@ def encode_block(
 
 def encode_entry(entry: Entry) -> bytes:
     """An entry with its length field. Raises `LogFormatError` where a part does not fit."""
+    _check(entry)
     reference = entry.reference.encode()
     parts = [_encode_targets(entry.targets)]
     if entry.kind is EntryKind.PERSISTING:
         parts.append(_OPERATION_COUNT.pack(len(entry.operations)))
         parts.extend(map(_encode_operation, entry.operations))
     body = b"".join(parts)
-    if len(reference) > REFERENCE_SIZE_MAX or not 0 < entry.number <= NUMBER_MAX:
-        raise LogFormatError(
-            "the reference is longer than 65535 bytes, or the number is not 64 bits"
-        )
     length = ENTRY_HEAD_SIZE - LENGTH_FIELD_SIZE + len(reference) + len(body)
-    if length > DATA_SIZE_MAX:
-        raise LogFormatError("the entry does not fit a block", found=f"{length} bytes")
+    if len(reference) > REFERENCE_SIZE_MAX or length > DATA_SIZE_MAX:
+        raise LogFormatError(
+            "the reference or the entry is too long", found=f"{len(reference)} and {length} bytes"
+        )
     head = _ENTRY_HEAD.pack(
         length, entry.kind, entry.flags, len(reference), entry.number, entry.time
     )
     return head + reference + body
+
+
+def _check(entry: Entry) -> None:
+    if not 0 < entry.number <= NUMBER_MAX:
+        raise LogFormatError("a transaction number is 64 bits and not 0")
+    if bool(entry.targets) == entry.all_targets:
+        raise LogFormatError("an entry names targets, unless it is persisted in all of them")
+    targets = len(entry.targets)
+    if not all(one.target is None or 0 <= one.target < targets for one in entry.operations):
+        raise LogFormatError("an operation is for a target that its entry does not name")
 
 
 def _encode_targets(targets: tuple[str, ...]) -> bytes:

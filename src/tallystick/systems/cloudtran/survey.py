@@ -100,17 +100,25 @@ def sightings(parts: Iterable[Part], opened: Opener, *, beyond: bool = False) ->
 
 @dataclass(slots=True)
 class Succession:
-    """Which blocks continue the log, and which are left over from an earlier life."""
+    """Which blocks continue the log, and which are left over from an earlier life.
+
+    A writer whose sync failed gives its file up and repeats the unacknowledged blocks at the
+    head of the next file under their old numbers. So blocks of the right serial that are not
+    above the last sequence are repetitions as long as nothing newer stands before them in the
+    file; anywhere else they are left over.
+    """
 
     last: int = 0
     """Sequence of the last block that continued it."""
     ended: bool = False
     """A left-over was met: nothing more of this file continues the log."""
     _serial: int = ANY_SERIAL
+    _at_head: bool = True
 
     def enter(self, serial: int) -> None:
         """The next file begins."""
         self._serial = serial
+        self._at_head = True
         self.ended = False
 
     def follows(self, block: Block) -> bool:
@@ -125,12 +133,13 @@ class Succession:
 
     def accepts(self, serial: int, sequence: int) -> bool:
         """The same for a block of which only these are known."""
-        if self._serial == ANY_SERIAL:
-            self._serial = serial
-        if serial == self._serial and sequence > self.last and not self.ended:
-            self.last = sequence
-        else:
+        repeated = sequence <= self.last
+        if not self.would_accept(serial) or (repeated and not self._at_head):
             self.ended = True
+        elif not repeated:
+            self.last = sequence
+            self._at_head = False
+        self._serial = serial
         return not self.ended
 
 
@@ -197,9 +206,10 @@ class Survey:
         if block.state is not BlockState.OK:
             self._remark(block.state.value, sighting)
         sequence = block.prologue.sequence
-        missing = sequence - self.last_sequence - 1 if self.last_sequence else None
-        self._charge(sighting, missing)
-        self.last_sequence = sequence
+        if sequence > self.last_sequence:
+            known = self.last_sequence > 0
+            self._charge(sighting, sequence - self.last_sequence - 1 if known else None)
+            self.last_sequence = sequence
         for placed in block.entries:
             self._entry(placed.entry, sighting.index)
 
