@@ -1,0 +1,249 @@
+"""Numbered segment files: made ahead of need, rolled, recycled, retired; knows no format.
+
+In: a folder that the caller has locked, and a size. Out: files of that size, filled with zeros
+(or with an earlier life), under durable names. What a crash can leave, and what `Segments` makes
+of it when it opens the folder:
+
+* ``<prefix><number><suffix>``: a segment; it got its name after its beginning was durable;
+* ``spare-<n>``: a whole file without a number, kept to become the next segment;
+* ``spare-<n>.new``: a file whose filling never ended: removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tallystick.errors import LogFullError, LogWriteError
+from tallystick.storage.files import File, FileSystem
+
+_SPARE = "spare-"
+_NEW = ".new"
+_ROOM_ERRORS = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """How the name of a segment is made of its number."""
+
+    prefix: str
+    suffix: str
+    digits: int = 10
+
+    def name(self, number: int) -> str:
+        """The name of segment ``number``."""
+        return f"{self.prefix}{number:0{self.digits}d}{self.suffix}"
+
+    def number(self, name: str) -> int | None:
+        """The number in a name; None if it is no segment's."""
+        digits = name.removeprefix(self.prefix).removesuffix(self.suffix)
+        if digits.isascii() and digits.isdigit() and self.name(int(digits)) == name:
+            return int(digits)
+        return None
+
+
+class Segments:
+    """The segment files of one log.
+
+    ``size`` is the bytes of a new segment; ``ahead`` spares are kept ready, made by a thread
+    if ``background``, and at most ``spares_max`` retired files are kept to be used again.
+    Safe for use by several threads.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        folder: str,
+        naming: Naming,
+        *,
+        size: int,
+        ahead: int = 1,
+        spares_max: int = 2,
+        background: bool = True,
+    ) -> None:
+        self.folder = folder
+        self.naming = naming
+        self.size = size
+        self._fs = fs
+        self._ahead = ahead if background else 0
+        self._spares_max = spares_max
+        self._changed = threading.Condition()
+        self._job: threading.Thread | None = None
+        self._error: BaseException | None = None
+        self._closed = False
+        self._holds: Counter[int] = Counter()
+        self._spares: deque[str] = deque(self._sweep())
+        self._spare_numbers = itertools.count(self._first_free_number())
+
+    # -- what is there ----------------------------------------------------------------------
+
+    def path(self, number: int) -> str:
+        """The path of a segment, whether it exists or not."""
+        return f"{self.folder}/{self.naming.name(number)}"
+
+    def numbers(self) -> list[int]:
+        """The numbers of the segments that exist, ascending."""
+        found = (self.naming.number(name) for name in self._fs.list(self.folder))
+        return sorted(number for number in found if number is not None)
+
+    def open(self, number: int) -> File:
+        """An existing segment."""
+        return self._fs.open(self.path(number))
+
+    # -- rolling ----------------------------------------------------------------------------
+
+    def roll(self, number: int, begin: Callable[[File], object]) -> File:
+        """A new segment, durable under its name and open for writing.
+
+        ``begin`` writes its first bytes, which are made durable before it gets the name; what
+        lies behind them is zeros, or an earlier life of the file. Raises `LogFullError` if
+        there is no room (nothing has changed then, and it may be tried again), and whatever
+        else kept the file from being made.
+        """
+        if self._fs.exists(self.path(number)):
+            raise LogWriteError("this segment exists already", file=self.path(number))
+        spare = self._take_spare()
+        file = self._fs.open(spare)
+        try:
+            begin(file)
+            file.datasync()
+        finally:
+            file.close()
+        self._fs.rename(spare, self.path(number))
+        self._fs.sync_dir(self.folder)
+        self.prepare()
+        return self.open(number)
+
+    def prepare(self) -> None:
+        """Have spares made in the background, if any are wanting; returns at once."""
+        with self._changed:
+            if self._job is None and not self._closed and len(self._spares) < self._ahead:
+                self._job = threading.Thread(
+                    target=self._work, name=f"segments of {self.folder}", daemon=True
+                )
+                self._job.start()
+
+    # -- retiring ---------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def hold(self, number: int) -> Iterator[None]:
+        """Keep segment ``number`` and all later ones from being retired: somebody reads them."""
+        with self._changed:
+            self._holds[number] += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._holds[number] -= 1
+
+    def retire_below(self, number: int, *, keep: int = 0) -> list[int]:
+        """Retire every segment below ``number`` that nobody holds, except the last ``keep`` of
+        them; oldest first. Returns those retired.
+
+        That they are redundant must be durable before. Each becomes a spare, or is removed
+        where there are enough; durably, before anything else is done with the file.
+        """
+        with self._changed:
+            held = min((held for held, count in self._holds.items() if count), default=number)
+        old = [one for one in self.numbers() if one < number]
+        retired = [one for one in old[: max(len(old) - keep, 0)] if one < held]
+        for one in retired:
+            self._retire(one)
+        return retired
+
+    def close(self) -> None:
+        """Wait for the background job, and start no more."""
+        with self._changed:
+            self._closed = True
+            job = self._job
+        if job is not None:
+            job.join()
+
+    # -- spares -----------------------------------------------------------------------------
+
+    def _sweep(self) -> list[str]:
+        """Paths of usable spares; others are removed."""
+        spares = []
+        for name in self._fs.list(self.folder):
+            path = f"{self.folder}/{name}"
+            if not name.startswith(_SPARE):
+                continue
+            if name.endswith(_NEW) or self._fs.size(path) != self.size:
+                self._fs.remove(path)
+            else:
+                spares.append(path)
+        return spares
+
+    def _first_free_number(self) -> int:
+        numbers = (path.rpartition(_SPARE)[2] for path in self._spares)
+        return 1 + max((int(number) for number in numbers if number.isdigit()), default=0)
+
+    def _take_spare(self) -> str:
+        with self._changed:
+            self._changed.wait_for(lambda: self._job is None or self._spares)
+            error, self._error = self._error, None
+            if self._spares:
+                return self._spares.popleft()
+        if error is not None:
+            raise self._failure(error) from error
+        try:
+            return self._make()
+        except OSError as problem:
+            raise self._failure(problem) from problem
+
+    def _work(self) -> None:
+        """The background job: make spares until there are enough. An error waits for `roll`."""
+        try:
+            while not self._closed and len(self._spares) < self._ahead:
+                spare = self._make()
+                with self._changed:
+                    self._spares.append(spare)
+                    self._changed.notify_all()
+        except BaseException as error:
+            self._error = error
+        finally:
+            with self._changed:
+                self._job = None
+                self._changed.notify_all()
+
+    def _make(self) -> str:
+        path = f"{self.folder}/{_SPARE}{next(self._spare_numbers)}"
+        file = self._fs.create(path + _NEW)
+        try:
+            file.allocate(self.size)
+            file.datasync()
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self._fs.remove(path + _NEW)
+            raise
+        finally:
+            file.close()
+        self._fs.rename(path + _NEW, path)
+        return path
+
+    def _retire(self, number: int) -> None:
+        path = self.path(number)
+        reuse = len(self._spares) < self._spares_max and self._fs.size(path) == self.size
+        spare = f"{self.folder}/{_SPARE}{next(self._spare_numbers)}"
+        if reuse:
+            self._fs.rename(path, spare)
+        else:
+            self._fs.remove(path)
+        self._fs.sync_dir(self.folder)
+        if reuse:
+            with self._changed:
+                self._spares.append(spare)
+
+    def _failure(self, error: BaseException) -> BaseException:
+        if isinstance(error, OSError) and error.errno in _ROOM_ERRORS:
+            return LogFullError(
+                f"no room for another segment of {self.size} bytes: {error.strerror}",
+                file=self.folder,
+                advice="Make room, then try again; the log is unharmed",
+            )
+        return error
