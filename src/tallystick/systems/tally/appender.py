@@ -73,6 +73,7 @@ class Appender:
         self._folder = folder
         self._settings = settings
         self._key = key
+        self._packing = COMPRESSIONS[settings.compression]
         self._file: File | None = None
         self._control_file = fs.open(posixpath.join(folder, CONTROL_NAME))
         self._dirty = False
@@ -93,8 +94,8 @@ class Appender:
     # -- groups -------------------------------------------------------------------------
 
     def resume(
-        self, file: File, header: SegmentHeader, due: Expected, index: Iterable[tuple[int, int, int]],
-        time_us: int,
+        self, file: File, header: SegmentHeader, due: Expected,
+        index: Iterable[tuple[int, int, int]], time_us: int,
     ) -> None:  # fmt: skip
         """Go on in a segment that has these groups; all of it is durable."""
         self._file = file
@@ -122,16 +123,15 @@ class Appender:
         file = self._file
         assert file is not None
         first = self.next_lsn
-        if self._key is not None or inner.size >= self._settings.compress_min:
-            buffers, stored, flags, nonce, inner = self._sealed(inner, count)
-        else:
-            buffers, stored, flags, nonce = inner.buffers, inner.size, 0, _NO_NONCE
+        flags, nonce, stored = 0, _NO_NONCE, inner.size
+        buffers: tuple[Bytes, ...] = tuple(inner.buffers)
+        if self._packing or self._key is not None:
+            flags, nonce, sealed = self._sealed(b"".join(buffers), inner, count)
+            buffers, stored = (sealed,), len(sealed)
         length = group_length(stored, self.control.sector_size)
         padding = bytes(length - stored - 2 * HEADER_SIZE)
-        if length <= _JOIN_MAX:
-            buffers = (b"".join((*buffers, padding)),)
-        else:
-            buffers = (*buffers, padding)
+        small = length <= _JOIN_MAX
+        buffers = (b"".join((*buffers, padding)),) if small else (*buffers, padding)
         crc = 0
         for buffer in buffers:
             crc = crc32(buffer, crc)
@@ -140,7 +140,7 @@ class Appender:
             inner.size, self.time_us, self.durable_lsn, crc, self.chain, nonce,
             self.control.shard, self.control.tag,
         )  # fmt: skip
-        if length <= _JOIN_MAX:
+        if small:
             file.pwrite(b"".join((header, buffers[0], header)), self.end)
         else:
             file.pwritev([header, *buffers, header], self.end)
@@ -152,28 +152,24 @@ class Appender:
         self.marked = False
         return first
 
-    def _sealed(self, inner: Inner, count: int) -> tuple[tuple[Bytes, ...], int, int, bytes, Inner]:
-        """The inner bytes compressed and encrypted as the settings say."""
+    def _sealed(self, data: bytes, inner: Inner, count: int) -> tuple[int, bytes, bytes]:
+        """Flags, nonce, and the inner bytes compressed and encrypted as the settings say."""
         flags, nonce = 0, _NO_NONCE
-        flag = COMPRESSIONS[self._settings.compression]
-        if not flag and self._key is None:
-            return tuple(inner.buffers), inner.size, flags, nonce, inner
-        data = b"".join(inner.buffers)
-        if flag and inner.size >= self._settings.compress_min:
-            packed = compress(data, flag)
+        if self._packing and len(data) >= self._settings.compress_min:
+            packed = compress(data, self._packing)
             if len(packed) < len(data):
-                data, flags = packed, flag
-        if self._key is not None:
-            flags |= AES_GCM
-            nonce = new_nonce()
-            stored = len(data) + TAG_SIZE
-            header = GroupHeader(
-                flags, group_length(stored, self.control.sector_size), self.segment, self.end,
-                self.next_lsn, count, inner.columns, stored, inner.size, self.time_us,
-                self.durable_lsn, 0, self.chain, self.control.tag, nonce, self.control.shard,
-            )  # fmt: skip
-            data = encrypt(data, header, self._key)
-        return (data,), len(data), flags, nonce, inner
+                data, flags = packed, self._packing
+        if self._key is None:
+            return flags, nonce, data
+        flags |= AES_GCM
+        nonce = new_nonce()
+        stored = len(data) + TAG_SIZE
+        header = GroupHeader(
+            flags, group_length(stored, self.control.sector_size), self.segment, self.end,
+            self.next_lsn, count, inner.columns, stored, inner.size, self.time_us,
+            self.durable_lsn, 0, self.chain, self.control.tag, nonce, self.control.shard,
+        )  # fmt: skip
+        return flags, nonce, encrypt(data, header, self._key)
 
     def sync(self) -> None:
         """Make every group written so far durable."""
@@ -277,7 +273,9 @@ class Appender:
         self._spare_thread = threading.Thread(target=make, name="tally-spare", daemon=True)
         self._spare_thread.start()
 
-    def free_before(self, number: int, *, checkpoint_lsn: int) -> list[int]:
+    def free_before(
+        self, number: int, *, checkpoint_lsn: int, next_transaction: int, next_key: int
+    ) -> list[int]:
         """Give up segments below ``number``, oldest first; returns their numbers.
 
         The control block forgets them durably before any of them is touched.
@@ -286,9 +284,11 @@ class Appender:
         number = min(number, self.segment)
         if number > first or checkpoint_lsn > self.control.checkpoint_lsn:
             self.write_control(
-                first_segment=max(number, first),
-                checkpoint_lsn=max(checkpoint_lsn, self.control.checkpoint_lsn),
+                first_segment=number,
+                checkpoint_lsn=checkpoint_lsn,
                 durable_lsn=self.durable_lsn,
+                next_transaction=next_transaction,
+                next_key=next_key,
             )
         freed = list(range(first, number))
         for old in freed:
@@ -309,9 +309,25 @@ class Appender:
 
     # -- control block ------------------------------------------------------------------
 
-    def write_control(self, **changes: int) -> None:
-        """Write both copies, one after the other, so that one is whole at any time."""
-        control = replace(self.control, generation=self.control.generation + 1, **changes)
+    def write_control(
+        self, *, durable_lsn: int, first_segment: int = 0, last_segment: int = 0,
+        checkpoint_lsn: int = 0, next_transaction: int = 0, next_key: int = 0,
+    ) -> None:  # fmt: skip
+        """Write both copies, one after the other, so that one is whole at any time.
+
+        No number of it ever goes down.
+        """
+        old = self.control
+        control = replace(
+            old,
+            generation=old.generation + 1,
+            durable_lsn=max(durable_lsn, old.durable_lsn),
+            first_segment=max(first_segment, old.first_segment),
+            last_segment=max(last_segment, old.last_segment),
+            checkpoint_lsn=max(checkpoint_lsn, old.checkpoint_lsn),
+            next_transaction=max(next_transaction, old.next_transaction),
+            next_key=max(next_key, old.next_key),
+        )
         block = encode_control(control)
         for place in (0, COPY_OFFSET):
             self._control_file.pwrite(block, place)

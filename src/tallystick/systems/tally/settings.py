@@ -53,8 +53,7 @@ class Settings:
             (
                 SEGMENT_SIZE_MIN <= self.segment_size <= LENGTH_MAX
                 and self.segment_size % self.sector_size == 0,
-                f"segment_size must be a multiple of sector_size from {SEGMENT_SIZE_MIN}"
-                f" to {LENGTH_MAX}",
+                f"segment_size must be a multiple of the sector, at least {SEGMENT_SIZE_MIN}",
             ),
             (self.compression in COMPRESSIONS, f"compression must be one of {set(COMPRESSIONS)}"),
             (self.group_bytes > 0, "group_bytes must be positive"),

@@ -1,0 +1,412 @@
+"""The live native log: open, append, sync, checkpoint, recycle, close.
+
+In: items from any number of threads and tasks. Out: tickets, done when the item is durable, with
+its LSN. Every role of the house stands on this one class (`tallystick.systems.tally.roles`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import NamedTuple, Self, TypeAlias
+
+from tallystick.errors import RecordTooLargeError, TallystickError
+from tallystick.records import Finding, Xid
+from tallystick.storage.counters import GroupCounters
+from tallystick.storage.files import FileSystem
+from tallystick.storage.group import GroupWriter
+from tallystick.storage.local import LOCAL
+from tallystick.storage.tickets import GroupTicket
+from tallystick.systems.tally.columns import Draft, Inner, encode_drafts, encode_plain
+from tallystick.systems.tally.kinds import Code, Ending, encode_ending
+from tallystick.systems.tally.layout import LOCK_NAME
+from tallystick.systems.tally.recovery import load_key, open_log
+from tallystick.systems.tally.sealing import KeyProvider
+from tallystick.systems.tally.settings import Settings, capacity
+from tallystick.systems.tally.state import LogState, Row
+
+_RECORD_BYTES = 64
+"""More than the columns of one record take."""
+_PAIR_BYTES = 12
+
+
+class EndingDraft(NamedTuple):
+    """A prepare or commit; its pairs are counted when its place is known."""
+
+    code: int
+    transaction: int
+    xid: Xid | None = None
+    extra: bytes = b""
+
+
+class Bundle(NamedTuple):
+    """Records that go into one group, or not at all. Its LSN is that of the last one."""
+
+    drafts: tuple[Draft, ...]
+
+
+class Columnar(NamedTuple):
+    """Plain records, encoded before: a group of its own. Its LSN is that of the first one."""
+
+    inner: Inner
+    records: int
+
+
+class Action(NamedTuple):
+    """Something that the writer does between two groups: roll, reclaim. No record."""
+
+    run: Callable[[], None]
+
+
+Item: TypeAlias = bytes | Draft | EndingDraft | Bundle | Columnar | Action
+"""``bytes`` is a plain record (`Code.APPEND`)."""
+
+
+class TallyLog:
+    """An open native log. Safe for threads and tasks; one owner at a time.
+
+    ``key`` provides the secret if the log is or shall be encrypted. Raises `LogLockedError`,
+    `CorruptLogError`, `UnsupportedFormatError`, `LogUnreadableError`.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        settings: Settings | None = None,
+        key: KeyProvider | None = None,
+        fs: FileSystem = LOCAL,
+    ) -> None:
+        self.path = path
+        self.fs = fs
+        self.settings = settings or Settings()
+        self.key = load_key(key)
+        fs.mkdir(path)
+        self._lock = fs.lock(posixpath.join(path, LOCK_NAME))
+        try:
+            recovered = open_log(fs, path, self.settings, self.key)
+        except BaseException:
+            self._lock.release()
+            raise
+        self._appender = recovered.appender
+        self._state = recovered.state
+        self._state_lock = threading.Lock()
+        self.findings: tuple[Finding, ...] = recovered.findings
+        control = self._appender.control
+        self.capacity = capacity(control.segment_size, control.sector_size)
+        """The most bytes that one record, or one bundle, can have."""
+        group_bytes = min(self.settings.group_bytes, self.capacity)
+        self._writer: GroupWriter[Item] = GroupWriter(
+            self._write,
+            self._appender.sync,
+            name=path,
+            group_bytes=group_bytes,
+            delay=self.settings.delay_s,
+            siblings=self.settings.siblings,
+        )
+        self._closed = False
+        self._idle = _IdleMark(self, self.settings.idle_mark_s)
+
+    # -- writing ------------------------------------------------------------------------
+
+    def append(self, body: bytes) -> GroupTicket[Item]:
+        """A plain record."""
+        size = len(body)
+        if size + _RECORD_BYTES > self.capacity:
+            raise self._too_large(size)
+        return self._writer.submit(body, size + 4)
+
+    def submit(self, item: Item, *, sync: bool = True) -> GroupTicket[Item]:
+        """Any item. With ``sync=False`` nobody will wait: it rides in the next group."""
+        size = _size(item)
+        if size > self.capacity:
+            raise self._too_large(size)
+        return self._writer.submit(item, size, sync=sync)
+
+    def _too_large(self, size: int) -> RecordTooLargeError:
+        return RecordTooLargeError(
+            "the record does not fit in a segment",
+            file=self.path,
+            expected=f"at most {self.capacity} bytes",
+            found=f"{size} bytes",
+            advice="Make the log with larger segments",
+        )
+
+    def flush(self) -> None:
+        """Everything submitted so far is durable when this returns."""
+        self._writer.flush()
+
+    def mark(self) -> None:
+        """Write a mark unless nothing was written since the last one: it says that the last
+        group is durable, so that later damage to it is not taken for a torn write."""
+        self.flush()
+        if not self._appender.marked:
+            self.submit(Draft(Code.MARK)).wait()
+
+    def _write(self, items: list[Item]) -> Sequence[int]:
+        """Write a group; several, if the items do not fit in one. Called by the writer only."""
+        if type(items[0]) is bytes and len(items) == 1:
+            return (self._plain(items),)  # type: ignore[arg-type]
+        lsns: list[int] = []
+        for kind, run in _runs(items, self.capacity):
+            if kind is bytes:
+                first = self._plain(run)  # type: ignore[arg-type]
+                lsns += range(first, first + len(run))
+            elif kind is Columnar:
+                lsns += [self._columnar(one) for one in run]  # type: ignore[arg-type]
+            elif kind is Action:
+                lsns += [self._act(one) for one in run]  # type: ignore[arg-type]
+            else:
+                lsns += self._mixed(run)
+        return lsns
+
+    def _plain(self, bodies: Sequence[bytes]) -> int:
+        appender = self._appender
+        inner = encode_plain(Code.APPEND, bodies)
+        appender.room(inner.size)
+        appender.now()
+        first = appender.put(inner, len(bodies))
+        self._state.plain(appender.segment, first + len(bodies) - 1)
+        return first
+
+    def _columnar(self, block: Columnar) -> int:
+        appender = self._appender
+        appender.room(block.inner.size)
+        appender.now()
+        first = appender.put(block.inner, block.records)
+        self._state.plain(appender.segment, first + block.records - 1)
+        return first
+
+    def _act(self, action: Action) -> int:
+        self._appender.sync()
+        action.run()
+        return self._appender.next_lsn - 1
+
+    def _mixed(self, items: Sequence[Item]) -> list[int]:
+        appender = self._appender
+        appender.room(sum(map(_size, items)) + self._pairs_size(items))
+        now, segment = appender.now(), appender.segment
+        drafts: list[Draft] = []
+        lsns = []
+        with self._state_lock:
+            for item in items:
+                for draft in self._drafts(item):
+                    drafts.append(draft)
+                    lsn = appender.next_lsn + len(drafts) - 1
+                    self._state.apply(Row(lsn, segment, now, draft))
+                lsns.append(appender.next_lsn + len(drafts) - 1)
+        appender.put(encode_drafts(drafts), len(drafts))
+        return lsns
+
+    def _drafts(self, item: Item) -> Sequence[Draft]:
+        if isinstance(item, Draft):
+            return (item,)
+        if isinstance(item, bytes):
+            return (Draft(Code.APPEND, item),)
+        if isinstance(item, Bundle):
+            return item.drafts
+        assert isinstance(item, EndingDraft)
+        one = self._state.open.get(item.transaction)
+        pairs = tuple(sorted(one.counts.items())) if one else ()
+        gtrid = item.xid.gtrid if item.xid else b""
+        body = encode_ending(Ending(pairs, item.xid, item.extra))
+        return (Draft(item.code, body, item.transaction, gtrid=gtrid),)
+
+    def _pairs_size(self, items: Sequence[Item]) -> int:
+        """Room for the pairs of every ending: each may have one segment more than now."""
+        total = 0
+        for item in items:
+            if isinstance(item, EndingDraft):
+                one = self._state.open.get(item.transaction)
+                total += _PAIR_BYTES * (2 + (len(one.counts) if one else 0))
+        return total
+
+    # -- state --------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def state(self) -> Iterator[LogState]:
+        """The state of everything submitted before, which is durable; hold it shortly."""
+        self.flush()
+        with self._state_lock:
+            yield self._state
+
+    @property
+    def next_lsn(self) -> int:
+        """LSN of the next record that will be written."""
+        return self._appender.next_lsn
+
+    @property
+    def durable_lsn(self) -> int:
+        """Everything up to here is durable."""
+        return self._appender.durable_lsn
+
+    @property
+    def first_segment(self) -> int:
+        """Number of the oldest segment."""
+        return self._appender.control.first_segment
+
+    @property
+    def last_segment(self) -> int:
+        """Number of the segment that is written to."""
+        return self._appender.segment
+
+    @property
+    def segment_size(self) -> int:
+        """Bytes of a segment."""
+        return self._appender.control.segment_size
+
+    @property
+    def checkpoint_lsn(self) -> int:
+        """Plain records below this LSN were given up."""
+        return self._appender.control.checkpoint_lsn
+
+    @property
+    def identity(self) -> bytes:
+        """The log's random name, 16 bytes."""
+        return self._appender.control.identity
+
+    @property
+    def counters(self) -> GroupCounters:
+        """Groups, records, bytes, syncs."""
+        return self._writer.counters
+
+    # -- segments -----------------------------------------------------------------------
+
+    def roll(self) -> None:
+        """Seal the current segment and go on in a new one."""
+        self.submit(Action(self._appender.roll)).wait()
+
+    def reclaim(self, checkpoint_lsn: int = 0, *, keep_from: int | None = None) -> list[int]:
+        """Free the oldest segments that nothing needs; returns their numbers.
+
+        Plain, undo and redo records below ``checkpoint_lsn`` are given up, if it is larger than
+        before. ``keep_from`` is a segment that, with all younger ones, has to stay.
+        """
+        freed: list[int] = []
+
+        def act() -> None:
+            with self._state_lock:
+                freed.extend(self._reclaim(checkpoint_lsn, keep_from))
+
+        self.submit(Action(act)).wait()
+        return freed
+
+    def _reclaim(self, checkpoint_lsn: int, keep_from: int | None) -> list[int]:
+        state, appender = self._state, self._appender
+        state.advance(min(checkpoint_lsn, appender.next_lsn))
+        needed = state.needed_from()
+        keep = appender.segment if needed is None else needed
+        freed = appender.free_before(
+            keep if keep_from is None else min(keep, keep_from),
+            checkpoint_lsn=state.checkpoint_lsn,
+            next_transaction=state.next_transaction,
+            next_key=state.next_key,
+        )
+        state.forget_before(appender.control.first_segment)
+        return freed
+
+    # -- end ----------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Write what was submitted and a mark, and close; a second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        self._idle.stop()
+        try:
+            self.mark()
+        finally:
+            self._abandon()
+
+    def _abandon(self) -> None:
+        try:
+            self._writer.close()
+        finally:
+            self._appender.close()
+            self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _size(item: Item) -> int:
+    """At least the inner bytes that an item takes, without its pairs."""
+    if isinstance(item, bytes):
+        return len(item) + _RECORD_BYTES
+    if isinstance(item, Draft):
+        return len(item.body) + len(item.gtrid) + _RECORD_BYTES
+    if isinstance(item, Bundle):
+        return sum(map(_size, item.drafts))
+    if isinstance(item, Columnar):
+        return item.inner.size
+    if isinstance(item, Action):
+        return 0
+    xid = item.xid
+    return len(item.extra) + _RECORD_BYTES + (len(xid.gtrid) + len(xid.bqual) if xid else 0)
+
+
+def _runs(items: Sequence[Item], capacity: int) -> Iterator[tuple[type, list[Item]]]:
+    """Items in runs that can be one group each: plain, columnar, mixed, or no group at all."""
+    if all(type(item) is bytes for item in items) and sum(map(_size, items)) <= capacity:
+        yield bytes, list(items)
+        return
+    run: list[Item] = []
+    size = 0
+    for item in items:
+        own = _size(item) + (_PAIR_BYTES * 64 if isinstance(item, EndingDraft) else 0)
+        alone = isinstance(item, Columnar | Action)
+        if run and (size + own > capacity or alone):
+            yield object, run
+            run, size = [], 0
+        if alone:
+            yield type(item), [item]
+        else:
+            run.append(item)
+            size += own
+    if run:
+        yield object, run
+
+
+class _IdleMark:
+    """A thread that writes a mark once nothing was written for a while."""
+
+    def __init__(self, log: TallyLog, seconds: float | None) -> None:
+        self._stopped = threading.Event()
+        if seconds is not None:
+            thread = threading.Thread(
+                target=_watch,
+                args=(weakref.ref(log), self._stopped, seconds),
+                name="tally-mark",
+                daemon=True,
+            )
+            thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+
+def _watch(reference: weakref.ref[TallyLog], stopped: threading.Event, seconds: float) -> None:
+    seen = -1
+    while not stopped.wait(seconds):
+        log = reference()
+        if log is None:
+            return
+        if log.next_lsn != seen:
+            seen = log.next_lsn
+            continue
+        with contextlib.suppress(TallystickError):  # whoever writes next will get the error
+            log.mark()
+            seen = log.next_lsn
+        del log
