@@ -1,0 +1,107 @@
+"""A program that transfers money and is killed: ``killed.py FOLDER MODE COUNT URL...``.
+
+MODE ``step``: one transfer; the process kills itself at step COUNT of commit or, started with
+``recover``, of recovery. MODE ``load``: COUNT threads transfer until somebody kills the process.
+Prints ``done`` lines for what was acknowledged.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import sys
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from tallystick.errors import TallystickError
+from tallystick.services.page_store import PageStore
+from tallystick.services.transactions import TransactionManager
+
+ACCOUNTS = 64
+
+
+def suicide(at: int) -> Any:
+    """An observer of steps that kills the process at step ``at``, with no farewell."""
+    steps = itertools.count()
+
+    def step(_: str) -> None:
+        if next(steps) == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return step
+
+
+def pay(tx: Any, name: str, account: int, amount: int) -> None:
+    """Add to an account in the resource of that name."""
+    if name == "store":
+        table = tx[name].table("accounts")
+        table[account] = b"%d" % (int(table[account]) + amount)
+        return
+    mark = "?" if name == "lite" else "%s"
+    statement = f"UPDATE accounts SET balance = balance + {mark} WHERE id = {mark}"
+    tx[name].execute(statement, (amount, account))
+
+
+def transfer(tm: TransactionManager, account: int) -> None:
+    """One in every resource, the last of which gets what the others give."""
+    names = list(tm.resources)
+    with tm.begin() as tx:
+        for name in names[:-1]:
+            pay(tx, name, account, -1)
+        pay(tx, names[-1], account, len(names) - 1)
+
+
+def tell(line: str) -> None:
+    """One whole line at once, whoever else is telling."""
+    os.write(sys.stdout.fileno(), f"{line}\n".encode())
+
+
+def load(tm: TransactionManager, threads: int) -> None:
+    """Transfers from many threads, until the end of the world."""
+    accounts = itertools.cycle(range(ACCOUNTS))
+
+    def work() -> None:
+        for account in accounts:
+            try:
+                transfer(tm, account)
+            except TallystickError as error:
+                tell(f"failed {type(error).__name__}")
+            else:
+                tell("done")
+
+    for _ in range(threads):
+        threading.Thread(target=work, daemon=True).start()
+    signal.pause()
+
+
+def main() -> None:
+    folder, mode, count, *urls = sys.argv[1:]
+    with ExitStack() as stack:
+        resources: dict[str, Any] = dict(url.split("=", 1) for url in urls)
+        if resources.pop("store", None):
+            store = stack.enter_context(PageStore(Path(folder) / "store", lock_timeout=2.0))
+            resources["store"] = store
+        tm = stack.enter_context(
+            TransactionManager(
+                Path(folder) / "coordinator",
+                resources,
+                node="killed-1",
+                orphan_interval=0.0,
+                recovery_interval=None,
+                on_step=None if mode == "load" else suicide(int(count)),
+            )
+        )
+        if mode == "recover":
+            assert tm.recover().clean
+        elif mode == "load":
+            load(tm, int(count))
+        else:
+            transfer(tm, 0)
+        tell("done")
+
+
+if __name__ == "__main__":
+    main()

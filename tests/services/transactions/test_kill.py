@@ -1,0 +1,284 @@
+"""The coordinator is killed for real, at every step and under load; so are databases."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+import re
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pymysql
+import pytest
+
+from tallystick.errors import TallystickError
+from tallystick.services.page_store import PageStore
+from tallystick.services.transactions import TransactionManager
+from tests.servers import Server, make_postgres
+from tests.services.transactions import killed
+
+pytestmark = [pytest.mark.postgres, pytest.mark.mariadb, pytest.mark.xdist_group("servers")]
+
+_names = itertools.count(1)
+_TABLE = "CREATE TABLE accounts (id INTEGER PRIMARY KEY, balance INTEGER NOT NULL)"
+
+
+class Bank:
+    """Accounts in several databases and a page store, and the program that is killed."""
+
+    def __init__(self, folder: Path, postgres: Server, mariadb: Server) -> None:
+        self.folder = folder
+        self.database = f"bank{next(_names)}"
+        self.urls = {
+            "pg": f"{postgres.url.rpartition('/')[0]}/{self.database}",
+            "maria": f"{mariadb.url.rpartition('/')[0]}/{self.database}",
+            "lite": f"sqlite:///{folder}/lite.db",
+        }
+        self._mariadb = mariadb
+        with psycopg.connect(postgres.url, autocommit=True) as pg:
+            pg.execute(f"CREATE DATABASE {self.database}")
+        with psycopg.connect(self.urls["pg"]) as pg:
+            self._fill(pg.cursor(), "%s")
+        with self.maria("") as maria:
+            cursor = maria.cursor()
+            cursor.execute(f"CREATE DATABASE {self.database}")
+            cursor.execute(f"USE {self.database}")
+            self._fill(cursor, "%s")
+            maria.commit()
+        with sqlite3.connect(folder / "lite.db") as lite:
+            self._fill(lite.cursor(), "?")
+        with PageStore(folder / "store") as store:
+            store.create_table("accounts")
+            with store.begin() as tx:
+                for account in range(killed.ACCOUNTS):
+                    tx.table("accounts")[account] = b"0"
+
+    def _fill(self, cursor: Any, mark: str) -> None:
+        cursor.execute(_TABLE)
+        rows = [(account,) for account in range(killed.ACCOUNTS)]
+        cursor.executemany(f"INSERT INTO accounts VALUES ({mark}, 0)", rows)
+
+    def maria(self, database: str | None = None) -> Any:
+        return pymysql.connect(
+            host="127.0.0.1", port=self._mariadb.port, user="root",
+            database=(self.database if database is None else database) or None,
+        )  # fmt: skip
+
+    def start(self, mode: str, count: int, names: tuple[str, ...]) -> subprocess.Popen[str]:
+        arguments = [f"{name}={self.urls.get(name, 'yes')}" for name in names]
+        return subprocess.Popen(
+            [sys.executable, "-m", killed.__name__, str(self.folder), mode, str(count), *arguments],
+            stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3],
+        )  # fmt: skip
+
+    def run(self, mode: str, count: int, names: tuple[str, ...]) -> bool:
+        """True if the program came to its end; false if it was killed."""
+        program = self.start(mode, count, names)
+        told, _ = program.communicate(timeout=60)
+        assert program.returncode in (0, -9), told
+        return program.returncode == 0
+
+    def recover(self, names: tuple[str, ...]) -> None:
+        """Recovery until nothing is left, then the books must balance."""
+        resources: dict[str, Any] = {n: self.urls[n] for n in names if n != "store"}
+        with PageStore(self.folder / "store") as store:
+            if "store" in names:
+                resources["store"] = store
+            with TransactionManager(
+                self.folder / "coordinator", resources, orphan_interval=0.0, recovery_interval=None
+            ) as tm:
+                for _ in range(50):  # a session that died may hold its branch for a moment
+                    if tm.recover().clean:
+                        break
+                    time.sleep(0.05)
+                assert tm.recover().clean
+                assert not tm.decisions.open_decisions()
+            assert not store.in_doubt()
+            assert not store.check()
+        balances = self.balances(names)
+        paid = {-sum(rows) for name, rows in balances.items() if name != names[-1]}
+        assert len(paid) == 1, f"the payers disagree: {paid}"
+        totals = [sum(rows) for rows in zip(*balances.values(), strict=True)]
+        assert not any(totals), "money was made or lost"
+
+    def balances(self, names: tuple[str, ...]) -> dict[str, list[int]]:
+        query = "SELECT balance FROM accounts ORDER BY id"
+        found: dict[str, list[int]] = {}
+        with psycopg.connect(self.urls["pg"]) as pg, self.maria() as maria:
+            cursor = maria.cursor()
+            cursor.execute(query)
+            found["maria"] = [row[0] for row in cursor.fetchall()]
+            found["pg"] = [row[0] for row in pg.execute(query).fetchall()]
+        lite = sqlite3.connect(self.folder / "lite.db")
+        found["lite"] = [row[0] for row in lite.execute(query)]
+        lite.close()
+        with PageStore(self.folder / "store") as store, store.begin() as tx:
+            found["store"] = [int(row) for _, row in tx.table("accounts").range()]
+        return {name: found[name] for name in names}
+
+
+@pytest.fixture
+def bank(tmp_path: Path, postgres_server: Server, mariadb_server: Server) -> Bank:
+    return Bank(tmp_path, postgres_server, mariadb_server)
+
+
+COMBINATIONS = [("pg", "maria"), ("pg", "maria", "store"), ("pg", "lite", "store")]
+
+
+@pytest.mark.parametrize("names", COMBINATIONS)
+def test_killed_at_every_step_of_commit_money_is_whole(bank: Bank, names: tuple[str, ...]) -> None:
+    for at in itertools.count():
+        finished = bank.run("step", at, names)
+        bank.recover(names)
+        if finished:
+            break
+    assert at > 8
+
+
+def test_killed_at_every_step_of_recovery_it_is_run_again(bank: Bank) -> None:
+    names = ("pg", "maria", "store")
+    for commit_step in (5, 8, 11):  # before the decision, right after it, between the commits
+        for at in itertools.count():
+            bank.run("step", commit_step, names)
+            finished = bank.run("recover", at, names)
+            bank.recover(names)
+            if finished:
+                break
+
+
+def _load(bank: Bank, names: tuple[str, ...], seconds: float, threads: int) -> int:
+    """Transfers under load, then a kill; how many were acknowledged."""
+    program = bank.start("load", threads, names)
+    assert program.stdout is not None
+    assert program.stdout.readline() == "done\n"
+    time.sleep(seconds)
+    program.kill()
+    told, _ = program.communicate()
+    return 1 + told.count("done")
+
+
+def test_killed_under_load_nothing_is_lost_or_left(bank: Bank) -> None:
+    names, chance, acknowledged = ("pg", "maria", "store"), random.Random(7), 0
+    for _ in range(4):
+        acknowledged += _load(bank, names, chance.uniform(0.1, 0.5), 8)
+        bank.recover(names)
+    assert -sum(bank.balances(names)["pg"]) >= acknowledged
+
+
+@pytest.mark.soak
+def test_ten_thousand_transfers_with_random_kills(bank: Bank) -> None:
+    names, chance, acknowledged = ("pg", "maria", "store"), random.Random(11), 0
+    while acknowledged < 10_000:
+        acknowledged += _load(bank, names, chance.uniform(0.5, 3.0), 16)
+        bank.recover(names)
+    assert -sum(bank.balances(names)["pg"]) >= acknowledged
+
+
+def _losing_at_every_step(bank: Bank, lose: Callable[[], None], mend: Callable[[], None]) -> int:
+    """Transfers whose database is lost at step 0, 1, 2 ...; the number of steps."""
+    names = ("pg", "maria")
+    for at in itertools.count():
+        steps, lost = itertools.count(), list[str]()
+
+        def step(name: str, steps: itertools.count[int] = steps, at: int = at) -> None:
+            if next(steps) == at:
+                lost.append(name)  # noqa: B023 - this round's list is meant
+                lose()
+
+        with (
+            TransactionManager(
+                bank.folder / "coordinator",
+                {name: bank.urls[name] for name in names},
+                orphan_interval=0.0,
+                recovery_interval=None,
+                on_step=step,
+            ) as tm,
+            contextlib.suppress(TallystickError),
+        ):  # whatever it says, the books must balance
+            killed.transfer(tm, 0)
+        if lost:
+            mend()
+        bank.recover(names)
+        if not lost:
+            return at
+    raise AssertionError
+
+
+def test_a_database_killed_at_every_step_is_waited_for(
+    tmp_path: Path, mariadb_server: Server
+) -> None:
+    server = make_postgres()
+    server.start()
+    try:
+        bank = Bank(tmp_path, server, mariadb_server)
+        assert _losing_at_every_step(bank, server.kill, server.start) > 5
+    finally:
+        server.kill()
+
+
+class Wire:
+    """A way to a server that can be cut: forwards bytes in both directions."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._ends: list[socket.socket] = []
+        self._whole = True
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        self._whole = False
+        for end in self._ends:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+        self._ends.clear()
+
+    def mend(self) -> None:
+        self._whole = True
+
+    def close(self) -> None:
+        self._listener.close()
+        self.cut()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                if not self._whole:
+                    near.close()
+                    continue
+                far = socket.create_connection(("127.0.0.1", self._target))
+                self._ends += [near, far]
+                for one, other in ((near, far), (far, near)):
+                    threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
+
+    @staticmethod
+    def _carry(one: socket.socket, other: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := one.recv(65536):
+                other.sendall(data)
+            other.shutdown(socket.SHUT_WR)
+
+
+@pytest.mark.parametrize("name", ["pg", "maria"])
+def test_with_the_network_cut_at_every_step_money_is_whole(bank: Bank, name: str) -> None:
+    port = re.search(r":(\d+)/", bank.urls[name])
+    assert port is not None
+    wire = Wire(int(port[1]))
+    direct = bank.urls[name]
+    bank.urls[name] = direct.replace(f":{port[1]}/", f":{wire.port}/")
+    try:
+        assert _losing_at_every_step(bank, wire.cut, wire.mend) > 5
+    finally:
+        wire.close()
