@@ -82,7 +82,8 @@ class FileSystem(Protocol):
     """Files by path."""
 
     def open(self, path: str, *, write: bool = True) -> File:
-        """An existing file. Raises `FileNotFoundError`."""
+        """An existing file, to be read from the disk rather than from a cache that a failed
+        sync may have left wrong. Raises `FileNotFoundError`."""
         ...
 
     def create(self, path: str) -> File:

@@ -167,6 +167,13 @@ else:
         fcntl.lockf(fd, operation, length, offset, os.SEEK_SET)
 
 
+def _distrust_cache(fd: int) -> None:
+    # After a failed sync the cache may hold bytes, marked clean, that never reached the disk.
+    # Recovery must read what the disk has, so clean pages are dropped (dirty ones are kept).
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 class _RangeLock:
     """A lock on bytes of an open file; it ends with the file's descriptor at the latest."""
 
@@ -212,7 +219,9 @@ class LocalFileSystem:
     """The operating system's files."""
 
     def open(self, path: str, *, write: bool = True) -> File:
-        return LocalFile(path, os.O_RDWR if write else os.O_RDONLY)
+        file = LocalFile(path, os.O_RDWR if write else os.O_RDONLY)
+        _distrust_cache(file.fd)
+        return file
 
     def create(self, path: str) -> File:
         return LocalFile(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
