@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 
 pytest_plugins = ["tests.servers"]
@@ -10,3 +11,11 @@ pytest_plugins = ["tests.servers"]
 settings.register_profile("default", deadline=None, print_blob=True)
 settings.register_profile("soak", deadline=None, print_blob=True, max_examples=5_000)
 settings.load_profile("default")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the figures that tests recorded with ``record_property("figure", ...)``."""
+    for report in terminalreporter.stats.get("passed", []):
+        for name, figure in report.user_properties:
+            if name == "figure":
+                terminalreporter.write_line(f"{report.nodeid.rpartition('::')[2]}: {figure}")

@@ -181,7 +181,10 @@ class GroupWriter(Generic[Item]):
     # -- flushing -------------------------------------------------------------------------
 
     def _queue(self, group: Group[Item], deadline: float | None) -> bool:
+        """Block at the gate; true if the group is not finished when it opens."""
         with self._lock:
+            if group.finished:
+                return False
             group.queued += 1
         try:
             rest = -1 if deadline is None else max(deadline - time.monotonic(), 0)
