@@ -26,7 +26,6 @@ from tallystick.systems.bitronix.layout import (
     CURRENT_POSITION_HEADER,
     END_RECORD,
     HEADER_LENGTH,
-    LENGTH_FIXED,
     NAME_LENGTH,
     signed32,
 )
@@ -162,8 +161,7 @@ class PagedCursor:
 
     def _checked(self, record: TransactionLogRecord, behind: int) -> TransactionLogRecord:
         """The record with L as this line computes it, from gtrid and names."""
-        names = sum(NAME_LENGTH.size + len(name) for name in record.unique_names)
-        rebuilt = replace(record, record_length=LENGTH_FIXED + len(record.gtrid) + names)
+        rebuilt = replace(record, record_length=record.exact_length)
         calculated = rebuilt.calculate_crc32()
         if calculated != record.crc32:
             self._page.move(behind)

@@ -19,7 +19,7 @@ from tallystick.systems.bitronix.layout import (
     status_name,
 )
 from tallystick.systems.bitronix.pair import Pair, Part
-from tallystick.systems.bitronix.scan import Piece, is_exact
+from tallystick.systems.bitronix.scan import Piece
 
 SYSTEM = "bitronix"
 SERVER_ID_MAX = 51
@@ -243,7 +243,7 @@ def _unreadable_for_newer(journal: Journal, part: Part, piece: Piece) -> Iterato
     assert piece.record is not None  # asked for records only
     if piece.record.record_length > LARGEST_FOR_PAGE:
         why = f"it is longer than {LARGEST_FOR_PAGE} bytes"
-    elif not is_exact(piece.record):
+    elif not piece.record.is_exact:
         why = "its length is not that of its content"
     else:
         return

@@ -30,6 +30,8 @@ HEADER_LENGTH = 21
 CLEAN_LOG_STATE = 0
 UNCLEAN_LOG_STATE = -1
 MEGABYTE = 1 << 20
+WALL_CLOCK_MIN = 1_000_000_000_000
+"""Times above this are ms since 1970 (2001 and later); a machine up that long is 31 years."""
 
 # -- record ----------------------------------------------------------------------------------
 

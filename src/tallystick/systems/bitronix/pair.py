@@ -138,16 +138,16 @@ def _first_record(part: Part) -> TransactionLogRecord | None:
 def _second_is_later(one: Part, two: Part) -> bool:
     """Which part is in use: by what it holds, then by the timestamps.
 
-    A swap begins the later file with copies of records of the earlier one, so the file that
-    holds the other's first record is the earlier. Timestamps that a swap has spoilt, or that
-    are equal, say nothing; then the later last record tells, within one run of the writer.
-    Else the timestamps tell, as they do to the original.
+    The timestamps tell, as they do to the original, unless a swap has spoilt one or they are
+    equal. Then: a swap begins the later file with copies of records of the earlier one, so the
+    file that holds the other's first record is the earlier; else the later last record tells,
+    within one run of the writer.
     """
     if one.header is None or two.header is None:
         return two.header is not None
-    if one.holds_first_of_other != two.holds_first_of_other:
-        return one.holds_first_of_other
     if one.swap_defect or two.swap_defect or one.header.timestamp == two.header.timestamp:
+        if one.holds_first_of_other != two.holds_first_of_other:
+            return one.holds_first_of_other
         if (one.last is None) != (two.last is None):
             return one.last is None
         if one.last is not None and two.last is not None and stamp(one.last) != stamp(two.last):

@@ -19,7 +19,12 @@ from tallystick.systems.bitronix import findings as about
 from tallystick.systems.bitronix import transactions as by_gtrid
 from tallystick.systems.bitronix import verdict as judged
 from tallystick.systems.bitronix.detect import part_number
-from tallystick.systems.bitronix.layout import HEADER_LENGTH, RECORD_HEAD, FileHeader
+from tallystick.systems.bitronix.layout import (
+    HEADER_LENGTH,
+    RECORD_HEAD,
+    WALL_CLOCK_MIN,
+    FileHeader,
+)
 from tallystick.systems.bitronix.pair import Pair, Part
 from tallystick.systems.bitronix.rows import record_of
 from tallystick.systems.bitronix.scan import Piece
@@ -27,8 +32,6 @@ from tallystick.systems.bitronix.scan import Piece
 if TYPE_CHECKING:
     import pyarrow as pa
 
-WALL_CLOCK_MIN = 1_000_000_000_000
-"""Milliseconds above this are since 1970 (2001 and later); a machine up that long is 31 years."""
 _HEAD = HEADER_LENGTH + RECORD_HEAD.size
 
 

@@ -60,24 +60,36 @@ class TransactionLogRecord:
         """
         names = tuple(sorted(set(unique_names)))
         _refuse_unreadable(gtrid, names)
-        length = LENGTH_FIXED + len(gtrid) + sum(NAME_LENGTH.size + len(name) for name in names)
-        blank = cls(status, length, RECORD_HEADER_LENGTH, time, sequence, 0, gtrid, names)
-        return replace(blank, crc32=blank.calculate_crc32())
+        blank = cls(status, 0, RECORD_HEADER_LENGTH, time, sequence, 0, gtrid, names)
+        sized = replace(blank, record_length=blank.exact_length)
+        return replace(sized, crc32=sized.calculate_crc32())
 
     @property
     def size(self) -> int:
         """Bytes of the whole record."""
         return self.record_length + LENGTH_OUTSIDE
 
-    def calculate_crc32(self, record_length: int | None = None) -> int:
+    @property
+    def exact_length(self) -> int:
+        """L as gtrid and names need it: what every real writer stores, and 3.0 computes."""
+        names = sum(NAME_LENGTH.size + len(name) for name in self.unique_names)
+        return LENGTH_FIXED + len(self.gtrid) + names
+
+    @property
+    def is_exact(self) -> bool:
+        """True if L is just that."""
+        return self.record_length == self.exact_length
+
+    def calculate_crc32(self) -> int:
         """CRC-32 of the record as the original rebuilds it: names in sorted order, each
         character above 7F as ``?``, without the CRC and the gtrid length byte.
-
-        ``record_length`` replaces L (the 3.0 line computes it anew).
         """
-        length = self.record_length if record_length is None else record_length
         head = CRC_HEAD.pack(
-            self.status, length, self.header_length, self.time, self.sequence_number
+            self.status,
+            self.record_length,
+            self.header_length,
+            self.time,
+            self.sequence_number,
         )
         names = b"".join(_encode_name(name) for name in self.unique_names)
         count = COUNT.pack(len(self.unique_names))

@@ -18,8 +18,6 @@ from tallystick.systems.bitronix.cursor import Accepted, RandomAccessCursor, Sto
 from tallystick.systems.bitronix.layout import (
     FORMAT_ID,
     HEADER_LENGTH,
-    LENGTH_FIXED,
-    NAME_LENGTH,
     FileHeader,
 )
 from tallystick.systems.bitronix.record import TransactionLogRecord, decode_record
@@ -54,12 +52,6 @@ class Piece:
 def stamp(record: TransactionLogRecord) -> Stamp:
     """The record's place in the order of its writer's run."""
     return (record.time, record.sequence_number)
-
-
-def is_exact(record: TransactionLogRecord) -> bool:
-    """True if L is just what gtrid and names need, as every real writer has it."""
-    names = sum(NAME_LENGTH.size + len(name) for name in record.unique_names)
-    return record.record_length == LENGTH_FIXED + len(record.gtrid) + names
 
 
 def counted_end(header: FileHeader, size: int) -> int:
@@ -126,7 +118,7 @@ class CountedWalk:
     def _whole(self, record: TransactionLogRecord) -> Piece:
         crosses = self.place + record.size > self.end
         reached = self.in_step
-        if not (self.in_step and is_exact(record)) or crosses:
+        if not (self.in_step and record.is_exact) or crosses:
             reached = self._follow(Piece(self.place, record.size, Outcome.VALID, "record"))
         reason = "the position in the header points into it" if crosses else ""
         return Piece(

@@ -1,0 +1,100 @@
+"""What a change of files must carry over: open decisions, and heuristic outcomes not settled.
+
+In: records in log order. Out: the records to copy. The original copies only the decisions, and
+so forgets heuristic outcomes; it ignores ours, as it ignores any UNKNOWN that closes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tallystick.systems.bitronix.dangling import DanglingSet
+from tallystick.systems.bitronix.layout import (
+    COMMITTING,
+    LENGTH_OUTSIDE,
+    NO_TRANSACTION,
+    UNKNOWN,
+)
+from tallystick.systems.bitronix.record import TransactionLogRecord
+
+
+class CarriedRecords:
+    """Open decisions by the format's rules; heuristic outcomes until NO_TRANSACTION settles them.
+
+    ``size`` is what copies of all of them take, in bytes.
+    """
+
+    def __init__(self) -> None:
+        self.decisions = DanglingSet()
+        self._heuristics: dict[bytes, TransactionLogRecord] = {}
+        self.size = 0
+
+    def apply(self, record: TransactionLogRecord) -> None:
+        """Take the next record into account."""
+        before = self._size_of(record.gtrid)
+        self.decisions.apply(record)
+        if record.status == UNKNOWN:
+            self._heuristics[record.gtrid] = self._joined(record)
+        elif record.status == NO_TRANSACTION:
+            self._heuristics.pop(record.gtrid, None)
+        self.size += self._size_of(record.gtrid) - before
+
+    def _joined(self, record: TransactionLogRecord) -> TransactionLogRecord:
+        known = self._heuristics.get(record.gtrid)
+        if known is None:
+            return record
+        names = tuple(sorted({*known.unique_names, *record.unique_names}))
+        return replace(record, unique_names=names)
+
+    @property
+    def heuristics(self) -> Mapping[bytes, TransactionLogRecord]:
+        return self._heuristics
+
+    def size_with(self, record: TransactionLogRecord) -> int:
+        """Bytes of ``record`` and of all copies that must stand before it in a new file."""
+        alone = CarriedRecords()
+        for kept in self._kept(record.gtrid):
+            alone.apply(kept)
+        alone.apply(record)
+        if record.status == COMMITTING:
+            alone.size -= record.size
+        return self.size - self._size_of(record.gtrid) + alone.size + record.size
+
+    def records(self) -> list[TransactionLogRecord]:
+        """All of them, decisions first, by gtrid."""
+        heuristics = [self._heuristics[gtrid] for gtrid in sorted(self._heuristics)]
+        return [*self.decisions.records(), *heuristics]
+
+    def copies(self, time: int, sequence: int, but: bytes | None = None) -> list[bytes]:
+        """The records to copy, encoded, without the decision of gtrid ``but``.
+
+        What no later record touched is copied as it was; the others are made anew with this
+        time and number.
+        """
+        copies = []
+        for one in self.records():
+            if one.status == COMMITTING and one.gtrid == but:
+                continue
+            if not (one.is_exact and one.is_crc32_correct()):
+                one = TransactionLogRecord.create(
+                    one.status, one.gtrid, one.unique_names, time, sequence
+                )
+            copies.append(one.encode())
+        return copies
+
+    def same_as(self, other: CarriedRecords) -> bool:
+        """True if both hold the same names for the same gtrids."""
+        return self._summary() == other._summary()
+
+    def _summary(self) -> tuple[dict[bytes, tuple[str, ...]], dict[bytes, tuple[str, ...]]]:
+        decisions = {one.gtrid: one.unique_names for one in self.decisions.records()}
+        heuristics = {gtrid: one.unique_names for gtrid, one in self._heuristics.items()}
+        return decisions, heuristics
+
+    def _kept(self, gtrid: bytes) -> list[TransactionLogRecord]:
+        both = (self.decisions.get(gtrid), self._heuristics.get(gtrid))
+        return [one for one in both if one is not None]
+
+    def _size_of(self, gtrid: bytes) -> int:
+        return sum(one.exact_length + LENGTH_OUTSIDE for one in self._kept(gtrid))

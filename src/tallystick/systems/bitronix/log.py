@@ -1,0 +1,290 @@
+"""The live journal: two files written in turn, as the original writes them.
+
+In: statuses of global transactions with the names of their resources. Out: `Ticket`s for forced
+records, and after a restart the decisions that are open. Method names are the original's, in
+Python's spelling; ``docs/systems/bitronix.md`` maps them and names what is done better.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from tallystick.errors import CorruptLogError, LogFullError, RecordTooLargeError
+from tallystick.storage.files import FileSystem
+from tallystick.storage.group import GroupWriter
+from tallystick.storage.local import LOCAL
+from tallystick.storage.tickets import GroupTicket
+from tallystick.systems.bitronix.carried import CarriedRecords
+from tallystick.systems.bitronix.journal_file import JournalFile
+from tallystick.systems.bitronix.layout import (
+    CLEAN_LOG_STATE,
+    CLOSING,
+    COMMITTED,
+    COMMITTING,
+    GTRID_MAX,
+    HEADER_LENGTH,
+    MEGABYTE,
+    NO_TRANSACTION,
+    RECORD_MIN,
+    UNCLEAN_LOG_STATE,
+    UNKNOWN,
+    sequence_number,
+)
+from tallystick.systems.bitronix.opening import UNSYNCED_MAX, Settings, open_pair_of_files
+from tallystick.systems.bitronix.record import TransactionLogRecord
+from tallystick.systems.bitronix.scan import CountedWalk
+
+DEFAULT_NAMES = ("btm1.tlog", "btm2.tlog")
+FILTERED = frozenset({COMMITTING, COMMITTED, UNKNOWN})
+"""What the status filter lets through, besides whatever closes an open decision."""
+CLOSING_SLACK = RECORD_MIN + GTRID_MAX
+"""Room that is kept so that a decision can be closed for some of its resources."""
+
+
+def milliseconds(since_boot: bool) -> int:
+    """The clock of 2.1.4 (since boot, as the JVM counts) or that of the 3.0 line (since 1970)."""
+    return (time.monotonic_ns() if since_boot else time.time_ns()) // 1_000_000
+
+
+class DiskJournal:
+    """A journal in the folder ``path``. Safe for threads; one owner at a time.
+
+    ``max_log_size`` is in bytes for each file, and used only when they are made (the original
+    takes whole megabytes, 2 by default). ``filter_log_status`` stores only COMMITTING,
+    COMMITTED, UNKNOWN and what closes a decision. ``skip_corrupted_logs`` opens a damaged journal
+    with the whole records that it has. ``forced_write_enabled=False`` never syncs a record.
+    ``force_batching_enabled=False`` gives each forced record a sync of its own.
+
+    Raises when opening: `CorruptLogError`, `LogFormatError`, `LogLockedError`, `OSError`.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        fs: FileSystem = LOCAL,
+        names: tuple[str, str] = DEFAULT_NAMES,
+        max_log_size: int = 2 * MEGABYTE,
+        filter_log_status: bool = False,
+        skip_corrupted_logs: bool = False,
+        forced_write_enabled: bool = True,
+        force_batching_enabled: bool = True,
+    ) -> None:
+        self.path = path
+        self._filter = filter_log_status
+        self._forced = forced_write_enabled
+        self._batching = force_batching_enabled
+        self._alone = threading.Lock()  # one forced record at a time, where they are not batched
+        self._mutex = threading.Lock()  # ties numbers and state to the order of submits
+        part1, part2 = (posixpath.join(path, name) for name in names)
+        length = HEADER_LENGTH + max_log_size
+        opened = open_pair_of_files(
+            Settings(fs, part1, part2, length, skip_corrupted_logs, milliseconds)
+        )
+        self._active, self._passive = opened.active, opened.passive
+        self._since_boot = opened.since_boot
+        self._time, self._sequence = opened.last
+        self._submitted = opened.carried
+        self._written = CarriedRecords()
+        for record in opened.carried.records():
+            self._written.apply(record)
+        self._lsn = 0
+        self._unsynced = 0
+        self._writer: GroupWriter[TransactionLogRecord] = GroupWriter(
+            self._write, self._sync, name=path, group_bytes=UNSYNCED_MAX // 2
+        )
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def log(self, status: int, gtrid: bytes, unique_names: Collection[str]) -> None:
+        """Store a status, unforced: durable with the next forced record.
+
+        Raises `RecordTooLargeError` for what the originals cannot read back, `LogFullError` if
+        open decisions leave no room, `LogClosedError`, `LogPoisonedError`.
+        """
+        if self._passes(status, gtrid):
+            self._submit(status, gtrid, unique_names, sync=False)
+
+    def log_forced(
+        self, status: int, gtrid: bytes, unique_names: Collection[str]
+    ) -> GroupTicket[TransactionLogRecord]:
+        """Store a status and promise that it becomes durable; errors as in `log`."""
+        if self._batching:
+            return self._submit(status, gtrid, unique_names, sync=True)
+        with self._alone:
+            ticket = self._submit(status, gtrid, unique_names, sync=True)
+            ticket.wait()
+        return ticket
+
+    def force(self) -> None:
+        """Return when everything stored so far is durable."""
+        self._writer.flush()
+
+    def _passes(self, status: int, gtrid: bytes) -> bool:
+        if not self._filter or status in FILTERED:
+            return True
+        return status in CLOSING and self._submitted.decisions.get(gtrid) is not None
+
+    def _submit(
+        self, status: int, gtrid: bytes, names: Collection[str], *, sync: bool
+    ) -> GroupTicket[TransactionLogRecord]:
+        with self._mutex:
+            self._time = max(milliseconds(self._since_boot), self._time)
+            number = sequence_number(self._sequence + 1)
+            record = TransactionLogRecord.create(status, gtrid, names, self._time, number)
+            self._require_room(record)
+            ticket = self._writer.submit(record, record.size, sync=sync)
+            self._sequence += 1
+            self._submitted.apply(record)
+        return ticket
+
+    def _require_room(self, record: TransactionLogRecord) -> None:
+        """Whatever is open must fit into an empty file beside any one record, at all times."""
+        length = self._active.length
+        if HEADER_LENGTH + record.size >= length:
+            raise RecordTooLargeError(
+                "the record does not fit into a file of this journal",
+                file=self._active.path,
+                expected=f"fewer than {length - HEADER_LENGTH} bytes",
+                found=f"{record.size} bytes",
+            )
+        needed = HEADER_LENGTH + self._submitted.size_with(record)
+        if record.status not in CLOSING:
+            needed += CLOSING_SLACK
+        if needed >= length:
+            raise LogFullError(
+                "open decisions leave no room",
+                file=self._active.path,
+                expected=f"fewer than {length} bytes",
+                found=f"{needed} bytes with this record",
+                advice="Close open decisions, or make the journal anew with a larger max_log_size",
+            )
+
+    # -- reading ---------------------------------------------------------------------------
+
+    def collect_dangling_records(self) -> Mapping[bytes, TransactionLogRecord]:
+        """The decisions that are open, by gtrid, each with the names still to be closed."""
+        with self._mutex:
+            return {one.gtrid: one for one in self._submitted.decisions.records()}
+
+    def dangling_record(self, gtrid: bytes) -> TransactionLogRecord | None:
+        """The open decision of one gtrid."""
+        return self._submitted.decisions.get(gtrid)
+
+    def heuristic_records(self) -> Mapping[bytes, TransactionLogRecord]:
+        """UNKNOWN records that no `settle` has followed, by gtrid."""
+        with self._mutex:
+            return dict(self._submitted.heuristics)
+
+    def unsafe_read_records(
+        self, *, include_invalid: bool = False
+    ) -> Iterator[TransactionLogRecord]:
+        """All records of the file in use; raises `CorruptLogError` at damage, or passes over it."""
+        self.force()
+        with self._writer.exclusive():
+            data = self._active.read()
+        for piece in CountedWalk(memoryview(data)).pieces():
+            if piece.record is not None:
+                yield piece.record
+            elif not include_invalid:
+                raise CorruptLogError(piece.reason, file=self._active.path, offset=piece.offset)
+
+    def migrate_to(self, other: DiskJournal) -> None:
+        """Store every open decision in another journal too; nothing is taken from this one.
+
+        Raises `ValueError` for this very journal.
+        """
+        if other is self:
+            raise ValueError("cannot migrate a journal to itself")
+        for record in self.collect_dangling_records().values():
+            other.log(record.status, record.gtrid, record.unique_names)
+        other.force()
+
+    def settle(self, gtrid: bytes) -> GroupTicket[TransactionLogRecord]:
+        """Close a heuristic outcome: an operator has dealt with it. Raises `KeyError`."""
+        return self.log_forced(NO_TRANSACTION, gtrid, self.heuristic_records()[gtrid].unique_names)
+
+    # -- closing ---------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Force, mark both files clean, release them. A second call does nothing.
+
+        A poisoned journal is released as it is; the next opening puts it right.
+        """
+        if self._active.closed:
+            return
+        try:
+            self._writer.close()
+            if not self._writer.poisoned:
+                for file in (self._active, self._passive):
+                    file.set_state(CLEAN_LOG_STATE)
+                    file.datasync()
+        finally:
+            self._active.close()
+            self._passive.close()
+
+    def __enter__(self) -> DiskJournal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- in the group writer's turn ----------------------------------------------------------
+
+    def _write(self, records: list[TransactionLogRecord]) -> Sequence[int]:
+        """Append a group; everything that goes to one file in one write."""
+        pending: list[bytes] = []
+        size = 0
+        for record in records:
+            self._written.apply(record)
+            if not self._active.has_room(size + record.size):
+                self._append(b"".join(pending))
+                self._swap(record)
+                pending, size = [], 0
+            pending.append(record.encode())
+            size += record.size
+        self._append(b"".join(pending))
+        first, self._lsn = self._lsn + 1, self._lsn + len(records)
+        return range(first, self._lsn + 1)
+
+    def _append(self, data: bytes) -> None:
+        if not data:
+            return
+        if self._unsynced + len(data) > UNSYNCED_MAX:
+            self._sync()
+        self._active.append(data)
+        self._unsynced += len(data)
+
+    def _sync(self) -> None:
+        if self._forced:
+            self._active.datasync()
+        self._unsynced = 0
+
+    def _swap(self, record: TransactionLogRecord) -> None:
+        """Change files before ``record``, which is taken into account, is written.
+
+        Each step is durable before the next one relies on it: the passive file is empty before
+        it is wiped, the copies are there before its timestamp says that it is in use.
+        """
+        self._sync()
+        passive = self._passive
+        passive.set_position(HEADER_LENGTH)
+        passive.datasync()
+        passive.wipe()
+        replaced = record.gtrid if record.status == COMMITTING else None
+        copies = self._written.copies(record.time, record.sequence_number, but=replaced)
+        passive.append(b"".join(copies))
+        passive.datasync()
+        now = milliseconds(self._since_boot)
+        passive.set_timestamp(max(now, self._active.timestamp + 1, passive.length + 1))
+        passive.set_state(UNCLEAN_LOG_STATE)
+        passive.datasync()
+        self._active, self._passive = passive, self._active
+
+    @property
+    def active(self) -> JournalFile:
+        """The file in use."""
+        return self._active
