@@ -291,6 +291,8 @@ class Appender:
                 next_key=next_key,
             )
         freed = list(range(first, number))
+        if not self._settings.recycle:
+            return freed
         for old in freed:
             self._free(posixpath.join(self._folder, segment_name(old)))
         if freed:

@@ -21,6 +21,7 @@ from tallystick.storage.files import FileSystem
 from tallystick.storage.group import GroupWriter
 from tallystick.storage.local import LOCAL
 from tallystick.storage.tickets import GroupTicket
+from tallystick.systems.tally.carry import Bundle, carried
 from tallystick.systems.tally.columns import Draft, Inner, encode_drafts, encode_plain
 from tallystick.systems.tally.kinds import Code, Ending, encode_ending
 from tallystick.systems.tally.layout import LOCK_NAME
@@ -41,12 +42,6 @@ class EndingDraft(NamedTuple):
     transaction: int
     xid: Xid | None = None
     extra: bytes = b""
-
-
-class Bundle(NamedTuple):
-    """Records that go into one group, or not at all. Its LSN is that of the last one."""
-
-    drafts: tuple[Draft, ...]
 
 
 class Columnar(NamedTuple):
@@ -95,6 +90,8 @@ class TallyLog:
         self._appender = recovered.appender
         self._state = recovered.state
         self._state_lock = threading.Lock()
+        self.order_lock = threading.Lock()
+        """For roles that tie numbers to the order of the log: hold it around `submit`."""
         self.findings: tuple[Finding, ...] = recovered.findings
         control = self._appender.control
         self.capacity = capacity(control.segment_size, control.sector_size)
@@ -139,6 +136,10 @@ class TallyLog:
     def flush(self) -> None:
         """Everything submitted so far is durable when this returns."""
         self._writer.flush()
+
+    def barrier(self) -> GroupTicket[Item]:
+        """A promise for everything submitted so far."""
+        return self.submit(Action(_nothing))
 
     def mark(self) -> None:
         """Write a mark unless nothing was written since the last one: it says that the last
@@ -188,6 +189,8 @@ class TallyLog:
 
     def _mixed(self, items: Sequence[Item]) -> list[int]:
         appender = self._appender
+        if not items:
+            return []
         appender.room(sum(map(_size, items)) + self._pairs_size(items))
         now, segment = appender.now(), appender.segment
         drafts: list[Draft] = []
@@ -295,6 +298,21 @@ class TallyLog:
         self.submit(Action(act)).wait()
         return freed
 
+    def reclaim_soon(self, carry_after: int = 8) -> None:
+        """The same when the next group is written. Open decisions and entries that hold more
+        than ``carry_after`` segments back are written again at the end of the log first."""
+
+        def act() -> None:
+            appender = self._appender
+            if appender.segment - appender.control.first_segment > carry_after:
+                bundles = carried(self._state, appender.segment)
+                self._mixed([one for one in bundles if _size(one) <= self.capacity])
+                appender.sync()
+            with self._state_lock:
+                self._reclaim(0, None)
+
+        self.submit(Action(act), sync=False)
+
     def _reclaim(self, checkpoint_lsn: int, keep_from: int | None) -> list[int]:
         state, appender = self._state, self._appender
         state.advance(min(checkpoint_lsn, appender.next_lsn))
@@ -339,6 +357,10 @@ class TallyLog:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _nothing() -> None:
+    """What a barrier does."""
 
 
 def _size(item: Item) -> int:

@@ -234,7 +234,8 @@ def _resume(
     # What was read is durable now, and the control block says so: the next recovery will not
     # take damage to it for a torn write.
     appender.write_control(last_segment=last.header.number, durable_lsn=appender.durable_lsn)
-    _free_leftovers(fs, folder, scan.catalog)
+    if settings.recycle:
+        _free_leftovers(fs, folder, scan.catalog)
     if not scan.clean or _sealed(scan, last):
         appender.roll()
     return Recovered(appender, state, tuple(scan.findings))

@@ -49,8 +49,14 @@ class Scan:
     ``broken`` true if recovery must refuse.
     """
 
-    def __init__(self, catalog: Catalog, reach: Reach | None = None) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        reach: Reach | None = None,
+        start: tuple[SegmentFile, Expected | None] | None = None,
+    ) -> None:
         self.catalog = catalog
+        self._start_at = start
         self.reach = reach or Reach()
         self.findings: list[Finding] = list(catalog.findings)
         self.next_lsn = LSN_FIRST
@@ -66,7 +72,10 @@ class Scan:
     def steps(self) -> Iterator[Step]:
         """Every place, segment by segment."""
         previous: SegmentFile | None = None
-        for file in self.catalog.segments:
+        files = self.catalog.segments
+        if self._start_at is not None:
+            files = files[files.index(self._start_at[0]) :]
+        for file in files:
             self._join(previous, file)
             try:
                 source, view = open_segment(file, self.reach)
@@ -105,11 +114,13 @@ class Scan:
         assert header is not None
         self.next_lsn = header.first_lsn
         control = self.catalog.control
-        if control is not None and header.number > control.first_segment:
+        if control and header.number > control.first_segment and self._start_at is None:
             self._break()
 
     def _segment(self, file: SegmentFile, view: SegmentView) -> Iterator[Step]:
         due = view.first()
+        if self._start_at is not None and self._start_at[0] is file:
+            due = self._start_at[1] or due
         if file.life is Life.DAMAGED:
             found = view.copies.lead_from(0, 0)
             if found is None:

@@ -29,8 +29,9 @@ class Settings:
     ``compression`` is "none", "zlib" or "zstd", for groups of at least ``compress_min``.
     ``group_bytes`` limits a group that forms by itself. ``idle_mark_s`` is the time without
     writes after which a mark says that the last group was durable (None: only at close).
-    ``spares`` freed segments are kept for recycling; with ``preallocate`` the next segment is
-    made ahead of need by a thread. ``delay_s`` and ``siblings``: a flush waits that long for
+    ``spares`` freed segments are kept for recycling; without ``recycle`` freed segments stay
+    where they are, for a disposer. With ``preallocate`` the next segment is made ahead of need
+    by a thread. ``delay_s`` and ``siblings``: a flush waits that long for
     company, if at least so many callers are active.
     """
 
@@ -41,6 +42,7 @@ class Settings:
     compress_min: int = 4096
     idle_mark_s: float | None = 1.0
     spares: int = 2
+    recycle: bool = True
     preallocate: bool = True
     delay_s: float = 0.0
     siblings: int = 5

@@ -224,6 +224,8 @@ class LogState:
     def _heuristic(self, row: Row) -> None:
         names, _ = decode_names(row.draft.body)
         segment, before = self.heuristics.get(row.draft.gtrid, (row.segment, frozenset()))
+        if before <= set(names):
+            segment = row.segment  # it says all there is to say
         self.heuristics[row.draft.gtrid] = (segment, before | frozenset(names))
         self._finish(row)
 

@@ -1,0 +1,269 @@
+"""The native log in each role of the house: thin faces over one `TallyLog`.
+
+In: the calls of `tallystick.services.roles`. Out: drafts submitted to the log, and views of its
+state. A role owns the log that it is given and closes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from tallystick.records import State
+from tallystick.services.roles import (
+    Decision,
+    DecisionOutcome,
+    JournalRecord,
+    Operation,
+    OperationCode,
+    PersistEntry,
+    PreparedTransaction,
+    Ticket,
+)
+from tallystick.systems.tally.carry import heuristic
+from tallystick.systems.tally.columns import Draft
+from tallystick.systems.tally.kinds import (
+    OPERATION_CODES,
+    Code,
+    PersistOperation,
+    decode_entry,
+    encode_entry,
+    encode_names,
+    encode_note,
+)
+from tallystick.systems.tally.layout import segment_name, segment_number
+from tallystick.systems.tally.live import live_rows, open_elements
+from tallystick.systems.tally.log import EndingDraft, TallyLog
+from tallystick.systems.tally.state import LogState
+
+
+class Role:
+    """Common to all: one log, and recycling whenever it has rolled."""
+
+    def __init__(self, log: TallyLog) -> None:
+        self.log = log
+        self._seen = log.last_segment
+
+    def _recycle(self) -> None:
+        if self.log.last_segment != self._seen:
+            self._seen = self.log.last_segment
+            self.log.reclaim_soon()
+
+    def roll_back_open(self) -> None:
+        """End transactions that an earlier owner left open and had not prepared, so that their
+        numbers can be used again. Not forced: it only has to come before any later record."""
+        with self.log.state() as state:
+            left = [number for number, one in state.open.items() if one.ending is None]
+        for number in left:
+            self.log.submit(Draft(Code.ROLLBACK, b"", number), sync=False)
+
+    def close(self) -> None:
+        """Close the log; a second call does nothing."""
+        self.log.close()
+
+
+# -- decision log -------------------------------------------------------------------------
+
+
+class TallyDecisionLog(Role):
+    """A two-phase-commit coordinator's log. Only `decide` and `settle` are forced."""
+
+    def note(self, state: State, gtrid: bytes, resources: Collection[str]) -> None:
+        """Record a status that decides nothing, without forcing."""
+        self.log.submit(Draft(Code.NOTE, encode_note(state, resources), gtrid=gtrid), sync=False)
+
+    def decide(self, gtrid: bytes, resources: Collection[str]) -> Ticket:
+        """Record the decision to commit."""
+        self._recycle()
+        return self.log.submit(Draft(Code.DECISION, encode_names(resources), gtrid=gtrid))
+
+    def finish(self, gtrid: bytes, resources: Collection[str], outcome: DecisionOutcome) -> None:
+        """Record, without forcing, that these resources have ended so."""
+        if outcome is DecisionOutcome.HEURISTIC:
+            draft = heuristic(gtrid, frozenset(resources))
+        else:
+            body = encode_names(resources, outcome.value.encode())
+            draft = Draft(Code.FINISH, body, gtrid=gtrid)
+        self.log.submit(draft, sync=False)
+
+    def open_decisions(self) -> Mapping[bytes, Decision]:
+        """Decisions not closed for all of their resources, by gtrid. Times are in ms."""
+        with self.log.state() as state:
+            return {
+                gtrid: Decision(gtrid, frozenset(one.resources), one.time_us // 1000)
+                for gtrid, one in state.decisions.items()
+            }
+
+    def heuristics(self) -> Mapping[bytes, frozenset[str]]:
+        """Heuristic outcomes that no operator has settled yet, by gtrid."""
+        with self.log.state() as state:
+            return {gtrid: names for gtrid, (_, names) in state.heuristics.items()}
+
+    def settle(self, gtrid: bytes) -> Ticket:
+        """Record durably that an operator has dealt with a heuristic outcome."""
+        return self.log.submit(Draft(Code.SETTLE, gtrid=gtrid))
+
+
+# -- persist log --------------------------------------------------------------------------
+
+
+class TallyPersistLog(Role):
+    """Persisting and persisted. Open the log with ``Settings(recycle=False)`` if files shall go
+    to a disposer rather than be recycled."""
+
+    def __init__(self, log: TallyLog) -> None:
+        super().__init__(log)
+        with log.state() as state:
+            self._next = state.next_key
+        # Numbers are handed out under the writer's own order: see `persisting`.
+        self._number_lock = log.order_lock
+
+    def persisting(
+        self, targets: Sequence[str], operations: Iterable[Operation], reference: str = ""
+    ) -> tuple[int, Ticket]:
+        """Record a transaction; its number grows in commit order."""
+        names = {name: index for index, name in enumerate(targets)}
+        body = encode_entry(targets, reference, [_operation(one, names) for one in operations])
+        with self._number_lock:
+            number = self._next
+            ticket = self.log.submit(Draft(Code.PERSISTING, body, key=number))
+            self._next = number + 1
+        return number, ticket
+
+    def persisted(self, number: int, targets: Collection[str]) -> None:
+        """Record, without forcing, that these targets hold it."""
+        body = encode_names(targets)
+        self.log.submit(Draft(Code.PERSISTED, body, key=number), sync=False)
+
+    def discard(self, number: int) -> Ticket:
+        """An operator's durable decision not to persist what is still pending."""
+        return self.log.submit(Draft(Code.DISCARD, key=number))
+
+    def pending(self) -> Iterator[tuple[PersistEntry, frozenset[str]]]:
+        """Entries with the targets that do not hold them yet, by ascending number."""
+        with self.log.state() as state:
+            found = sorted(
+                (number, one.time_us, one.body, frozenset(one.remaining))
+                for number, one in state.pending.items()
+            )
+        return ((_entry(number, time, body), rest) for number, time, body, rest in found)
+
+    def sync(self) -> Ticket:
+        """Everything recorded so far, persisted marks included."""
+        return self.log.barrier()
+
+    def disposable(self) -> Sequence[str]:
+        """Files that a disposer may take now, oldest first."""
+        if self.log.settings.recycle:
+            self.log.reclaim()
+            return ()
+        self.log.reclaim()
+        numbers = [
+            number
+            for name in self.log.fs.list(self.log.path)
+            if (number := segment_number(name)) is not None and number < self.log.first_segment
+        ]
+        return tuple(f"{self.log.path}/{segment_name(number)}" for number in sorted(numbers))
+
+    def roll(self) -> None:
+        """Go on in a new segment, so that the current one can become disposable."""
+        self.log.roll()
+
+
+def _operation(one: Operation, names: Mapping[str, int]) -> PersistOperation:
+    if one.target is not None and one.target not in names:
+        raise ValueError(f"{one.target!r} is not a target of this transaction")
+    target = None if one.target is None else names[one.target]
+    code = OPERATION_CODES.index(one.code.value)
+    return PersistOperation(code, one.collection, one.key, one.value, target)
+
+
+def _entry(number: int, time_us: int, body: bytes) -> PersistEntry:
+    targets, reference, operations = decode_entry(body)
+    return PersistEntry(
+        number,
+        targets,
+        tuple(
+            Operation(
+                OperationCode(OPERATION_CODES[one.code]),
+                one.collection,
+                one.key,
+                one.value,
+                None if one.target is None else targets[one.target],
+            )
+            for one in operations
+        ),
+        reference,
+        time_us,
+    )
+
+
+# -- record journal -----------------------------------------------------------------------
+
+
+class TallyRecordJournal(Role):
+    """A journal of records by id, in and out of transactions.
+
+    Transactions that were open when the log was last closed, and had not prepared, are rolled
+    back.
+    """
+
+    def __init__(self, log: TallyLog) -> None:
+        super().__init__(log)
+        self.roll_back_open()
+
+    def add(self, record_id: int, body: bytes, user_type: int = 0) -> Ticket:
+        return self.log.submit(Draft(Code.ADD, body, None, record_id, user_type))
+
+    def update(self, record_id: int, body: bytes, user_type: int = 0) -> Ticket:
+        return self.log.submit(Draft(Code.UPDATE, body, None, record_id, user_type))
+
+    def delete(self, record_id: int) -> Ticket:
+        self._recycle()
+        return self.log.submit(Draft(Code.DELETE, b"", None, record_id))
+
+    def add_in(self, transaction: int, record_id: int, body: bytes, user_type: int = 0) -> None:
+        draft = Draft(Code.ADD, body, transaction, record_id, user_type)
+        self.log.submit(draft, sync=False)
+
+    def update_in(self, transaction: int, record_id: int, body: bytes, user_type: int = 0) -> None:
+        draft = Draft(Code.UPDATE, body, transaction, record_id, user_type)
+        self.log.submit(draft, sync=False)
+
+    def delete_in(self, transaction: int, record_id: int, body: bytes = b"") -> None:
+        self.log.submit(Draft(Code.DELETE, body, transaction, record_id), sync=False)
+
+    def prepare(self, transaction: int, extra: bytes = b"") -> Ticket:
+        return self.log.submit(EndingDraft(Code.PREPARE, transaction, None, extra))
+
+    def commit(self, transaction: int) -> Ticket:
+        self._recycle()
+        return self.log.submit(EndingDraft(Code.COMMIT, transaction))
+
+    def rollback(self, transaction: int) -> Ticket:
+        return self.log.submit(Draft(Code.ROLLBACK, b"", transaction))
+
+    def live_records(self) -> Iterator[JournalRecord]:
+        """Adds and updates of live ids, in log order; read from the files."""
+        with self.log.state() as state:
+            wanted = {one.lsn for _, one in state.live_lsns()}
+        return (_journal_record(row.draft) for row in live_rows(self.log, wanted))
+
+    def prepared(self) -> Sequence[PreparedTransaction]:
+        """Prepared transactions; their bodies are read from the files."""
+        with self.log.state() as state:
+            return tuple(_prepared(self.log, state))
+
+
+def _journal_record(draft: Draft) -> JournalRecord:
+    update = draft.code in (Code.UPDATE, Code.MOVED_UPDATE)
+    return JournalRecord(draft.key or 0, draft.user_type, draft.body, update)
+
+
+def _prepared(log: TallyLog, state: LogState) -> Iterator[PreparedTransaction]:
+    for number, one in state.open.items():
+        if one.ending is None:
+            continue
+        rows = open_elements(log, one)
+        records = [_journal_record(row.draft) for row in rows if row.draft.code != Code.DELETE]
+        deletes = [row.draft.key or 0 for row in rows if row.draft.code == Code.DELETE]
+        yield PreparedTransaction(number, tuple(records), tuple(deletes), one.ending.extra)
