@@ -17,7 +17,7 @@ from typing import cast
 from tallystick.systems.base import System
 
 # In this order a folder is searched: formats with a firm signature first.
-_MODULES: tuple[str, ...] = ("tally", "bitronix", "h2", "derby", "cloudtran")
+_MODULES: tuple[str, ...] = ("tally", "bitronix", "jboss", "h2", "derby", "cloudtran")
 
 
 def systems() -> tuple[System, ...]:

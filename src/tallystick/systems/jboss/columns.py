@@ -1,0 +1,149 @@
+"""Fields of healthy records as columns: compiled kernels, no Python object per record.
+
+In: the bytes of one file and the rows of its scan. Out: arrays, one number or view a record.
+
+A view is how Arrow's binary views have it: four i4, length and either up to 12 bytes, or the
+first 4 bytes, a buffer number and an offset in that buffer, which here is the file itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tallystick.compiled import kernel
+from tallystick.systems.jboss.layout import IN_TRANSACTION, OF_RECORD, WITH_BODY, Name, Shape
+from tallystick.systems.jboss.narayana import HEURISTIC_TYPE, XID_PART_MAX
+from tallystick.systems.jboss.quirks import signed8
+from tallystick.systems.jboss.walk import signed4
+
+TRANSACTION, RECORD_ID, FORMAT_ID = range(3)
+BODY, GTRID, BQUAL = range(3)
+ABSENT = -1
+
+# Bits of what a record type has, by name; `features` puts them in the order of bytes on disk.
+HAS_TRANSACTION, HAS_RECORD_ID, HAS_BODY, HAS_TYPE, HAS_XID, MAY_BE_HEURISTIC = (
+    1 << bit for bit in range(6)
+)
+
+
+def features(shape: Shape) -> list[int]:
+    """What each record type has, indexed by its byte on disk (0 to 19)."""
+    table = [0] * 20
+    for name in Name:
+        bits = HAS_TRANSACTION if name in IN_TRANSACTION else 0
+        bits |= HAS_RECORD_ID if name in OF_RECORD else 0
+        bits |= HAS_BODY | HAS_TYPE if name in WITH_BODY else 0
+        bits |= HAS_BODY if name is Name.DELETE_TX else 0
+        bits |= HAS_XID if name is Name.PREPARE and shape.extra else 0
+        bits |= MAY_BE_HEURISTIC if name is Name.ADD else 0
+        table[shape.type_byte(name)] = bits
+    return table
+
+
+def names(shape: Shape) -> list[int]:
+    """The name of each byte on disk (0 to 19), 0 where it is none."""
+    return [int(shape.type_name(byte)) if byte >= Name.EVENT else 0 for byte in range(20)]
+
+
+@kernel
+def put_view(data: Any, begin: int, length: int, views: Any, row: int) -> None:
+    """Write the view of ``length`` bytes at ``begin`` as four i4."""
+    at = 4 * row
+    views[at] = length
+    views[at + 1] = 0
+    views[at + 2] = 0
+    views[at + 3] = 0
+    if length > 12:
+        views[at + 1] = little4(data, begin)
+        views[at + 3] = begin
+        return
+    word = 0
+    for place in range(length):
+        word |= int(data[begin + place]) << (8 * (place % 4))
+        if place % 4 == 3 or place == length - 1:
+            views[at + 1 + place // 4] = word - 0x100000000 if word >= 0x80000000 else word
+            word = 0
+
+
+@kernel
+def little4(data: Any, at: int) -> int:
+    """The little-endian signed 4 bytes at ``at``."""
+    high = int(data[at + 3])
+    if high >= 128:
+        high -= 256
+    return (high << 24) | (int(data[at + 2]) << 16) | (int(data[at + 1]) << 8) | int(data[at])
+
+
+@kernel
+def xid_at(data: Any, at: int, end: int) -> tuple[int, int, int]:
+    """(bqual length, gtrid length, place behind) of an Xid at ``at``, -1 first if there is none."""
+    if at + 8 > end:
+        return -1, 0, at
+    bqual = signed4(data, at + 4)
+    if bqual < 0 or bqual > XID_PART_MAX or at + 12 + bqual > end:
+        return -1, 0, at
+    gtrid = signed4(data, at + 8 + bqual)
+    if gtrid < 0 or gtrid > XID_PART_MAX or at + 12 + bqual + gtrid > end:
+        return -1, 0, at
+    return bqual, gtrid, at + 12 + bqual + gtrid
+
+
+@kernel
+def put_xid(data: Any, at: int, end: int, row: int, extra: int, out: Any) -> bool:
+    """Put format id, bqual and gtrid of the Xid at ``at`` if ``extra`` bytes follow it."""
+    numbers, present, gtrids, bquals = out
+    bqual, gtrid, behind = xid_at(data, at, end)
+    if bqual < 0 or behind + extra != end:
+        return False
+    if extra and data[behind] > 1:
+        return False
+    numbers[3 * row + 2] = signed4(data, at)
+    present[3 * row + 2] = 1
+    put_view(data, at + 8, bqual, bquals, row)
+    put_view(data, at + 12 + bqual, gtrid, gtrids, row)
+    return True
+
+
+@kernel
+def fill_columns(
+    data: Any, rows: Any, count: int, shape: Any, table: Any, kinds: Any, bodies: Any, out: Any
+) -> None:
+    """Fill the columns from ``count`` rows of four.
+
+    ``out`` is (numbers, present, gtrids, bquals): three numbers a row (transaction, record id,
+    format id), whether each is there, and the views; an Xid is there with its format id.
+    ``kinds`` gets the type byte, plus 64 for a heuristic outcome; ``bodies`` a view of length
+    -1 where there is no body.
+    """
+    numbers, present, gtrids, bquals = out
+    for row in range(count):
+        at = rows[4 * row]
+        end = at + rows[4 * row + 1] - 4
+        kind = int(data[at])
+        bits = table[kind]
+        field = at + 5 + shape[0]
+        kinds[row] = kind
+        for column in range(3):
+            numbers[3 * row + column] = 0
+            present[3 * row + column] = 0
+        put_view(data, 0, 0, gtrids, row)
+        put_view(data, 0, 0, bquals, row)
+        if bits & 1:
+            numbers[3 * row] = signed8(data, field)
+            present[3 * row] = 1
+            field += 8
+        if bits & 2:
+            numbers[3 * row + 1] = signed8(data, field)
+            present[3 * row + 1] = 1
+            field += 8
+        if bits & 4:
+            begin = field + (4 if bits & 8 or shape[4] else 0) + (1 if bits & 8 else 0)
+            put_view(data, begin, end - begin, bodies, row)
+            if bits & 32 and data[begin - 1] == HEURISTIC_TYPE:
+                kinds[row] += 64 if put_xid(data, begin, end, row, 1, out) else 0
+        else:
+            put_view(data, 0, 0, bodies, row)
+            bodies[4 * row] = -1
+        if bits & 16:
+            extra = signed4(data, field if shape[5] else field + 4)
+            put_xid(data, field + 8, field + 8 + extra, row, 0, out)

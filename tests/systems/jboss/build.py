@@ -1,0 +1,97 @@
+"""Journals for tests, made of items by our own encoder.
+
+In: a shape name and, per file, an id and items. Out: files on disk, and readings of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tallystick.systems.base import Entry, Folder, LogSource, ReadOptions
+from tallystick.systems.jboss import SYSTEM
+from tallystick.systems.jboss.layout import SHAPES, Item, Name, encode, encode_header
+from tallystick.systems.jboss.reader import JournalReading
+
+NAMES = {"g3": "activemq-data-{}.amq", "hash": "activemq-data-{}.amq", "g2": "hornetq-data-{}.hq"}
+NAMES |= {"g1d": "hornetq-data-{}.hq"}
+
+
+def file_name(shape: str, number: int) -> str:
+    return NAMES.get(shape, "jbm-data-{}.jbm").format(number)
+
+
+def image(
+    shape: str, file_id: int, items: Iterable[Item], size: int = 1024, fill: bytes = b"J"
+) -> bytes:
+    """One file: header, records back to back under its id, fill."""
+    stamp = file_id & 0x7FFFFFFF
+    body = b"".join(encode(SHAPES[shape], replace(item, file_id=stamp)) for item in items)
+    raw = encode_header(SHAPES[shape], file_id) + body
+    return raw + fill * (size - len(raw))
+
+
+def write(folder: Path, shape: str, files: dict[int, bytes]) -> None:
+    for number, content in files.items():
+        (folder / file_name(shape, number)).write_bytes(content)
+
+
+def sources(folder: Path) -> list[LogSource]:
+    entries = (Entry(str(path), path.stat().st_size) for path in sorted(folder.iterdir()))
+    return SYSTEM.detect(Folder(str(folder), tuple(entries)))
+
+
+def read(folder: Path, **settings: str) -> JournalReading:
+    """The reading of the only journal in ``folder``."""
+    (source,) = sources(folder)
+    return SYSTEM.read(source, ReadOptions(settings=settings))
+
+
+def add(number: int, body: bytes = b"body", user_type: int = 1) -> Item:
+    return Item(0, 0, Name.ADD, 0, 0, record_id=number, user_type=user_type, body=body)
+
+
+def update(number: int, body: bytes = b"more", user_type: int = 1) -> Item:
+    return Item(0, 0, Name.UPDATE, 0, 0, record_id=number, user_type=user_type, body=body)
+
+
+def delete(number: int) -> Item:
+    return Item(0, 0, Name.DELETE, 0, 0, record_id=number)
+
+
+def event(number: int, body: bytes = b"seen") -> Item:
+    return Item(0, 0, Name.EVENT, 0, 0, record_id=number, user_type=1, body=body)
+
+
+def add_tx(transaction: int, number: int, body: bytes = b"in tx", user_type: int = 1) -> Item:
+    return Item(
+        0, 0, Name.ADD_TX, 0, 0, transaction, record_id=number, user_type=user_type, body=body
+    )
+
+
+def delete_tx(transaction: int, number: int) -> Item:
+    return Item(0, 0, Name.DELETE_TX, 0, 0, transaction, record_id=number, body=b"")
+
+
+def commit(transaction: int, count: int = 0, pairs: Sequence[tuple[int, int]] = ()) -> Item:
+    return Item(0, 0, Name.COMMIT, 0, 0, transaction, count=count, pairs=tuple(pairs))
+
+
+def prepare(
+    transaction: int, extra: bytes, count: int = 0, pairs: Sequence[tuple[int, int]] = ()
+) -> Item:
+    return Item(0, 0, Name.PREPARE, 0, 0, transaction, count=count, pairs=tuple(pairs), extra=extra)
+
+
+def rollback(transaction: int) -> Item:
+    return Item(0, 0, Name.ROLLBACK, 0, 0, transaction)
+
+
+def counted(shape: str, file_id: int, count: int) -> dict[str, object]:
+    """The arguments of a commit or prepare whose ``count`` elements stand in one file."""
+    return {"pairs": [(file_id, count)]} if SHAPES[shape].pairs else {"count": count}
+
+
+def engine_ids(reading: JournalReading) -> list[int]:
+    return [record["id"] for record in reading.verdict().engine["live_records"]]
