@@ -7,22 +7,26 @@ docs/formats/derby.md, section "Operations".
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from tallystick.errors import LogFormatError
 from tallystick.records import Kind, Xid
 from tallystick.systems.derby.layout import (
+    GLOBAL_ID,
+    LOG_COUNTER,
     LOGICAL_UNDO_BTREE,
     NULL,
     TRANSACTION_ENTRY,
+    TRANSACTION_ID,
     TRANSACTION_TABLE,
     Cursor,
     compressed_int,
     compressed_long,
     format_id,
     instant_text,
+    split_instant,
 )
 
 BEGIN = 169
@@ -330,7 +334,7 @@ def encode_global_id(xid: Xid | None) -> bytes:
     if xid is None:
         return format_id(NULL)
     parts = b"".join(len(part).to_bytes(1) + part for part in (xid.gtrid, xid.bqual))
-    return format_id(328) + xid.format_id.to_bytes(4, signed=True) + parts
+    return format_id(GLOBAL_ID) + xid.format_id.to_bytes(4, signed=True) + parts
 
 
 def encode_begin(status: int, xid: Xid | None) -> bytes:
@@ -347,3 +351,24 @@ def encode_checkpoint(redo_mark: int, undo_mark: int, table: bytes) -> bytes:
     """A checkpoint operation; ``table`` is an encoded transaction table object, or empty."""
     marks = compressed_long(redo_mark) + compressed_long(undo_mark)
     return format_id(CHECKPOINT) + marks + b"\0" + (b"\1" + table if table else b"\0")
+
+
+def encode_transaction_table(entries: Iterable[Fields]) -> bytes:
+    """A transaction table object from entries as `Fields`: xid, gid, first, last, status."""
+    encoded = [_encode_entry(entry) for entry in entries]
+    return format_id(TRANSACTION_TABLE) + compressed_int(len(encoded)) + b"".join(encoded)
+
+
+def _encode_entry(entry: Fields) -> bytes:
+    number = format_id(TRANSACTION_ID) + compressed_long(entry["xid"])
+    counters = _encode_counter(entry["first"]) + _encode_counter(entry["last"])
+    gid = encode_global_id(entry["gid"])
+    status: bytes = entry["status"].to_bytes(4)
+    return format_id(TRANSACTION_ENTRY) + number + gid + counters + status
+
+
+def _encode_counter(instant: int | None) -> bytes:
+    if instant is None:
+        return format_id(NULL)
+    file, position = split_instant(instant)
+    return format_id(LOG_COUNTER) + compressed_long(file) + compressed_long(position)

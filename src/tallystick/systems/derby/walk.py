@@ -25,12 +25,14 @@ from tallystick.storage.crc import crc32
 from tallystick.systems.derby.body import Body, decode_body
 from tallystick.systems.derby.files import LogBytes, LogFiles, SealedBodyError
 from tallystick.systems.derby.layout import (
+    CHECKSUM_HEAD,
     CHECKSUM_OPERATION,
     END_MARKER,
     HEADER,
     HEADER_SIZE,
     LENGTH,
     LOG_FILE,
+    PREFIX,
     Envelope,
     find_record,
     make_instant,
@@ -132,6 +134,7 @@ class Walk:
             _extent(log, recovery.start) if recovery.start >> 32 in log.files else (0, 0)
         )
         self._last = max(self._scanned[1], self._recovered[1]) >> 32
+        self._has_checksums = any(map(_starts_with_checksum, log.files.values()))
 
     def pieces(self) -> Iterator[Piece]:
         """All pieces, file by file in order of numbers, each file tiled."""
@@ -185,15 +188,33 @@ class Walk:
         return bool(HEADER.unpack_from(file.data)[3] != _intact_end(before))
 
     def follows(self, file: LogBytes, position: int) -> bool:
-        """True if a whole record stands at or behind the place, here or in a later file."""
-        if find_record(file.data, file.number, position) is not None:
-            return True
-        later = (other for number, other in self.log.files.items() if number > file.number)
-        return any(
-            not self.is_stale(other)
-            and find_record(other.data, other.number, HEADER_SIZE) is not None
-            for other in later
+        """True if a whole group stands at or behind the place, here or in a later file.
+
+        Records alone may be the rest of one torn write; a log without checksums has no better.
+        """
+        later = [other for number, other in self.log.files.items() if number > file.number]
+        return self._group_from(file, position) or any(
+            not self.is_stale(other) and self._group_from(other, HEADER_SIZE) for other in later
         )
+
+    def _group_from(self, file: LogBytes, position: int) -> bool:
+        place = find_record(file.data, file.number, position)
+        if place is None or not self._has_checksums or self.log.sealed:
+            return place is not None
+        while place is not None:
+            envelope = read_envelope(file.data, place)
+            assert envelope is not None
+            _, body, _ = decode_or_error(self.log, file.number, envelope)
+            if checksum_holds(file, envelope, body):
+                return True
+            place = find_record(file.data, file.number, envelope.end)
+        return False
+
+
+def _starts_with_checksum(file: LogBytes) -> bool:
+    """Plain files only; what an encrypted one holds is no matter without its key."""
+    head = PREFIX.size + HEADER_SIZE
+    return file.data[head : head + len(CHECKSUM_HEAD)] == CHECKSUM_HEAD
 
 
 def decode_or_error(
