@@ -179,11 +179,6 @@ def verify(
     return Verification(found.path, len(found.logs), findings + found.problems)
 
 
-def log_name(source: LogSource) -> str:
-    """The folder of a log, with its name where the folder holds several."""
-    return f"{source.path}/{source.name}" if source.name else source.path
-
-
 def error_finding(source: LogSource, error: TallystickError | OSError) -> Finding:
     """The finding for a log whose reading stopped with ``error``."""
     code = "unreadable" if isinstance(error, LogUnreadableError | OSError) else "not-read"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick import schemas
 from tallystick.schemas import BATCH_ROWS
-from tallystick.systems.base import LogReading, Split
+from tallystick.systems.base import LogReading, LogSource, Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,18 +30,29 @@ TABLES: dict[str, pa.Schema] = {
 def batches_of(
     reading: LogReading, table: str, split: Split | None = None, rows: int = BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """The table's batches of at most ``rows`` rows; ``split`` applies to records alone."""
+    """The table's batches of at most ``rows`` rows; ``split`` applies to records alone.
+
+    The column ``log`` is `log_name`, so that no two logs share a name.
+    """
+    source = reading.source
     if table == "records":
         for batch in reading.batches(split, rows=rows):
-            yield from _pieces(schemas.plain(batch), rows)
+            yield from _pieces(_named(schemas.plain(batch), source), rows)
     else:
-        yield from batches_of_rows(_ROWS[table](reading), TABLES[table], rows)
+        for batch in batches_of_rows(_ROWS[table](reading), TABLES[table], rows):
+            yield _named(batch, source)
 
 
 def salvaged_batches(reading: LogReading, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
     """Records with those behind damage; they are marked in ``attributes``."""
     records = reading.records(salvage=True)
-    return schemas.record_batches(records, reading.source.path, reading.clock.value, rows)
+    name = log_name(reading.source)
+    return schemas.record_batches(records, name, reading.clock.value, rows)
+
+
+def log_name(source: LogSource) -> str:
+    """The folder of a log, with its name where the folder holds several."""
+    return f"{source.path}/{source.name}" if source.name else source.path
 
 
 def reader_of(table: str, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader:
@@ -58,6 +69,15 @@ def batches_of_rows(
     source = iter(rows)
     while chunk := list(islice(source, size)):
         yield schemas.batch_of(chunk, schema)
+
+
+def _named(batch: pa.RecordBatch, source: LogSource) -> pa.RecordBatch:
+    if not source.name:
+        return batch
+    import pyarrow
+
+    names = pyarrow.array([log_name(source)] * batch.num_rows, pyarrow.string())
+    return batch.set_column(batch.schema.get_field_index("log"), "log", names)
 
 
 def _pieces(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:

@@ -26,6 +26,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(folder),
             "spark.local.dir": str(folder),
+            # Frames of a few rows: compiling every plan would take most of the time.
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.adaptive.enabled": "false",
         },
         app="tests",
     )

@@ -34,7 +34,7 @@ def show_summary(out: Console, summary: RunSummary, where: str) -> None:
     _show_findings(out, summary)
     for text in summary.no_log:
         out.print(Text(f"Not read: {text}", "dim"))
-    read = _plural(len(summary.read), "folder") if summary.read else "nothing new"
+    read = _plural(len(summary.read), "log") if summary.read else "nothing new"
     out.print(f"\nRead {read} in {summary.seconds:.1f} s. Tables: {where}")
 
 

@@ -1,8 +1,8 @@
 """One run of the pipeline: logs to tables, incremental and idempotent.
 
 In: paths that hold logs, and a folder for the tables. Out: the seven tables in that folder,
-each with exactly one row per thing whatever ran before, and a `RunSummary`. Only folders of
-logs that changed are read; rows of the others are carried over. A run that fails leaves
+each with exactly one row per thing whatever ran before, and a `RunSummary`. Only logs that
+changed are read; rows of the others are carried over. A run that fails leaves
 the tables of the last good one.
 """
 
@@ -22,7 +22,7 @@ from tallystick.pipeline.state import RunState, state_of
 from tallystick.pipeline.summary import RunSummary, summarise
 from tallystick.pipeline.tablespace import TableSpace
 from tallystick.schemas import finding_rows
-from tallystick.tables import TABLES
+from tallystick.tables import TABLES, log_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -138,7 +138,7 @@ class _Work:
     def _fresh(self, table: str) -> DataFrame:
         """The rows of logs that changed."""
         changed = self._changed()
-        files = [log.files[0] for log in self.plan.logs if log.path in changed]
+        files = [log.files[0] for log in self.plan.logs if log_name(log) in changed]
         paths = list(self.run.sources) if len(changed) == len(self.now.logs) else files
         if not files:
             return self.spark.createDataFrame([], spark_schema(TABLES[table]))

@@ -1,7 +1,7 @@
-"""What a run has read: per folder of logs, the files with size and time of change.
+"""What a run has read: per log, its files with size and time of change.
 
 In: the logs of a plan. Out: a fingerprint as plain JSON, to be compared with that of the
-last run. A folder whose fingerprint is the same holds nothing new.
+last run. A log whose fingerprint is the same holds nothing new.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 from tallystick.pipeline.planning import stored_size
 from tallystick.storage.source import is_remote
 from tallystick.systems.base import LogSource
+from tallystick.tables import log_name
 
 VERSION = 1
 """Changes when the tables do: an older state makes a run build everything anew."""
@@ -23,20 +24,20 @@ VERSION = 1
 
 @dataclass(slots=True)
 class RunState:
-    """What the tables hold: ``logs`` has a fingerprint by folder, ``settings`` what else
+    """What the tables hold: ``logs`` has a fingerprint by log, ``settings`` what else
     the rows depend on."""
 
     settings: dict[str, Any]
     logs: dict[str, list[list[Any]]] = field(default_factory=dict)
 
     def changed(self, last: RunState | None) -> set[str]:
-        """Folders whose rows must be made anew."""
+        """Logs whose rows must be made anew."""
         if last is None or last.settings != self.settings:
             return set(self.logs)
-        return {folder for folder, files in self.logs.items() if last.logs.get(folder) != files}
+        return {log for log, files in self.logs.items() if last.logs.get(log) != files}
 
     def vanished(self, last: RunState | None) -> set[str]:
-        """Folders that are gone."""
+        """Logs that are gone."""
         return set() if last is None else set(last.logs) - set(self.logs)
 
 
@@ -44,8 +45,8 @@ def state_of(logs: Iterable[LogSource], settings: dict[str, Any]) -> RunState:
     """The state of the logs as they are now."""
     state = RunState({"version": VERSION} | settings)
     for log in logs:
-        marks = [[log.system, log.name, file, *_mark(file)] for file in log.files]
-        state.logs.setdefault(log.path, []).extend(marks)
+        marks = [[log.system, file, *_mark(file)] for file in log.files]
+        state.logs.setdefault(log_name(log), []).extend(marks)
     return state
 
 

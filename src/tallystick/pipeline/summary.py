@@ -42,7 +42,7 @@ class RunSummary:
     no_log: list[str]
     """Findings of files that are no log of any known system."""
     read: list[str]
-    """Folders that this run read; the others had not changed."""
+    """Logs that this run read; the others had not changed."""
     seconds: float
 
     @property

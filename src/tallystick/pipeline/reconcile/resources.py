@@ -1,19 +1,35 @@
 """Which log belongs to which resource name: no log says it, co-occurrence does.
 
 A coordinator's record names its resources ("jdbc/orders"), a resource's log holds branches of
-global ids. In: patterns (names in the decision, logs with a branch, how often). Out: the pairs
-that no other reading of the patterns explains as well. What stays ambiguous stays unassigned.
+global ids. In: patterns (names in a decision to commit, logs with a branch, how often). Out:
+the pairs of the cheapest one-to-one assignment, without those that another assignment of
+the same cost makes differently. What is ambiguous stays unassigned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 MESSAGING = ("jms", "queue", "topic", "mq")
 """Words in a resource name that speak of messages, the trade of journals."""
 
 _JOURNALS = ("jboss",)
+
+_NEVER = 1_000_000_000
+"""A pair that no transaction has together; also what leaving a name without a log costs."""
+
+_AGAINST = 10_000
+"""A branch in a log whose name the decision lacks: contradicts the pair."""
+
+_ABSENT = 10
+"""A named resource without a branch in the log: its log may have moved on."""
+
+_ABSENT_READ_ONLY = 5
+"""The same in Derby, where a branch that changed nothing leaves nothing."""
+
+_UNLIKE = 1
+"""The name's words speak of another trade than the log's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,38 +42,70 @@ class Pattern:
 
 
 def assign(patterns: Iterable[Pattern], systems: Mapping[str, str]) -> dict[str, str]:
-    """Log by resource name. ``systems`` has the system of each log, as a hint in ties.
-
-    A branch in a log whose name the decision lacks contradicts a pair; a named resource
-    without a branch only weakens it: it may have voted read-only, or its log moved on.
-    """
+    """Log by resource name; ``systems`` has the system of each log."""
     known = list(patterns)
-    names = {name for pattern in known for name in pattern.names}
-    logs = {log for pattern in known for log in pattern.logs}
-    costs = {
-        (name, log): cost
+    names = sorted({name for pattern in known for name in pattern.names})
+    logs = sorted({log for pattern in known for log in pattern.logs})
+    # A column for every name to stay alone keeps the assignment possible at any time.
+    costs = [
+        [_cost(name, log, known, systems.get(log, "")) for log in logs] + [_NEVER] * len(names)
         for name in names
-        for log in logs
-        if (cost := _cost(name, log, known, systems)) is not None
+    ]
+    best = cheapest(costs)
+    total = _total(costs, best)
+    return {
+        names[row]: logs[column]
+        for row, column in enumerate(best)
+        if costs[row][column] < _NEVER and _total_without(costs, row, column) > total
     }
-    assigned: dict[str, str] = {}
-    while costs:
-        best = min(costs.values())
-        ties = [pair for pair, cost in costs.items() if cost == best]
-        sure = [pair for pair in ties if _unrivalled(pair, ties)]
-        if not sure:
-            # Equal claims: neither is made, and neither name nor log is given to a third.
-            costs = _without(costs, ties)
-            continue
-        assigned |= dict(sure)
-        costs = _without(costs, sure)
-    return assigned
 
 
-def _cost(
-    name: str, log: str, patterns: list[Pattern], systems: Mapping[str, str]
-) -> tuple[int, int, int] | None:
-    """Contradictions, absences and mismatch of the name's words; None if never together."""
+def cheapest(costs: Sequence[Sequence[int]]) -> list[int]:
+    """The column of each row in the cheapest assignment; rows must not outnumber columns.
+
+    The Hungarian method: rows join one by one along cheapest augmenting paths, with
+    potentials of rows and columns that keep every reduced cost at zero or above.
+    """
+    rows, columns = len(costs), len(costs[0]) if costs else 0
+    row_price, column_price = [0] * (rows + 1), [0] * (columns + 1)
+    row_of, before = [0] * (columns + 1), [0] * (columns + 1)
+    for row in range(1, rows + 1):
+        row_of[0] = row
+        column = 0
+        slack, used = [_NEVER * 1_000] * (columns + 1), [False] * (columns + 1)
+        while row_of[column]:
+            used[column] = True
+            at = row_of[column]
+            for other in range(1, columns + 1):
+                reduced = costs[at - 1][other - 1] - row_price[at] - column_price[other]
+                if not used[other] and reduced < slack[other]:
+                    slack[other], before[other] = reduced, column
+            column = min((c for c in range(1, columns + 1) if not used[c]), key=slack.__getitem__)
+            step = slack[column]
+            for other in range(columns + 1):
+                if used[other]:
+                    row_price[row_of[other]] += step
+                    column_price[other] -= step
+                else:
+                    slack[other] -= step
+        while column:
+            row_of[column] = row_of[before[column]]
+            column = before[column]
+    return [row_of.index(row, 1) - 1 for row in range(1, rows + 1)]
+
+
+def _total(costs: Sequence[Sequence[int]], columns: Sequence[int]) -> int:
+    return sum(row[column] for row, column in zip(costs, columns, strict=True))
+
+
+def _total_without(costs: Sequence[Sequence[int]], row: int, column: int) -> int:
+    """What the best assignment costs that does not make this pair."""
+    other = [list(line) for line in costs]
+    other[row][column] = _NEVER * 2
+    return _total(other, cheapest(other))
+
+
+def _cost(name: str, log: str, patterns: list[Pattern], system: str) -> int:
     together = against = absent = 0
     for pattern in patterns:
         named, logged = name in pattern.names, log in pattern.logs
@@ -65,27 +113,12 @@ def _cost(
         against += pattern.count * (logged and not named)
         absent += pattern.count * (named and not logged)
     if not together:
-        return None
-    return against, absent, int(not _alike(name, log, systems.get(log, "")))
+        return _NEVER
+    weight = _ABSENT_READ_ONLY if system == "derby" else _ABSENT
+    cost = against * _AGAINST + absent * weight + _UNLIKE * (not _alike(name, system))
+    return min(cost, _NEVER - 1)
 
 
-def _alike(name: str, log: str, system: str) -> bool:
+def _alike(name: str, system: str) -> bool:
     messages = any(word in name.lower() for word in MESSAGING)
-    if messages or system in _JOURNALS:
-        return messages and system in _JOURNALS
-    folder = log.rstrip("/").rpartition("/")[2].lower()
-    return folder in name.lower() or name.lower().startswith("jdbc")
-
-
-def _unrivalled(pair: tuple[str, str], ties: list[tuple[str, str]]) -> bool:
-    return not any((pair[0] == name) != (pair[1] == log) for name, log in ties)
-
-
-def _without(
-    costs: dict[tuple[str, str], tuple[int, int, int]], taken: Iterable[tuple[str, str]]
-) -> dict[tuple[str, str], tuple[int, int, int]]:
-    names = {name for name, _ in taken}
-    logs = {log for _, log in taken}
-    return {
-        pair: cost for pair, cost in costs.items() if pair[0] not in names and pair[1] not in logs
-    }
+    return messages == (system in _JOURNALS)

@@ -7,6 +7,7 @@ Out: structures of `GLOBAL_TRANSACTIONS`.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -52,8 +53,10 @@ GLOBAL_TRANSACTIONS = pa.schema(
 )
 """One row is a global transaction over all logs."""
 
-RESOURCES = pa.list_(pa.field("element", pa.struct([("name", pa.string()), ("log", pa.string())])))
-"""Pairs that say which log a coordinator's resource name means."""
+_RESOURCE = pa.struct([("journal", pa.string()), ("name", pa.string()), ("log", pa.string())])
+
+RESOURCES = pa.list_(pa.field("element", _RESOURCE))
+"""Which log a resource name in a coordinator's journal means."""
 
 _STATES = {
     State.PREPARED: "prepared",
@@ -76,8 +79,9 @@ def judged(rows: pa.Array) -> pa.Array:
 def judge_row(row: dict[str, Any]) -> dict[str, Any]:
     """One global transaction: see `judging.judge`."""
     decided = _decided(row["parts"])
-    logs = {pair["name"]: pair["log"] for pair in row["resources"] or ()}
+    logs = _resources(row["resources"] or (), decided)
     branches = named_branches(decided, _branches(row["parts"]), logs)
+    branches = [_undone(branch, row["undone"] or ()) for branch in branches]
     journals = row["journals"] or ()
     judgement = judge(
         decided,
@@ -101,18 +105,44 @@ def judge_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def assigned(patterns: pa.Array) -> pa.Array:
-    """Per owner its patterns in, its `RESOURCES` out."""
-    return pa.array([_pairs(row) for row in patterns.to_pylist()], type=RESOURCES)
+    """Per owner its patterns, those of one journal at a time, as its `RESOURCES`."""
+    answers = []
+    for rows in patterns.to_pylist():
+        journals = {row["journal"] for row in rows}
+        per_journal = (
+            _pairs(one, [row for row in rows if row["journal"] == one]) for one in sorted(journals)
+        )
+        answers.append([pair for pairs in per_journal for pair in pairs])
+    return pa.array(answers, type=RESOURCES)
 
 
-def _pairs(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
+def _pairs(journal: str, rows: list[dict[str, Any]]) -> list[dict[str, str]]:
     patterns = []
     systems: dict[str, str] = {}
     for row in rows:
         logs = {log["log"]: log["system"] for log in row["logs"]}
         systems |= logs
         patterns.append(Pattern(frozenset(row["names"]), frozenset(logs), row["count"]))
-    return [{"name": name, "log": log} for name, log in assign(patterns, systems).items()]
+    pairs = assign(patterns, systems)
+    return [{"journal": journal, "name": name, "log": log} for name, log in pairs.items()]
+
+
+def _resources(pairs: Iterable[dict[str, str]], decided: Decided | None) -> dict[str, str]:
+    """Log by name, as the deciding journal means it; where none decided, as any does."""
+    return {
+        pair["name"]: pair["log"]
+        for pair in pairs
+        if decided is None or pair["journal"] == decided.log
+    }
+
+
+def _undone(branch: Branch, nameless: Iterable[dict[str, Any]]) -> Branch:
+    """The branch, rolled back if its log holds a nameless rollback that must be its own."""
+    for part in nameless:
+        if branch.state == "unknown" and branch.log == part["log"]:
+            place = _place(part | {"state": "rolled_back"})
+            return replace(branch, system=part["system"], state="rolled_back", place=place)
+    return branch
 
 
 def _decided(parts: list[dict[str, Any]]) -> Decided | None:

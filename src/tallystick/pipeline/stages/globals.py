@@ -6,23 +6,21 @@ schema `tallystick.pipeline.reconcile.rows.GLOBAL_TRANSACTIONS`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
-from pyspark.sql.pandas.functions import arrow_udf
-from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import DataType
 
 from tallystick.pipeline.reconcile.ids import SUFFIX
-from tallystick.pipeline.reconcile.rows import (
-    GLOBAL_TRANSACTIONS,
-    RESOURCES,
-    assigned,
-    judged,
-)
+from tallystick.pipeline.reconcile.rows import GLOBAL_TRANSACTIONS, judged
 from tallystick.pipeline.source import spark_schema
+from tallystick.pipeline.stages.matching import (
+    arrow_function,
+    given_resources,
+    matched_resources,
+    nameless_rollbacks,
+    without_copies,
+)
 
 PARTS = (
     "system",
@@ -38,6 +36,8 @@ PARTS = (
 )
 """What of a log's transaction the judgement needs."""
 
+KEYS = ("format_id", "gtrid", "owner")
+
 BITRONIX = 0x42746E78
 """Format id of coordinators whose records hold none."""
 
@@ -51,82 +51,49 @@ def global_transactions(
 ) -> DataFrame:
     """One row per global transaction.
 
-    ``resources`` maps resource names to log paths where the logs alone leave it open.
+    ``resources`` maps resource names to log names where the logs alone leave it open.
     """
-    xa = transactions.where(F.col("gtrid").isNotNull()).withColumn("owner", _owner())
-    grouped = _grouped(xa)
+    originals = without_copies(transactions)
+    xa = _xa(originals)
+    grouped = xa.groupBy(*KEYS).agg(F.collect_list(F.struct(*PARTS)).alias("parts"))
     journals = _journals(xa)
-    named = _given(journals, resources) if resources else _found(grouped)
-    complete = grouped.join(journals, "owner", "left").join(named, "owner", "left")
-    judge = _arrow_function(judged, spark_schema(GLOBAL_TRANSACTIONS))
-    judgement = judge(F.struct("format_id", "gtrid", "owner", "parts", "journals", "resources"))
+    named = given_resources(journals, resources) if resources else matched_resources(grouped)
+    undone = nameless_rollbacks(originals, xa, named)
+    complete = (
+        grouped.join(journals, "owner", "left")
+        .join(named, "owner", "left")
+        .join(undone, ["format_id", "gtrid"], "left")
+    )
+    judge = arrow_function(judged, spark_schema(GLOBAL_TRANSACTIONS))
+    judgement = judge(F.struct(*KEYS, "parts", "journals", "resources", "undone"))
     return complete.select(judgement.alias("judgement")).select("judgement.*")
 
 
-def _arrow_function(function: Callable[..., object], form: DataType) -> Callable[..., Column]:
-    """A function over Arrow arrays as one over columns; needs no pandas, unlike mapInArrow."""
-    make: Any = arrow_udf  # its types know of literal evaluation types only
-    wrapped: Callable[..., Column] = make(function, form)
-    return wrapped
-
-
-def _owner() -> Column:
+def _xa(transactions: DataFrame) -> DataFrame:
+    """Transactions with a global id, and the owner that is written in it."""
     length = F.octet_length("gtrid") - SUFFIX
-    return F.when(length > 0, F.substring("gtrid", F.lit(1), length))
-
-
-def _grouped(xa: DataFrame) -> DataFrame:
-    format_id = F.coalesce("format_id", F.lit(BITRONIX)).alias("format_id")
-    return xa.groupBy(format_id, "gtrid", "owner").agg(
-        F.collect_list(F.struct(*PARTS)).alias("parts")
-    )
+    owner = F.when(length > 0, F.substring("gtrid", F.lit(1), length))
+    format_id = F.coalesce("format_id", F.lit(BITRONIX))
+    named = transactions.where(F.col("gtrid").isNotNull())
+    return named.withColumn("owner", owner).withColumn("format_id", format_id)
 
 
 def _journals(xa: DataFrame) -> DataFrame:
     """Per owner the logs that hold its decisions, and the times they cover."""
-    whole = F.when(F.col("records") >= WHOLE_RECORDS, F.col("first_time"))
     logs = (
-        xa.where(F.col("bqual").isNull())
+        xa.where(decided())
         .groupBy("owner", "log")
-        .agg(F.min(whole).alias("since"), F.max("last_time").alias("until"))
+        .agg(F.min(_whole_since()).alias("since"), F.max("last_time").alias("until"))
     )
     return logs.groupBy("owner").agg(
         F.collect_list(F.struct("log", "since", "until")).alias("journals")
     )
 
 
-def _found(grouped: DataFrame) -> DataFrame:
-    """Per owner the pairs of resource name and log, from what occurs together."""
-    names = F.array_sort(F.array_distinct(F.flatten(_of_parts("participants", decided=True))))
-    logs = F.array_sort(F.array_distinct(_of_parts(("log", "system"), decided=False)))
-    patterns = (
-        grouped.select("owner", names.alias("names"), logs.alias("logs"))
-        .where((F.size("names") > 0) & (F.size("logs") > 0))
-        .groupBy("owner", "names", "logs")
-        .count()
-        .groupBy("owner")
-        .agg(F.collect_list(F.struct("names", "logs", "count")).alias("patterns"))
-    )
-    pairs = _arrow_function(assigned, from_arrow_type(RESOURCES))
-    return patterns.select("owner", pairs("patterns").alias("resources"))
+def _whole_since() -> Column:
+    return F.when(F.col("records") >= WHOLE_RECORDS, F.col("first_time"))
 
 
-def _of_parts(names: str | tuple[str, ...], *, decided: bool) -> Column:
-    """Fields of those parts that are the coordinator's, or of the others."""
-
-    def wanted(part: Column) -> Column:
-        return part["bqual"].isNull() if decided else part["bqual"].isNotNull()
-
-    def fields(part: Column) -> Column:
-        if isinstance(names, str):
-            return F.coalesce(part[names], F.array().cast("array<string>"))
-        return F.struct(*(part[name].alias(name) for name in names))
-
-    return F.transform(F.filter("parts", wanted), fields)
-
-
-def _given(journals: DataFrame, resources: Mapping[str, str]) -> DataFrame:
-    pairs = F.array(
-        *(F.struct(F.lit(n).alias("name"), F.lit(p).alias("log")) for n, p in resources.items())
-    )
-    return journals.select("owner", pairs.alias("resources"))
+def decided() -> Column:
+    """True for a coordinator's own transactions: they are no branch of anything."""
+    return F.col("bqual").isNull()
