@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
-import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import Bytes, File, FileSystem
+from tallystick.storage.segments import Segments
 from tallystick.systems.tally.columns import Inner
 from tallystick.systems.tally.layout import (
     AES_GCM,
@@ -27,8 +27,7 @@ from tallystick.systems.tally.layout import (
     DATA_OFFSET,
     HEADER_SIZE,
     INDEX,
-    SPARE_PREFIX,
-    SUFFIX,
+    NAMING,
     Control,
     GroupHeader,
     SegmentHeader,
@@ -37,7 +36,6 @@ from tallystick.systems.tally.layout import (
     group_length,
     header_checksum,
     pack_group_header,
-    segment_name,
 )
 from tallystick.systems.tally.sealing import (
     COMPRESSIONS,
@@ -53,9 +51,6 @@ from tallystick.systems.tally.walk import Expected
 _NO_NONCE: Final = bytes(12)
 _JOIN_MAX: Final = 256 << 10
 """Groups up to this size are joined and written from one buffer; larger ones are not copied."""
-_BULK: Final = 1 << 20
-"""A segment that begins with a group of this size is not filled with zeros beforehand: large
-groups pay for the metadata of their blocks once, small ones would pay it with every sync."""
 
 
 class Appender:
@@ -69,17 +64,20 @@ class Appender:
         settings: Settings,
         key: bytes | None,
     ) -> None:
-        self._fs = fs
-        self._folder = folder
         self._settings = settings
         self._key = key
         self._packing = COMPRESSIONS[settings.compression]
         self._file: File | None = None
         self._control_file = fs.open(posixpath.join(folder, CONTROL_NAME))
         self._dirty = False
-        self._spare_thread: threading.Thread | None = None
-        self._spares = [name for name in fs.list(folder) if name.startswith(SPARE_PREFIX)]
-        self._spare_number = len(self._spares)
+        self._segments = Segments(
+            fs,
+            folder,
+            NAMING,
+            size=control.segment_size,
+            spares_max=settings.spares,
+            background=settings.preallocate,
+        )
         self.control = control
         self.segment = 0
         self.end = 0
@@ -109,7 +107,7 @@ class Appender:
         """Make sure that a group of ``size`` inner bytes fits in the current segment."""
         length = group_length(size + TAG_SIZE, self.control.sector_size)
         if self.end + length + self._index_length(1) > self.control.segment_size:
-            self.roll(bulk=length >= _BULK)
+            self.roll()
 
     def now(self) -> int:
         """The time of the next group: never before that of the last one."""
@@ -183,24 +181,26 @@ class Appender:
     def _index_length(self, more: int) -> int:
         return group_length(ENTRY_SIZE * (len(self.index) + more), self.control.sector_size)
 
-    def roll(self, *, bulk: bool = False) -> None:
-        """Seal the current segment and go on in a new one."""
+    def roll(self) -> None:
+        """Go on in a new segment, and seal the one before.
+
+        Raises `LogFullError` if there is no room for one: nothing has changed then.
+        """
         self.sync()
         previous = self._file
-        if previous is not None and self.index:
-            self._seal(previous)
         header = SegmentHeader(
             self.control.identity, self.segment + 1, self.next_lsn, self.control.segment_size,
             self.control.sector_size, self.now(), self.segment, self.end, self.next_lsn - 1,
             self.chain, self.control.shard,
         )  # fmt: skip
-        file = self._new_segment(header, bulk=bulk)
+        file = self._segments.roll(header.number, lambda new: _begin(new, header))
+        if previous is not None and self.index:
+            self._seal(previous)
         self.write_control(last_segment=header.number, durable_lsn=self.durable_lsn)
-        self.resume(file, header, _first_place(header), (), self.time_us)
+        due = Expected(DATA_OFFSET, header.first_lsn, header.checksum())
+        self.resume(file, header, due, (), self.time_us)
         if previous is not None:
             previous.close()
-        if self._settings.preallocate and not bulk:
-            self._prepare_spare()
 
     def _seal(self, file: File) -> None:
         """Write the index so that it ends where the file ends."""
@@ -215,63 +215,6 @@ class Appender:
         )  # fmt: skip
         file.pwrite(header + padded + header, offset)
         file.datasync()
-
-    def _new_segment(self, header: SegmentHeader, *, bulk: bool) -> File:
-        """A file with this header under its own name: durable, name and all."""
-        path = self._spare()
-        file = self._fs.open(path)
-        if bulk:
-            file.truncate(max(file.size(), header.size))
-        else:
-            file.allocate(header.size)
-        block = encode_segment_header(header)
-        file.pwrite(block, 0)
-        file.pwrite(block, COPY_OFFSET)
-        file.datasync()
-        file.close()
-        name = posixpath.join(self._folder, segment_name(header.number))
-        self._fs.rename(path, name)
-        self._fs.sync_dir(self._folder)
-        return self._fs.open(name)
-
-    def _spare(self) -> str:
-        """The path of a spare file, made if there is none."""
-        if self._spare_thread is not None:
-            self._spare_thread.join()
-            self._spare_thread = None
-        while self._spares:
-            path = posixpath.join(self._folder, self._spares.pop(0))
-            if self._fs.exists(path):
-                return path
-        path = self._spare_path()
-        self._fs.create(path).close()
-        return path
-
-    def _spare_path(self) -> str:
-        while True:
-            self._spare_number += 1
-            path = posixpath.join(self._folder, f"{SPARE_PREFIX}{self._spare_number:016d}{SUFFIX}")
-            if not self._fs.exists(path):
-                return path
-
-    def _prepare_spare(self) -> None:
-        """Have a spare ready before it is needed; a failure shows when it is."""
-        if self._spares:
-            return
-        path = self._spare_path()
-
-        def make() -> None:
-            with contextlib.suppress(OSError):
-                file = self._fs.create(path)
-                try:
-                    file.allocate(self.control.segment_size)
-                    file.datasync()
-                finally:
-                    file.close()
-            self._spares.append(posixpath.basename(path))
-
-        self._spare_thread = threading.Thread(target=make, name="tally-spare", daemon=True)
-        self._spare_thread.start()
 
     def free_before(
         self, number: int, *, checkpoint_lsn: int, next_transaction: int, next_key: int
@@ -290,24 +233,19 @@ class Appender:
                 next_transaction=next_transaction,
                 next_key=next_key,
             )
-        freed = list(range(first, number))
-        if not self._settings.recycle:
-            return freed
-        for old in freed:
-            self._free(posixpath.join(self._folder, segment_name(old)))
-        if freed:
-            self._fs.sync_dir(self._folder)
-        return freed
+        if self._settings.recycle:
+            self._segments.retire_below(number)
+        return list(range(first, number))
 
-    def _free(self, path: str) -> None:
-        if not self._fs.exists(path):
-            return
-        if len(self._spares) < self._settings.spares:
-            spare = self._spare_path()
-            self._fs.rename(path, spare)
-            self._spares.append(posixpath.basename(spare))
-        else:
-            self._fs.remove(path)
+    def retire_freed(self) -> None:
+        """Recycle segments that the control block gave up before the last crash."""
+        self._segments.retire_below(self.control.first_segment)
+
+    @contextlib.contextmanager
+    def hold(self, number: int) -> Iterator[None]:
+        """Keep the files of this segment and of all later ones where they are."""
+        with self._segments.hold(number):
+            yield
 
     # -- control block ------------------------------------------------------------------
 
@@ -338,12 +276,13 @@ class Appender:
 
     def close(self) -> None:
         """Close the files; nothing is written."""
-        if self._spare_thread is not None:
-            self._spare_thread.join()
+        self._segments.close()
         for file in (self._file, self._control_file):
             if file is not None:
                 file.close()
 
 
-def _first_place(header: SegmentHeader) -> Expected:
-    return Expected(DATA_OFFSET, header.first_lsn, header.checksum())
+def _begin(file: File, header: SegmentHeader) -> None:
+    block = encode_segment_header(header)
+    file.pwrite(block, 0)
+    file.pwrite(block, COPY_OFFSET)

@@ -125,7 +125,7 @@ def read_catalog(folder: str, paths: Iterable[str], reach: Reach | None = None) 
 
 def is_member(name: str) -> bool:
     """True for the name of a file that belongs to a native log."""
-    return name.endswith(SUFFIX)
+    return name.endswith(SUFFIX) or name.startswith(SPARE_PREFIX)
 
 
 def _heads(catalog: Catalog, paths: Iterable[str], reach: Reach) -> Iterable[tuple[str, bytes]]:

@@ -4,7 +4,7 @@ In: field values. Out: bytes, and back. All integers are little-endian, as in Ar
 offsets are in bytes, times in microseconds since 1970-01-01 UTC. The specification with a hex
 example is ``docs/formats/tally.md``.
 
-    directory   lock, control.tally, <segment number, 16 digits>.tally, spare files
+    directory   lock, control.tally, <segment number, 16 digits>.tally, spare-<n>
     control     block | zeros to 4096 | the block again | zeros to 8192
     segment     header | zeros to 4096 | the header again | zeros to 8192 | groups ... | index
     group       header | columns | bodies | zeros to the sector | the header again
@@ -22,6 +22,7 @@ from typing import Any, Final
 from tallystick.errors import UnsupportedFormatError
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import Bytes
+from tallystick.storage.segments import Naming
 
 VERSION: Final = 1
 COPY_OFFSET: Final = 4096
@@ -41,6 +42,8 @@ IDENTITY_SIZE: Final = 16
 CONTROL_NAME: Final = "control.tally"
 LOCK_NAME: Final = "lock"
 SUFFIX: Final = ".tally"
+NAMING: Final = Naming("", SUFFIX, 16)
+"""Names of segments: their number in 16 digits."""
 SPARE_PREFIX: Final = "spare-"
 """Files made ahead of need, or waiting to be recycled; nothing in them is believed."""
 
@@ -183,13 +186,12 @@ def group_length(stored: int, sector_size: int) -> int:
 
 def segment_name(number: int) -> str:
     """The file name of a segment."""
-    return f"{number:016d}{SUFFIX}"
+    return NAMING.name(number)
 
 
 def segment_number(name: str) -> int | None:
     """The number in a segment's file name, None for any other name."""
-    stem = name.removesuffix(SUFFIX)
-    return int(stem) if len(stem) == 16 and stem.isdecimal() and name.endswith(SUFFIX) else None
+    return NAMING.number(name)
 
 
 # -- encode -------------------------------------------------------------------------------

@@ -22,7 +22,6 @@ from tallystick.storage.source import ByteSource, unreadable
 from tallystick.systems.tally.appender import Appender
 from tallystick.systems.tally.catalog import (
     Catalog,
-    Life,
     Reach,
     SegmentFile,
     is_member,
@@ -235,7 +234,7 @@ def _resume(
     # take damage to it for a torn write.
     appender.write_control(last_segment=last.header.number, durable_lsn=appender.durable_lsn)
     if settings.recycle:
-        _free_leftovers(fs, folder, scan.catalog)
+        appender.retire_freed()
     if not scan.clean or _sealed(scan, last):
         appender.roll()
     return Recovered(appender, state, tuple(scan.findings))
@@ -257,12 +256,3 @@ def _sealed(scan: Scan, last: SegmentFile) -> bool:
         sealed = view.index is not None
         view.data = b""
     return sealed
-
-
-def _free_leftovers(fs: FileSystem, folder: str, catalog: Catalog) -> None:
-    """Remove segments that the control block gave up before the last crash."""
-    freed = [one for one in catalog.others if one.life is Life.FREED]
-    for one in freed:
-        fs.remove(one.path)
-    if freed:
-        fs.sync_dir(folder)
