@@ -13,7 +13,7 @@ from tallystick.systems.base import ReadOptions
 from tallystick.systems.h2 import SYSTEM, layout
 from tallystick.systems.h2.layout import StaticHeader, Trunk, VariableHeader
 from tallystick.systems.h2.reader import H2Reading
-from tallystick.systems.h2.state import LogState, load
+from tallystick.systems.h2.state import LogState, judge, load
 from tests.fixtures import fixture_dir
 
 
@@ -40,7 +40,7 @@ def fixture(case: str) -> H2Reading:
 
 def state_of(data: bytes, **options: Any) -> LogState:
     """The state of a file with these bytes."""
-    return load(ByteSource("made.h2.db", memoryview(data)), ReadOptions(**options))
+    return judge(load(ByteSource("made.h2.db", memoryview(data)), ReadOptions(**options)))
 
 
 def page_file(

@@ -46,18 +46,14 @@ def test_engine_verdict_is_what_the_engine_said(case: str) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_records_carry_the_oracle_s_list(case: str) -> None:
+    page_size = manifest(case)["header"]["page_size"]
     for record, oracle in zip(fixture(case).records(), manifest(case)["records"], strict=True):
         line = json.loads(json.dumps(record.to_dict()))
         assert line["type"] == oracle["type"]
-        assert line["offset"] == oracle["page"] * _page_size(case) + oracle["offset"]
+        assert line["offset"] == oracle["page"] * page_size + oracle["offset"]
         assert line["attributes"] | {"offset": oracle["offset"], "type": oracle["type"]} == (
             line["attributes"] | oracle
         )
-
-
-def _page_size(case: str) -> int:
-    size: int = manifest(case)["header"]["page_size"]
-    return size
 
 
 @pytest.mark.parametrize("case", CASES)

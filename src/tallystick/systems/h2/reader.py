@@ -32,7 +32,7 @@ from tallystick.systems.h2.findings import Place, findings_of
 from tallystick.systems.h2.salvage import salvaged
 from tallystick.systems.h2.scan import Scan
 from tallystick.systems.h2.spans import spans_of
-from tallystick.systems.h2.state import LogState, load
+from tallystick.systems.h2.state import LogState, judge, load
 from tallystick.systems.h2.stream import LogStream
 from tallystick.systems.h2.transactions import Group, groups
 from tallystick.systems.h2.values import Value, json_of
@@ -58,7 +58,7 @@ class H2Reading:
     @property
     def format(self) -> str:
         """``pagestore`` and the two version numbers of the header."""
-        pages = None if isinstance(self._state, Finding) else self._state.pages
+        pages = None if isinstance(self._opened, Finding) else self._opened.pages
         if pages is None:
             return "pagestore"
         return f"pagestore {pages.static.write_version}/{pages.static.read_version}"
@@ -75,9 +75,14 @@ class H2Reading:
             return unreadable_finding(SYSTEM, self._log, error)
 
     @cached_property
-    def _state(self) -> LogState | Finding:
+    def _opened(self) -> LogState | Finding:
         source = self._bytes
         return source if isinstance(source, Finding) else load(source, self._options)
+
+    @cached_property
+    def _state(self) -> LogState | Finding:
+        state = self._opened
+        return state if isinstance(state, Finding) else judge(state)
 
     @property
     def _log(self) -> str:
@@ -225,16 +230,17 @@ class H2Reading:
     ) -> Iterator[pa.RecordBatch]:
         from tallystick.systems.h2.batches import record_batches_of
 
-        found = self._stream()
-        if found is not None:
-            state, stream = found
-            yield from record_batches_of(stream, state.zone, self._log, split, rows)
+        state = self._opened
+        if not isinstance(state, Finding) and state.stream is not None:
+            yield from record_batches_of(state.stream, state.zone, self._log, split, rows)
 
     def splits(self, target_bytes: int) -> Sequence[Split]:
         """One: a record can only be found from the beginning of the log."""
         del target_bytes
-        found = self._stream()
-        return [] if found is None else [Split(self._path, 0, found[0].size)]
+        state = self._opened
+        if isinstance(state, Finding) or state.stream is None:
+            return []
+        return [Split(self._path, 0, state.size)]
 
 
 def _group_attributes(group: Group) -> dict[str, object]:

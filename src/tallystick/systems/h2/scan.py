@@ -56,6 +56,8 @@ class Scan:
 
     stream: LogStream
     zone: Zone
+    before: int = 0
+    """Records before the place where this scan begins."""
     end: ScanEnd = field(default_factory=ScanEnd)
     _buffer: bytearray = field(default_factory=bytearray)
     _packed: bytearray = field(default_factory=bytearray)
@@ -65,7 +67,7 @@ class Scan:
         page_size = self.stream.pages.page_size
         self._buffer = bytearray(page_size)
         self._packed = bytearray(2 * page_size)
-        pos, section = 0, 0
+        pos, section = self.before, 0
         for entry in self._walk():
             entry.pos, entry.section = pos + 1, section
             pos += entry.count

@@ -42,6 +42,8 @@ class LogState:
     stream: LogStream | None = None
     recovery: Recovery | None = None
     problem: LogFormatError | None = None
+    refused: bool = False
+    """The headers alone decide `opening`."""
 
 
 def zone_of(options: ReadOptions) -> Zone:
@@ -50,7 +52,8 @@ def zone_of(options: ReadOptions) -> Zone:
 
 
 def load(source: ByteSource, options: ReadOptions) -> LogState:
-    """The state of a file. Raises `UnsupportedFormatError` for an unknown time zone only."""
+    """The state of a file before recovery: headers and log stream, `recovery` still None.
+    Raises `UnsupportedFormatError` for an unknown time zone only."""
     state = LogState(zone_of(options), source.size, Opening())
     try:
         static = layout.decode_static_header(source.data[: layout.STATIC_HEADER.size], source.path)
@@ -62,9 +65,9 @@ def load(source: ByteSource, options: ReadOptions) -> LogState:
     state.header = next((header for header in state.pages.headers() if header), None)
     refused = header_failure(state.pages)
     if refused is not None:
-        state.opening = refused
+        state.opening, state.refused = refused, True
     if not static.encrypted and state.header is not None:
-        _follow(state, state.pages, state.header, refused)
+        _open(state, state.pages, state.header)
     return state
 
 
@@ -74,15 +77,19 @@ def _without_header(error: LogFormatError) -> Opening:
     return Opening(replaced=True)
 
 
-def _follow(
-    state: LogState, pages: PageFile, header: VariableHeader, refused: Opening | None
-) -> None:
+def _open(state: LogState, pages: PageFile, header: VariableHeader) -> None:
     try:
         state.stream = open_stream(pages, header)
     except CorruptLogError as error:
         state.problem = error
-        state.opening = refused or failed(GENERAL_ERROR, error.message, 0)
-        return
-    state.recovery = recover(state.stream, state.zone)
-    if refused is None:
-        state.opening = open_log(state.stream, state.recovery, state.zone)
+        if not state.refused:
+            state.opening = failed(GENERAL_ERROR, error.message, 0)
+
+
+def judge(state: LogState) -> LogState:
+    """The same state with recovery played through and the engine's opening decided."""
+    if state.stream is not None:
+        state.recovery = recover(state.stream, state.zone)
+        if not state.refused:
+            state.opening = open_log(state.stream, state.recovery, state.zone)
+    return state

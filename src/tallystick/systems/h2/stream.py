@@ -17,6 +17,10 @@ from tallystick.systems.h2 import layout
 from tallystick.systems.h2.layout import StaticHeader, Trunk, VariableHeader
 
 
+COMPILED_FROM = 8192
+"""Listed data pages from which on loading the compiled test of page headers pays."""
+
+
 @dataclass(frozen=True, slots=True)
 class PageFile:
     """A page store file as pages. ``file`` is its path, for messages."""
@@ -238,22 +242,45 @@ def _listed(chain: TrunkChain) -> Iterator[tuple[int, int]]:
 
 
 def _follow(stream: LogStream, listed: list[tuple[int, int]], start: int) -> None:
-    for at in range(start, len(listed)):
+    at = start + _whole_pages(stream.pages, listed[start : start + stream.pages.page_count])
+    stream.data_pages = [page for _, page in listed[start:at]]
+    if at < len(listed):
         key, page = listed[at]
-        fault = data_fault(stream.pages, page, key)
-        if at - start >= stream.pages.page_count:
-            fault = DataFault.REPEATED
-        if fault is not None:
-            stream.fault, stream.fault_page, stream.end_key = fault, page, key
-            stream.end_of_file = fault not in (DataFault.OUTSIDE, DataFault.CHECKSUM)
-            stream.behind = [page for _, page in listed[at + 1 :]]
-            for one, other in listed[at + 1 :]:
-                if data_fault(stream.pages, other, one) is None:
-                    stream.lost[other] = None
-            return
-        stream.data_pages.append(page)
+        fault = data_fault(stream.pages, page, key) or DataFault.REPEATED
+        stream.fault, stream.fault_page, stream.end_key = fault, page, key
+        stream.end_of_file = fault not in (DataFault.OUTSIDE, DataFault.CHECKSUM)
+        stream.behind = [page for _, page in listed[at + 1 :]]
+        for one, other in listed[at + 1 :]:
+            if data_fault(stream.pages, other, one) is None:
+                stream.lost[other] = None
+        return
     for page in pages_of_trunk(stream.pages, stream.chain.end_page, stream.end_key):
         stream.lost[page] = None
+
+
+def _whole_pages(pages: PageFile, listed: list[tuple[int, int]]) -> int:
+    """How many of the listed pages, from the first, are whole data pages of the log."""
+    known = 0
+    if len(listed) >= COMPILED_FROM:
+        known = _whole_pages_compiled(pages, listed)
+    for key, page in listed[known:]:
+        if data_fault(pages, page, key) is not None:
+            break
+        known += 1
+    return known
+
+
+def _whole_pages_compiled(pages: PageFile, listed: list[tuple[int, int]]) -> int:
+    try:
+        import numpy as np
+    except ImportError:
+        return 0
+    from tallystick.systems.h2.kernels import first_fault
+
+    table = np.array(listed, dtype=np.int64)
+    data = np.frombuffer(pages.data, dtype=np.uint8)
+    count: int = first_fault(data, table[:, 1].copy(), table[:, 0].copy(), pages.page_size)
+    return count
 
 
 def pages_of_trunk(pages: PageFile, trunk: int, key: int) -> list[int]:

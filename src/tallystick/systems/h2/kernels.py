@@ -1,0 +1,320 @@
+"""The walk over the log stream for vectorised reading, as compiled kernels.
+
+In: stream bytes as a NumPy array. Out: columns of numbers, one row per record or run of no-ops.
+The walk knows everything that is in order; at the first record that is not (cut, damaged, unknown,
+arrays in arrays) it stops, and the caller goes on with `scan.Scan`, which knows the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tallystick.compiled import kernel
+
+# Columns of the table that `walk` fills, by number.
+START, LENGTH, CODE, COUNT, SESSION, NUMBER, BODY_START, BODY_LENGTH = range(8)
+COLUMNS = 8
+"""``NUMBER`` is the row key, or the page of an undo image."""
+
+FULL, MORE, STRANGE = range(3)
+"""Why the walk stopped: no rows left, bytes missing, a record that is not in order."""
+
+_NOOP, _UNDO, _COMMIT, _PREPARE, _ROLLBACK, _ADD, _REMOVE, _TRUNCATE, _CHECKPOINT, _FREE = range(10)
+_BAD = -1
+_SHORT = -2
+
+
+@kernel
+def _var(data: Any, at: int, end: int, limit: int) -> tuple[int, int]:
+    """Value and place behind a number of at most ``limit`` bytes; place `_SHORT` or `_BAD`."""
+    if at < end and data[at] < 0x80:
+        return int(data[at]), at + 1
+    value = 0
+    for index in range(limit):
+        if at + index >= end:
+            return 0, _SHORT
+        byte = int(data[at + index])
+        if index == 4 and limit == 5:
+            value |= byte << 28
+            return value, at + 5
+        if index == 9:
+            return value + byte * (-1 << 63), at + 10 if byte < 2 else _BAD
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return value, at + index + 1
+    return 0, _BAD
+
+
+@kernel
+def _units(data: Any, at: int, end: int, count: int) -> int:
+    """The place behind ``count`` UTF-16 units."""
+    if count > end - at:
+        return _SHORT
+    high = data[0] & 0
+    for byte in data[at : at + count]:
+        high |= byte
+    if high < 0x80:
+        return at + count
+    for _ in range(count):
+        if at >= end:
+            return _SHORT
+        byte = int(data[at])
+        at += 3 if byte >= 0xE0 else 2 if byte >= 0x80 else 1
+    return at if at <= end else _SHORT
+
+
+@kernel
+def _counted(data: Any, at: int, end: int, text: bool) -> int:
+    count, at = _var(data, at, end, 5)
+    if at < 0:
+        return at
+    if count >= 1 << 31:
+        return _BAD
+    if text:
+        return _units(data, at, end, count)
+    return at + count if count <= end - at else _SHORT
+
+
+@kernel
+def _numbers(data: Any, at: int, end: int, longs: int, ints: int) -> int:
+    """The place behind so many long numbers and then so many short ones."""
+    for index in range(longs + ints):
+        _, at = _var(data, at, end, 10 if index < longs else 5)
+        if at < 0:
+            return at
+    return at
+
+
+@kernel
+def _value(data: Any, at: int, end: int) -> int:
+    """The place behind the value at ``at``, or `_BAD`; collections are the caller's."""
+    code = int(data[at])
+    at += 1
+    if code == 0 or 32 <= code < 58 or 60 <= code < 66:
+        return at
+    if 68 <= code < 100:
+        return _units(data, at, end, code - 68)
+    if 100 <= code < 132:
+        return at + code - 100
+    if code in (4, 66, 8, 25):
+        return _numbers(data, at, end, 0, 1)
+    if code in (5, 67, 7, 9, 10, 58, 133):
+        return _numbers(data, at, end, 1, 0)
+    if code == 11:
+        return _numbers(data, at, end, 1, 1)
+    if code == 59:
+        at = _numbers(data, at, end, 0, 1)
+        return _numbers(data, at, end, 1, 0) if at > 0 else at
+    if code in (13, 14, 21):
+        return _counted(data, at, end, True)
+    if code in (12, 19, 22, 136, 15, 16):
+        return _counted(data, at, end, False)
+    if code == 24:
+        return _numbers(data, at, end, 2, 1)
+    if code == 132:
+        return _numbers(data, at, end, 2, 0)
+    if code == 134:
+        return _numbers(data, at, end, 3, 0)
+    if code == 2:
+        return at + 1
+    if code == 3:
+        return at + 2
+    if code == 20:
+        return at + 16
+    return _BAD
+
+
+@kernel
+def _row(data: Any, at: int, end: int) -> int:
+    """The place behind the values of a row, or `_BAD`."""
+    count, at = _var(data, at, end, 5)
+    if at < 0 or count >= 1 << 31:
+        return _BAD
+    inner = False
+    while count > 0:
+        if at >= end:
+            return _BAD
+        count -= 1
+        if data[at] == 17 and not inner:  # an array: its values follow as if they were columns
+            items, at = _var(data, at + 1, end, 5)
+            if at < 0 or items >= 1 << 31:
+                return _BAD
+            count += items
+            inner = True
+            continue
+        at = _value(data, at, end)
+        if at < 0 or at > end:
+            return _BAD
+    return at
+
+
+@kernel
+def _lzf(data: Any, at: int, end: int, size: int) -> bool:
+    """True if the image expands to exactly ``size`` bytes, with a literal at its end."""
+    done = 0
+    while done < size:
+        if at >= end:
+            return False
+        control = int(data[at])
+        at += 1
+        if control < 32:
+            at += control + 1
+            done += control + 1
+            if at > end:
+                return False
+            continue
+        length = control >> 5
+        if length == 7:
+            if at >= end:
+                return False
+            length += int(data[at])
+            at += 1
+        if at >= end:
+            return False
+        distance = ((control & 31) << 8 | int(data[at])) + 1
+        at += 1
+        done += length + 2
+        if distance > done - length - 2 or done >= size:
+            return False
+    return done == size
+
+
+@kernel
+def _undo(data: Any, at: int, end: int, page_size: int, row: Any) -> int:
+    page, at = _var(data, at, end, 5)
+    if at < 0:
+        return at
+    size, at = _var(data, at, end, 5)
+    if at < 0:
+        return at
+    count = page_size if size == 0 else 0 if size == 1 else size
+    if count > 2 * page_size:
+        return _BAD
+    if count > end - at:
+        return _SHORT
+    if size > 1 and not _lzf(data, at, at + count, page_size):
+        return _BAD
+    row[NUMBER] = page
+    row[BODY_START], row[BODY_LENGTH] = at, count
+    return at + count
+
+
+@kernel
+def _change(data: Any, at: int, end: int, code: int, row: Any) -> int:
+    """ADD, REMOVE, TRUNCATE behind the session."""
+    _, at = _var(data, at, end, 5)
+    if at < 0 or code == _TRUNCATE:
+        return at
+    row[NUMBER], at = _var(data, at, end, 10)
+    if at < 0 or code == _REMOVE:
+        return at
+    count, at = _var(data, at, end, 5)
+    if at < 0:
+        return at
+    if count >= 1 << 31:
+        return _BAD
+    if count > end - at:
+        return _SHORT
+    row[BODY_START], row[BODY_LENGTH] = at, count
+    return at + count if _row(data, at, at + count) == at + count else _BAD
+
+
+@kernel
+def _free(data: Any, at: int, end: int) -> int:
+    count, at = _var(data, at, end, 5)
+    if at >= 0 and count < 1 << 31:
+        for _ in range(count):
+            _, at = _var(data, at, end, 5)
+            if at < 0:
+                break
+    return at
+
+
+@kernel
+def _record(data: Any, at: int, end: int, page_size: int, row: Any) -> int:
+    """The place behind the record at ``at``, whose fields go to ``row``."""
+    code = int(data[at])
+    row[CODE], row[COUNT], row[NUMBER], row[BODY_LENGTH] = code, 1, 0, -1
+    at += 1
+    if code == _NOOP:
+        first = at
+        while at < end and data[at] == 0:
+            at += 1
+        row[COUNT] = at - first + 1
+        return at
+    if code == _UNDO:
+        return _undo(data, at, end, page_size, row)
+    if code == _CHECKPOINT:
+        return at
+    if code == _FREE:
+        return _free(data, at, end)
+    if code > _FREE:
+        return _BAD
+    row[SESSION], at = _var(data, at, end, 5)
+    if at < 0:
+        return at
+    if code in (_COMMIT, _ROLLBACK):
+        return at
+    if code == _PREPARE:
+        row[BODY_START] = at
+        row[BODY_LENGTH] = -1
+        return _counted(data, at, end, True)
+    return _change(data, at, end, code, row)
+
+
+@kernel
+def walk(data: Any, at: int, last: bool, page_size: int, table: Any) -> tuple[int, int, int]:
+    """Fill ``table`` (rows of `COLUMNS` 64-bit numbers) from ``at``. Returns the number of rows,
+    the place behind the last one, and why it stopped. ``last``: no more bytes will come."""
+    rows = 0
+    end = len(data)
+    while rows < len(table):
+        if at >= end:
+            return rows, at, MORE
+        behind = _record(data, at, end, page_size, table[rows])
+        if behind == _SHORT or (behind >= end and not last):
+            return rows, at, MORE
+        if behind < 0:
+            return rows, at, STRANGE
+        table[rows, START] = at
+        table[rows, LENGTH] = behind - at
+        at = behind
+        rows += 1
+    return rows, at, FULL
+
+
+@kernel
+def gather(data: Any, table: Any, out: Any) -> int:
+    """Copy the bodies of ``table`` one after the other into ``out``; returns their bytes."""
+    done = 0
+    for row in range(len(table)):
+        count = table[row, BODY_LENGTH]
+        if count > 0:
+            start = table[row, BODY_START]
+            out[done : done + count] = data[start : start + count]
+            done += count
+    return done
+
+
+@kernel
+def first_fault(data: Any, ids: Any, keys: Any, page_size: int) -> int:
+    """How many of these pages, from the first, are whole data pages with their log key."""
+    for index in range(len(ids)):
+        start = ids[index] * page_size
+        if ids[index] < 0 or start + page_size > len(data) or data[start] != 8:
+            return index
+        first = 255 + int(data[start])
+        second = 255 + first
+        for place in (6, page_size // 2 - 1, page_size // 2, page_size - 2, page_size - 1):
+            first += int(data[start + place])
+            second += first
+        one = (((first & 255) + (first >> 8)) ^ ids[index]) & 255
+        two = (((second & 255) + (second >> 8)) ^ (ids[index] >> 8)) & 255
+        if one != data[start + 1] or two != data[start + 2]:
+            return index
+        key = 0
+        for place in range(7, 11):
+            key = key << 8 | int(data[start + place])
+        if key != keys[index] & 0xFFFFFFFF:
+            return index
+    return len(ids)
