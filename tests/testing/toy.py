@@ -12,7 +12,7 @@ from tallystick.storage.group import GroupWriter
 from tallystick.storage.tickets import GroupTicket
 
 HEADER = struct.Struct("<II")
-PATH = "/logs/toy.log"
+FOLDER = "/logs"
 
 
 def encode(body: bytes) -> bytes:
@@ -33,17 +33,23 @@ def decode(data: bytes) -> Iterator[bytes]:
 class ToyLog:
     """Right by default; each defect is one that real logs had."""
 
-    def __init__(self, fs: FileSystem, *, defects: Sequence[str] = ()) -> None:
+    def __init__(
+        self, fs: FileSystem, folder: str = FOLDER, *, defects: Sequence[str] = ()
+    ) -> None:
         self._defects = defects
+        self._folder = folder
+        self._path = f"{folder}/toy.log"
         self._fs = fs
         self._file = self._open()
         self.bodies = list(decode(self._file.pread(self._file.size(), 0)))
         self._end = sum(HEADER.size + len(body) for body in self.bodies)
-        if "keeps torn tail" not in defects and self._file.size() > self._end:
+        if "keeps torn tail" in defects:
+            self._end = self._file.size()
+        elif self._file.size() > self._end:
             self._file.truncate(self._end)
             self._file.datasync()
         self._count = len(self.bodies)
-        self.writer: GroupWriter[bytes] = GroupWriter(self._write, self._sync, name=PATH)
+        self.writer: GroupWriter[bytes] = GroupWriter(self._write, self._sync, name=self._path)
 
     def append(self, body: bytes) -> GroupTicket[bytes]:
         record = encode(body)
@@ -55,14 +61,11 @@ class ToyLog:
         self._file.close()
 
     def _open(self) -> File:
-        self._fs.mkdir("/logs")
-        if self._fs.exists(PATH):
-            file = self._fs.open(PATH)
-            self._fs.sync_dir("/logs")
-            return file
-        file = self._fs.create(PATH)
+        self._fs.mkdir(self._folder)
+        new = not self._fs.exists(self._path)
+        file = self._fs.create(self._path) if new else self._fs.open(self._path)
         if "no directory sync" not in self._defects:
-            self._fs.sync_dir("/logs")
+            self._fs.sync_dir(self._folder)
         return file
 
     def _write(self, records: list[bytes]) -> range:
@@ -77,13 +80,14 @@ class ToyLog:
             self._file.datasync()
 
 
-def recover(fs: FileSystem) -> list[bytes]:
+def recover(fs: FileSystem, folder: str = FOLDER) -> list[bytes]:
     """What a restart finds: the restart may write, as it cuts a torn tail."""
-    log = ToyLog(fs)
+    log = ToyLog(fs, folder)
     log.close()
     return log.bodies
 
 
-def recover_reading(fs: FileSystem) -> list[bytes]:
+def recover_reading(fs: FileSystem, folder: str = FOLDER) -> list[bytes]:
     """The same, without writing."""
-    return list(decode(read_file(fs, PATH))) if fs.exists(PATH) else []
+    path = f"{folder}/toy.log"
+    return list(decode(read_file(fs, path))) if fs.exists(path) else []

@@ -13,7 +13,9 @@ import os
 import random
 import select
 import signal
+import sys
 import time
+import traceback
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -22,25 +24,31 @@ from tallystick.testing.checks import check_items
 
 _LINE_MAX = 4096
 """Bytes that a pipe takes whole (PIPE_BUF of Linux), so that no report is torn."""
-_ACKNOWLEDGED = b'["a",'
+_SUBMITTED, _ACKNOWLEDGED = b"\ns", b"\na"
 
 
 class Reporter:
-    """The child's end of the pipe. Items are JSON values; lists come back as tuples."""
+    """The child's end of the pipe. Items are JSON values; lists come back as tuples.
 
-    def __init__(self, descriptor: int) -> None:
+    ``run`` is the number of the child among those of one check, 0 first: a good part of items
+    that must differ from those of earlier children.
+    """
+
+    def __init__(self, descriptor: int, run: int = 0) -> None:
+        self.run = run
         self._descriptor = descriptor
 
     def submitted(self, item: Any) -> None:
         """Call it before the item is handed to the log."""
-        self._send("s", item)
+        self._send(_SUBMITTED, item)
 
     def acknowledged(self, item: Any) -> None:
         """Call it after the log has reported the item durable."""
-        self._send("a", item)
+        self._send(_ACKNOWLEDGED, item)
 
-    def _send(self, kind: str, item: Any) -> None:
-        line = json.dumps([kind, item]).encode() + b"\n"
+    def _send(self, kind: bytes, item: Any) -> None:
+        # JSON text holds no line feed, so that one always begins a report.
+        line = kind + json.dumps(item).encode()
         if len(line) > _LINE_MAX:
             raise ValueError(f"a report of {len(line)} bytes, at most {_LINE_MAX}")
         os.write(self._descriptor, line)
@@ -56,7 +64,12 @@ class Killed:
 
 
 def run_and_kill(
-    work: Callable[[Reporter], object], *, after: int, seconds: float = 0.0, timeout: float = 60.0
+    work: Callable[[Reporter], object],
+    *,
+    after: int,
+    seconds: float = 0.0,
+    timeout: float = 60.0,
+    run: int = 0,
 ) -> Killed:
     """Run ``work`` in a forked child and kill it ``seconds`` after ``after`` acknowledgements.
 
@@ -67,7 +80,7 @@ def run_and_kill(
     child = os.fork()
     if child == 0:
         os.close(reading)
-        _run_child(work, Reporter(writing))
+        _run_child(work, Reporter(writing, run))
     os.close(writing)
     try:
         lines = _read_until(reading, after, timeout)
@@ -101,9 +114,8 @@ def check_kills(
     rng = random.Random(seed)
     total = Killed()
     for number in range(kills):
-        killed = run_and_kill(
-            work, after=rng.randrange(after_max), seconds=rng.uniform(0, seconds_max)
-        )
+        after, seconds = rng.randrange(after_max), rng.uniform(0, seconds_max)
+        killed = run_and_kill(work, after=after, seconds=seconds, run=number)
         total.submitted += killed.submitted
         total.acknowledged += killed.acknowledged
         check_items(
@@ -121,6 +133,9 @@ def _run_child(work: Callable[[Reporter], object], reporter: Reporter) -> NoRetu
     try:
         work(reporter)
         status = 0
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
     finally:
         # Neither the parent's cleanups nor its test runner may run here as well.
         os._exit(status)
@@ -142,10 +157,9 @@ def _read_until(pipe: int, acknowledgements: int, timeout: float) -> bytes:
 
 def _parse(data: bytes) -> Killed:
     killed = Killed()
-    for line in data.splitlines():
-        kind, item = json.loads(line)
-        target = killed.submitted if kind == "s" else killed.acknowledged
-        target.append(_hashable(item))
+    for line in data.split(b"\n")[1:]:
+        target = killed.submitted if line[:1] == _SUBMITTED[1:] else killed.acknowledged
+        target.append(_hashable(json.loads(line[1:])))
     return killed
 
 
