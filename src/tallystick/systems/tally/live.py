@@ -10,8 +10,10 @@ import posixpath
 from collections.abc import Collection, Iterator
 
 from tallystick.errors import CorruptLogError
+from tallystick.storage.files import Bytes
 from tallystick.systems.tally.catalog import is_member, read_catalog
 from tallystick.systems.tally.decision import Case
+from tallystick.systems.tally.layout import GroupHeader
 from tallystick.systems.tally.log import TallyLog
 from tallystick.systems.tally.recovery import reach_of
 from tallystick.systems.tally.rows import rows_of
@@ -20,10 +22,10 @@ from tallystick.systems.tally.splits import seek
 from tallystick.systems.tally.state import OpenTransaction, Row
 
 
-def rows_from(
+def groups_from(
     log: TallyLog, *, lsn: int = 0, time_us: int | None = None, until: int | None = None
-) -> Iterator[Row]:
-    """Every row of the open log from an LSN or a time on, below the LSN ``until``.
+) -> Iterator[tuple[GroupHeader, Bytes]]:
+    """Header and stored bytes of every group from an LSN or a time on, below the LSN ``until``.
 
     ``until`` defaults to what is durable now. Raises `CorruptLogError` for damage.
     """
@@ -38,10 +40,16 @@ def rows_from(
             return
         if header is None or step.place.case not in (Case.VALID, Case.REPAIRED):
             raise _damage(step)
-        for row in rows_of(step.view.inner(header), header, log.key):
-            if row.lsn >= end:
+        yield header, step.view.inner(header)
+
+
+def rows_from(log: TallyLog, *, lsn: int = 0, until: int | None = None) -> Iterator[Row]:
+    """Every row from an LSN on, below the LSN ``until``, which defaults to what is durable."""
+    for header, stored in groups_from(log, lsn=lsn, until=until):
+        for row in rows_of(stored, header, log.key):
+            if until is not None and row.lsn >= until:
                 return
-            if row.lsn >= lsn and (time_us is None or row.time_us >= time_us):
+            if row.lsn >= lsn:
                 yield row
 
 

@@ -28,7 +28,7 @@ from tallystick.systems.tally.layout import LOCK_NAME
 from tallystick.systems.tally.recovery import load_key, open_log
 from tallystick.systems.tally.sealing import KeyProvider
 from tallystick.systems.tally.settings import Settings, capacity
-from tallystick.systems.tally.state import LogState, Row
+from tallystick.systems.tally.state import Element, LogState, Row
 
 _RECORD_BYTES = 64
 """More than the columns of one record take."""
@@ -116,6 +116,11 @@ class TallyLog:
         if size + _RECORD_BYTES > self.capacity:
             raise self._too_large(size)
         return self._writer.submit(body, size + 4)
+
+    def check_size(self, size: int) -> None:
+        """Raise `RecordTooLargeError` if a plain record of that size does not fit."""
+        if size + _RECORD_BYTES > self.capacity:
+            raise self._too_large(size)
 
     def submit(self, item: Item, *, sync: bool = True) -> GroupTicket[Item]:
         """Any item. With ``sync=False`` nobody will wait: it rides in the next group."""
@@ -306,12 +311,26 @@ class TallyLog:
             appender = self._appender
             if appender.segment - appender.control.first_segment > carry_after:
                 bundles = carried(self._state, appender.segment)
-                self._mixed([one for one in bundles if _size(one) <= self.capacity])
-                appender.sync()
+                self.write_now(bundles)
             with self._state_lock:
                 self._reclaim(0, None)
 
         self.submit(Action(act), sync=False)
+
+    def write_now(self, bundles: Sequence[Bundle]) -> None:
+        """Write bundles durably; to be called from within an `Action` only."""
+        fitting: list[Item] = [one for one in bundles if _size(one) <= self.capacity]
+        for _, run in _runs(fitting, self.capacity):
+            self._mixed(run)
+        self._appender.sync()
+
+    def elements_of(self, key: int) -> tuple[Element, ...]:
+        """The live elements of an id; to be called from within an `Action` only."""
+        return self._state.live.get(key, ())
+
+    def hold(self, number: int) -> contextlib.AbstractContextManager[None]:
+        """Keep the files of this segment and of all later ones while somebody reads them."""
+        return self._appender.hold(number)
 
     def _reclaim(self, checkpoint_lsn: int, keep_from: int | None) -> list[int]:
         state, appender = self._state, self._appender

@@ -40,6 +40,8 @@ class Element:
     key: int | None
     lsn: int
     segment: int
+    size: int
+    """Bytes of its body."""
 
 
 @dataclass(slots=True)
@@ -80,6 +82,7 @@ class LogState:
         self.first_segment = first_segment
         self.checkpoint_lsn = checkpoint_lsn
         self.live: dict[int, tuple[Element, ...]] = {}
+        self.live_bytes = 0
         self.open: dict[int, OpenTransaction] = {}
         self.decisions: dict[bytes, OpenDecision] = {}
         self.heuristics: dict[bytes, tuple[int, frozenset[str]]] = {}
@@ -137,7 +140,7 @@ class LogState:
 
     def _element(self, row: Row) -> None:
         draft = row.draft
-        one = Element(draft.code, draft.key, row.lsn, row.segment)
+        one = Element(draft.code, draft.key, row.lsn, row.segment, len(draft.body))
         if draft.transaction is None:
             self._take(one)
             return
@@ -155,11 +158,13 @@ class LogState:
         if one.code in (Code.DELETE, Code.MOVED_ADD):
             for old in before:
                 self._live_in[old.segment] -= 1
+                self.live_bytes -= old.size
             before = ()
             self.live.pop(one.key, None)
         if one.code != Code.DELETE:
             self.live[one.key] = (*before, one)
             self._live_in[one.segment] += 1
+            self.live_bytes += one.size
 
     def _prepare(self, row: Row) -> None:
         number = row.draft.transaction or 0

@@ -1,0 +1,115 @@
+"""The native log as the engine of a `tallystick.services.journal.Journal`.
+
+In: the calls of `tallystick.services.journal.engine.JournalEngine`. Out: records and tickets.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Sequence
+
+from tallystick.records import Record, Xid
+from tallystick.services.roles import Ticket
+from tallystick.storage.counters import GroupCounters
+from tallystick.storage.files import FileSystem
+from tallystick.storage.local import LOCAL
+from tallystick.systems.tally.bulk import columnar
+from tallystick.systems.tally.columns import Draft
+from tallystick.systems.tally.compaction import compact, compaction_due
+from tallystick.systems.tally.kinds import Code
+from tallystick.systems.tally.layout import segment_name
+from tallystick.systems.tally.live import groups_from
+from tallystick.systems.tally.log import EndingDraft, TallyLog
+from tallystick.systems.tally.roles import TallyRecordJournal
+from tallystick.systems.tally.rows import records_of
+from tallystick.systems.tally.sealing import KeyProvider
+from tallystick.systems.tally.settings import Settings
+from tallystick.systems.tally.tail import Tail
+
+
+def open_journal(
+    path: str,
+    *,
+    settings: Settings | None = None,
+    key: KeyProvider | None = None,
+    fs: FileSystem = LOCAL,
+) -> TallyJournal:
+    """Create or recover the log at ``path``."""
+    return TallyJournal(TallyLog(path, settings=settings, key=key, fs=fs))
+
+
+class TallyJournal(TallyRecordJournal):
+    """A record journal with plain records, replay by LSN or time, and compaction."""
+
+    def append(self, body: bytes) -> Ticket:
+        return self.log.append(body)
+
+    def append_in(self, transaction: int, body: bytes) -> None:
+        self.log.submit(Draft(Code.APPEND, body, transaction), sync=False)
+
+    def append_many(self, bodies: Sequence[bytes]) -> range:
+        """Durable when it returns. Groups form while the ones before are written."""
+        for body in bodies if len(bodies) < 1000 else (max(bodies, key=len),):
+            self.log.check_size(len(body))
+        first = None
+        ticket: Ticket | None = None
+        for block in columnar(bodies, self.log.capacity):
+            ticket = self.log.submit(block)
+            first = first or ticket
+            ticket.done()  # has the flusher begin at once
+        if first is None or ticket is None:
+            return range(0)
+        ticket.wait()
+        return range(first.wait(), ticket.wait() + block.records)
+
+    def prepare(self, transaction: int, extra: bytes = b"", xid: Xid | None = None) -> Ticket:
+        return self.log.submit(EndingDraft(Code.PREPARE, transaction, xid, extra))
+
+    def records(self, *, from_lsn: int = 0, from_time_us: int | None = None) -> Iterator[Record]:
+        """Every record that is durable now. Its segments are kept until the end of the walk."""
+        self.log.flush()
+        with self.log.hold(self.log.first_segment):
+            for header, stored in groups_from(self.log, lsn=from_lsn, time_us=from_time_us):
+                path = posixpath.join(self.log.path, segment_name(header.segment))
+                for record in records_of(path, stored, header, self.log.key, behind=False):
+                    wanted = from_time_us is None or header.time_us >= from_time_us
+                    if wanted and (record.sequence or 0) >= from_lsn:
+                        yield record
+
+    def tail(self, from_lsn: int) -> Tail:
+        """A position that moves on as records become durable."""
+        log = self.log
+        return Tail(
+            log.path, from_lsn=from_lsn, fs=log.fs, key=log.key, durable=lambda: log.durable_lsn
+        )
+
+    def live_ids(self) -> set[int]:
+        """The ids of live records."""
+        with self.log.state() as state:
+            return set(state.live)
+
+    def next_transaction(self) -> int:
+        """A lower bound for numbers of transactions that were never used."""
+        with self.log.state() as state:
+            return state.next_transaction
+
+    def reclaim(self, checkpoint_lsn: int = 0) -> int:
+        """Free what nothing needs; returns the number of segments freed."""
+        return len(self.log.reclaim(checkpoint_lsn))
+
+    def compact(self, *, force: bool = False) -> int:
+        """Compact if it is due; returns the number of segments freed."""
+        if not force and not compaction_due(self.log):
+            return 0
+        return len(compact(self.log))
+
+    def flush(self) -> None:
+        self.log.flush()
+
+    @property
+    def next_lsn(self) -> int:
+        return self.log.next_lsn
+
+    @property
+    def counters(self) -> GroupCounters:
+        return self.log.counters
