@@ -76,6 +76,13 @@ class JournalFile:
         self._file.pwrite(state.to_bytes(1, "big", signed=True), STATE_HEADER)
         self.header = FileHeader(self.timestamp, state, self.position)
 
+    def empty(self, length: int) -> None:
+        """Count nothing, durably, in a file of at least ``length`` bytes."""
+        self._file.allocate(length)
+        self.length = self._file.size()
+        self.set_position(HEADER_LENGTH)
+        self._file.datasync()
+
     def wipe(self) -> None:
         """Zeros behind the header, so that a write that is lost in a crash leaves zeros and no
         older record. The position must be at the start, durably, before."""

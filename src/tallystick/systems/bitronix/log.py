@@ -271,8 +271,7 @@ class DiskJournal:
         """
         self._sync()
         passive = self._passive
-        passive.set_position(HEADER_LENGTH)
-        passive.datasync()
+        passive.empty(self._active.length)
         passive.wipe()
         replaced = record.gtrid if record.status == COMMITTING else None
         copies = self._written.copies(record.time, record.sequence_number, but=replaced)

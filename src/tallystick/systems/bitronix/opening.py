@@ -156,8 +156,9 @@ def _pair(files: tuple[JournalFile, JournalFile]) -> Pair:
 
 
 def _judged(settings: Settings, files: tuple[JournalFile, JournalFile], pair: Pair) -> Opened:
-    earlier, later = (files[part.number - 1] for part in pair.order())
-    whole = _is_whole(settings, pair.order()[1], pair)
+    earlier_part, part = pair.order()
+    earlier, later = files[earlier_part.number - 1], files[part.number - 1]
+    whole = _is_whole(settings, part, pair)
     carried = CarriedRecords()
     for _, piece in pair.records():
         if piece.record is not None:
@@ -165,15 +166,20 @@ def _judged(settings: Settings, files: tuple[JournalFile, JournalFile], pair: Pa
     newest = pair.newest or (0, 0)
     since_boot = max(newest[0] or file.timestamp for file in files) < WALL_CLOCK_MIN
     opened = Opened(later, earlier, carried, newest, since_boot)
-    in_order = later.timestamp > earlier.timestamp or (
-        later.timestamp == earlier.timestamp and later.path == settings.part2
-    )
-    same_length = earlier.length == later.length
-    if not (whole and in_order and same_length and _holds(pair.order()[1], carried)):
+    in_order = _says_in_use(later, earlier, settings.part2)
+    if not (whole and in_order and earlier.length == later.length and _holds(part, carried)):
+        _count_uncounted(later, part, pair)
         _rebuild(settings, opened)
     opened.active.set_state(UNCLEAN_LOG_STATE)
     opened.active.datasync()
     return opened
+
+
+def _says_in_use(later: JournalFile, earlier: JournalFile, part2: str) -> bool:
+    """True if the originals, too, would take the later file."""
+    if later.path == part2:
+        return later.timestamp >= earlier.timestamp
+    return later.timestamp > earlier.timestamp
 
 
 def _is_whole(settings: Settings, part: Part, pair: Pair) -> bool:
@@ -232,17 +238,34 @@ def _holds(part: Part, carried: CarriedRecords) -> bool:
 # -- putting right -----------------------------------------------------------------------------
 
 
+def _count_uncounted(file: JournalFile, part: Part, pair: Pair) -> None:
+    """Let the position take in whole records that a crash has left behind it, so that they are
+    believed again if the next step is cut short."""
+    ends = [
+        piece.end
+        for piece in part.pieces(pair.newest)
+        if piece.record is not None and piece.outcome is Outcome.VALID and not piece.counted
+    ]
+    if ends:
+        file.set_position(ends[-1])
+        file.datasync()
+
+
 def _rebuild(settings: Settings, opened: Opened) -> None:
     """Replace the earlier file by a new one that holds all that is open, and use that."""
     path, length = opened.passive.path, max(opened.active.length, opened.passive.length)
     newest = max(opened.active.timestamp, opened.passive.timestamp, length)
     now = settings.clock(opened.since_boot)
-    time, sequence = opened.last
-    records = b"".join(opened.carried.copies(max(now, time), sequence_number(sequence + 1)))
+    time, sequence = max(now, opened.last[0]), opened.last[1] + 1
+    records = b"".join(opened.carried.copies(time, sequence_number(sequence)))
     create_file(settings.fs, path + FRESH_SUFFIX, max(now, newest + 1), length, records)
     settings.fs.rename(path + FRESH_SUFFIX, path)
     settings.fs.sync_dir(posixpath.dirname(path))
     opened.passive.close()
-    opened.last = (max(now, time), sequence + 1)
-    fresh = JournalFile(settings.fs, path)
-    opened.active, opened.passive = fresh, opened.active
+    opened.passive, opened.active = opened.active, JournalFile(settings.fs, path)
+    opened.last = (time, sequence)
+    try:
+        opened.passive.empty(length)
+    except BaseException:
+        opened.active.close()
+        raise
