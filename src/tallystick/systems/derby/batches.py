@@ -8,7 +8,7 @@ engine believes depends on all that lies before, so a part checks that too, once
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,22 +76,27 @@ _KIND_CODES = _codes(_KINDS, {number: str(one.kind) for number, one in OPERATION
 
 def batches(reading: DerbyReading, split: Split | None, rows: int) -> Iterator[pa.RecordBatch]:
     """The records of the split, or of the whole log."""
-    if reading.log.encrypted:
-        yield from _slow(reading, list(reading.log.files), split, rows)
-        return
-    believed = reading.log.first and _link(reading.log, reading.log.first, 0)
+    end = 0
     for number, file in reading.log.files.items():
+        plain = not reading.log.encrypted and _link(reading.log, number, end)
         wanted = split is None or split.file == file.path
-        begin, end = (split.begin, split.end) if split and wanted else (0, file.size)
-        if not believed or not _is_whole(reading, file):
-            later = [other for other in reading.log.files if other >= number]
-            yield from _slow(reading, later, split, rows)
+        begin = max(split.begin, HEADER_SIZE) if split and wanted else HEADER_SIZE
+        if plain and (not wanted or begin > HEADER_SIZE):
+            plain = _is_whole(reading, file, begin if wanted else file.size)
+        if not plain:
+            yield from _slow(reading, number, HEADER_SIZE, split, rows)
             return
         if wanted:
-            yield from _fast(reading.source.path, file, begin, end, rows)
-            if split is not None:
+            stop = min(split.end, file.size) if split else file.size
+            part = _Part(reading.source.path, file, begin, stop)
+            yield from part.batches(rows)
+            if part.stuck:
+                yield from _slow(reading, number, part.position, split, rows)
                 return
-        believed = _link(reading.log, number + 1, reading.whole[number])
+            reading.whole[number] = part.position
+        if split is not None and wanted:
+            return
+        end = make_instant(number, reading.whole[number])
 
 
 def splits(log: LogFiles, target_bytes: int) -> list[Split]:
@@ -135,29 +140,17 @@ def _link(log: LogFiles, number: int, end: int) -> bool:
     return header[0] == LOG_FILE and header[2] == number and end in (0, header[3])
 
 
-def _is_whole(reading: DerbyReading, file: LogBytes) -> bool:
-    """True if every record of the file is whole, every group has its CRC, and zeros follow.
+def _is_whole(reading: DerbyReading, file: LogBytes, stop: int) -> bool:
+    """True if every record that begins before ``stop`` is whole, and every group has its CRC.
 
-    The instant of its end is kept with the reading, so it is walked once.
+    How far a file was found whole is kept with the reading, so it is walked once.
     """
-    known = reading.whole.get(file.number)
-    if known is None:
-        known = reading.whole[file.number] = _whole_end(file)
-    return known > 0
-
-
-def _whole_end(file: LogBytes) -> int:
-    data = np.frombuffer(file.data, np.uint8)
-    columns, large = _scratch(_VERIFY_ROWS)
-    position, how = HEADER_SIZE, kernels.FULL
-    while how == kernels.FULL:
-        _, checks, position, how = _walk(data, file, position, file.size, columns, large)
-        if how == kernels.FULL and position >= file.size:
-            how = kernels.ENDED
-        if how == kernels.STUCK or not _large_hold(file, large, checks):
-            return -1
-    whole = last_nonzero(file.data, position, file.size) == position
-    return make_instant(file.number, position) if whole else -1
+    known = reading.whole.get(file.number, HEADER_SIZE)
+    part = _Part("", file, known, stop)
+    if known < stop:
+        part.verify()
+        reading.whole[file.number] = part.position
+    return not part.stuck
 
 
 def _scratch(rows: int) -> tuple[kernels.Columns, kernels.Columns]:
@@ -177,36 +170,72 @@ def _walk(
     )
 
 
-def _large_hold(file: LogBytes, large: kernels.Columns, checks: int) -> bool:
-    return all(
-        crc32(file.data[begin:end]) == crc for begin, end, crc in large[:3, :checks].T.tolist()
-    )
+class _Part:
+    """A range of a plain file, walked once; ``begin`` is a group or the header's end.
+
+    Afterwards ``position`` is where it ended, ``stuck`` if that is not plainly the end.
+    """
+
+    def __init__(self, log: str, file: LogBytes, begin: int, stop: int) -> None:
+        self._log = log
+        self._file = file
+        self._stop = stop
+        self.position = begin
+        self.stuck = False
+
+    def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """The records as batches, each with its checksums verified."""
+        data = np.frombuffer(self._file.data, np.uint8)
+        for columns in self._chunks(data, rows):
+            if columns.shape[1]:
+                yield _batch(self._log, self._file, data, columns)
+
+    def verify(self) -> None:
+        """The checksums only."""
+        data = np.frombuffer(self._file.data, np.uint8)
+        for _ in self._chunks(data, _VERIFY_ROWS):
+            pass
+
+    def _chunks(self, data: kernels.Bytes, rows: int) -> Iterator[kernels.Columns]:
+        how = kernels.FULL
+        while how == kernels.FULL and self.position < self._stop:
+            columns, large = _scratch(rows)  # a batch keeps the columns
+            count, checks, position, how = _walk(
+                data, self._file, self.position, self._stop, columns, large
+            )
+            if (bad := _first_bad(self._file, large, checks)) is not None:
+                position, count, how = *bad, kernels.STUCK
+            self.position = position
+            self.stuck = how == kernels.STUCK
+            yield columns[:, :count]
+        if how == kernels.ENDED:
+            size = self._file.size
+            self.stuck = last_nonzero(self._file.data, self.position, size) != self.position
 
 
-def _fast(log: str, file: LogBytes, begin: int, end: int, rows: int) -> Iterator[pa.RecordBatch]:
-    """The records of a whole file that begin in the range; ``begin`` is a group or the header."""
-    data = np.frombuffer(file.data, np.uint8)
-    position, how = max(begin, HEADER_SIZE), kernels.FULL
-    while how == kernels.FULL and position < end:
-        columns, large = _scratch(rows)  # the batch keeps the columns
-        count, _, position, how = _walk(data, file, position, end, columns, large)
-        if count:
-            yield _batch(log, file, data, columns[:, :count])
+def _first_bad(file: LogBytes, large: kernels.Columns, checks: int) -> tuple[int, int] | None:
+    """Position and row of the first large group whose checksum differs."""
+    for begin, end, crc, position, row in large[:, :checks].T.tolist():
+        if crc32(file.data[begin:end]) != crc:
+            return position, row
+    return None
 
 
 def _slow(
-    reading: DerbyReading, numbers: Sequence[int], split: Split | None, rows: int
+    reading: DerbyReading, first: int, begin: int, split: Split | None, rows: int
 ) -> Iterator[pa.RecordBatch]:
+    """The rest of the log from a place in file ``first`` on, through record objects."""
     from tallystick.systems.derby.reader import record_of
 
     records = (
         record_of(piece)
-        for number in numbers
-        if split is None or reading.log.files[number].path == split.file
+        for number in reading.log.files
+        if number >= first and (not split or reading.log.files[number].path == split.file)
         for piece in reading.walk.file_pieces(number)
         if piece.envelope is not None
         and not piece.salvaged
         and piece.outcome is not Outcome.STALE
+        and (number > first or piece.offset >= begin)
         and (split is None or split.begin <= piece.offset < split.end)
     )
     yield from record_batches(records, reading.source.path, Clock.NONE.value, rows)
@@ -269,11 +298,12 @@ def _optional(values: NDArray[np.int64]) -> pa.Array:
 def _binary(
     data: kernels.Bytes, starts: NDArray[np.int64], sizes: NDArray[np.int64], valid: Any = None
 ) -> pa.Array:
-    offsets = np.empty(len(starts) + 1, np.int32)
-    gathered = kernels.gather(data, starts, sizes, offsets)
+    """Views of byte ranges of the file: nothing is copied."""
+    views = np.zeros((len(starts), 16), np.uint8)
+    kernels.put_views(data, starts, sizes, views)
     bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    buffers = [bits, pa.py_buffer(offsets), pa.py_buffer(gathered)]
-    return pa.Array.from_buffers(pa.binary(), len(starts), buffers)
+    buffers = [bits, pa.py_buffer(views), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary_view(), len(starts), buffers)
 
 
 def _no_resources(count: int) -> pa.Array:

@@ -6,8 +6,6 @@ without numba the same functions run as plain Python.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -197,15 +195,16 @@ def walk(
 
 
 @kernel
-def gather(data: Bytes, starts: Columns, sizes: Columns, offsets: NDArray[np.int32]) -> Any:
-    """The byte ranges one behind the other; ``offsets`` takes where each begins, and the end."""
-    total = 0
+def put_views(data: Bytes, starts: Columns, sizes: Columns, views: Bytes) -> None:
+    """Arrow views of byte ranges, 16 bytes each: length, then the bytes if they are at most 12,
+    else the first four, buffer 0 and the offset in it; little-endian."""
     for index in range(len(starts)):
-        offsets[index] = total
-        total += sizes[index]
-    offsets[len(starts)] = total
-    out = np.empty(total, np.uint8)
-    for index in range(len(starts)):
-        begin = starts[index]
-        out[offsets[index] : offsets[index + 1]] = data[begin : begin + sizes[index]]
-    return out
+        start, size = starts[index], sizes[index]
+        view = views[index]
+        for step in range(4):
+            view[step] = size >> 8 * step & 255
+        for step in range(min(size, 4 if size > 12 else 12)):
+            view[4 + step] = data[start + step]
+        if size > 12:
+            for step in range(4):
+                view[12 + step] = start >> 8 * step & 255

@@ -50,7 +50,7 @@ class DerbyReading:
         self._source = source
         self._options = options
         self.whole: dict[int, int] = {}
-        """Ends, as instants, of files that the vectorised walk found whole; -1 for the others."""
+        """Up to where the vectorised walk found each file whole."""
 
     @property
     def source(self) -> LogSource:
