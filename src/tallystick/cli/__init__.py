@@ -29,6 +29,7 @@ COMMANDS: tuple[str, ...] = (
     "dump",
     "export",
     "pipeline",
+    "report",
 )
 """Modules of this package, in the order of the help page."""
 

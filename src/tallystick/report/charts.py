@@ -1,0 +1,158 @@
+"""Charts of the report, as plotly figures without colours of paper and text.
+
+In: `ReportData`. Out: figures by name, as plain JSON values; the page paints them in the
+colours of its theme. A chart without anything to show is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+try:
+    import plotly.graph_objects as go
+except ImportError as error:
+    from tallystick.errors import MissingExtraError
+
+    raise MissingExtraError("plotly", "report") from error
+
+from tallystick.records import State
+from tallystick.report.data import OUTCOMES, SEVERITIES, ReportData
+
+# Okabe and Ito's palette: told apart by every kind of eye, on white and on black.
+_GREEN, _BLUE, _SKY, _ORANGE = "#009E73", "#0072B2", "#56B4E9", "#E69F00"
+_RED, _PINK, _YELLOW, _GREY = "#D55E00", "#CC79A7", "#F0E442", "#999999"
+
+COLOURS = {
+    State.COMMITTED: _GREEN,
+    State.COMMITTING: _ORANGE,
+    State.PREPARED: _RED,
+    State.UNDECIDED: _PINK,
+    State.ACTIVE: _SKY,
+    State.ROLLED_BACK: _BLUE,
+    State.ROLLING_BACK: _BLUE,
+    State.HEURISTIC: _RED,
+    State.PENDING: _YELLOW,
+    State.INCOMPLETE: _RED,
+    State.UNKNOWN: _GREY,
+}
+
+OUTCOME_COLOURS = {
+    "valid": _GREEN,
+    "torn": _ORANGE,
+    "corrupt": _RED,
+    "stale": _SKY,
+    "unused": _GREY,
+}
+
+SEVERITY_COLOURS = {"loss": _RED, "damage": _ORANGE, "warning": _YELLOW, "info": _SKY}
+
+
+def charts(data: ReportData) -> dict[str, dict[str, Any]]:
+    """Every chart that has something to show."""
+    made = {
+        "states": _states(data),
+        "segments": _segments(data),
+        "severities": _severities(data),
+        "rate": _over_time(data, "transactions", "transactions per bucket"),
+        "latency": _over_time(data, "latency_p50", "seconds (median)"),
+        "groups": _over_time(data, "group_records_avg", "records per transaction"),
+    }
+    return {name: json.loads(figure.to_json()) for name, figure in made.items() if figure.data}
+
+
+def short(path: str | None, parts: int = 2) -> str:
+    """The last parts of a path, for a label; the whole stands in the hover text."""
+    return "/".join((path or "").rstrip("/").split("/")[-parts:])
+
+
+def _states(data: ReportData) -> go.Figure:
+    logs = [key for key, counts in sorted(data.states.items()) if counts]
+    figure = _figure("transactions", stacked=True, rows=len(logs))
+    for state in State:
+        counts = [data.states[key][state.value] for key in logs]
+        if any(counts):
+            figure.add_bar(
+                y=[f"{system} · {short(log)}" for system, log in logs],
+                x=counts,
+                customdata=[log for _, log in logs],
+                name=state.value.replace("_", " "),
+                orientation="h",
+                marker_color=COLOURS[state],
+                hovertemplate="%{x} %{fullData.name}<br>%{customdata}<extra></extra>",
+            )
+    return figure
+
+
+def _segments(data: ReportData) -> go.Figure:
+    files = data.files
+    figure = _figure("share of the file's bytes", stacked=True, rows=len(files))
+    for outcome in OUTCOMES:
+        if any(row[outcome] for row in files):
+            figure.add_bar(
+                y=[_file_label(row) for row in files],
+                x=[100 * row[outcome] / row["size"] if row["size"] else 0 for row in files],
+                customdata=[[row[outcome], row["file"], row["why"] or ""] for row in files],
+                name=outcome,
+                orientation="h",
+                marker_color=OUTCOME_COLOURS[outcome],
+                hovertemplate=(
+                    "%{customdata[0]:,} bytes %{fullData.name}<br>%{customdata[1]}"
+                    "<br>%{customdata[2]}<extra></extra>"
+                ),
+            )
+    figure.update_xaxes(ticksuffix=" %", range=[0, 100])
+    return figure
+
+
+def _file_label(row: dict[str, Any]) -> str:
+    redundant = " (redundant)" if row["redundant"] else ""
+    return short(row["file"], 3) + redundant
+
+
+def _severities(data: ReportData) -> go.Figure:
+    figure = _figure("findings", rows=len(data.severities))
+    known = [severity for severity in SEVERITIES if data.severities[severity]]
+    if known:
+        figure.add_bar(
+            y=known,
+            x=[data.severities[severity] for severity in known],
+            customdata=[data.at_risk[severity] for severity in known],
+            orientation="h",
+            marker_color=[SEVERITY_COLOURS[severity] for severity in known],
+            hovertemplate="%{x} of %{y}<br>%{customdata:,} bytes at risk<extra></extra>",
+        )
+    return figure
+
+
+def _over_time(data: ReportData, column: str, title: str) -> go.Figure:
+    figure = _figure("time of the log's own clock, seconds", rows=8)
+    whole = [row for row in data.profile if row["resource"] is None and row[column] is not None]
+    for log in sorted({row["log"] for row in whole}):
+        points = [row for row in whole if row["log"] == log]
+        figure.add_scatter(
+            x=[row["bucket"] for row in points],
+            y=[row[column] for row in points],
+            name=short(log),
+            mode="lines+markers",
+            hovertemplate="%{y}<br>" + log + "<extra></extra>",
+        )
+    figure.update_yaxes(title_text=title, rangemode="tozero", autorange=True)
+    return figure
+
+
+def _figure(x_title: str, *, stacked: bool = False, rows: int = 1) -> go.Figure:
+    """An empty figure, high enough for its rows, in no colours of its own."""
+    figure = go.Figure()
+    figure.update_layout(
+        barmode="stack" if stacked else "group",
+        height=110 + 26 * max(rows, 2),
+        margin={"l": 10, "r": 10, "t": 10, "b": 40},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"},
+        template="none",
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+    )
+    figure.update_xaxes(title_text=x_title, automargin=True)
+    figure.update_yaxes(automargin=True, autorange="reversed")
+    return figure

@@ -1,0 +1,154 @@
+"""The pipeline's tables boiled down to what a page shows.
+
+In: the folder of the tables. Out: `ReportData`: counts, and the first rows of what a person
+has to act on. Only columns that are needed are read, batch by batch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tallystick.errors import LogUnreadableError
+from tallystick.records import Outcome, Severity
+
+ROWS_MAX = 500
+"""Rows of a list on the page; it says how many more there are."""
+
+FILES_MAX = 60
+"""Files in the segment map: those with most damaged, then most valid bytes."""
+
+POINTS_MAX = 2_000
+"""Time buckets in a chart; the newest are kept."""
+
+OUTCOMES = tuple(outcome.value for outcome in Outcome)
+
+SEVERITIES = tuple(severity.value for severity in reversed(Severity))
+
+_NEEDED = ("files", "transactions", "global_transactions", "findings", "profile")
+
+
+@dataclass(slots=True)
+class ReportData:
+    """What the page shows."""
+
+    states: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
+    """Transactions by state, per (system, log)."""
+    resolutions: Counter[str] = field(default_factory=Counter)
+    due: list[dict[str, Any]] = field(default_factory=list)
+    severities: Counter[str] = field(default_factory=Counter)
+    at_risk: Counter[str] = field(default_factory=Counter)
+    """Bytes at risk by severity."""
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    files: list[dict[str, Any]] = field(default_factory=list)
+    file_count: int = 0
+    bytes: Counter[str] = field(default_factory=Counter)
+    profile: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def logs(self) -> int:
+        return len(self.states)
+
+    @property
+    def transactions(self) -> int:
+        return sum(sum(counts.values()) for counts in self.states.values())
+
+
+def load(folder: Path) -> ReportData:
+    """The figures of the tables in ``folder``. Raises `LogUnreadableError` if one is missing."""
+    for table in _NEEDED:
+        if not (folder / table).is_dir():
+            raise LogUnreadableError(
+                "there is no such table",
+                file=str(folder / table),
+                advice=f"Build the tables first: tallystick pipeline run SRC --out {folder}",
+            )
+    data = ReportData()
+    _load_files(data, folder)
+    _load_transactions(data, folder)
+    _load_due(data, folder)
+    _load_findings(data, folder)
+    _load_profile(data, folder)
+    return data
+
+
+def _batches(folder: Path, table: str, columns: list[str] | None = None) -> Iterator[Any]:
+    from pyarrow import ArrowInvalid, dataset
+
+    try:
+        found = dataset.dataset(folder / table, format="parquet", exclude_invalid_files=False)
+        yield from found.to_batches(columns=columns)
+    except (ArrowInvalid, OSError) as error:
+        raise LogUnreadableError(
+            f"cannot read the table: {error}",
+            file=str(folder / table),
+            advice="The report reads Parquet; run the pipeline with --format parquet",
+        ) from error
+
+
+def _rows(folder: Path, table: str, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
+    for batch in _batches(folder, table, columns):
+        yield from batch.to_pylist()
+
+
+def _load_files(data: ReportData, folder: Path) -> None:
+    for row in _rows(folder, "files"):
+        data.states.setdefault((row["system"], row["log"]), Counter())
+        data.file_count += 1
+        sizes = {outcome: row[f"{outcome}_bytes"] or 0 for outcome in OUTCOMES}
+        data.bytes.update(sizes)
+        data.files.append(row | sizes)
+        if len(data.files) > 2 * FILES_MAX:
+            data.files = _worst(data.files)
+    data.files = _worst(data.files)
+
+
+def _worst(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    ordered = sorted(files, key=lambda row: (-row["corrupt"] - row["torn"], -row["valid"]))
+    return sorted(ordered[:FILES_MAX], key=lambda row: (row["system"], row["log"], row["order"]))
+
+
+def _load_transactions(data: ReportData, folder: Path) -> None:
+    for batch in _batches(folder, "transactions", ["system", "log", "state"]):
+        columns = [column.to_pylist() for column in batch.columns]
+        for system, log, state in zip(*columns, strict=True):
+            data.states.setdefault((system, log), Counter())[state] += 1
+
+
+def _load_due(data: ReportData, folder: Path) -> None:
+    newest: dict[str | None, int] = {}
+    for row in _rows(folder, "global_transactions"):
+        data.resolutions[row["resolution"]] += 1
+        time, journal = row["last_time"], row["coordinator"]
+        if time is not None:
+            newest[journal] = max(time, newest.get(journal, time))
+        if row["resolution"] != "none" and len(data.due) < ROWS_MAX:
+            data.due.append(row)
+    for row in data.due:
+        last = newest.get(row["coordinator"])
+        known = last is not None and row["last_time"] is not None
+        row["age"] = last - row["last_time"] if known and last is not None else None
+
+
+def _load_findings(data: ReportData, folder: Path) -> None:
+    for row in _rows(folder, "findings"):
+        data.severities[row["severity"]] += 1
+        data.at_risk[row["severity"]] += row["bytes_at_risk"] or 0
+        data.findings.append(row)
+        if len(data.findings) > 4 * ROWS_MAX:
+            data.findings = _gravest(data.findings)
+    data.findings = _gravest(data.findings)
+
+
+def _gravest(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    order = {severity: place for place, severity in enumerate(SEVERITIES)}
+    return sorted(findings, key=lambda row: (order[row["severity"]], row["log"] or ""))[:ROWS_MAX]
+
+
+def _load_profile(data: ReportData, folder: Path) -> None:
+    rows = [row for row in _rows(folder, "profile") if row["bucket"] is not None]
+    rows.sort(key=lambda row: (row["log"], row["bucket"]))
+    data.profile = rows[-POINTS_MAX:]

@@ -1,0 +1,82 @@
+"""Everything on one page: no request leaves it, and nothing on it is run that it does not hold.
+
+In: the folder of the tables. Out: one HTML file with its charts, styles and scripts inside.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tallystick import __version__
+from tallystick.errors import LogWriteError, MissingExtraError
+from tallystick.report.data import ROWS_MAX, SEVERITIES, ReportData, load
+
+RESOLUTIONS = {
+    "commit": "commit",
+    "rollback": "roll back",
+    "foreign": "leave to its coordinator",
+    "heuristic_mismatch": "mend by hand",
+}
+"""What is due, in words; in this order on the page."""
+
+
+def write_report(tables: str | os.PathLike[str], target: str | os.PathLike[str]) -> Path:
+    """Write the report on the tables in a folder; returns its absolute path.
+
+    Raises `LogUnreadableError` where tables are missing, `LogWriteError` where the page cannot
+    be written.
+    """
+    text = render(load(Path(tables)), str(tables))
+    path = Path(target).absolute()
+    partial = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        raise LogWriteError(f"cannot write the report: {error.strerror}", file=str(path)) from error
+    return path
+
+
+def render(data: ReportData, tables: str) -> str:
+    """The page as text."""
+    try:
+        import jinja2
+        from plotly.offline import get_plotlyjs
+    except ImportError as error:
+        raise MissingExtraError(str(error.name), "report") from error
+    from tallystick.report.charts import charts
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("tallystick.report", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["hex"] = lambda value: bytes(value).hex() if value is not None else ""
+    environment.filters["words"] = lambda value: (value or "").replace("_", " ")
+    figures = charts(data)
+    return environment.get_template("report.html.j2").render(
+        data=data,
+        tables=tables,
+        version=__version__,
+        now=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        due=sum(data.resolutions.values()) - data.resolutions["none"],
+        severe=data.severities["loss"] + data.severities["damage"],
+        resolutions=RESOLUTIONS,
+        severities=SEVERITIES,
+        rows_max=ROWS_MAX,
+        figures=sorted(figures),
+        figures_json=_script_safe(figures),
+        plotly=get_plotlyjs(),
+    )
+
+
+def _script_safe(value: Any) -> str:
+    """JSON that cannot end the script element that it stands in."""
+    return json.dumps(value).replace("<", "\\u003c").replace("\u2028", "\\u2028")
