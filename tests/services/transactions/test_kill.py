@@ -131,7 +131,12 @@ def bank(tmp_path: Path, postgres_server: Server, mariadb_server: Server) -> Ban
     return Bank(tmp_path, postgres_server, mariadb_server)
 
 
-COMBINATIONS = [("pg", "maria"), ("pg", "maria", "store"), ("pg", "lite", "store")]
+COMBINATIONS = [
+    ("pg", "maria", "store"),
+    pytest.param(("pg", "maria"), marks=pytest.mark.soak),
+    ("pg", "lite"),
+    pytest.param(("pg", "lite", "store"), marks=pytest.mark.soak),
+]
 
 
 @pytest.mark.parametrize("names", COMBINATIONS)
@@ -144,15 +149,18 @@ def test_killed_at_every_step_of_commit_money_is_whole(bank: Bank, names: tuple[
     assert at > 8
 
 
-def test_killed_at_every_step_of_recovery_it_is_run_again(bank: Bank) -> None:
+# Before the decision, right after it, between the commits.
+@pytest.mark.parametrize(
+    "step", [5, pytest.param(8, marks=pytest.mark.soak), pytest.param(11, marks=pytest.mark.soak)]
+)
+def test_killed_at_every_step_of_recovery_it_is_run_again(bank: Bank, step: int) -> None:
     names = ("pg", "maria", "store")
-    for commit_step in (5, 8, 11):  # before the decision, right after it, between the commits
-        for at in itertools.count():
-            bank.run("step", commit_step, names)
-            finished = bank.run("recover", at, names)
-            bank.recover(names)
-            if finished:
-                break
+    for at in itertools.count():
+        bank.run("step", step, names)
+        finished = bank.run("recover", at, names)
+        bank.recover(names)
+        if finished:
+            break
 
 
 def _load(bank: Bank, names: tuple[str, ...], seconds: float, threads: int) -> int:
@@ -168,7 +176,7 @@ def _load(bank: Bank, names: tuple[str, ...], seconds: float, threads: int) -> i
 
 def test_killed_under_load_nothing_is_lost_or_left(bank: Bank) -> None:
     names, chance, acknowledged = ("pg", "maria", "store"), random.Random(7), 0
-    for _ in range(4):
+    for _ in range(2):
         acknowledged += _load(bank, names, chance.uniform(0.1, 0.5), 8)
         bank.recover(names)
     assert -sum(bank.balances(names)["pg"]) >= acknowledged

@@ -317,6 +317,7 @@ class PageStore:
 
 
 def _native_log(path: Path, fs: FileSystem) -> UndoRedoLog:
-    from tallystick.systems.tally.roles import TallyUndoRedoLog
+    from tallystick.systems.tally.log import TallyLog
+    from tallystick.systems.tally.undoredo import TallyUndoRedoLog
 
-    return TallyUndoRedoLog(path, fs=fs)
+    return TallyUndoRedoLog(TallyLog(str(path), fs=fs))

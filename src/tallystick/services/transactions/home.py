@@ -46,9 +46,10 @@ def open_home(path: str | os.PathLike[str], node: str | None, log: DecisionLog |
 
 
 def _native_log(path: Path) -> DecisionLog:
+    from tallystick.systems.tally.log import TallyLog
     from tallystick.systems.tally.roles import TallyDecisionLog
 
-    return TallyDecisionLog(path)
+    return TallyDecisionLog(TallyLog(str(path)))
 
 
 def _node(folder: Path, wanted: str | None) -> str:

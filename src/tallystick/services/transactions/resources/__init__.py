@@ -33,10 +33,10 @@ def adapt(name: str, thing: Any) -> Resource:
     """
     if not name or not name.isascii():
         raise TransactionUsageError(f"{name!r} cannot name a resource: it must be ASCII")
-    if hasattr(thing, "in_doubt") and hasattr(thing, "begin"):
-        return _named(name, cast(Resource, thing))
     if hasattr(thing, "as_resource"):
         return cast(Resource, thing.as_resource(name))
+    if hasattr(thing, "in_doubt") and hasattr(thing, "begin"):
+        return _named(name, cast(Resource, thing))
     if isinstance(thing, str):
         return _from_url(name, thing)
     if type(thing).__module__.startswith("sqlalchemy."):
