@@ -5,6 +5,9 @@ The public names, nothing else. See the README for ten lines of use.
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from tallystick.answers import Explanation, Inspection, Summary
 from tallystick.errors import TallystickError
 from tallystick.reading import explain, inspect, read_arrow, scan
@@ -25,7 +28,18 @@ from tallystick.records import (
     Xid,
 )
 
+if TYPE_CHECKING:
+    from tallystick.services.journal import Journal as Journal
+    from tallystick.services.page_store import PageStore as PageStore
+    from tallystick.services.transactions import TransactionManager as TransactionManager
+
 __version__ = "0.1.0"
+
+_SERVICES = {
+    "Journal": "journal",
+    "PageStore": "page_store",
+    "TransactionManager": "transactions",
+}
 
 __all__ = [
     "Change",
@@ -34,9 +48,11 @@ __all__ = [
     "Explanation",
     "Finding",
     "Inspection",
+    "Journal",
     "Kind",
     "LogFile",
     "Outcome",
+    "PageStore",
     "Record",
     "Severity",
     "Span",
@@ -44,6 +60,7 @@ __all__ = [
     "Summary",
     "TallystickError",
     "Transaction",
+    "TransactionManager",
     "Verdict",
     "Xid",
     "__version__",
@@ -52,3 +69,11 @@ __all__ = [
     "read_arrow",
     "scan",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """The services are imported when they are used: reading a log needs none of them."""
+    if name not in _SERVICES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(f"tallystick.services.{_SERVICES[name]}")
+    return getattr(module, name)
