@@ -1,0 +1,54 @@
+"""The directory of a write-behind service: its log and its identity.
+
+In: a path, and which system the log stands on. Out: an open `PersistLog`, and an id that targets
+know the log by. The id is written once and never changed.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import uuid
+from importlib import import_module
+from typing import cast
+
+from tallystick.services.roles import PersistLog
+from tallystick.storage.files import FileSystem, read_file
+
+LOG_FOLDER = "log"
+IDENTITY_FILE = "identity"
+SYSTEMS = {
+    "tally": "tallystick.systems.tally.roles:TallyPersistLog",
+    "cloudtran": "tallystick.systems.cloudtran.role:CloudtranPersistLog",
+}
+
+
+def open_log(folder: str, system: str, fs: FileSystem) -> PersistLog:
+    """Open or create the log of the service. Raises `ValueError` for an unknown system."""
+    if system not in SYSTEMS:
+        raise ValueError(f"no persist log on {system!r}; there is {', '.join(SYSTEMS)}")
+    module, _, name = SYSTEMS[system].partition(":")
+    made = getattr(import_module(module), name)
+    return cast(PersistLog, made(posixpath.join(folder, LOG_FOLDER), fs=fs))
+
+
+def read_identity(folder: str, fs: FileSystem) -> str:
+    """The id of the service in ``folder``; made and kept, durably, if there is none.
+
+    To be called by the owner of the log only.
+    """
+    path = posixpath.join(folder, IDENTITY_FILE)
+    if fs.exists(path):
+        return read_file(fs, path).decode("ascii").strip()
+    identity = str(uuid.uuid4())
+    fresh = f"{path}.new"
+    if fs.exists(fresh):
+        fs.remove(fresh)
+    file = fs.create(fresh)
+    try:
+        file.pwrite(f"{identity}\n".encode("ascii"), 0)
+        file.datasync()
+    finally:
+        file.close()
+    fs.rename(fresh, path)
+    fs.sync_dir(folder)
+    return identity

@@ -1,0 +1,28 @@
+"""Rows as bytes: what keys and values of operations are unless the application says otherwise.
+
+A key is a JSON object of the key's columns, a value one of the others; the same row always
+gives the same bytes. Values are what JSON holds: text, numbers, booleans, null.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+Row = Mapping[str, Any]
+
+
+def encode_row(row: Row | bytes) -> bytes:
+    """The row as canonical JSON; bytes are taken as they are."""
+    if isinstance(row, bytes):
+        return row
+    return json.dumps(row, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode_row(data: bytes) -> dict[str, Any]:
+    """The row. Raises `ValueError` for bytes that are none."""
+    row = json.loads(data)
+    if not isinstance(row, dict):
+        raise ValueError(f"a row is a JSON object, not {type(row).__name__}")
+    return row

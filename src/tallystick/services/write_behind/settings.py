@@ -1,0 +1,41 @@
+"""What can be set on a write-behind service."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MEBIBYTE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteBehindSettings:
+    """Limits and delays; ``ValueError`` for a value that makes no sense."""
+
+    wait_durable: bool = True
+    """A commit returns when its entry is durable; else before, and a crash may lose it."""
+    backlog_max: int = 100_000
+    backlog_bytes_max: int = 256 * MEBIBYTE
+    backlog_age_seconds_max: float = float("inf")
+    """Transactions, bytes and age of the oldest that may wait for targets; above, callers wait."""
+    busy_timeout: float = 2.0
+    """Seconds that a caller waits for room before `BusyError`."""
+    batch_max: int = 500
+    """Transactions that one call of a target may get."""
+    workers_per_target: int = 1
+    retry_seconds: float = 0.05
+    retry_seconds_max: float = 30.0
+    """First and greatest delay after a failure; it doubles in between."""
+    attempts_max: int = 8
+    """Failures of its own after which a transaction is set aside; an unreachable target does
+    not count."""
+    close_timeout: float = 30.0
+    """Seconds that closing waits for running calls of targets."""
+    dispose_on_close_seconds: float = 10.0
+
+    def __post_init__(self) -> None:
+        for name in ("backlog_max", "backlog_bytes_max", "batch_max", "workers_per_target",
+                     "attempts_max"):  # fmt: skip
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected at least 1")
+        if not 0 < self.retry_seconds <= self.retry_seconds_max:
+            raise ValueError("retry_seconds is above 0 and at most retry_seconds_max")

@@ -1,0 +1,54 @@
+"""What an operator sees of a transaction that has not reached all of its targets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tallystick.services.roles import PersistEntry
+
+
+@dataclass(frozen=True, slots=True)
+class TargetStatus:
+    """One target of a pending transaction: ``queued``, ``retrying`` or ``set aside``."""
+
+    target: str
+    state: str
+    attempts: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingTransaction:
+    """A transaction by number and reference; ``time`` in microseconds since 1970-01-01 UTC."""
+
+    number: int
+    reference: str
+    time: int
+    operations: int
+    targets: tuple[TargetStatus, ...] = field(default=())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "number": self.number,
+            "reference": self.reference,
+            "time": self.time,
+            "operations": self.operations,
+            "targets": [
+                {"target": one.target, "state": one.state, "attempts": one.attempts,
+                 "error": one.error}
+                for one in self.targets
+            ],
+        }  # fmt: skip
+
+
+def pending_transaction(
+    entry: PersistEntry, conditions: Mapping[str, tuple[str, int, str]]
+) -> PendingTransaction:
+    """The status of an entry from the condition of each target that does not hold it."""
+    targets = tuple(TargetStatus(name, *conditions[name]) for name in sorted(conditions))
+    return PendingTransaction(
+        entry.number, entry.reference, entry.time, len(entry.operations), targets
+    )

@@ -1,0 +1,123 @@
+"""What a target is to the service, and how anything becomes one.
+
+In: SQLAlchemy engines, functions, coroutine functions, or objects with ``apply``. Out: `Target`s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from tallystick.services.roles import PersistEntry
+
+Apply = Callable[[PersistEntry], object]
+AsyncApply = Callable[[PersistEntry], Coroutine[Any, Any, object]]
+
+
+class TargetDownError(Exception):
+    """Raised by a target that cannot be reached: nothing is wrong with the transactions."""
+
+
+DOWN_ERRORS: tuple[type[Exception], ...] = (TargetDownError, ConnectionError, TimeoutError)
+"""What a function may raise to say that its target cannot be reached."""
+
+
+@runtime_checkable
+class Target(Protocol):
+    """A store that transactions are applied to.
+
+    ``apply`` gets entries in order, with the operations for this target only, and applies all
+    or none of them; it may get the same ones again after a crash. It raises `TargetDownError`
+    (or `ConnectionError`, `TimeoutError`) if the store cannot be reached, and anything else
+    where a transaction is at fault.
+    """
+
+    @property
+    def batch_max(self) -> int:
+        """Entries that one call can take, all or none."""
+        ...
+
+    def open(self, log_id: str) -> None:
+        """Get ready; ``log_id`` tells the logs apart that feed the store."""
+        ...
+
+    def apply(self, entries: Sequence[PersistEntry]) -> None: ...
+
+    def settled(self, below: int) -> None:
+        """No transaction with a number under ``below`` will ever be applied again."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def target_of(thing: Any) -> Target:
+    """``thing`` as a target. Raises `TypeError` for what cannot be one."""
+    if isinstance(thing, Target):
+        return thing
+    if type(thing).__module__.partition(".")[0] == "sqlalchemy":
+        from tallystick.services.write_behind.sql import SqlTarget
+
+        return SqlTarget(thing)
+    if inspect.iscoroutinefunction(thing) or inspect.iscoroutinefunction(
+        getattr(thing, "__call__", None)  # noqa: B004 - an object whose call is a coroutine
+    ):
+        return AsyncTarget(thing)
+    if callable(thing):
+        return CallableTarget(thing)
+    raise TypeError(f"{thing!r} is no engine, no function and has no apply")
+
+
+class CallableTarget:
+    """Calls a function with each entry. At least once: the function has to be idempotent, for
+    which the entry's ``number`` and ``reference`` are there."""
+
+    batch_max = 1
+
+    def __init__(self, function: Apply) -> None:
+        self._function = function
+
+    def open(self, log_id: str) -> None:
+        """Nothing to get ready."""
+
+    def apply(self, entries: Sequence[PersistEntry]) -> None:
+        for entry in entries:
+            self._function(entry)
+
+    def settled(self, below: int) -> None:
+        """Nothing is kept."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class AsyncTarget(CallableTarget):
+    """Awaits a coroutine function with each entry, on an event loop of the target's own."""
+
+    def __init__(self, function: AsyncApply) -> None:
+        self._coroutine = function
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._running: set[Any] = set()
+
+    def open(self, log_id: str) -> None:  # noqa: ARG002 - functions keep no numbers
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="write-behind loop", daemon=True
+        )
+        self._thread.start()
+
+    def apply(self, entries: Sequence[PersistEntry]) -> None:
+        assert self._loop is not None, "the target is not open"
+        for entry in entries:
+            asyncio.run_coroutine_threadsafe(self._coroutine(entry), self._loop).result()
+
+    def close(self) -> None:
+        loop, self._loop = self._loop, None
+        if loop is None or self._thread is None:
+            return
+        loop.call_soon_threadsafe(loop.stop)
+        self._thread.join()
+        loop.close()

@@ -1,0 +1,80 @@
+"""A transaction being filled: operations on rows, committed at the end of a ``with`` block."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from tallystick.errors import TransactionUsageError
+from tallystick.services.roles import Operation, OperationCode
+from tallystick.services.write_behind.rows import Row, encode_row
+
+if TYPE_CHECKING:
+    from tallystick.services.write_behind.service import WriteBehind
+
+
+class WriteBehindTransaction:
+    """Collects operations; ``number`` is set by `commit`. A block that raises commits nothing.
+
+    Keys and values are rows (mappings of columns) or bytes that the targets understand. An
+    operation is for every target of the transaction unless ``target`` names one.
+    """
+
+    def __init__(self, service: WriteBehind, reference: str) -> None:
+        self.number: int | None = None
+        self.reference = reference
+        self.operations: list[Operation] = []
+        self._service = service
+
+    def insert(
+        self, table: str, key: Row | bytes, value: Row | bytes, *, target: str | None = None
+    ) -> None:
+        """Put a new row into a table."""
+        self.put(OperationCode.INSERT, table, key, value, target)
+
+    def update(
+        self, table: str, key: Row | bytes, value: Row | bytes, *, target: str | None = None
+    ) -> None:
+        """Change columns of a row."""
+        self.put(OperationCode.UPDATE, table, key, value, target)
+
+    def delete(self, table: str, key: Row | bytes, *, target: str | None = None) -> None:
+        """Remove a row."""
+        self.put(OperationCode.DELETE, table, key, None, target)
+
+    def send(self, topic: str, body: bytes, *, key: bytes = b"", target: str | None = None) -> None:
+        """Hand bytes to targets that are functions; those with one key arrive in order."""
+        self.put(OperationCode.OPAQUE, topic, key, body, target)
+
+    def put(
+        self,
+        code: OperationCode,
+        collection: str,
+        key: Row | bytes,
+        value: Row | bytes | None,
+        target: str | None = None,
+    ) -> None:
+        """Any operation."""
+        if self.number is not None:
+            raise TransactionUsageError("the transaction is committed")
+        encoded = None if value is None else encode_row(value)
+        self.operations.append(Operation(code, collection, encode_row(key), encoded, target))
+
+    def commit(self) -> int:
+        """Commit now; returns the number. Raises what `WriteBehind.commit` raises."""
+        if self.number is not None:
+            raise TransactionUsageError("the transaction is committed already")
+        self.number = self._service.commit(self.operations, self.reference)
+        return self.number
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None and self.number is None:
+            self.commit()

@@ -1,0 +1,64 @@
+"""What the tests of write-behind share: a target that records, and failing ones."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tallystick.services.roles import Operation, OperationCode, PersistEntry
+from tallystick.services.write_behind import WriteBehindSettings
+
+
+def put(key: bytes, value: bytes = b"", target: str | None = None) -> Operation:
+    """An update of one key."""
+    return Operation(OperationCode.UPDATE, "t", key, value, target)
+
+
+def quick(**values: Any) -> WriteBehindSettings:
+    """Settings with short delays."""
+    defaults: dict[str, Any] = {
+        "retry_seconds": 0.001,
+        "retry_seconds_max": 0.01,
+        "attempts_max": 3,
+        "busy_timeout": 0.05,
+        "close_timeout": 5.0,
+    }
+    return WriteBehindSettings(**defaults | values)
+
+
+def _nothing(_: PersistEntry) -> None:
+    """What a healthy target does before it applies."""
+
+
+class Recorder:
+    """A target that keeps what it is given; ``fail`` may raise for an entry."""
+
+    def __init__(self, batch_max: int = 100) -> None:
+        self.batch_max = batch_max
+        self.applied: list[PersistEntry] = []
+        self.batches: list[int] = []
+        self.fail: Callable[[PersistEntry], None] = _nothing
+        self.gate = threading.Event()
+        self.gate.set()
+        self.log_id = ""
+
+    def open(self, log_id: str) -> None:
+        self.log_id = log_id
+
+    def apply(self, entries: Sequence[PersistEntry]) -> None:
+        assert self.gate.wait(30)
+        for entry in entries:
+            self.fail(entry)
+        self.applied += entries
+        self.batches.append(len(entries))
+
+    def settled(self, below: int) -> None:
+        """Nothing is kept."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    @property
+    def numbers(self) -> list[int]:
+        return [entry.number for entry in self.applied]

@@ -1,0 +1,152 @@
+"""The schedule: the order of each key is kept, whatever fails, rests or is given up."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tallystick.services.roles import PersistEntry
+from tallystick.services.write_behind.schedule import Schedule, Work
+from tests.services.write_behind.kit import put
+
+
+def entry(number: int, *keys: str) -> PersistEntry:
+    return PersistEntry(number, ("a",), tuple(put(key.encode()) for key in keys))
+
+
+def schedule(*keys: str, strict: bool = False) -> Schedule:
+    made = Schedule(strict)
+    for number, names in enumerate(keys, 1):
+        made.add(entry(number, *names))
+    return made
+
+
+def numbers(batch: list[Work]) -> list[int]:
+    return [work.number for work in batch]
+
+
+def test_batch_takes_a_chain_on_one_key_in_order() -> None:
+    assert numbers(schedule("a", "a", "b", "a").take(10, 0.0)) == [1, 2, 3, 4]
+
+
+def test_second_batch_leaves_out_what_the_first_holds() -> None:
+    made = schedule("a", "b", "a", "c")
+    first = made.take(1, 0.0)
+    assert numbers(made.take(10, 0.0)) == [2, 4]
+    made.done(first)
+    assert numbers(made.take(10, 0.0)) == [3]
+
+
+def test_work_over_keys_of_two_batches_waits_for_both() -> None:
+    made = schedule("a", "b", "ab", "c")
+    one, two = made.take(1, 0.0), made.take(1, 0.0)
+    assert numbers(made.take(10, 0.0)) == [4]
+    made.done(one)
+    assert made.take(10, 0.0) == []
+    made.done(two)
+    assert numbers(made.take(10, 0.0)) == [3]
+
+
+def test_failed_batch_comes_again_in_order() -> None:
+    made = schedule("a", "ab", "b")
+    made.put_back(made.take(10, 0.0))
+    assert numbers(made.take(10, 0.0)) == [1, 2, 3]
+
+
+def test_set_aside_work_holds_back_its_keys_only() -> None:
+    made = schedule("a", "a", "b")
+    (first,) = made.take(1, 0.0)
+    made.put_back([first])
+    made.set_aside(first)
+    assert numbers(made.take(10, 0.0)) == [3]
+    assert made.retry(1)
+    assert numbers(made.take(10, 0.0)) == [1, 2]
+
+
+def test_discarded_work_frees_its_keys() -> None:
+    made = schedule("a", "ab", "b")
+    made.discard(1)
+    assert numbers(made.take(10, 0.0)) == [2, 3]
+
+
+def test_work_discarded_while_out_does_not_come_back() -> None:
+    made = schedule("a", "a")
+    batch = made.take(1, 0.0)
+    made.discard(1)
+    made.put_back(batch)
+    assert numbers(made.take(10, 0.0)) == [2]
+
+
+def test_resting_work_comes_when_its_time_has_come() -> None:
+    made = schedule("a", "b")
+    (first,) = made.take(1, 0.0)
+    made.put_back([first])
+    made.rest(first, 5.0)
+    assert numbers(made.take(10, 0.0)) == [2]
+    assert made.next_rest() == 5.0
+    assert numbers(made.take(10, 5.0)) == [1]
+
+
+def test_work_that_is_alone_gets_a_batch_of_its_own() -> None:
+    made = schedule("a", "b", "c")
+    made.waiting[2].alone = True
+    assert numbers(made.take(10, 0.0)) == [1]
+    assert numbers(made.take(10, 0.0)) == [2]
+    assert numbers(made.take(10, 0.0)) == [3]
+
+
+def test_strict_schedule_lets_nothing_overtake() -> None:
+    made = schedule("a", "b", "c", strict=True)
+    first = made.take(1, 0.0)
+    assert made.take(10, 0.0) == []
+    made.done(first)
+    assert numbers(made.take(10, 0.0)) == [2, 3]
+
+
+@given(
+    st.lists(st.sets(st.sampled_from("abcde"), min_size=0, max_size=3), max_size=40),
+    st.integers(0, 2**32),
+)
+def test_every_work_is_applied_once_and_in_order_per_key(keys: list[set[str]], seed: int) -> None:
+    rng = random.Random(seed)
+    made = Schedule()
+    waiting = list(enumerate(keys, 1))
+    out: list[list[Work]] = []
+    applied: list[int] = []
+    discarded: set[int] = set()
+    for _ in range(100_000):
+        choice = rng.random()
+        if waiting and choice < 0.3:
+            number, names = waiting.pop(0)
+            made.add(entry(number, *names))
+        elif choice < 0.6 and (batch := made.take(rng.randint(1, 4), 0.0)):
+            _check_batch(batch, out)
+            out.append(batch)
+        elif out and choice < 0.8:
+            batch = out.pop(rng.randrange(len(out)))
+            made.done(batch)
+            applied += numbers(batch)
+        elif out and choice < 0.95:
+            made.put_back(out.pop(rng.randrange(len(out))))
+        elif choice > 0.99 and made.waiting:
+            number = rng.choice(list(made.waiting))
+            made.discard(number)
+            discarded.add(number)
+        if not waiting and not out and not made.waiting:
+            break
+    else:
+        pytest.fail("the schedule does not come to an end")
+    assert len(applied) == len(set(applied))
+    assert set(applied) | discarded == set(range(1, len(keys) + 1))
+    for name in "abcde":
+        own = [number for number in applied if name in keys[number - 1]]
+        assert own == sorted(own)
+
+
+def _check_batch(batch: list[Work], out: list[list[Work]]) -> None:
+    held = {key for other in out for work in other for key in work.keys}
+    assert not held & {key for work in batch for key in work.keys}
+    assert numbers(batch) == sorted(numbers(batch))
