@@ -94,14 +94,11 @@ def test_a_right_log_loses_nothing_to_a_thousand_kills(
 def test_a_log_that_acknowledges_before_it_writes_is_found(tmp_path: Path) -> None:
     def work(reporter: Reporter) -> None:
         log = ToyLog(LOCAL, str(tmp_path))
-        for number in range(1_000_000):
+        for number in range(100):
             reporter.submitted(number)
-            ticket = log.append(b"%d" % number)
+            log.append(b"%d" % number)
             reporter.acknowledged(number)
-            if number % 50 == 49:
-                ticket.wait()
+        time.sleep(60)
 
     with pytest.raises(AssertionError, match="acknowledged but lost"):
-        for seed in range(20):
-            check_kills(work, lambda: map(int, recover(LOCAL, str(tmp_path))), kills=1, seed=seed)
-            (tmp_path / "toy.log").unlink()
+        check_kills(work, lambda: map(int, recover(LOCAL, str(tmp_path))), kills=2)

@@ -32,6 +32,12 @@ class GroupCounters:
         """The honest, machine-independent figure of group commit."""
         return self.fsyncs / self.records if self.records else 0.0
 
+    def add_group(self, records: int, size: int) -> None:
+        """Count one group that was written."""
+        self.groups += 1
+        self.records += records
+        self.bytes += size
+
     def add_time(self, seconds: float) -> None:
         """Count one flush that took so long."""
         self.seconds += seconds

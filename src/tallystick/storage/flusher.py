@@ -5,6 +5,7 @@ In: a callable that flushes. Out: the same callable, run once for any number of 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
@@ -45,3 +46,12 @@ class Flusher:
         self._bell.acquire()
         while self._flush():
             self._bell.acquire()
+
+
+def in_event_loop() -> bool:
+    """True if the caller runs in an event loop, which must not be blocked."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -20,18 +20,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import threading
 import time
-import weakref
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic
+from typing import Generic
 
 from tallystick.errors import LogClosedError, LogWriteError
+from tallystick.storage.buffers import Buffers
 from tallystick.storage.company import Company
 from tallystick.storage.counters import GroupCounters
-from tallystick.storage.flusher import Flusher
+from tallystick.storage.flusher import Flusher, in_event_loop
+from tallystick.storage.forks import tell_of_forks
 from tallystick.storage.interrupts import InterruptsHeldBack
 from tallystick.storage.tickets import Group, GroupTicket, Item, failure
 
@@ -39,8 +38,6 @@ GROUP_BYTES = 1 << 20
 """Default limit of one group; a larger item is a group of its own."""
 PENDING_BYTES = 8 << 20
 """Default limit of what may wait to be written before `submit` makes its caller help."""
-_TAKES_NOTHING = 1 << 62
-"""Size of the current group of a writer that has ended, so that `submit` finds out."""
 
 
 class GroupWriter(Generic[Item]):
@@ -76,18 +73,15 @@ class GroupWriter(Generic[Item]):
         self._delay = delay
         self._siblings = siblings
         self._stop: BaseException | None = None
-        self._current: Group[Item] = Group(self)
-        self._dirty: deque[Group[Item]] = deque()
-        self._dirty_bytes = 0
-        self._unsynced: list[Group[Item]] = []
+        self._buffers: Buffers[Item] = Buffers(self)
         self._make_locks()
-        _writers.add(self)
+        tell_of_forks(self)
 
     def _make_locks(self) -> None:
         self._lock = threading.Lock()  # guards the groups; held for moments only
         self._flushing = threading.Lock()  # held for the length of a flush
         self._company = Company()
-        self._flusher = Flusher(self._flush_for_tasks, f"flusher of {self.name}")
+        self.flusher = Flusher(self._flush_for_tasks, f"flusher of {self.name}")
 
     # -- for callers ----------------------------------------------------------------------
 
@@ -100,7 +94,7 @@ class GroupWriter(Generic[Item]):
         which never blocks. Hold no lock that ``write`` needs.
         """
         with self._lock:
-            group = self._current
+            group = self._buffers.current
             if group.bytes + size > self._group_bytes:
                 group = self._free_group()
             items = group.items
@@ -109,7 +103,7 @@ class GroupWriter(Generic[Item]):
             group.bytes += size
             if sync:
                 group.sync = True
-        if self._dirty_bytes > self._pending_bytes:
+        if self._buffers.dirty_bytes > self._pending_bytes:
             self._help()
         return ticket
 
@@ -117,7 +111,7 @@ class GroupWriter(Generic[Item]):
         """Return when everything submitted so far is durable."""
         with self._lock:
             self._check()
-            groups = self._unfinished()
+            groups = self._buffers.unfinished()
         if groups:
             self.wait_for(groups[-1])
             if groups[-1].error is not None:
@@ -131,7 +125,7 @@ class GroupWriter(Generic[Item]):
             finally:
                 with self.exclusive(), self._lock:
                     self._end(LogClosedError("the log is closed", file=self.name))
-        self._flusher.join()
+        self.flusher.join()
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -154,7 +148,9 @@ class GroupWriter(Generic[Item]):
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             while not group.finished:
-                if group.gate.acquire(blocking=False) or self._queue(group, deadline):
+                if not group.gate.acquire(blocking=False):
+                    self._queue(group, deadline)
+                if group.waits():
                     self._lead_for(group)
         finally:
             # For the next waiter, also if this one was interrupted with the gate in its hand.
@@ -169,38 +165,36 @@ class GroupWriter(Generic[Item]):
             futures = group.futures_of(loop)
             if not futures:
                 # In the loop's next round: by then every task that is ready now has submitted.
-                loop.call_soon(self._flusher.wake)
+                loop.call_soon(self.flusher.wake)
             future = loop.create_future()
             futures.append(future)
         return future
 
-    def start_flush(self) -> None:
-        """Have the flusher thread lead a flush."""
-        self._flusher.wake()
-
     # -- flushing -------------------------------------------------------------------------
 
-    def _queue(self, group: Group[Item], deadline: float | None) -> bool:
-        """Block at the gate; true if the group is not finished when it opens."""
+    def _queue(self, group: Group[Item], deadline: float | None) -> None:
+        """Block at the gate until it opens."""
         with self._lock:
             if group.finished:
-                return False
+                return
             group.queued += 1
         try:
             rest = -1 if deadline is None else max(deadline - time.monotonic(), 0)
-            if not group.gate.acquire(timeout=rest) and not group.finished:
+            if not group.gate.acquire(timeout=rest) and group.waits():
                 raise TimeoutError(f"{self.name}: not durable in time; it may still become so")
         finally:
             with self._lock:
                 group.queued -= 1
-                if group.finished:
+                if not group.waits():
                     self._company.returned()
-        return not group.finished
 
     def _lead_for(self, group: Group[Item]) -> None:
         with InterruptsHeldBack():
             if self._flushing.acquire(blocking=False):
-                self._lead(sync=not group.finished)
+                if group.waits():
+                    self._lead(sync=True)
+                else:
+                    self._pass_on()
 
     def _flush_for_tasks(self) -> bool:
         if self._flushing.acquire(blocking=False):
@@ -208,9 +202,8 @@ class GroupWriter(Generic[Item]):
         return self._stop is None
 
     def _help(self) -> None:
-        with contextlib.suppress(RuntimeError):
-            asyncio.get_running_loop()
-            self._flusher.wake()
+        if in_event_loop():
+            self.flusher.wake()
             return
         with InterruptsHeldBack():
             self._flushing.acquire()
@@ -222,7 +215,7 @@ class GroupWriter(Generic[Item]):
         try:
             if sync:
                 self._company.wait()
-                if self._delay and len(self._current.items) >= self._siblings:
+                if self._delay and len(self._buffers.current.items) >= self._siblings:
                     time.sleep(self._delay)
             self._flush(sync)
         except BaseException as error:
@@ -234,52 +227,41 @@ class GroupWriter(Generic[Item]):
             self._pass_on()
 
     def _flush(self, sync: bool) -> None:
-        groups = self._take()
+        with self._lock:
+            groups = self._buffers.take()
         started = time.perf_counter()
         for group in groups:
             self._write_group(group)
-        if self._unsynced and (sync or any(group.sync for group in groups)):
+        if self._buffers.unsynced and (sync or any(group.sync for group in groups)):
             self.counters.fsyncs += 1
             self._sync()
             with self._lock:
-                self._acknowledge(time.perf_counter() - started)
+                self._company.flushed(time.perf_counter() - started)
+                self._finish(self._buffers.take_synced())
         self.counters.add_time(time.perf_counter() - started)
-
-    def _take(self) -> list[Group[Item]]:
-        with self._lock:
-            groups = [*self._dirty]
-            self._dirty.clear()
-            self._dirty_bytes = 0
-            if self._current.items:
-                groups.append(self._current)
-                self._current = Group(self)
-            self._unsynced += groups
-        return groups
 
     def _write_group(self, group: Group[Item]) -> None:
         try:
             lsns = self._write(group.items)
         except LogWriteError as error:
             with self._lock:
-                self._unsynced.remove(group)
+                self._buffers.unsynced.remove(group)
                 self._finish([group], error)
             return
         if len(lsns) != len(group.items):
             raise AssertionError(f"{len(lsns)} sequence numbers for {len(group.items)} items")
         group.lsns = lsns
-        self.counters.groups += 1
-        self.counters.records += len(lsns)
-        self.counters.bytes += group.bytes
+        self.counters.add_group(len(lsns), group.bytes)
 
     def _pass_on(self) -> None:
         """End the flush and let somebody of the groups formed meanwhile lead the next one."""
         with self._lock:
             self._flushing.release()
-            groups = self._unfinished()
+            groups = self._buffers.unfinished()
             for group in groups:
                 group.open_gate()
         if self._stop is not None or any(group.futures for group in groups):
-            self._flusher.ring()
+            self.flusher.ring()
 
     # -- these run under the writer's lock -------------------------------------------------
 
@@ -287,23 +269,10 @@ class GroupWriter(Generic[Item]):
         if self._stop is not None:
             raise failure(self._stop, self.name)
 
-    def _unfinished(self) -> list[Group[Item]]:
-        current = [self._current] if self._current.items else []
-        return [*self._unsynced, *self._dirty, *current]
-
     def _free_group(self) -> Group[Item]:
         self._check()
-        full = self._current
-        if full.items:
-            self._dirty.append(full)
-            self._dirty_bytes += full.bytes
-            self._current = Group(self)
-        return self._current
-
-    def _acknowledge(self, flush_seconds: float) -> None:
-        groups, self._unsynced = self._unsynced, []
-        self._company.flushed(flush_seconds)
-        self._finish(groups)
+        self._buffers.switch()
+        return self._buffers.current
 
     def _finish(self, groups: list[Group[Item]], error: BaseException | None = None) -> None:
         for group in groups:
@@ -315,20 +284,15 @@ class GroupWriter(Generic[Item]):
         """Fail every group that is not finished, and every later submit, with ``cause``."""
         if self._stop is None:
             self._stop = cause
-        groups = self._unfinished()
-        self._unsynced = []
-        self._dirty.clear()
-        self._dirty_bytes = 0
-        self._current = Group(self)
-        self._current.bytes = _TAKES_NOTHING
-        self._finish(groups, self._stop)
+        self._finish(self._buffers.end(), self._stop)
 
-    def _end_in_child(self) -> None:
-        """A forked child owns neither the log nor the threads that may have held the locks."""
+    # -- forks ------------------------------------------------------------------------------
+
+    def forked(self) -> None:
+        """In the child: nothing more is written, and nobody waits for locks of lost threads."""
         self._make_locks()
-        for group in self._unfinished():
-            group.gate = threading.Lock()
-            group.futures = None
+        for group in self._buffers.unfinished():
+            group.forget_waiters()
         self._end(
             LogClosedError(
                 "the log belongs to the process that forked this one",
@@ -336,14 +300,3 @@ class GroupWriter(Generic[Item]):
                 advice="Open it anew in the child, once its parent has closed it",
             )
         )
-
-
-_writers: weakref.WeakSet[GroupWriter[Any]] = weakref.WeakSet()
-
-
-def _end_all_in_child() -> None:
-    for writer in list(_writers):
-        writer._end_in_child()
-
-
-os.register_at_fork(after_in_child=_end_all_in_child)

@@ -16,7 +16,6 @@ import fcntl
 import os
 import struct
 import sys
-import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from tallystick.storage.files import (
     fill_with_zeros,
     write_all,
 )
+from tallystick.storage.forks import tell_of_forks
 
 _CLOSED = -1
 _FORKED = -2
@@ -45,7 +45,7 @@ class _Descriptor:
         self.path = path
         self._fd = _CLOSED
         self._fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
-        _open_descriptors.add(self)
+        tell_of_forks(self)
 
     @property
     def fd(self) -> int:
@@ -65,6 +65,10 @@ class _Descriptor:
     def close(self) -> None:
         self._shut(_CLOSED)
 
+    def forked(self) -> None:
+        """In the child: its copy is closed, which leaves the parent's locks alone."""
+        self._shut(_FORKED)
+
     def _shut(self, mark: int) -> None:
         fd, self._fd = self._fd, min(self._fd, mark)
         if fd >= 0:
@@ -72,17 +76,6 @@ class _Descriptor:
 
     def __del__(self) -> None:
         self.close()
-
-
-_open_descriptors: weakref.WeakSet[_Descriptor] = weakref.WeakSet()
-
-
-def _close_in_child() -> None:
-    for descriptor in list(_open_descriptors):
-        descriptor._shut(_FORKED)
-
-
-os.register_at_fork(after_in_child=_close_in_child)
 
 
 class LocalFile(_Descriptor):

@@ -60,6 +60,10 @@ class Group(Generic[Item]):
         self.gate = threading.Lock()
         self.futures: dict[Loop, Futures] | None = None
 
+    def waits(self) -> bool:
+        """True if it is not finished: asked anew, as another thread may change it."""
+        return not self.finished
+
     def open_gate(self) -> None:
         """Let one waiter through."""
         if self.gate.locked():
@@ -71,6 +75,11 @@ class Group(Generic[Item]):
         if self.futures is None:
             self.futures = {}
         return self.futures.setdefault(loop, [])
+
+    def forget_waiters(self) -> None:
+        """In a forked child there are none."""
+        self.gate = threading.Lock()
+        self.futures = None
 
     def finish(self) -> None:
         """Wake everyone who waits; ``lsns`` or ``error`` is set."""
@@ -113,7 +122,7 @@ class GroupTicket(Generic[Item]):
         """True once `wait` would return or raise at once; starts a flush if there is none."""
         group = self._group
         if not group.finished:
-            group.writer.start_flush()
+            group.writer.flusher.wake()
         return group.finished
 
     def __await__(self) -> Generator[object, None, int]:
