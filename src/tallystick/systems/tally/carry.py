@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tallystick.systems.tally.columns import Draft
-from tallystick.systems.tally.kinds import Code, encode_names
+from tallystick.systems.tally.kinds import Code, encode_decision, encode_names
 from tallystick.systems.tally.state import LogState
 
 
@@ -28,7 +28,8 @@ def carried(state: LogState, before: int) -> list[Bundle]:
 def _work(state: LogState, before: int) -> Iterator[list[Draft]]:
     for gtrid, decision in state.decisions.items():
         if decision.segment < before:
-            yield [Draft(Code.DECISION, encode_names(decision.resources), gtrid=gtrid)]
+            body = encode_decision(decision.resources, decision.time_us)
+            yield [Draft(Code.DECISION, body, gtrid=gtrid)]
     for gtrid, (segment, names) in state.heuristics.items():
         if segment < before:
             yield [heuristic(gtrid, names)]

@@ -113,6 +113,7 @@ _PAIR = struct.Struct("<QI")
 _COUNT = struct.Struct("<H")
 _XID = struct.Struct("<iBB")
 _ROW = struct.Struct("<i")
+_TIME = struct.Struct("<q")
 
 
 def name_of(code: int) -> tuple[Kind, str]:
@@ -196,6 +197,17 @@ def decode_names(body: bytes) -> tuple[tuple[str, ...], bytes]:
     (count,) = cursor.take(_COUNT)
     names = tuple(cursor.text() for _ in range(count))
     return names, cursor.rest()
+
+
+def encode_decision(names: Collection[str], since_us: int) -> bytes:
+    """names, then the time i64 of the decision: for one that is written again."""
+    return encode_names(names, _TIME.pack(since_us))
+
+
+def decode_decision(body: bytes) -> tuple[tuple[str, ...], int | None]:
+    """Names, and the time of a decision that was written again. Raises `CorruptLogError`."""
+    names, rest = decode_names(body)
+    return names, _TIME.unpack(rest)[0] if len(rest) == _TIME.size else None
 
 
 def encode_note(state: State, resources: Collection[str]) -> bytes:

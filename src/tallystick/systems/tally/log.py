@@ -90,8 +90,6 @@ class TallyLog:
         self._appender = recovered.appender
         self._state = recovered.state
         self._state_lock = threading.Lock()
-        self.order_lock = threading.Lock()
-        """For roles that tie numbers to the order of the log: hold it around `submit`."""
         self.findings: tuple[Finding, ...] = recovered.findings
         control = self._appender.control
         self.capacity = capacity(control.segment_size, control.sector_size)
@@ -303,15 +301,18 @@ class TallyLog:
         self.submit(Action(act)).wait()
         return freed
 
-    def reclaim_soon(self, carry_after: int = 8) -> None:
-        """The same when the next group is written. Open decisions and entries that hold more
-        than ``carry_after`` segments back are written again at the end of the log first."""
+    def reclaim_soon(self, carry_after: int = 8, carry_most: int = 16) -> None:
+        """The same when the next group is written. If more than ``carry_after`` segments are
+        kept, open decisions and entries in the oldest one are written again at the end of the
+        log first, unless they are more than ``carry_most``."""
 
         def act() -> None:
             appender = self._appender
-            if appender.segment - appender.control.first_segment > carry_after:
-                bundles = carried(self._state, appender.segment)
-                self.write_now(bundles)
+            first = appender.control.first_segment
+            if appender.segment - first > carry_after:
+                bundles = carried(self._state, first + 1)
+                if len(bundles) <= carry_most:
+                    self.write_now(bundles)
             with self._state_lock:
                 self._reclaim(0, None)
 

@@ -6,8 +6,10 @@ state. A role owns the log that it is given and closes it.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from tallystick.errors import LogWriteError
 from tallystick.records import State
 from tallystick.services.roles import (
     Decision,
@@ -19,6 +21,8 @@ from tallystick.services.roles import (
     PreparedTransaction,
     Ticket,
 )
+from tallystick.storage.files import FileSystem
+from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.carry import heuristic
 from tallystick.systems.tally.columns import Draft
 from tallystick.systems.tally.kinds import (
@@ -33,15 +37,21 @@ from tallystick.systems.tally.kinds import (
 from tallystick.systems.tally.layout import segment_name, segment_number
 from tallystick.systems.tally.live import live_rows, open_elements
 from tallystick.systems.tally.log import EndingDraft, TallyLog
+from tallystick.systems.tally.settings import Settings
 from tallystick.systems.tally.state import LogState
 
 
 class Role:
-    """Common to all: one log, and recycling whenever it has rolled."""
+    """Common to all: one log, open or to be opened at a path, and recycling once it rolled."""
 
-    def __init__(self, log: TallyLog) -> None:
-        self.log = log
-        self._seen = log.last_segment
+    settings = Settings()
+    """How a log is written that the role opens by itself."""
+
+    def __init__(self, log: TallyLog | str, *, fs: FileSystem = LOCAL) -> None:
+        self.log = (
+            log if isinstance(log, TallyLog) else TallyLog(log, settings=self.settings, fs=fs)
+        )
+        self._seen = self.log.last_segment
 
     def _recycle(self) -> None:
         if self.log.last_segment != self._seen:
@@ -107,15 +117,16 @@ class TallyDecisionLog(Role):
 
 
 class TallyPersistLog(Role):
-    """Persisting and persisted. Open the log with ``Settings(recycle=False)`` if files shall go
-    to a disposer rather than be recycled."""
+    """Persisting and persisted. Files go to a disposer, unless the log is opened with
+    ``Settings(recycle=True)`` and recycles them by itself."""
 
-    def __init__(self, log: TallyLog) -> None:
-        super().__init__(log)
-        with log.state() as state:
+    settings = Settings(recycle=False)
+
+    def __init__(self, log: TallyLog | str, *, fs: FileSystem = LOCAL) -> None:
+        super().__init__(log, fs=fs)
+        with self.log.state() as state:
             self._next = state.next_key
-        # Numbers are handed out under the writer's own order: see `persisting`.
-        self._number_lock = log.order_lock
+        self._number_lock = threading.Lock()  # ties the numbers to the order of the log
 
     def persisting(
         self, targets: Sequence[str], operations: Iterable[Operation], reference: str = ""
@@ -135,7 +146,11 @@ class TallyPersistLog(Role):
         self.log.submit(Draft(Code.PERSISTED, body, key=number), sync=False)
 
     def discard(self, number: int) -> Ticket:
-        """An operator's durable decision not to persist what is still pending."""
+        """An operator's durable decision not to persist what is still pending. Raises `KeyError`
+        for a number that is not pending."""
+        with self.log.state() as state:
+            if number not in state.pending:
+                raise KeyError(number)
         return self.log.submit(Draft(Code.DISCARD, key=number))
 
     def pending(self) -> Iterator[tuple[PersistEntry, frozenset[str]]]:
@@ -153,20 +168,31 @@ class TallyPersistLog(Role):
 
     def disposable(self) -> Sequence[str]:
         """Files that a disposer may take now, oldest first."""
-        if self.log.settings.recycle:
-            self.log.reclaim()
-            return ()
         self.log.reclaim()
+        if self.log.settings.recycle:
+            return []
         numbers = [
             number
             for name in self.log.fs.list(self.log.path)
             if (number := segment_number(name)) is not None and number < self.log.first_segment
         ]
-        return tuple(f"{self.log.path}/{segment_name(number)}" for number in sorted(numbers))
+        return [f"{self.log.path}/{segment_name(number)}" for number in sorted(numbers)]
+
+    def disposed(self, path: str) -> None:
+        """A disposer has taken this file: its name is gone for good when this returns."""
+        if self.log.fs.exists(path):
+            raise LogWriteError("the file is still in the log", file=path)
+        self.log.fs.sync_dir(self.log.path)
 
     def roll(self) -> None:
         """Go on in a new segment, so that the current one can become disposable."""
         self.log.roll()
+
+    def carry_forward(self, most: int = 16) -> None:
+        """Write what pins the oldest segment again, if that is few entries, so that stuck ones do
+        not keep every later file."""
+        self.log.reclaim_soon(carry_after=0, carry_most=most)
+        self.log.flush()
 
 
 def _operation(one: Operation, names: Mapping[str, int]) -> PersistOperation:
@@ -207,8 +233,8 @@ class TallyRecordJournal(Role):
     back.
     """
 
-    def __init__(self, log: TallyLog) -> None:
-        super().__init__(log)
+    def __init__(self, log: TallyLog | str, *, fs: FileSystem = LOCAL) -> None:
+        super().__init__(log, fs=fs)
         self.roll_back_open()
 
     def add(self, record_id: int, body: bytes, user_type: int = 0) -> Ticket:

@@ -15,6 +15,7 @@ from tallystick.systems.tally.catalog import SYSTEM_NAME
 from tallystick.systems.tally.columns import Columns, Draft, decode_columns
 from tallystick.systems.tally.kinds import (
     Code,
+    decode_decision,
     decode_ending,
     decode_entry,
     decode_names,
@@ -128,7 +129,11 @@ def _explain(record: Record, draft: Draft) -> None:
         case Code.NOTE:
             record.resources, state = decode_names(draft.body)
             record.attributes["state"] = state.decode("utf-8", "replace")
-        case Code.DECISION | Code.FINISH | Code.HEURISTIC | Code.PERSISTED:
+        case Code.DECISION:
+            record.resources, since = decode_decision(draft.body)
+            if since is not None:
+                record.attributes["decided_us"] = since
+        case Code.FINISH | Code.HEURISTIC | Code.PERSISTED:
             record.resources, rest = decode_names(draft.body)
             if rest:
                 record.attributes["outcome"] = rest.decode("utf-8", "replace")

@@ -16,6 +16,7 @@ from tallystick.systems.tally.columns import Draft
 from tallystick.systems.tally.kinds import (
     Code,
     Ending,
+    decode_decision,
     decode_ending,
     decode_entry,
     decode_names,
@@ -214,8 +215,15 @@ class LogState:
     # -- decisions ----------------------------------------------------------------------
 
     def _decide(self, row: Row) -> None:
-        names, _ = decode_names(row.draft.body)
-        self.decisions[row.draft.gtrid] = OpenDecision(row.segment, row.time_us, set(names))
+        names, since = decode_decision(row.draft.body)
+        one = OpenDecision(row.segment, since or row.time_us, set(names))
+        before = self.decisions.get(row.draft.gtrid)
+        if before is not None:
+            one.time_us = min(one.time_us, before.time_us)
+            if not before.resources <= one.resources:
+                one.segment = before.segment  # only both records together say it all
+            one.resources |= before.resources
+        self.decisions[row.draft.gtrid] = one
 
     def _finish(self, row: Row) -> None:
         names, _ = decode_names(row.draft.body)

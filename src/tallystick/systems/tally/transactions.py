@@ -79,8 +79,8 @@ class _Table:
                 if one.state is not State.COMMITTING:
                     self._decide(one, record, State(state) if known else State.UNKNOWN)
             case "decision":
-                one.participants = one.participants or record.resources
-                one.open_participants = record.resources
+                one.participants = _union(one.participants, record.resources)
+                one.open_participants = _union(one.open_participants, record.resources)
                 self._decide(one, record, State.COMMITTING)
             case "settle":
                 one.attributes["settled"] = True
@@ -129,6 +129,10 @@ class _Table:
         one.state = state
         one.evidence = (record.file, record.offset)
         one.evidence_type = record.type
+
+
+def _union(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*old, *new)))
 
 
 def changes_of(

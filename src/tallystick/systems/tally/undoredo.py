@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tallystick.services.roles import InDoubt, RecoveryHandler, Ticket
+from tallystick.storage.files import FileSystem
+from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.columns import Draft
 from tallystick.systems.tally.kinds import Code, decode_row, encode_row
 from tallystick.systems.tally.live import rows_from
@@ -26,8 +28,8 @@ class TallyUndoRedoLog(Role):
     Sessions that were open when the log was last closed, and had not prepared, are rolled back.
     """
 
-    def __init__(self, log: TallyLog) -> None:
-        super().__init__(log)
+    def __init__(self, log: TallyLog | str, *, fs: FileSystem = LOCAL) -> None:
+        super().__init__(log, fs=fs)
         self.roll_back_open()
         self._pages: set[int] = {
             row.draft.key or 0 for row in self._section_rows() if _is_undo(row)
