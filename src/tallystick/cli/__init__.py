@@ -30,6 +30,7 @@ COMMANDS: tuple[str, ...] = (
     "export",
     "pipeline",
     "report",
+    "indoubt",
 )
 """Modules of this package, in the order of the help page."""
 
