@@ -16,6 +16,17 @@ from tallystick.systems.bitronix.reader import BitronixReading
 from tests.systems.bitronix.logs import CASES, file_bytes, folder_of, reading_of, record, write_pair
 
 
+KERNELS = (
+    "number32",
+    "low_number32",
+    "crc_of_four",
+    "crc_range",
+    "is_ascending",
+    "take_names",
+    "walk",
+)
+
+
 def rows_of(batches: list[pa.RecordBatch]) -> list[dict[str, object]]:
     table = pa.Table.from_batches([plain(one) for one in batches], RECORDS)
     rows: list[dict[str, object]] = table.drop_columns(["attributes"]).to_pylist()
@@ -57,7 +68,7 @@ def test_a_record_larger_than_the_window_goes_the_other_way(
 def test_the_kernel_gives_the_same_as_plain_python(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("number32", "crc_range", "is_ascending", "take_names", "walk"):
+    for name in KERNELS:
         function = getattr(kernels, name)
         monkeypatch.setattr(kernels, name, getattr(function, "py_func", function))
     monkeypatch.setattr(columns, "walk", kernels.walk)

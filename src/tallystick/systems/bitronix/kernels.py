@@ -29,13 +29,13 @@ _POLYNOMIAL = 0xEDB88320
 
 
 def crc_table() -> Table:
-    """Tables for eight bytes at a time: row k is the CRC of a byte followed by k zeros."""
-    table = np.zeros((8, 256), np.uint32)
+    """Tables for sixteen bytes at a time: row k is the CRC of a byte followed by k zeros."""
+    table = np.zeros((16, 256), np.uint32)
     row = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         row = np.where(row & 1, (row >> 1) ^ np.uint32(_POLYNOMIAL), row >> 1)
     table[0] = row
-    for slice_number in range(1, 8):
+    for slice_number in range(1, 16):
         row = (row >> 8) ^ table[0][row & 0xFF]
         table[slice_number] = row
     return table
@@ -54,28 +54,48 @@ def number32(data: Bytes, place: Number) -> Number:
 
 
 @kernel
+def low_number32(data: Bytes, place: Number) -> Number:
+    """An unsigned little-endian number of four bytes, as the CRC takes them."""
+    return (
+        np.uint32(data[place])
+        | (np.uint32(data[place + 1]) << np.uint32(8))
+        | (np.uint32(data[place + 2]) << np.uint32(16))
+        | (np.uint32(data[place + 3]) << np.uint32(24))
+    )
+
+
+@kernel
+def crc_of_four(value: Number, table: Table, row: Number) -> Number:
+    """The CRC of four bytes that ``row`` and at most three more bytes of zeros follow."""
+    return (
+        table[row + 3, value & np.uint32(0xFF)]
+        ^ table[row + 2, (value >> np.uint32(8)) & np.uint32(0xFF)]
+        ^ table[row + 1, (value >> np.uint32(16)) & np.uint32(0xFF)]
+        ^ table[row, value >> np.uint32(24)]
+    )
+
+
+@kernel
 def crc_range(data: Bytes, begin: Number, end: Number, start: Number, table: Table) -> Number:
     """CRC-32 of a range, continued from the inverted value ``start``; not inverted at the end."""
     crc = np.uint32(start)
     place = begin
-    while place + 8 <= end:
-        low = crc ^ (
-            np.uint32(data[place])
-            | (np.uint32(data[place + 1]) << np.uint32(8))
-            | (np.uint32(data[place + 2]) << np.uint32(16))
-            | (np.uint32(data[place + 3]) << np.uint32(24))
-        )
+    while place + 16 <= end:
         crc = (
-            table[7, low & np.uint32(0xFF)]
-            ^ table[6, (low >> np.uint32(8)) & np.uint32(0xFF)]
-            ^ table[5, (low >> np.uint32(16)) & np.uint32(0xFF)]
-            ^ table[4, low >> np.uint32(24)]
-            ^ table[3, data[place + 4]]
-            ^ table[2, data[place + 5]]
-            ^ table[1, data[place + 6]]
-            ^ table[0, data[place + 7]]
+            crc_of_four(crc ^ low_number32(data, place), table, 12)
+            ^ crc_of_four(low_number32(data, place + 4), table, 8)
+            ^ crc_of_four(low_number32(data, place + 8), table, 4)
+            ^ crc_of_four(low_number32(data, place + 12), table, 0)
+        )
+        place += 16
+    if place + 8 <= end:
+        crc = crc_of_four(crc ^ low_number32(data, place), table, 4) ^ crc_of_four(
+            low_number32(data, place + 4), table, 0
         )
         place += 8
+    if place + 4 <= end:
+        crc = crc_of_four(crc ^ low_number32(data, place), table, 0)
+        place += 4
     while place < end:
         crc = table[0, (crc ^ np.uint32(data[place])) & np.uint32(0xFF)] ^ (crc >> np.uint32(8))
         place += 1

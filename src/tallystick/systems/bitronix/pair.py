@@ -7,7 +7,8 @@ dangling set over both, and what was counted. Nothing here is the engine's opini
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 from tallystick.records import Outcome
 from tallystick.systems.bitronix.dangling import DanglingSet
@@ -17,33 +18,36 @@ from tallystick.systems.bitronix.scan import (
     CountedWalk,
     Piece,
     Stamp,
+    counted_end,
     header_piece,
     stamp,
     tail_pieces,
 )
+from tallystick.systems.bitronix.search import RecordSearch, searchable
 
 
-@dataclass(slots=True)
+@dataclass
 class Part:
     """One file of the pair; ``data`` is None where it is missing or cannot be read.
 
-    ``number`` is 1 or 2, ``first`` and ``last`` the first and last record that stands in the
-    counted range, ``copies_end`` where the leading COMMITTING records end.
+    ``number`` is 1 or 2. What is asked for is looked for, without walking through the file.
     """
 
     number: int
     path: str | None
     data: memoryview | None
-    header: FileHeader | None = None
-    first: TransactionLogRecord | None = None
-    last: TransactionLogRecord | None = None
-    starts: set[int] = field(default_factory=set)
-    """Offsets of the leading COMMITTING records, and of the first other one."""
-    holds_first_of_other: bool = False
 
-    def __post_init__(self) -> None:
-        if self.data is not None:
-            self.header = FileHeader.decode(self.data)
+    @cached_property
+    def header(self) -> FileHeader | None:
+        return None if self.data is None else FileHeader.decode(self.data)
+
+    @cached_property
+    def last(self) -> TransactionLogRecord | None:
+        """The last whole record that begins in the counted range."""
+        if self.data is None or self.header is None:
+            return None
+        end = counted_end(self.header, self.size)
+        return RecordSearch(self.data).last_record(HEADER_LENGTH, end)
 
     @property
     def size(self) -> int:
@@ -66,29 +70,46 @@ class Part:
         if self.data is not None and place < self.size:
             yield from tail_pieces(self.data, place, newest)
 
-    @property
+    @cached_property
     def swap_defect(self) -> bool:
-        """True if the timestamp is a place in this file, as 2.1.3 and 2.1.4 leave it at a swap."""
-        if self.header is None:
+        """True if the timestamp is a place in this file, as 2.1.3 and 2.1.4 leave it at a swap:
+        the position, or the start of a record that only COMMITTING records precede."""
+        if self.header is None or not HEADER_LENGTH <= self.header.timestamp <= self.size:
             return False
         mark = self.header.timestamp
-        return HEADER_LENGTH <= mark <= self.size and (
-            mark in self.starts or mark == self.header.position
-        )
+        for piece in self.counted():
+            decided = piece.record is not None and piece.record.status == COMMITTING
+            if piece.offset and (piece.offset >= mark or not decided):
+                return piece.offset == mark
+        return mark == self.header.position
+
+    def copy_of_first(self) -> bytes:
+        """The bytes of the first record if it is COMMITTING, and so may be a copy; else none."""
+        if self.data is None or self.header is None or self.header.position <= HEADER_LENGTH:
+            return b""
+        record = decode_record(self.data, HEADER_LENGTH, self.size)
+        return b"" if record is None or record.status != COMMITTING else record.encode()
+
+    def holds_first_of(self, other: Part) -> bool:
+        """True if the first record of the other file stands in this one, as a swap copied it."""
+        wanted = other.copy_of_first()
+        if not wanted or self.data is None or self.header is None:
+            return False
+        end = counted_end(self.header, self.size)
+        return searchable(self.data).find(wanted, HEADER_LENGTH, end) >= 0
 
 
-@dataclass(slots=True)
+@dataclass
 class Pair:
-    """Both parts, looked through once."""
+    """Both parts."""
 
     parts: tuple[Part, Part]
-    newest: Stamp | None = None
 
-    def __post_init__(self) -> None:
-        for part, other in (self.parts, self.parts[::-1]):
-            _look_through(part, _first_record(other))
+    @cached_property
+    def newest(self) -> Stamp | None:
+        """The stamp of the newest record that a header counts."""
         stamps = [stamp(part.last) for part in self.parts if part.last is not None]
-        self.newest = max(stamps, default=None)
+        return max(stamps, default=None)
 
     @property
     def data(self) -> tuple[memoryview | None, memoryview | None]:
@@ -114,27 +135,6 @@ class Pair:
         return found
 
 
-def _look_through(part: Part, first_of_other: TransactionLogRecord | None) -> None:
-    copies = True
-    part.starts.add(HEADER_LENGTH)
-    for piece in part.counted():
-        record = piece.record
-        if record is None:
-            continue
-        if copies:
-            part.starts.add(piece.offset)
-            copies = record.status == COMMITTING
-        part.first = part.first or record
-        part.last = record
-        part.holds_first_of_other |= record == first_of_other and record.status == COMMITTING
-
-
-def _first_record(part: Part) -> TransactionLogRecord | None:
-    if part.data is None or part.header is None or part.header.position <= HEADER_LENGTH:
-        return None
-    return decode_record(part.data, HEADER_LENGTH, part.size)
-
-
 def _second_is_later(one: Part, two: Part) -> bool:
     """Which part is in use: by what it holds, then by the timestamps.
 
@@ -146,8 +146,9 @@ def _second_is_later(one: Part, two: Part) -> bool:
     if one.header is None or two.header is None:
         return two.header is not None
     if one.swap_defect or two.swap_defect or one.header.timestamp == two.header.timestamp:
-        if one.holds_first_of_other != two.holds_first_of_other:
-            return one.holds_first_of_other
+        earlier, later = one.holds_first_of(two), two.holds_first_of(one)
+        if earlier != later:
+            return earlier
         if (one.last is None) != (two.last is None):
             return one.last is None
         if one.last is not None and two.last is not None and stamp(one.last) != stamp(two.last):

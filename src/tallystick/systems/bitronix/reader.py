@@ -100,12 +100,15 @@ class BitronixReading:
         """The rows of ``records()``, decoded by a compiled kernel; ``attributes`` is null."""
         from tallystick.systems.bitronix.columns import batches
 
-        for path in self._paths_in_order() if split is None else [split.file]:
-            try:
-                with open_source(path) as opened:
-                    yield from batches(opened.data, path, self.source.path, self.clock, rows)
-            except LogUnreadableError:
-                continue  # a finding tells it
+        log, clock = self.source.path, self.clock
+        if split is not None:
+            with open_source(split.file) as opened:
+                yield from batches(opened.data, split.file, log, clock, rows)
+            return
+        with self._opened() as journal:
+            for part in journal.pair.order():
+                if part.data is not None and part.path is not None:
+                    yield from batches(part.data, part.path, log, clock, rows)
 
     def splits(self, target_bytes: int) -> Sequence[Split]:  # noqa: ARG002 - files are small
         """One per file: whether the manager is still in step depends on all that lies before."""

@@ -156,11 +156,11 @@ def decode_record(data: bytes | memoryview, offset: int, end: int) -> Transactio
     last = offset + length + LENGTH_OUTSIDE
     if length < LENGTH_FIXED or last > end or data[last - 4 : last] != END_MARKER or size < 0:
         return None
-    place = offset + GTRID_OFFSET + size
-    names = _decode_names(data, place, last)
+    raw = bytes(data[offset:last])
+    names = _decode_names(raw, GTRID_OFFSET + size)
     if names is None:
         return None
-    raw, tail = names
+    found, tail = names
     record = TransactionLogRecord(
         status,
         length,
@@ -168,29 +168,35 @@ def decode_record(data: bytes | memoryview, offset: int, end: int) -> Transactio
         time,
         sequence,
         stored_crc,
-        bytes(data[place - size : place]),
-        unique_names(raw),
-        COUNT.unpack_from(data, tail)[0],
+        raw[GTRID_OFFSET : GTRID_OFFSET + size],
+        unique_names(found),
+        COUNT.unpack_from(raw, tail)[0],
     )
+    if tail == len(raw) - COUNT.size and found == [one.encode() for one in record.unique_names]:
+        # As every real writer leaves it: the rebuilt record is the bytes on disk.
+        return (
+            record if crc32(raw[GTRID_OFFSET:], crc32(raw[: CRC_HEAD.size])) == stored_crc else None
+        )
     return record if record.is_crc32_correct() else None
 
 
-def _decode_names(
-    data: bytes | memoryview, place: int, last: int
-) -> tuple[list[bytes], int] | None:
-    """The raw names from their count at ``place``, and the offset behind them."""
-    if place + COUNT.size + len(END_MARKER) > last:
+def _decode_names(raw: bytes, place: int) -> tuple[list[bytes], int] | None:
+    """The names of a whole record from their count at ``place``, and the offset behind them."""
+    last = len(raw) - len(END_MARKER)
+    if place + COUNT.size > last:
         return None
-    (count,) = COUNT.unpack_from(data, place)
+    (count,) = COUNT.unpack_from(raw, place)
     place += COUNT.size
-    raw: list[bytes] = []
+    names: list[bytes] = []
     for _ in range(count):
-        (size,) = NAME_LENGTH.unpack_from(data, place)
-        place += NAME_LENGTH.size + size
-        if size < 0 or place + len(END_MARKER) > last:
+        if place + NAME_LENGTH.size > last:
             return None
-        raw.append(bytes(data[place - size : place]))
-    return raw, place
+        (size,) = NAME_LENGTH.unpack_from(raw, place)
+        begin, place = place + NAME_LENGTH.size, place + NAME_LENGTH.size + size
+        if size < 0 or place > last:
+            return None
+        names.append(raw[begin:place])
+    return names, place
 
 
 def _encode_name(name: str) -> bytes:

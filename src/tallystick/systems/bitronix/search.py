@@ -15,7 +15,7 @@ from tallystick.systems.bitronix.layout import (
     RECORD_HEADER_LENGTH,
     RECORD_MIN,
 )
-from tallystick.systems.bitronix.record import decode_record
+from tallystick.systems.bitronix.record import TransactionLogRecord, decode_record
 
 _RECORD_SIGN = RECORD_HEADER_LENGTH.to_bytes(4, "big")
 _SIGN_OFFSET = 8
@@ -57,6 +57,20 @@ class RecordSearch:
                 if decode_record(self._data, start, len(self._data)) is not None:
                     return start
             place = start + 1
+        return None
+
+    def last_record(self, begin: int, end: int) -> TransactionLogRecord | None:
+        """The last whole record that starts at ``begin`` or later, below ``end``."""
+        place = end + len(_RECORD_SIGN) + _SIGN_OFFSET
+        while self._budget > 0:
+            sign = self._hay.rfind(_RECORD_SIGN, begin + _SIGN_OFFSET, place)
+            if sign < 0:
+                return None
+            record = decode_record(self._data, sign - _SIGN_OFFSET, len(self._data))
+            if record is not None and sign - _SIGN_OFFSET < end:
+                return record
+            self._budget -= RECORD_MIN
+            place = sign + len(_RECORD_SIGN) - 1
         return None
 
     def damaged_end(self, begin: int, limit: int) -> tuple[int, bool]:
