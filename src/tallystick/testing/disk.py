@@ -49,6 +49,12 @@ class Inode:
     syncs: int = 0
     lost: bool = False
 
+    @classmethod
+    def settled(cls, number: int, content: Bytes) -> Inode:
+        """A file that is on the disk as it is."""
+        size = [Version(0, b"", len(content))]
+        return cls(number, bytearray(content), bytearray(content), sizes=size)
+
     def write(self, data: Bytes, offset: int, clock: int) -> None:
         """Change the visible bytes, and note the new versions of the sectors touched."""
         old_size = len(self.data)
@@ -111,6 +117,8 @@ class Inode:
         content[place : place + SECTOR] = sector
 
     def _note_sectors(self, begin: int, end: int, clock: int) -> None:
+        if self._only_new_zeros(begin, end):
+            return
         for number in range(begin // SECTOR, -(-end // SECTOR)):
             new = _sector(self.data, number)
             versions = self.sectors.get(number)
@@ -119,6 +127,11 @@ class Inode:
                 if versions is None:
                     versions = self.sectors[number] = [Version(0, last)]
                 versions.append(Version(clock, new))
+
+    def _only_new_zeros(self, begin: int, end: int) -> bool:
+        """True for the usual filling of a new file, whose sectors then have one version only."""
+        behind = begin >= len(self.durable) and max(self.sectors, default=-1) < begin // SECTOR
+        return behind and self.data[begin:end] == bytes(end - begin)
 
     def _note_sizes(self, old: int, clock: int) -> None:
         new = len(self.data)
@@ -170,11 +183,11 @@ class Disk:
         except KeyError:
             raise FileNotFoundError(2, "No such file", path) from None
 
-    def create(self, path: str) -> Inode:
-        inode = Inode(next(self._numbers))
+    def create(self, path: str, content: Bytes = b"") -> None:
+        """A new file, whose ``content`` is on the disk."""
+        inode = Inode.settled(next(self._numbers), content)
         self.inodes[inode.number] = inode
         self._change(inode.number, None, path)
-        return inode
 
     def rename(self, source: str, target: str) -> None:
         self._change(self.inode(source).number, source, target)

@@ -29,9 +29,7 @@ class MemoryFileSystem:
         self._folders: set[str] = set()
         self._locks: dict[str, set[tuple[int, int]]] = {}
         for path, content in (contents or {}).items():
-            inode = self.disk.create(path)
-            inode.write(content, 0, 0)
-            inode.sync()
+            self.disk.create(path, content)
             self.disk.sync_dir(posixpath.dirname(path))
 
     def apply(self, call: str, *arguments: object) -> None:
