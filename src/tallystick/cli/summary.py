@@ -55,7 +55,7 @@ def _show_due(out: Console, summary: RunSummary) -> None:
 
 def _due_text(row: dict[str, Any]) -> str:
     branches = ", ".join(
-        f"{branch['resource'] or branch['log'] or '?'} {branch['state'].replace('_', ' ')}"
+        f"{branch['resource'] or branch['system'] or '?'} {branch['state'].replace('_', ' ')}"
         for branch in row["branches"]
     )
     owner = row["owner"] or "unknown owner"

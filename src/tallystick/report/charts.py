@@ -7,6 +7,8 @@ colours of its theme. A chart without anything to show is left out.
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Sequence
 from typing import Any
 
 try:
@@ -22,6 +24,9 @@ from tallystick.report.data import OUTCOMES, SEVERITIES, ReportData
 # Okabe and Ito's palette: told apart by every kind of eye, on white and on black.
 _GREEN, _BLUE, _SKY, _ORANGE = "#009E73", "#0072B2", "#56B4E9", "#E69F00"
 _RED, _PINK, _YELLOW, _GREY = "#D55E00", "#CC79A7", "#F0E442", "#999999"
+
+LABEL_MAX = 30
+"""Characters of a label beside a row; the hover text has the whole path."""
 
 COLOURS = {
     State.COMMITTED: _GREEN,
@@ -61,9 +66,13 @@ def charts(data: ReportData) -> dict[str, dict[str, Any]]:
     return {name: json.loads(figure.to_json()) for name, figure in made.items() if figure.data}
 
 
-def short(path: str | None, parts: int = 2) -> str:
-    """The last parts of a path, for a label; the whole stands in the hover text."""
-    return "/".join((path or "").rstrip("/").split("/")[-parts:])
+def labels(paths: Sequence[str]) -> list[str]:
+    """Paths below their common folder, cut at the front where they are long."""
+    if len(set(paths)) < 2:
+        return [path.rstrip("/").rpartition("/")[2] for path in paths]
+    root = os.path.commonpath(paths)
+    below = [os.path.relpath(path, root) for path in paths]
+    return ["…" + text[1 - LABEL_MAX :] if len(text) > LABEL_MAX else text for text in below]
 
 
 def _states(data: ReportData) -> go.Figure:
@@ -73,7 +82,7 @@ def _states(data: ReportData) -> go.Figure:
         counts = [data.states[key][state.value] for key in logs]
         if any(counts):
             figure.add_bar(
-                y=[f"{system} · {short(log)}" for system, log in logs],
+                y=list(range(len(logs))),
                 x=counts,
                 customdata=[log for _, log in logs],
                 name=state.value.replace("_", " "),
@@ -81,6 +90,7 @@ def _states(data: ReportData) -> go.Figure:
                 marker_color=COLOURS[state],
                 hovertemplate="%{x} %{fullData.name}<br>%{customdata}<extra></extra>",
             )
+    _name_rows(figure, labels([log for _, log in logs]))
     return figure
 
 
@@ -90,7 +100,7 @@ def _segments(data: ReportData) -> go.Figure:
     for outcome in OUTCOMES:
         if any(row[outcome] for row in files):
             figure.add_bar(
-                y=[_file_label(row) for row in files],
+                y=list(range(len(files))),
                 x=[100 * row[outcome] / row["size"] if row["size"] else 0 for row in files],
                 customdata=[[row[outcome], row["file"], row["why"] or ""] for row in files],
                 name=outcome,
@@ -101,13 +111,16 @@ def _segments(data: ReportData) -> go.Figure:
                     "<br>%{customdata[2]}<extra></extra>"
                 ),
             )
+    names = labels([row["file"] for row in files])
+    marks = [" (redundant)" if row["redundant"] else "" for row in files]
+    _name_rows(figure, [name + mark for name, mark in zip(names, marks, strict=True)])
     figure.update_xaxes(ticksuffix=" %", range=[0, 100])
     return figure
 
 
-def _file_label(row: dict[str, Any]) -> str:
-    redundant = " (redundant)" if row["redundant"] else ""
-    return short(row["file"], 3) + redundant
+def _name_rows(figure: go.Figure, names: list[str]) -> None:
+    """Names beside the rows; they are numbered, so that equal names stay apart."""
+    figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names)
 
 
 def _severities(data: ReportData) -> go.Figure:
@@ -128,12 +141,13 @@ def _severities(data: ReportData) -> go.Figure:
 def _over_time(data: ReportData, column: str, title: str) -> go.Figure:
     figure = _figure("time of the log's own clock, seconds", rows=8)
     whole = [row for row in data.profile if row["resource"] is None and row[column] is not None]
-    for log in sorted({row["log"] for row in whole}):
+    logs = sorted({row["log"] for row in whole})
+    for log, name in zip(logs, labels(logs), strict=True):
         points = [row for row in whole if row["log"] == log]
         figure.add_scatter(
             x=[row["bucket"] for row in points],
             y=[row[column] for row in points],
-            name=short(log),
+            name=name,
             mode="lines+markers",
             hovertemplate="%{y}<br>" + log + "<extra></extra>",
         )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tallystick.errors import LogUnreadableError
-from tallystick.records import Outcome, Severity
+from tallystick.records import Clock, Outcome, Severity
 
 ROWS_MAX = 500
 """Rows of a list on the page; it says how many more there are."""
@@ -27,6 +27,13 @@ POINTS_MAX = 2_000
 OUTCOMES = tuple(outcome.value for outcome in Outcome)
 
 SEVERITIES = tuple(severity.value for severity in reversed(Severity))
+
+_UNITS = {
+    Clock.BOOT_MS.value: "ms",
+    Clock.WALL_MS.value: "ms",
+    Clock.WALL_US.value: "µs",
+    Clock.WALL_NS.value: "ns",
+}
 
 _NEEDED = ("files", "transactions", "global_transactions", "findings", "profile")
 
@@ -131,6 +138,7 @@ def _load_due(data: ReportData, folder: Path) -> None:
         last = newest.get(row["coordinator"])
         known = last is not None and row["last_time"] is not None
         row["age"] = last - row["last_time"] if known and last is not None else None
+        row["unit"] = _UNITS.get(row["clock"] or "", "")
 
 
 def _load_findings(data: ReportData, folder: Path) -> None:

@@ -49,9 +49,10 @@ GLOBAL_TRANSACTIONS = pa.schema(
         ("alarm", pa.string()),
         ("evidence", pa.string()),
         ("last_time", pa.int64()),
+        ("clock", pa.string()),
     ]
 )
-"""One row is a global transaction over all logs."""
+"""One row is a global transaction over all logs; times are those of its coordinator."""
 
 _RESOURCE = pa.struct([("journal", pa.string()), ("name", pa.string()), ("log", pa.string())])
 
@@ -89,7 +90,8 @@ def judge_row(row: dict[str, Any]) -> dict[str, Any]:
         owned=bool(journals),
         covered=any(_covers(journal, row["gtrid"]) for journal in journals),
     )
-    times = [part["last_time"] for part in row["parts"] if part["last_time"] is not None]
+    notes = [part for part in row["parts"] if part["bqual"] is None]
+    times = [part["last_time"] for part in notes if part["last_time"] is not None]
     return {
         "format_id": row["format_id"],
         "gtrid": row["gtrid"],
@@ -101,6 +103,7 @@ def judge_row(row: dict[str, Any]) -> dict[str, Any]:
         "alarm": judgement.alarm or None,
         "evidence": _evidence(decided, branches, judgement),
         "last_time": max(times, default=None),
+        "clock": notes[0]["clock"] if notes else None,
     }
 
 

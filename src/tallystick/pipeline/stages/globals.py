@@ -30,6 +30,7 @@ PARTS = (
     "participants",
     "open_participants",
     "last_time",
+    "clock",
     "evidence_file",
     "evidence_offset",
     "evidence_type",

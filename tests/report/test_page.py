@@ -1,0 +1,155 @@
+"""The report: complete without a browser, and well-behaved in a real one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tallystick.errors import LogUnreadableError, LogWriteError
+from tallystick.report import write_report
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
+
+
+def test_the_page_holds_everything_it_shows(tables: Path) -> None:
+    text = write_report(tables, tables / "report.html").read_text()
+    assert "src=" not in text.partition("<script>")[0]
+    assert "http-equiv" in text
+    assert "lost-commit" in text
+
+
+def test_text_of_a_log_never_becomes_markup(tables: Path) -> None:
+    text = write_report(tables, tables / "report.html").read_text()
+    assert "<script>alert(1)" not in text
+    assert "evidence &lt;2&gt; &amp; more" in text
+
+
+def test_a_missing_table_is_said_with_what_to_do(tables: Path) -> None:
+    shutil.rmtree(tables / "findings")
+    with pytest.raises(LogUnreadableError, match="pipeline run"):
+        write_report(tables, tables / "report.html")
+
+
+def test_a_damaged_table_is_named(tables: Path) -> None:
+    (tables / "findings" / "part-0.parquet").write_bytes(b"no parquet")
+    with pytest.raises(LogUnreadableError, match="findings"):
+        write_report(tables, tables / "report.html")
+
+
+def test_a_page_that_cannot_be_written_leaves_the_old_one(tables: Path) -> None:
+    (tables / "occupied").write_text("a file")
+    with pytest.raises(LogWriteError):
+        write_report(tables, tables / "occupied" / "report.html")
+
+
+@pytest.fixture
+def page(tables: Path, browser: Chrome) -> Chrome:
+    """The report in the browser, with all charts drawn."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    for name in ("browser", "performance"):
+        _log(browser, name)  # what was before belongs to another page
+    browser.get(write_report(tables, tables / "report.html").as_uri())
+    WebDriverWait(browser, 30).until(
+        lambda b: b.execute_script(
+            "return [...document.querySelectorAll('[data-chart]')].every(e => e.dataset.drawn)"
+        )
+    )
+    return browser
+
+
+@pytest.mark.browser
+@pytest.mark.xdist_group("browser")
+class TestInBrowser:
+    def test_no_console_error_and_no_request_leaves_the_page(self, page: Chrome) -> None:
+        assert [line for line in _log(page, "browser") if line["level"] == "SEVERE"] == []
+        messages = [json.loads(line["message"])["message"] for line in _log(page, "performance")]
+        requests = [m["params"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+        ours = [one["request"]["url"] for one in requests if one["documentURL"] == page.current_url]
+        assert ours
+        assert [url for url in ours if not url.startswith(("file:", "data:", "blob:"))] == []
+
+    def test_every_chart_is_drawn(self, page: Chrome) -> None:
+        drawn = page.execute_script(
+            "return [...document.querySelectorAll('[data-chart]')]"
+            ".filter(e => e.querySelector('svg .trace, svg .bars, svg .point, svg .scatterlayer'))"
+            ".map(e => e.dataset.chart)"
+        )
+        assert set(drawn) == {"states", "severities", "segments", "rate", "latency", "groups"}
+
+    def test_links_lead_to_headings(self, page: Chrome) -> None:
+        targets = page.execute_script(
+            "const links = [...document.querySelectorAll('nav a')];"
+            "return links.map(link => !!document.querySelector(link.hash))"
+        )
+        assert len(targets) == 5
+        assert all(targets)
+
+    @pytest.mark.parametrize(
+        ("value", "shown"), [("commit", 1), ("foreign", 1), ("heuristic_mismatch", 1), ("", 4)]
+    )
+    def test_filters_show_what_they_say(self, page: Chrome, value: str, shown: int) -> None:
+        page.execute_script(
+            f"document.querySelector('[data-for=due-rows] button[data-value=\"{value}\"]').click()"
+        )
+        assert _visible(page, "due-rows") == shown
+
+    def test_search_narrows_the_rows(self, page: Chrome) -> None:
+        page.execute_script(
+            "const box = document.querySelector('[data-for=finding-rows] input');"
+            "box.value = 'IS LOST'; box.dispatchEvent(new Event('input'))"
+        )
+        assert _visible(page, "finding-rows") == 1
+
+    def test_both_themes_can_be_read(self, page: Chrome) -> None:
+        colours = []
+        for _ in range(2):
+            page.execute_script("document.getElementById('theme').click()")
+            colours.append(
+                page.execute_script(
+                    "const s = getComputedStyle(document.body); return [s.color, s.backgroundColor]"
+                )
+            )
+        for text, ground in colours:
+            assert _contrast(text, ground) > 7
+
+    def test_nothing_sticks_out_on_a_phone(self, page: Chrome) -> None:
+        page.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True},
+        )
+        try:
+            width = page.execute_script("return document.documentElement.scrollWidth")
+        finally:
+            page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        assert width <= 390
+
+
+def _log(page: Chrome, name: str) -> list[dict[str, Any]]:
+    get: Any = page.get_log
+    lines: list[dict[str, Any]] = get(name)
+    return lines
+
+
+def _visible(page: Chrome, rows: str) -> int:
+    count = page.execute_script(
+        f"return [...document.getElementById('{rows}').rows].filter(r => !r.hidden).length"
+    )
+    return int(count)
+
+
+def _contrast(one: str, other: str) -> float:
+    """The ratio of luminances, as the accessibility guidelines define it."""
+    dark, light = sorted(map(_luminance, (one, other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(part) / 255 for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
+    linear = [p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
