@@ -87,7 +87,7 @@ class Appender:
         self.chain = 0
         self.index: list[tuple[int, int, int]] = []
         self.marked = True
-        """True if nothing was written since the last mark."""
+        """True if the control block says that all of the log is durable."""
 
     # -- groups -------------------------------------------------------------------------
 
@@ -273,6 +273,13 @@ class Appender:
             self._control_file.pwrite(block, place)
             self._control_file.datasync()
         self.control = control
+        self.marked = control.durable_lsn >= self.next_lsn - 1
+
+    def mark(self) -> None:
+        """Say in the control block that everything written is durable."""
+        self.sync()
+        if not self.marked:
+            self.write_control(durable_lsn=self.durable_lsn)
 
     def close(self) -> None:
         """Close the files; nothing is written."""

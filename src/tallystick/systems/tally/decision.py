@@ -23,7 +23,8 @@ The facts
     no     no     -      -        no      END        the log ends here
 
 The limit: of the very last group nothing is ``known`` until a later write says so. Rot in it is
-therefore taken for a torn write. The mark that an idle or closing log writes ends that window.
+therefore taken for a torn write. An idle or closing log notes in its control block what is
+durable, which ends that window.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ not know it; any other unknown code makes a reader refuse the log.
 
     codes   role            body
     1-6     record journal  the application's bytes
-    16-20   transactions    begin: none; prepare, commit: `Ending`; rollback, mark: none
+    16-19   transactions    begin: none; prepare, commit: `Ending`; rollback: none
     32-37   undo/redo       undo: image; redo: table, row; truncate: table; checkpoint: `bytes`
     48-52   decisions       resources; heuristic and settle too; note: state and resources
     64-66   persist log     persisting: entry; persisted: targets; discard: none
@@ -42,8 +42,6 @@ class Code(IntEnum):
     PREPARE = 17
     COMMIT = 18
     ROLLBACK = 19
-    MARK = 20
-    """Says nothing but that everything before it is durable; written when the log is idle."""
     UNDO = 32
     """The image of a page (key) as of the last checkpoint."""
     UNDO_EMPTY = 33
@@ -78,7 +76,6 @@ KIND_OF: Final[dict[Code, Kind]] = {
     Code.PREPARE: Kind.PREPARE,
     Code.COMMIT: Kind.COMMIT,
     Code.ROLLBACK: Kind.ROLLBACK,
-    Code.MARK: Kind.CONTROL,
     Code.UNDO: Kind.UNDO,
     Code.UNDO_EMPTY: Kind.UNDO,
     Code.REDO_ADD: Kind.ADD,

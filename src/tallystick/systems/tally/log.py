@@ -145,11 +145,10 @@ class TallyLog:
         return self.submit(Action(_nothing))
 
     def mark(self) -> None:
-        """Write a mark unless nothing was written since the last one: it says that the last
-        group is durable, so that later damage to it is not taken for a torn write."""
-        self.flush()
+        """Note in the control block, durably, that everything so far is durable: so that later
+        damage to the last group is not taken for a write that never finished."""
         if not self._appender.marked:
-            self.submit(Draft(Code.MARK)).wait()
+            self.submit(Action(self._appender.mark)).wait()
 
     def _write(self, items: list[Item]) -> Sequence[int]:
         """Write a group; several, if the items do not fit in one. Called by the writer only."""
@@ -350,12 +349,14 @@ class TallyLog:
     # -- end ----------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Write what was submitted and a mark, and close; a second call does nothing."""
+        """Make durable what was submitted, note that it is, and close; a second call does
+        nothing."""
         if self._closed:
             return
         self._closed = True
         self._idle.stop()
         try:
+            self.flush()
             self.mark()
         finally:
             self._abandon()

@@ -136,6 +136,24 @@ class Scan:
                 self.end = (file, place.then)
             if place.case is Case.CORRUPT:
                 self._break()
+        self._check_index(file, view)
+
+    def _check_index(self, file: SegmentFile, view: SegmentView) -> None:
+        """The index holds nothing that the groups do not say: its damage costs only speed."""
+        size = len(view.data)
+        if view.index_damaged:
+            self._report(
+                "index-damaged", Severity.WARNING,
+                "the index of a sealed segment is damaged; its groups are found by walking",
+                file, size,
+            )  # fmt: skip
+        elif view.index is None and file.until is not None:
+            self._report(
+                "index-missing", Severity.INFO,
+                "a segment that was left has no index: the roll was interrupted, or the index is "
+                "damaged; its groups are found by walking",
+                file, size,
+            )  # fmt: skip
 
     def _note(self, file: SegmentFile, place: Place) -> None:
         if place.header is not None and place.case in (Case.VALID, Case.REPAIRED):

@@ -28,7 +28,7 @@ class Settings:
 
     ``compression`` is "none", "zlib" or "zstd", for groups of at least ``compress_min``.
     ``group_bytes`` limits a group that forms by itself. ``idle_mark_s`` is the time without
-    writes after which a mark says that the last group was durable (None: only at close).
+    writes after which the control block notes what is durable (None: only at close).
     ``spares`` freed segments are kept for recycling; without ``recycle`` freed segments stay
     where they are, for a disposer. With ``preallocate`` the next segment is made ahead of need
     by a thread. ``delay_s`` and ``siblings``: a flush waits that long for

@@ -19,11 +19,13 @@ from tallystick.storage.local import LOCAL
 from tallystick.storage.source import unreadable
 from tallystick.systems.tally.catalog import Life, is_member, read_catalog
 from tallystick.systems.tally.layout import (
+    CONTROL_NAME,
     COPY_OFFSET,
     DATA_OFFSET,
     HEADER_SIZE,
     GroupHeader,
     SegmentHeader,
+    decode_control,
     decode_group_header,
     decode_segment_header,
     segment_name,
@@ -144,7 +146,17 @@ class Tail:
         if later is not None and later.segment == header.segment:
             return later.durable_lsn >= header.last_lsn
         follower = self._follower()
-        return follower is not None and follower.previous_end >= header.end
+        if follower is not None and follower.previous_end >= header.end:
+            return True
+        return self._marked() >= header.last_lsn
+
+    def _marked(self) -> int:
+        """What the control block says is durable."""
+        file = self._fs.open(posixpath.join(self._folder, CONTROL_NAME), write=False)
+        with contextlib.closing(file):
+            head = file.pread(DATA_OFFSET, 0)
+        copies = (decode_control(head), decode_control(head, COPY_OFFSET))
+        return max((one.durable_lsn for one in copies if one is not None), default=0)
 
     def _require_life(self, file: File) -> None:
         """The file may have been recycled while it was read."""

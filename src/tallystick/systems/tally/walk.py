@@ -83,6 +83,15 @@ class SegmentView:
         index = self.index
         return index is not None and index.offset >= DATA_OFFSET and self._inner_fits(index)
 
+    @property
+    def index_damaged(self) -> bool:
+        """True if there is an index of which not every byte is as it was written."""
+        index = self.index
+        if index is None:
+            return False
+        lead = bytes(self.data[index.offset : index.offset + HEADER_SIZE])
+        return not self.index_whole or lead != bytes(self.data[len(self.data) - HEADER_SIZE :])
+
     def _is_index(self, header: GroupHeader) -> bool:
         return bool(header.flags & INDEX) and self._own(header) and header.end == len(self.data)
 

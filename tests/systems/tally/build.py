@@ -1,0 +1,93 @@
+"""Small native logs for tests, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tallystick.records import Record, State, Xid
+from tallystick.storage.files import FileSystem
+from tallystick.systems.base import LogSource, ReadOptions
+from tallystick.systems.tally.columns import Draft
+from tallystick.systems.tally.kinds import Code, encode_names, encode_note, encode_row
+from tallystick.systems.tally.log import EndingDraft, TallyLog
+from tallystick.systems.tally.reader import TallyReading
+from tallystick.systems.tally.recovery import reach_of
+from tallystick.systems.tally.settings import Settings
+from tallystick.testing import MemoryFileSystem
+
+FOLDER = "/log"
+TINY = Settings(segment_size=16 << 10, preallocate=False, idle_mark_s=None)
+XID = Xid(77, b"node\x00\x01", b"branch")
+
+
+def reading(fs: FileSystem, key: bytes | None = None, folder: str = FOLDER) -> TallyReading:
+    """A reading of the log in ``folder``."""
+    paths = tuple(f"{folder}/{name}" for name in fs.list(folder))
+    return TallyReading(
+        LogSource("tally", folder, paths), ReadOptions(encryption_key=key), reach_of(fs)
+    )
+
+
+def bodies(records: Iterable[Record]) -> list[bytes]:
+    """The bodies of plain records."""
+    return [one.body or b"" for one in records if one.type == "append"]
+
+
+def tiny_log(fs: FileSystem) -> TallyLog:
+    """An open log of 16 KiB segments."""
+    return TallyLog(FOLDER, settings=TINY, fs=fs)
+
+
+def drafts() -> list[Draft | EndingDraft]:
+    """At least one record of every code that callers submit."""
+    return [
+        Draft(Code.APPEND, b"plain"),
+        Draft(Code.ADD, b"one", None, 1, 5),
+        Draft(Code.UPDATE, b"two", None, 1),
+        Draft(Code.ADD, b"", None, 2),
+        Draft(Code.DELETE, b"", None, 2),
+        Draft(Code.BEGIN, b"", 7),
+        Draft(Code.ADD, b"in", 7, 3, -3),
+        Draft(Code.APPEND, b"plain in", 7),
+        EndingDraft(Code.COMMIT, 7),
+        Draft(Code.ADD, b"doubt", 8, 4),
+        EndingDraft(Code.PREPARE, 8, XID, b"extra"),
+        Draft(Code.ADD, b"back", 9, 5),
+        Draft(Code.ROLLBACK, b"", 9),
+        Draft(Code.UNDO, b"image", None, 11),
+        Draft(Code.UNDO_EMPTY, b"", None, 12),
+        Draft(Code.REDO_ADD, encode_row(3, b"row"), 10, 100),
+        Draft(Code.REDO_REMOVE, encode_row(3), 10, 101),
+        Draft(Code.TRUNCATE, encode_row(-1), 10),
+        EndingDraft(Code.COMMIT, 10),
+        Draft(Code.CHECKPOINT),
+        Draft(Code.NOTE, encode_note(State.PREPARED, ["a"]), gtrid=b"g1"),
+        Draft(Code.DECISION, encode_names(["a", "b"]), gtrid=b"g1"),
+        Draft(Code.FINISH, encode_names(["a"], b"committed"), gtrid=b"g1"),
+        Draft(Code.HEURISTIC, encode_names(["c"], b"heuristic"), gtrid=b"g2"),
+        Draft(Code.SETTLE, gtrid=b"g2"),
+        Draft(Code.PERSISTED, encode_names(["t"]), key=9),
+        Draft(Code.DISCARD, key=9),
+    ]
+
+
+def every_kind() -> MemoryFileSystem:
+    """A closed log with every kind of record, one group each and all in one group."""
+    fs = MemoryFileSystem()
+    log = tiny_log(fs)
+    for draft in drafts():
+        log.submit(draft).wait()
+    for draft in drafts()[:5]:
+        log.submit(draft)
+    log.close()
+    return fs
+
+
+def segments_of_plain(count: int = 30, size: int = 900) -> MemoryFileSystem:
+    """A closed log of plain records that fills more than two segments."""
+    fs = MemoryFileSystem()
+    log = tiny_log(fs)
+    for number in range(count):
+        log.append(b"%06d" % number + bytes([number % 251]) * size).wait()
+    log.close()
+    return fs
