@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -221,6 +222,35 @@ def test_every_segment_that_roll_returned_survives_every_crash(
     report = check_recovery(fs, lambda disk: _segments(disk).numbers(), again=50)
     assert report.sampled_points == 0
     record_property("figure", str(report))
+
+
+def _history(fs: RecordingFileSystem, steps: tuple[str, ...]) -> None:
+    segments = _segments(fs)
+    for step in steps:
+        newest = max(segments.numbers(), default=0)
+        if step == "roll":
+            fs.submitted(newest + 1)
+            segments.roll(newest + 1, _begin(newest + 1))
+        elif step == "retire":
+            segments.retire_below(newest)
+        else:
+            segments = _segments(fs)
+
+
+def test_every_short_history_survives_every_crash(
+    record_property: Callable[[str, object], None],
+) -> None:
+    """All sequences of five steps; behind each crash the next segment can be made."""
+    histories = states = 0
+    for steps in itertools.product(("roll", "retire", "reopen"), repeat=5):
+        fs = RecordingFileSystem()
+        _history(fs, steps)
+        histories += 1
+        for state in fs.crash_states():
+            assert set(_recover(state.fs())) <= set(state.submitted), state.describe()
+            states += 1
+        assert fs.sampled_points() == 0
+    record_property("figure", f"{histories} histories, {states} crash states (exhaustive)")
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])

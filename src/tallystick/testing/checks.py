@@ -33,10 +33,11 @@ class CrashReport:
         kind = "exhaustive"
         if self.sampled_points:
             kind = f"{self.sampled_points} moments sampled, seed {self.seed}"
-        return (
-            f"{self.states} crash states at {self.points} moments ({kind}); {self.recoveries} "
-            f"recoveries, crashed {self.recoveries_crashed} times and run again"
-        )
+        text = f"{self.states} crash states at {self.points} moments ({kind}), "
+        text += f"{self.recoveries} recoveries"
+        if self.recoveries_crashed:
+            text += f", crashed {self.recoveries_crashed} times and run again"
+        return text
 
 
 def check_recovery(
