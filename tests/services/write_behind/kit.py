@@ -6,8 +6,27 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tallystick.services.roles import Operation, OperationCode, PersistEntry
+from tallystick.services.roles import Operation, OperationCode, PersistEntry, PersistLog
 from tallystick.services.write_behind import WriteBehindSettings
+from tallystick.storage.files import FileSystem
+from tallystick.storage.local import LOCAL
+from tallystick.systems.cloudtran.config import LogSettings
+from tallystick.systems.cloudtran.role import CloudtranPersistLog
+from tallystick.systems.tally.log import TallyLog
+from tallystick.systems.tally.roles import TallyPersistLog
+from tallystick.systems.tally.settings import Settings
+
+SYSTEMS = ["tally", "cloudtran"]
+
+
+def small_log(system: str, folder: str, fs: FileSystem = LOCAL) -> PersistLog:
+    """A persist log with small files below the folder of a service."""
+    path = f"{folder}/log"
+    if system == "cloudtran":
+        settings = LogSettings(disk_block_size=512, file_size_mb=1)
+        return CloudtranPersistLog(path, settings=settings, fs=fs)
+    small = Settings(segment_size=1 << 18, recycle=False, preallocate=False)
+    return TallyPersistLog(TallyLog(path, settings=small, fs=fs), fs=fs)
 
 
 def put(key: bytes, value: bytes = b"", target: str | None = None) -> Operation:
