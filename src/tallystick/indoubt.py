@@ -85,15 +85,15 @@ class _Gathering:
         self.journals: dict[bytes | None, dict[str, dict[str, Any]]] = defaultdict(dict)
         self.systems: dict[str, str] = {}
 
-    def add_transaction(self, one: Transaction, log: str) -> None:
+    def add_transaction(self, one: Transaction, log: str, clock: str) -> None:
         if one.gtrid is None or one.attributes.get("settled"):
             return
         file, offset = one.evidence or (None, None)
         self._add(one.format_id, one.gtrid, {
             "system": one.system, "log": log, "state": one.state.value, "bqual": one.bqual,
             "participants": one.participants, "open_participants": one.open_participants,
-            "last_time": one.last_time, "evidence_file": file, "evidence_offset": offset,
-            "evidence_type": one.evidence_type,
+            "last_time": one.last_time, "clock": clock, "evidence_file": file,
+            "evidence_offset": offset, "evidence_type": one.evidence_type,
         })  # fmt: skip
         self.systems[log] = one.system
         if one.bqual is None:
@@ -105,7 +105,7 @@ class _Gathering:
         for xid in resource.in_doubt():
             self._add(xid.format_id, xid.gtrid, {
                 "system": "live", "log": log, "state": State.PREPARED.value, "bqual": xid.bqual,
-                "participants": (), "open_participants": (), "last_time": None,
+                "participants": (), "open_participants": (), "last_time": None, "clock": None,
                 "evidence_file": None, "evidence_offset": None,
                 "evidence_type": f"in doubt in {resource.name} now",
             })  # fmt: skip
@@ -177,7 +177,7 @@ def list_in_doubt(
                 continue
             with found.guard(reading.source):
                 for one in reading.transactions():
-                    gathering.add_transaction(one, log_name(reading.source))
+                    gathering.add_transaction(one, log_name(reading.source), reading.clock.value)
         node = Path(path) / "node"
         if node.is_file():
             gathering.add_journal(node.read_bytes().strip(), str(Path(path) / "decisions"))

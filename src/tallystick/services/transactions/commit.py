@@ -62,7 +62,8 @@ def prepare_branches(
     manager: TransactionManager, gtrid: bytes, branches: Branches
 ) -> dict[str, Branch]:
     """The first phase: the branches that voted "prepared". A refusal rolls back all."""
-    manager.decisions.note(State.UNDECIDED, gtrid, branches)
+    if manager.keeps_notes:
+        manager.decisions.note(State.UNDECIDED, gtrid, branches)
     prepared = {}
     try:
         for name, branch in branches.items():

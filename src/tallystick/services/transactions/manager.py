@@ -75,6 +75,8 @@ class TransactionManager:
         self._last_report = RecoveryReport()
         self._on_step = on_step
         self._close_resources = close_resources
+        # Presumed abort needs no notes; a log of another system has operators used to them.
+        self.keeps_notes = log is not None
         self._closed = False
         self.resources: dict[str, Resource] = {}
         try:
