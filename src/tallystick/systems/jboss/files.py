@@ -7,11 +7,11 @@ Bytes are read when they are asked for; a few files are kept at hand.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from tallystick.storage.source import ByteSource, logical_name, open_source, read_head
+from tallystick.storage.source import ByteSource, logical_name, open_source
 from tallystick.systems.base import LogSource, Split
 from tallystick.systems.jboss.compaction import Control, decode_control, plan
 from tallystick.systems.jboss.generations import Generation, Sample, shape_of_file, tell
@@ -23,9 +23,10 @@ KEPT_OPEN = 4
 
 
 class Sources:
-    """Bytes of files by path; the last `KEPT_OPEN` stay at hand."""
+    """Bytes of files by path, as ``opener`` gives them; the last `KEPT_OPEN` stay at hand."""
 
-    def __init__(self) -> None:
+    def __init__(self, opener: Callable[[str], ByteSource] = open_source) -> None:
+        self._opener = opener
         self._open: OrderedDict[str, ByteSource] = OrderedDict()
 
     def data(self, path: str) -> memoryview:
@@ -34,7 +35,7 @@ class Sources:
             # Not closed but dropped: records of the file may still be held by a caller.
             while len(self._open) >= KEPT_OPEN:
                 self._open.popitem(last=False)
-            self._open[path] = open_source(path)
+            self._open[path] = self._opener(path)
         self._open.move_to_end(path)
         return self._open[path].data
 
@@ -106,15 +107,15 @@ class JournalFiles:
         return parts
 
 
-def open_files(source: LogSource) -> JournalFiles:
+def open_files(source: LogSource, sources: Sources | None = None) -> JournalFiles:
     """The files of a journal with its generation. Raises `LogUnreadableError`."""
-    sources = Sources()
+    sources = sources or Sources()
     paths = {logical_name(path): path for path in source.files}
     extension = next((e for name in paths if (e := extension_of(name))), "")
     control = _control(paths, sources)
     names = plan(paths, control, extension)
     files = [
-        JournalFile(paths[stored], name, read_head(paths[stored], HEAD_SIZE), sources)
+        JournalFile(paths[stored], name, bytes(sources.data(paths[stored])[:HEAD_SIZE]), sources)
         for stored, name in sorted(names.items(), key=lambda pair: pair[1])
     ]
     aside = {path: _role(name, control) for name, path in paths.items() if name not in names}

@@ -1,0 +1,149 @@
+"""Which files of a live journal may go: positives and negatives, section 4.2 of the format.
+
+In: records as they are placed into files. Out: `Books.reclaimable`. Knows no bytes and no disk.
+
+* add, update: a positive in the file of the record; delete: a negative in its own file towards
+  each file with a positive of that id;
+* a transaction: a positive in each file that it touches, covered by a negative towards each in
+  the file of its commit or rollback; its adds and updates count once it is committed.
+
+A file may go when its positives are covered by negatives in itself and later files, and every file
+towards which it holds negatives may go as well.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tallystick.systems.jboss.layout import Item, Name
+
+
+@dataclass(eq=False, slots=True)
+class Account:
+    """The counts of one file; ``key`` is its file id."""
+
+    key: int
+    positives: int = 0
+    negatives: Counter[int] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class OpenTransaction:
+    """An open transaction: the files it touches and its elements, by file.
+
+    ``elements`` counts them per file id, ``run`` those of the unbroken run in ``run_file``.
+    """
+
+    files: list[Account] = field(default_factory=list)
+    added: list[tuple[Account, int, int, bool]] = field(default_factory=list)
+    deleted: list[tuple[Account, int]] = field(default_factory=list)
+    elements: Counter[int] = field(default_factory=Counter)
+    run_file: int = -1
+    run: int = 0
+
+    def touch(self, account: Account) -> None:
+        """Count the transaction once in this file."""
+        if account not in self.files:
+            self.files.append(account)
+            account.positives += 1
+
+    def count(self, key: int) -> int:
+        """Elements of the unbroken run in that file: what commit and prepare carry."""
+        return self.run if self.run_file == key else 0
+
+
+@dataclass(slots=True)
+class Books:
+    """The accounts of all files, the live records and the open transactions."""
+
+    records: dict[int, list[tuple[Account, int]]] = field(default_factory=dict)
+    """Live record id -> (file, bytes) of its add and updates."""
+    open: dict[int, OpenTransaction] = field(default_factory=dict)
+    live_bytes: int = 0
+
+    def take(self, account: Account, item: Item, size: int) -> None:
+        """Book one record of ``size`` bytes that stands in a file."""
+        number = item.record_id or 0
+        if item.name is Name.ADD:
+            self._enter(account, number, size, update=False)
+        elif item.name is Name.UPDATE:
+            self._enter(account, number, size, update=True)
+        elif item.name is Name.DELETE:
+            self._cancel(account, number)
+        elif item.transaction is not None:
+            self._take_transactional(account, item, size)
+
+    def forget(self, transaction: int) -> None:
+        """Take back what an incomplete transaction counts."""
+        one = self.open.pop(transaction, None)
+        for account in one.files if one is not None else ():
+            account.positives -= 1
+
+    def reclaimable(self, accounts: Sequence[Account]) -> list[Account]:
+        """The files of ``accounts``, which are in order, that may go; oldest first."""
+        going: list[Account] = []
+        keys = {account.key for account in accounts}
+        gone: set[int] = set()
+        for index, account in enumerate(accounts):
+            pinned = any(key in keys and key not in gone for key in _others(account))
+            covered = sum(later.negatives[account.key] for later in accounts[index:])
+            if not pinned and covered >= account.positives:
+                going.append(account)
+                gone.add(account.key)
+        return going
+
+    def _take_transactional(self, account: Account, item: Item, size: int) -> None:
+        number = item.transaction or 0
+        if item.name is Name.COMMIT:
+            self._commit(account, number)
+        elif item.name is Name.ROLLBACK:
+            self._end(account, self.open.pop(number, None))
+        else:
+            one = self.open.setdefault(number, OpenTransaction())
+            one.touch(account)
+            if item.name is not Name.PREPARE:
+                self._element(one, account, item, size)
+
+    def _element(self, one: OpenTransaction, account: Account, item: Item, size: int) -> None:
+        one.run = one.count(account.key) + 1
+        one.run_file = account.key
+        one.elements[account.key] += 1
+        number = item.record_id or 0
+        if item.name is Name.DELETE_TX:
+            one.deleted.append((account, number))
+        else:
+            one.added.append((account, number, size, item.name is Name.UPDATE_TX))
+
+    def _commit(self, account: Account, number: int) -> None:
+        one = self.open.pop(number, None)
+        if one is None:
+            return
+        for file, record_id, size, update in one.added:
+            self._enter(file, record_id, size, update=update)
+        for file, record_id in one.deleted:
+            self._cancel(file, record_id)
+        self._end(account, one)
+
+    def _end(self, account: Account, one: OpenTransaction | None) -> None:
+        for file in one.files if one is not None else ():
+            account.negatives[file.key] += 1
+
+    def _enter(self, account: Account, number: int, size: int, *, update: bool) -> None:
+        known = self.records.get(number) if update else None
+        account.positives += 1
+        self.live_bytes += size
+        if known is None:
+            self.records[number] = [(account, size)]
+        else:
+            known.append((account, size))
+
+    def _cancel(self, account: Account, number: int) -> None:
+        for file, size in self.records.pop(number, ()):
+            account.negatives[file.key] += 1
+            self.live_bytes -= size
+
+
+def _others(account: Account) -> list[int]:
+    return [key for key, count in account.negatives.items() if count and key != account.key]

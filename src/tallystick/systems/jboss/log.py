@@ -1,0 +1,322 @@
+"""The live circular journal: records by id, in and out of transactions, in a ring of files.
+
+In: the calls of the original (`append_add_record` ... `append_rollback_record`, `compact`), from
+any number of threads and tasks. Out: files that the original loads, and tickets that are done
+once a record is durable.
+
+    with CircularJournal("journal") as journal:
+        journal.append_add_record(1, user_type=0, body=b"first").wait()
+
+Generations: ``g1a`` (August 2008, commits list (file, count) pairs) and ``g3`` (today's
+Artemis, format 2). With ``checksum="hash"`` records end with a CRC-32 instead of their size; the
+files carry a format version of their own, which every other reader refuses.
+
+The timed buffer of the original is a `GroupWriter`: whoever waits writes for all, and nobody
+waits for a clock unless ``delay`` says so. Commit, prepare and rollback records get their file and
+their counts when they are placed, by the one thread that writes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from tallystick.errors import LogWriteError, RecordTooLargeError, TransactionUsageError
+from tallystick.storage.counters import GroupCounters
+from tallystick.storage.files import FileSystem
+from tallystick.storage.group import GroupWriter
+from tallystick.storage.local import LOCAL
+from tallystick.storage.tickets import GroupTicket
+from tallystick.systems.jboss.compactor import compact
+from tallystick.systems.jboss.layout import Item, Name, encode
+from tallystick.systems.jboss.placer import Entry, Placer
+from tallystick.systems.jboss.recover import Recovered, live_contents, recover
+from tallystick.systems.jboss.replay import Open
+from tallystick.systems.jboss.ring import Ring
+from tallystick.systems.jboss.settings import JournalSettings
+
+__all__ = ["CircularJournal", "JournalSettings"]
+
+LOCK_FILE = "journal.lock"
+GROUP_BYTES = 501_760
+"""490 KiB, the buffer of the original."""
+
+
+@dataclass(slots=True)
+class _Front:
+    """An open transaction as its callers see it, before its records are placed."""
+
+    added: list[int]
+    deleted: list[int]
+    prepared: bool = False
+
+
+class CircularJournal:
+    """A journal that is open: one per folder, used by any number of threads and tasks.
+
+    Raises `LogLockedError` if it is open elsewhere, `UnsupportedFormatError` and
+    `CorruptLogError` as `tallystick.systems.jboss.recover.recover` does.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        settings: JournalSettings | None = None,
+        *,
+        fs: FileSystem = LOCAL,
+        tolerate_damage: bool = False,
+    ) -> None:
+        self.folder = folder
+        self.settings = settings or JournalSettings()
+        made = self.settings.ring()
+        fs.mkdir(folder)
+        self._owned = fs.lock(f"{folder}/{LOCK_FILE}")
+        self._ring = Ring(fs, folder, made)
+        try:
+            self.loaded = recover(self._ring, tolerate_damage=tolerate_damage)
+            self._begin(self.loaded)
+        except BaseException:
+            self._ring.close()
+            self._owned.release()
+            raise
+
+    def _begin(self, loaded: Recovered) -> None:
+        self._shape = self._ring.settings.shape
+        self._placer = Placer(self._ring, loaded.books)
+        self._ids = set(loaded.live)
+        self._open = {one.transaction: _front_of(one) for one in loaded.prepared}
+        self._lock = threading.Lock()
+        self._stale: set[int] = set()
+        self._writer: GroupWriter[Entry] = GroupWriter(
+            self._placer.write,
+            self._ring.sync,
+            name=self.folder,
+            group_bytes=GROUP_BYTES,
+            delay=self.settings.delay,
+        )
+        self._discard(loaded.discarded)
+
+    # -- records outside transactions -----------------------------------------------------
+
+    def append_add_record(self, record_id: int, user_type: int, body: bytes) -> GroupTicket[Entry]:
+        """Add a record; an id is used once."""
+        entry = self._entry(_record(Name.ADD, record_id, user_type, body))
+        with self._lock:
+            self._ids.add(record_id)
+            return self._submit(entry)
+
+    def append_update_record(
+        self, record_id: int, user_type: int, body: bytes
+    ) -> GroupTicket[Entry]:
+        """Add to a live record. Raises `LogWriteError` if no record has the id."""
+        entry = self._entry(_record(Name.UPDATE, record_id, user_type, body))
+        with self._lock:
+            self._check_known(record_id)
+            return self._submit(entry)
+
+    def append_delete_record(self, record_id: int) -> GroupTicket[Entry]:
+        """End a live record. Raises `LogWriteError` if no record has the id."""
+        entry = self._entry(Item(0, 0, Name.DELETE, 0, 0, record_id=record_id))
+        with self._lock:
+            self._check_known(record_id)
+            self._ids.discard(record_id)
+            return self._submit(entry)
+
+    # -- transactions -----------------------------------------------------------------------
+
+    def append_add_record_transactional(
+        self, transaction: int, record_id: int, user_type: int, body: bytes
+    ) -> GroupTicket[Entry]:
+        """Add a record once the transaction commits."""
+        item = _record(Name.ADD_TX, record_id, user_type, body, transaction)
+        return self._element(item, transaction)
+
+    def append_update_record_transactional(
+        self, transaction: int, record_id: int, user_type: int, body: bytes
+    ) -> GroupTicket[Entry]:
+        """Add to a record once the transaction commits."""
+        item = _record(Name.UPDATE_TX, record_id, user_type, body, transaction)
+        return self._element(item, transaction)
+
+    def append_delete_record_transactional(
+        self, transaction: int, record_id: int, body: bytes = b""
+    ) -> GroupTicket[Entry]:
+        """End a record once the transaction commits. In g1a the body is not stored."""
+        item = Item(0, 0, Name.DELETE_TX, 0, 0, transaction, record_id, body=body)
+        return self._element(item, transaction)
+
+    def append_prepare_record(self, transaction: int, extra: bytes = b"") -> GroupTicket[Entry]:
+        """Promise to commit or roll back as told; ``extra`` (an Xid) is not stored in g1a."""
+        entry = self._entry(Item(0, 0, Name.PREPARE, 0, 0, transaction, extra=extra))
+        with self._lock:
+            if self._shape.pairs:
+                self._check_open(transaction)
+            self._front(transaction).prepared = True
+            return self._submit(entry)
+
+    def append_commit_record(self, transaction: int) -> GroupTicket[Entry]:
+        """Make the transaction count. Raises `TransactionUsageError` if it is not open."""
+        with self._lock:
+            self._check_open(transaction)
+            one = self._open.pop(transaction)
+            self._ids.update(one.added)
+            self._ids.difference_update(one.deleted)
+            return self._submit(self._entry(Item(0, 0, Name.COMMIT, 0, 0, transaction)))
+
+    def append_rollback_record(self, transaction: int) -> GroupTicket[Entry]:
+        """Drop the transaction. Raises `TransactionUsageError` if it is not open."""
+        with self._lock:
+            self._check_open(transaction)
+            del self._open[transaction]
+            return self._submit(self._entry(Item(0, 0, Name.ROLLBACK, 0, 0, transaction)))
+
+    # -- the ring ---------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Return when everything appended so far is durable."""
+        self._writer.flush()
+
+    def force_move_next_file(self) -> None:
+        """Go on to the next file now."""
+        with self._quiet():
+            self._ring.move(self._placer.books)
+
+    def check_and_reclaim_files(self) -> None:
+        """Use again, or delete, files that may go."""
+        with self._quiet():
+            self._ring.reclaim(self._placer.books)
+
+    def needs_compaction(self) -> bool:
+        """True if live bytes are a small part of many files, by the settings."""
+        with self._writer.exclusive():
+            files = len(self._ring.data)
+            limit = files * self.settings.file_size * self.settings.compact_percentage // 100
+            return files > self.settings.compact_min_files and self._placer.books.live_bytes < limit
+
+    def compact(self) -> None:
+        """Copy the live records to new files and drop the old ones (not in g1a).
+
+        Raises `UnsupportedFormatError` in g1a, whose loaders know no control file.
+        """
+        with self._lock, self._quiet():
+            self._placer.books = compact(self._ring, self._placer.books)
+
+    def files(self) -> list[tuple[str, int]]:
+        """(name, file id) of every file, in order of ids."""
+        with self._writer.exclusive():
+            ring = self._ring
+            every = [*ring.data, ring.current, *ring.opened, *ring.free]
+            return sorted(((file.name, file.file_id) for file in every), key=lambda one: one[1])
+
+    @property
+    def counters(self) -> GroupCounters:
+        """The group writer's counts: groups, records, bytes, fsyncs."""
+        return self._writer.counters
+
+    def open_transactions(self) -> Sequence[int]:
+        """Numbers of transactions that have not ended."""
+        with self._lock:
+            return list(self._open)
+
+    def contents(self) -> tuple[dict[int, list[Item]], list[Open]]:
+        """Live records by id and transactions in doubt, read from the files."""
+        with self._quiet():
+            return live_contents(self._ring)
+
+    def close(self) -> None:
+        """Make everything durable and let the folder go; open transactions stay open in it."""
+        try:
+            self._writer.close()
+        finally:
+            self._ring.close()
+            self._owned.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # -- inside -----------------------------------------------------------------------------
+
+    @contextmanager
+    def _quiet(self) -> Iterator[None]:
+        """Flushed, and no flush runs in the block."""
+        self._writer.flush()
+        with self._writer.exclusive():
+            yield
+
+    def _element(self, item: Item, transaction: int) -> GroupTicket[Entry]:
+        entry = self._entry(item)
+        with self._lock:
+            one = self._front(transaction)
+            if one.prepared:
+                raise TransactionUsageError(f"transaction {transaction} is prepared")
+            number = item.record_id or 0
+            (one.deleted if item.name is Name.DELETE_TX else one.added).append(number)
+            return self._submit(entry, sync=False)
+
+    def _front(self, transaction: int) -> _Front:
+        """The open transaction of that number, begun if there is none."""
+        if transaction in self._stale:
+            # Records of an earlier transaction of this number are still in the files.
+            self._stale.discard(transaction)
+            self._submit(self._entry(Item(0, 0, Name.ROLLBACK, 0, 0, transaction)))
+        return self._open.setdefault(transaction, _Front([], []))
+
+    def _discard(self, numbers: Sequence[int]) -> None:
+        """End what a crash left open: with rollback records, in g1a only where it is needed."""
+        if self._shape.pairs:
+            self._stale = set(numbers)
+            for number in numbers:
+                self._placer.books.forget(number)
+            return
+        for number in numbers:
+            self._submit(self._entry(Item(0, 0, Name.ROLLBACK, 0, 0, number)))
+        self._writer.flush()
+
+    def _submit(self, entry: Entry, *, sync: bool = True) -> GroupTicket[Entry]:
+        return self._writer.submit(entry, len(entry.raw), sync=sync)
+
+    def _entry(self, item: Item) -> Entry:
+        """The record with its bytes. Raises `RecordTooLargeError`."""
+        raw = bytearray(encode(self._shape, item))
+        size, room = len(raw), self.settings.file_size - self._ring.settings.data_at
+        if self._ring.settings.rounded(size) > room:
+            raise RecordTooLargeError(
+                "the record is larger than a journal file can hold",
+                file=self.folder,
+                expected=f"at most {room} bytes",
+                found=f"{size} bytes",
+                advice="Split the body, or make the journal with a larger file_size",
+            )
+        return Entry(item, raw)
+
+    def _check_known(self, record_id: int) -> None:
+        if record_id not in self._ids:
+            raise LogWriteError(f"no live record has id {record_id}", file=self.folder)
+
+    def _check_open(self, transaction: int) -> None:
+        if transaction not in self._open:
+            raise TransactionUsageError(f"transaction {transaction} is not open")
+
+
+def _record(
+    name: Name, record_id: int, user_type: int, body: bytes, transaction: int | None = None
+) -> Item:
+    return Item(0, 0, name, 0, 0, transaction, record_id=record_id, user_type=user_type, body=body)
+
+
+def _front_of(one: Open) -> _Front:
+    added = [placed.item.record_id or 0 for placed in one.records]
+    deleted = [placed.item.record_id or 0 for placed in one.deletes]
+    return _Front(added, deleted, prepared=True)

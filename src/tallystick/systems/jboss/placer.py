@@ -1,0 +1,80 @@
+"""Placing records: which file they go to, with what id and what counts, and their booking.
+
+In: entries in the order of the log, from one thread at a time. Out: bytes in the ring's files,
+and books. A record is never split; what a commit or prepare counts is known only here.
+A device without room ends the journal (`LogPoisonedError`): a transaction whose element was refused
+must not be committed without it, and reopening goes by what is on the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tallystick.systems.jboss.books import Books, OpenTransaction
+from tallystick.systems.jboss.layout import (
+    CHECK_SIZE,
+    FILE_ID_MASK,
+    I4,
+    Item,
+    Name,
+    check_of,
+    encode,
+)
+from tallystick.systems.jboss.ring import Ring
+
+
+@dataclass(slots=True)
+class Entry:
+    """A record on its way: its bytes but for the file id, and but for what its end counts."""
+
+    item: Item
+    raw: bytearray
+
+
+class Placer:
+    """Writes entries to the ring and keeps its books."""
+
+    def __init__(self, ring: Ring, books: Books) -> None:
+        self.ring = ring
+        self.books = books
+
+    def write(self, entries: list[Entry]) -> Sequence[int]:
+        batch = bytearray()
+        numbers = []
+        for entry in entries:
+            record = self._placed(entry)
+            if self.ring.settings.rounded(len(batch) + len(record)) > self.ring.room():
+                batch = self._written(batch)
+                self.ring.move(self.books)
+                record = self._placed(entry)
+            numbers.append(
+                (self.ring.current.file_id << 31) + self.ring.current.position + len(batch)
+            )
+            batch += record
+            self.books.take(self.ring.current.account, entry.item, len(record))
+        self._written(batch)
+        return numbers
+
+    def _written(self, batch: bytearray) -> bytearray:
+        if batch:
+            self.ring.write(batch)
+        return bytearray()
+
+    def _placed(self, entry: Entry) -> bytes | bytearray:
+        """The bytes of a record in the current file."""
+        current = self.ring.current
+        if entry.item.name not in (Name.COMMIT, Name.PREPARE):
+            I4.pack_into(entry.raw, 1, current.stamp)
+            if self.ring.settings.shape.hashed:
+                entry.raw[-CHECK_SIZE:] = check_of(
+                    self.ring.settings.shape, bytes(entry.raw[:-CHECK_SIZE])
+                )
+            return entry.raw
+        one = self.books.open.get(entry.item.transaction or 0, OpenTransaction())
+        pairs = tuple((key & FILE_ID_MASK, count) for key, count in sorted(one.elements.items()))
+        count = one.count(current.file_id)
+        return encode(
+            self.ring.settings.shape,
+            replace(entry.item, file_id=current.stamp, count=count, pairs=pairs),
+        )
