@@ -33,7 +33,12 @@ from tallystick.systems.bitronix.layout import (
     UNKNOWN,
     sequence_number,
 )
-from tallystick.systems.bitronix.opening import UNSYNCED_MAX, Settings, open_pair_of_files
+from tallystick.systems.bitronix.opening import (
+    UNSYNCED_MAX,
+    Settings,
+    later_time,
+    open_pair_of_files,
+)
 from tallystick.systems.bitronix.record import TransactionLogRecord
 from tallystick.systems.bitronix.scan import CountedWalk
 
@@ -56,7 +61,9 @@ class DiskJournal:
     takes whole megabytes, 2 by default). ``filter_log_status`` stores only COMMITTING,
     COMMITTED, UNKNOWN and what closes a decision. ``skip_corrupted_logs`` opens a damaged journal
     with the whole records that it has. ``forced_write_enabled=False`` never syncs a record.
-    ``force_batching_enabled=False`` gives each forced record a sync of its own.
+    ``force_batching_enabled=False`` gives each forced record a sync of its own. ``boot_clock``
+    writes times as 2.1.4 does (True) or as the 3.0 line (False); by default as the journal has
+    them, and new journals as the 3.0 line.
 
     Raises when opening: `CorruptLogError`, `LogFormatError`, `LogLockedError`, `OSError`.
     """
@@ -72,6 +79,7 @@ class DiskJournal:
         skip_corrupted_logs: bool = False,
         forced_write_enabled: bool = True,
         force_batching_enabled: bool = True,
+        boot_clock: bool | None = None,
     ) -> None:
         self.path = path
         self._filter = filter_log_status
@@ -82,7 +90,7 @@ class DiskJournal:
         part1, part2 = (posixpath.join(path, name) for name in names)
         length = HEADER_LENGTH + max_log_size
         opened = open_pair_of_files(
-            Settings(fs, part1, part2, length, skip_corrupted_logs, milliseconds)
+            Settings(fs, part1, part2, length, skip_corrupted_logs, milliseconds, boot_clock)
         )
         self._active, self._passive = opened.active, opened.passive
         self._since_boot = opened.since_boot
@@ -132,7 +140,7 @@ class DiskJournal:
         self, status: int, gtrid: bytes, names: Collection[str], *, sync: bool
     ) -> GroupTicket[TransactionLogRecord]:
         with self._mutex:
-            self._time = max(milliseconds(self._since_boot), self._time)
+            self._time = later_time(milliseconds(self._since_boot), self._time)
             number = sequence_number(self._sequence + 1)
             record = TransactionLogRecord.create(status, gtrid, names, self._time, number)
             self._require_room(record)

@@ -21,7 +21,7 @@ from tallystick.systems.bitronix.carried import CarriedRecords
 from tallystick.systems.bitronix.journal_file import JournalFile, create_file
 from tallystick.systems.bitronix.layout import UNCLEAN_LOG_STATE, WALL_CLOCK_MIN, sequence_number
 from tallystick.systems.bitronix.pair import Pair, Part
-from tallystick.systems.bitronix.scan import Piece, header_problem
+from tallystick.systems.bitronix.scan import Piece, header_problem, stamp
 from tallystick.systems.bitronix.search import is_zero
 
 UNSYNCED_MAX = 1 << 16
@@ -36,7 +36,8 @@ class Settings:
     """Where the journal is and how it is opened.
 
     ``length`` is that of new files in bytes; ``clock`` gives milliseconds for a journal that
-    counts since boot (True) or since 1970 (False).
+    counts since boot (True) or since 1970 (False). ``boot_clock`` chooses; None goes on as the
+    journal does, and makes new ones since 1970.
     """
 
     fs: FileSystem
@@ -45,6 +46,11 @@ class Settings:
     length: int
     skip_corrupted: bool
     clock: Callable[[bool], int]
+    boot_clock: bool | None = None
+
+    def counts_since_boot(self, last_time: int) -> bool:
+        """Which clock to write with, given the last time in the journal."""
+        return last_time < WALL_CLOCK_MIN if self.boot_clock is None else self.boot_clock
 
     @property
     def parts(self) -> tuple[str, str]:
@@ -74,6 +80,12 @@ def open_pair_of_files(settings: Settings) -> Opened:
         for file in files:
             file.close()
         raise
+
+
+def later_time(now: int, last: int) -> int:
+    """The clock's time, never before the last one of the same clock."""
+    same_clock = (now < WALL_CLOCK_MIN) == (last < WALL_CLOCK_MIN)
+    return max(now, last) if same_clock else now
 
 
 # -- making ------------------------------------------------------------------------------------
@@ -108,7 +120,7 @@ def _make_both(settings: Settings) -> None:
     folders = sorted({posixpath.dirname(path) for path in settings.parts})
     for folder in folders:
         fs.mkdir(folder)
-    now = max(settings.clock(False), settings.length + 1)
+    now = max(settings.clock(settings.boot_clock is True), settings.length + 1)
     for path, timestamp in ((settings.part2, now), (settings.part1, now + 1)):
         create_file(fs, path + FRESH_SUFFIX, timestamp, settings.length, b"")
     for folder in folders:
@@ -163,9 +175,8 @@ def _judged(settings: Settings, files: tuple[JournalFile, JournalFile], pair: Pa
     for _, piece in pair.records():
         if piece.record is not None:
             carried.apply(piece.record)
-    newest = pair.newest or (0, 0)
-    since_boot = max(newest[0] or file.timestamp for file in files) < WALL_CLOCK_MIN
-    opened = Opened(later, earlier, carried, newest, since_boot)
+    last = _last_stamp(pair)
+    opened = Opened(later, earlier, carried, last, settings.counts_since_boot(last[0]))
     in_order = _says_in_use(later, earlier, settings.part2)
     if not (whole and in_order and earlier.length == later.length and _holds(part, carried)):
         _count_uncounted(later, part, pair)
@@ -173,6 +184,15 @@ def _judged(settings: Settings, files: tuple[JournalFile, JournalFile], pair: Pa
     opened.active.set_state(UNCLEAN_LOG_STATE)
     opened.active.datasync()
     return opened
+
+
+def _last_stamp(pair: Pair) -> tuple[int, int]:
+    """Time and number to go on from; without records the time is that of the header."""
+    earlier, later = pair.order()
+    last = later.last or earlier.last
+    if last is not None:
+        return stamp(last)
+    return (max(part.header.timestamp for part in pair.parts if part.header is not None), 0)
 
 
 def _says_in_use(later: JournalFile, earlier: JournalFile, part2: str) -> bool:
@@ -256,7 +276,7 @@ def _rebuild(settings: Settings, opened: Opened) -> None:
     path, length = opened.passive.path, max(opened.active.length, opened.passive.length)
     newest = max(opened.active.timestamp, opened.passive.timestamp, length)
     now = settings.clock(opened.since_boot)
-    time, sequence = max(now, opened.last[0]), opened.last[1] + 1
+    time, sequence = later_time(now, opened.last[0]), opened.last[1] + 1
     records = b"".join(opened.carried.copies(time, sequence_number(sequence)))
     create_file(settings.fs, path + FRESH_SUFFIX, max(now, newest + 1), length, records)
     settings.fs.rename(path + FRESH_SUFFIX, path)

@@ -12,7 +12,12 @@ from functools import cached_property
 
 from tallystick.records import Outcome
 from tallystick.systems.bitronix.dangling import DanglingSet
-from tallystick.systems.bitronix.layout import COMMITTING, HEADER_LENGTH, FileHeader
+from tallystick.systems.bitronix.layout import (
+    COMMITTING,
+    HEADER_LENGTH,
+    WALL_CLOCK_MIN,
+    FileHeader,
+)
 from tallystick.systems.bitronix.record import TransactionLogRecord, decode_record
 from tallystick.systems.bitronix.scan import (
     CountedWalk,
@@ -141,7 +146,8 @@ def _second_is_later(one: Part, two: Part) -> bool:
     The timestamps tell, as they do to the original, unless a swap has spoilt one or they are
     equal. Then: a swap begins the later file with copies of records of the earlier one, so the
     file that holds the other's first record is the earlier; else the later last record tells,
-    within one run of the writer.
+    within one run of the writer. Where 2.1.4 has taken over from a writer with another clock,
+    the spoilt timestamp is its own and so the later one.
     """
     if one.header is None or two.header is None:
         return two.header is not None
@@ -151,6 +157,14 @@ def _second_is_later(one: Part, two: Part) -> bool:
             return earlier
         if (one.last is None) != (two.last is None):
             return one.last is None
-        if one.last is not None and two.last is not None and stamp(one.last) != stamp(two.last):
+        if one.last is not None and two.last is not None and _comparable(one.last, two.last):
             return stamp(two.last) > stamp(one.last)
+        if one.swap_defect != two.swap_defect:
+            return two.swap_defect
     return one.header.timestamp <= two.header.timestamp
+
+
+def _comparable(one: TransactionLogRecord, two: TransactionLogRecord) -> bool:
+    """True if the records differ and their times are of one clock."""
+    same_clock = (one.time < WALL_CLOCK_MIN) == (two.time < WALL_CLOCK_MIN)
+    return same_clock and stamp(one) != stamp(two)

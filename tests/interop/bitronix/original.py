@@ -1,0 +1,82 @@
+"""The real Bitronix 2.1.4, driven from Python.
+
+In: a folder. Out: `Original`, its disk journal in a process of its own, and `read_records`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.interop.java import classpath, compile_java, run_java, start_java
+
+COORDINATES = ("org.codehaus.btm:btm:2.1.4", "org.slf4j:slf4j-nop:1.6.4")
+SIZE_MB = 1
+
+
+class Original:
+    """One open process with a real journal; each call is one line to it and one back."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def open(self) -> None:
+        self._ask("open")
+
+    def log(self, status: int, gtrid: bytes, names: Collection[str]) -> None:
+        self._ask(f"log {status} {gtrid.hex().upper() or '-'} {','.join(sorted(names)) or '-'}")
+
+    def force(self) -> None:
+        self._ask("force")
+
+    def dangling(self) -> dict[bytes, frozenset[str]]:
+        """Open decisions by gtrid, as its own collection finds them."""
+        entries = self._ask("dangling").split(";")[:-1]
+        pairs = (entry.partition(" ") for entry in entries)
+        return {
+            bytes.fromhex(gtrid): frozenset(name for name in names.split(",") if name)
+            for gtrid, _, names in pairs
+        }
+
+    def close(self) -> None:
+        self._ask("close")
+
+    def halt(self) -> None:
+        """End the process at once; nothing is closed."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("halt\n")
+        self._process.stdin.flush()
+        self._process.wait(timeout=20)
+
+    def _ask(self, line: str) -> str:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline().rstrip("\n")
+        assert answer.startswith("ok"), f"{line}: {answer}"
+        return answer[3:]
+
+
+@contextmanager
+def original(folder: Path, *, skip_corrupted: bool = False) -> Iterator[Original]:
+    """The real journal on ``btm1.tlog`` and ``btm2.tlog`` of the folder, not opened yet."""
+    files = (folder / "btm1.tlog", folder / "btm2.tlog")
+    options = (SIZE_MB, str(skip_corrupted).lower())
+    with start_java("RealJournal", *files, *options, classpath=_classes()) as process:
+        yield Original(process)
+
+
+def read_records(file: Path, timeout_s: float = 300) -> tuple[float, int]:
+    """Seconds and records of the real cursor over one file."""
+    count, nanoseconds = run_java(
+        "ReadRecords", file, classpath=_classes(), timeout_s=timeout_s
+    ).split()
+    return int(nanoseconds) / 1e9, int(count)
+
+
+def _classes() -> str:
+    jars = classpath(COORDINATES)
+    return f"{compile_java(Path(__file__).parent, jars)}:{jars}"

@@ -1,0 +1,217 @@
+"""The real Bitronix 2.1.4 opens what we wrote, and we what it wrote, in turns."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+from tallystick.errors import LogLockedError
+from tallystick.records import Severity
+from tallystick.systems.bitronix.layout import (
+    ACTIVE,
+    COMMITTED,
+    COMMITTING,
+    MEGABYTE,
+    PREPARED,
+    PREPARING,
+    UNKNOWN,
+    make_gtrid,
+)
+from tallystick.systems.bitronix.log import DiskJournal
+from tallystick.testing import Reporter, run_and_kill
+from tests.interop.bitronix.original import Original, original, read_records
+from tests.systems.bitronix.logs import reading_of
+
+pytestmark = pytest.mark.interop
+
+NAMES = ("jdbc/billing", "jdbc/orders", "jms/queue")
+LONG_NAMES = tuple(f"resource-{number}-{'x' * 200}" for number in range(8))
+Model = dict[bytes, frozenset[str]]
+
+
+def gtrid(number: int) -> bytes:
+    return make_gtrid("node-1", 5_000, number)
+
+
+class Ours:
+    """Our journal with the calls of `Original`."""
+
+    def __init__(self, folder: Path, *, boot_clock: bool | None = None) -> None:
+        self._journal = DiskJournal(str(folder), max_log_size=MEGABYTE, boot_clock=boot_clock)
+
+    def log(self, status: int, key: bytes, names: Collection[str]) -> None:
+        if status == COMMITTING:
+            self._journal.log_forced(status, key, names).wait()
+        else:
+            self._journal.log(status, key, names)
+
+    def force(self) -> None:
+        self._journal.force()
+
+    def dangling(self) -> Model:
+        records = self._journal.collect_dangling_records()
+        return {key: frozenset(one.unique_names) for key, one in records.items()}
+
+    def close(self) -> None:
+        self._journal.close()
+
+
+def work(
+    journal: Original | Ours, model: Model, rng: random.Random, first: int, count: int
+) -> None:
+    """Random transactions: some stay open, some are closed in part, old ones are closed."""
+    for number in range(first, first + count):
+        key, names = gtrid(number), rng.sample(NAMES + LONG_NAMES, rng.randrange(1, 5))
+        journal.log(ACTIVE, key, ())
+        journal.log(PREPARING, key, names)
+        journal.log(PREPARED, key, names)
+        journal.log(COMMITTING, key, names)
+        journal.force()
+        closed = rng.sample(
+            names, rng.choice((0, len(names), len(names), rng.randrange(4) % len(names)))
+        )
+        if closed:
+            journal.log(rng.choice((COMMITTED, COMMITTED, UNKNOWN)), key, closed)
+        left = frozenset(names) - frozenset(closed)
+        if left:
+            model[key] = left
+        if len(model) > 20:
+            old = rng.choice(sorted(model))
+            journal.log(COMMITTED, old, model.pop(old))
+
+
+@pytest.mark.parametrize("boot_clock", [True, False])
+def test_the_original_opens_what_we_closed(tmp_path: Path, boot_clock: bool) -> None:
+    model: Model = {}
+    ours = Ours(tmp_path, boot_clock=boot_clock)
+    work(ours, model, random.Random(1), 0, 1500)
+    ours.close()
+    with original(tmp_path) as real:
+        real.open()
+        assert real.dangling() == model
+        for key, names in model.items():
+            real.log(COMMITTED, key, names)
+        assert real.dangling() == {}
+        real.close()
+    ours = Ours(tmp_path)
+    assert ours.dangling() == {}
+    ours.close()
+
+
+@pytest.mark.parametrize("after", [1, 17, 400])
+def test_the_original_opens_what_a_kill_left(tmp_path: Path, after: int) -> None:
+    def commit(reporter: Reporter) -> None:
+        journal = DiskJournal(str(tmp_path), max_log_size=MEGABYTE)
+        for number in range(2000):
+            reporter.submitted(number)
+            journal.log_forced(COMMITTING, gtrid(number), LONG_NAMES[:1]).wait()
+            reporter.acknowledged(number)
+            if number > 3:
+                journal.log(COMMITTED, gtrid(number - 4), LONG_NAMES[:1])
+
+    killed = run_and_kill(commit, after=after)
+    with original(tmp_path) as real:
+        real.open()
+        found = real.dangling()
+        real.close()
+    last = max(int(str(one)) for one in killed.acknowledged)
+    expected = {gtrid(number) for number in range(max(0, last - 3), last + 1)}
+    assert expected <= found.keys()
+    assert {int.from_bytes(key[-4:], "big") for key in found} <= {
+        int(str(n)) for n in killed.submitted
+    }
+    ours = Ours(tmp_path)
+    assert ours.dangling() == found
+    ours.close()
+
+
+@pytest.mark.parametrize("ending", ["close", "halt"])
+def test_we_open_what_the_original_wrote(tmp_path: Path, ending: str) -> None:
+    model: Model = {}
+    with original(tmp_path) as real:
+        real.open()
+        work(real, model, random.Random(2), 0, 1200)
+        assert real.dangling() == model
+        getattr(real, ending)()
+    verdict = reading_of(tmp_path).verdict()
+    ours = {
+        bytes.fromhex(one["gtrid"]): frozenset(one["uniqueNames"])
+        for one in verdict.strict["dangling"]
+    }
+    assert ours == model
+    journal = Ours(tmp_path)
+    assert journal.dangling() == model
+    journal.close()
+
+
+def test_what_the_original_would_lose_we_find(tmp_path: Path) -> None:
+    """After its first change of files it opens the wrong one; the verdict says so beforehand."""
+    model: Model = {}
+    with original(tmp_path) as real:
+        real.open()
+        real.log(COMMITTING, gtrid(99_999), NAMES)
+        model[gtrid(99_999)] = frozenset(NAMES)
+        for number in range(700):
+            real.log(COMMITTING, gtrid(number), LONG_NAMES)
+            real.log(COMMITTED, gtrid(number), LONG_NAMES)
+        real.log(COMMITTING, gtrid(88_888), NAMES)
+        model[gtrid(88_888)] = frozenset(NAMES)
+        assert real.dangling() == model
+        real.close()
+    reading = reading_of(tmp_path)
+    verdict = reading.verdict()
+    predicted = verdict.engine["2.1.4"]["open"]["dangling"]
+    with original(tmp_path) as real:
+        real.open()
+        told = real.dangling()
+        real.halt()
+    assert {bytes.fromhex(one["gtrid"]) for one in predicted} == told.keys()
+    stale = [one for one in reading.findings() if one.code == "stale-file-in-use"]
+    assert (told != model) == bool(stale)
+    journal = Ours(tmp_path)
+    assert journal.dangling() == model
+    journal.close()
+
+
+@pytest.mark.parametrize("boot_clock", [None, True, False], ids=["original first", "boot", "wall"])
+def test_it_and_we_in_turns(tmp_path: Path, boot_clock: bool | None) -> None:
+    model: Model = {}
+    rng = random.Random(5)
+    rounds = 12
+    if boot_clock is not None:
+        Ours(tmp_path, boot_clock=boot_clock).close()
+    for number in range(0, rounds, 2):
+        with original(tmp_path) as real:
+            real.open()
+            assert real.dangling() == model, f"round {number}"
+            work(real, model, rng, number * 1000, rng.randrange(1, 700))
+            rng.choice((real.close, real.halt))()
+        ours = Ours(tmp_path, boot_clock=boot_clock)
+        assert ours.dangling() == model, f"round {number + 1}"
+        work(ours, model, rng, number * 1000 + 1000, rng.randrange(1, 700))
+        ours.close()
+    damage = [one for one in reading_of(tmp_path).findings() if one.severity is Severity.DAMAGE]
+    assert damage == []
+
+
+def test_locks_exclude_each_other(tmp_path: Path) -> None:
+    with original(tmp_path) as real:
+        real.open()
+        with pytest.raises(LogLockedError):
+            DiskJournal(str(tmp_path))
+        real.close()
+        ours = Ours(tmp_path)
+        with pytest.raises(AssertionError, match="locked"):
+            real.open()
+        ours.close()
+
+
+def test_the_cursor_of_the_original_reads_every_record(tmp_path: Path) -> None:
+    with DiskJournal(str(tmp_path), max_log_size=MEGABYTE) as journal:
+        for number in range(500):
+            journal.log(COMMITTING, gtrid(number), NAMES)
+    _, count = read_records(tmp_path / "btm1.tlog")
+    assert count == 500
