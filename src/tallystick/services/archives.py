@@ -1,0 +1,88 @@
+"""Log files into an archive, on any file system that fsspec knows.
+
+In: the path of a redundant log file, and a URL such as ``s3://bucket/logs`` or a folder. Out: the
+file is in the archive, read back and compared, and gone from the log directory.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import uuid
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from tallystick.errors import LogFormatError, MissingExtraError
+from tallystick.services.disposers import digest
+
+_PIECE = 1 << 20
+
+
+class ArchiveDisposer:
+    """Copies the file below ``url``, reads it back, compares, and only then deletes it.
+
+    A file of that name in the archive counts as archived if it is identical; else
+    `FileExistsError`. ``options`` go to fsspec (credentials, endpoints). What is uploaded has
+    another name until it is whole, where the file system can rename; object stores show an
+    object only once it is whole.
+    """
+
+    def __init__(self, url: str, *, options: Mapping[str, Any] | None = None) -> None:
+        self.url = url
+        self._options = dict(options or {})
+        self._system: Any = None
+        self._root = ""
+
+    def dispose(self, path: str) -> None:
+        system = self._connect()
+        target = posixpath.join(self._root, posixpath.basename(path))
+        wanted = digest(path)
+        if not system.exists(target):
+            self._upload(system, path, target)
+        found = self._digest(system, target)
+        if found != wanted:
+            raise FileExistsError(f"{target} in {self.url} differs from {path}")
+        Path(path).unlink()
+
+    def _connect(self) -> Any:
+        if self._system is None:
+            try:
+                import fsspec
+            except ImportError as error:
+                raise MissingExtraError("fsspec", "remote") from error
+            self._system, self._root = fsspec.core.url_to_fs(self.url, **self._options)
+            self._system.makedirs(self._root, exist_ok=True)
+        self._system.invalidate_cache()
+        return self._system
+
+    def _upload(self, system: Any, path: str, target: str) -> None:
+        fresh = f"{target}.{uuid.uuid4().hex}.part"
+        direct = _is_object_store(system)
+        name = target if direct else fresh
+        system.put_file(path, name)
+        found = self._digest(system, name)
+        if found != digest(path):
+            system.rm_file(name)
+            raise LogFormatError(
+                "the archive gave back other bytes than it was given",
+                file=name,
+                expected=digest(path),
+                found=found,
+            )
+        if not direct:
+            system.mv(fresh, target)
+
+    @staticmethod
+    def _digest(system: Any, path: str) -> str:
+        total = sha256()
+        with system.open(path, "rb") as file:
+            while piece := file.read(_PIECE):
+                total.update(piece)
+        return total.hexdigest()
+
+
+def _is_object_store(system: Any) -> bool:
+    """True where an object appears whole and a rename would be a copy."""
+    protocols = system.protocol if isinstance(system.protocol, tuple) else (system.protocol,)
+    return not {"file", "local", "memory", "sftp", "ssh", "smb", "hdfs"} & set(protocols)
