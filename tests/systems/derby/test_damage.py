@@ -177,6 +177,16 @@ def damage_of(log: DerbyReading) -> set[Outcome]:
     return {record.outcome for record in log.records()} - {Outcome.VALID}
 
 
+def test_damage_before_recoverys_start_is_told_and_nothing_is_lost(tmp_path: Path) -> None:
+    log = damaged(tmp_path, LOG, flip(UNDO - 50))
+    (difference,) = log.verdict().differences
+    assert difference.severity is Severity.DAMAGE
+    assert log.verdict().strict["lost"] == {"bytes": 0, "records": 0, "ends": []}
+    healthy = reading_of(fixture_dir("derby") / CASE)
+    ours = {record.offset for record in log.records()}
+    assert ours == {record.offset for record in healthy.records()}
+
+
 def test_checkpoint_behind_the_end_warns_of_undo_against_newer_pages(tmp_path: Path) -> None:
     log = damaged(tmp_path, LOG, cut(UNDO - 100))
     assert "undo-against-newer-pages" in log.verdict().strict["findings"]
@@ -192,12 +202,22 @@ def test_unlinked_next_file_is_stale(tmp_path: Path) -> None:
     assert not any(record.file.endswith("log2.dat") for record in log.records())
 
 
-def test_file_missing_in_the_middle_is_found_and_what_follows_is_salvaged(tmp_path: Path) -> None:
+def test_archived_file_missing_before_recoverys_start_is_found(tmp_path: Path) -> None:
     log = reading_of(copy("switch-archive", tmp_path / "db", {"log3.dat": None}))
     assert log.recovery.boots is True
     assert [one.file for one in log.findings() if one.code == "missing-file"] == [None]
+    beyond = [record for record in log.records() if record.attributes.get("in_scan") is False]
+    assert {Path(record.file).name for record in beyond} == {"log4.dat"}
+    everything_holds_together(log)
+
+
+def test_records_behind_a_missing_file_are_salvaged(tmp_path: Path) -> None:
+    first = control(checkpoint=0)
+    patches = {"log3.dat": None, "log.ctrl": first, "logmirror.ctrl": first}
+    log = reading_of(copy("switch-archive", tmp_path / "db", patches))
     salvaged = [record for record in log.records(salvage=True) if "salvaged" in record.attributes]
-    assert {Path(record.file).name for record in salvaged} == {"log4.dat"}
+    assert {Path(record.file).name for record in salvaged} == {"log4.dat", "log5.dat"}
+    assert "dropped-commits" in log.verdict().strict["findings"]
     everything_holds_together(log)
 
 

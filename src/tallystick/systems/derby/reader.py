@@ -89,7 +89,8 @@ class DerbyReading:
 
     @cached_property
     def _account(self) -> Account:
-        return Account().take(self.walk)
+        mark = self.recovery.redo_mark or self.recovery.checkpoint
+        return Account(mark).take(self.walk)
 
     def files(self) -> Sequence[LogFile]:
         """Log files by number, then the control files."""

@@ -152,8 +152,12 @@ class _Chains:
 
 @dataclass(slots=True)
 class Account:
-    """One pass over all pieces: what counts, what the engine believes, what lies behind."""
+    """One pass over all pieces: what counts, what the engine believes, what lies behind.
 
+    ``mark`` is the instant up to which the data pages hold everything: nothing before it is lost.
+    """
+
+    mark: int = 0
     records: Counter[str] = field(default_factory=Counter)
     histories: Histories = field(default_factory=Histories)
     damaged: list[Piece] = field(default_factory=list)
@@ -178,12 +182,15 @@ class Account:
 
     def _take(self, piece: Piece) -> None:
         dropped = piece.salvaged or piece.outcome in (Outcome.CORRUPT, Outcome.TORN)
-        self.lost_bytes += piece.length if dropped else 0
+        lost = dropped and piece.place >= self.mark
+        self.lost_bytes += piece.length if lost else 0
         if piece.envelope is None:
             return
         self.records["salvaged" if piece.salvaged else piece.outcome.value] += 1
         if dropped:
-            self._take_lost(piece)
+            self.histories.add_lost(piece)
+            if lost:
+                self._take_lost(piece)
         elif piece.outcome is Outcome.VALID:
             self.histories.add(piece)
             own = piece.envelope.instant == piece.place
@@ -192,7 +199,6 @@ class Account:
 
     def _take_lost(self, piece: Piece) -> None:
         self.lost_records += 1
-        self.histories.add_lost(piece)
         if piece.body is not None and piece.body.group & (Group.LAST | Group.PREPARE):
             self.lost_ends.append(piece)
 
@@ -264,6 +270,8 @@ def differences(account: Account, recovery: Recovery) -> tuple[Difference, ...]:
     found = []
     if account.lost_records:
         found.append(_dropped(account, recovery))
+    elif account.damaged and recovery.boots:
+        found.append(_unneeded(account.damaged[0], recovery))
     if recovery.boots is False:
         found.append(_no_boot(account, recovery))
     if recovery.new_log and recovery.boots:
@@ -288,6 +296,19 @@ def _dropped(account: Account, recovery: Recovery) -> Difference:
         Severity.LOSS if acknowledged or commits else Severity.WARNING,
         first.file.path if first else None,
         first.offset if first else None,
+    )
+
+
+def _unneeded(piece: Piece, recovery: Recovery) -> Difference:
+    return Difference(
+        "damage that recovery does not meet",
+        f"starts at {instant_text(recovery.start)} and does not look there",
+        f"{piece.what} at {instant_text(piece.place)}: {piece.reason}",
+        "A restart is not hurt by it. Something damaged the file, though; an archive or a backup "
+        "that holds it could not be rolled forward.",
+        Severity.DAMAGE,
+        piece.file.path,
+        piece.offset,
     )
 
 

@@ -4,7 +4,8 @@ In: `LogFiles`. Out: `Piece`s that tile each file in order. A record is found by
 eight bytes that say where it lies, so the walk goes on behind damage that ends the engine's scan.
 
     place                                       outcome
-    reached by a scan of the engine             valid
+    reached by a scan of the engine, or         valid
+      intact and before recovery's start
     in a group whose checksum differs,          corrupt: it was acknowledged
       or bytes of no record; records follow
     the same, and nothing follows               torn: the last write never finished
@@ -127,6 +128,7 @@ class Walk:
 
     def __init__(self, log: LogFiles, recovery: Recovery) -> None:
         self.log = log
+        self._undo_mark = recovery.undo_mark
         self._scanned = (0, 0)
         if log.files:
             self._scanned = _extent(log, make_instant(log.first, HEADER_SIZE))
@@ -169,6 +171,10 @@ class Walk:
     def reached(self, place: int) -> bool:
         """True where a scan of the engine gets."""
         return self.in_scan(place) or self._recovered[0] <= place < self._recovered[1]
+
+    def believed(self, place: int) -> bool:
+        """True for what a boot takes for granted: reached, or older than recovery's start."""
+        return self.reached(place) or place < self._undo_mark
 
     def in_scan(self, place: int) -> bool:
         """True where the scan from the first file gets."""
@@ -326,7 +332,7 @@ class _FileWalk:
             reason,
             envelope,
             body,
-            salvaged=outcome is Outcome.VALID and not self._walk.reached(place),
+            salvaged=outcome is Outcome.VALID and not self._walk.believed(place),
             in_scan=self._walk.in_scan(place),
             checksum_valid=checksum,
             clear=clear,
@@ -339,7 +345,7 @@ class _FileWalk:
             return self._group_outcome, self._group_reason
         if error:
             return Outcome.CORRUPT, error
-        if self._walk.reached(place):
+        if self._walk.believed(place):
             return Outcome.VALID, ""
         return Outcome.VALID, "intact, but behind the end that the engine finds"
 
