@@ -11,7 +11,13 @@ from typing import Any
 
 import pytest
 
-from tallystick.errors import LogClosedError, LogFullError, LogPoisonedError, TallystickError
+from tallystick.errors import (
+    LogClosedError,
+    LogFullError,
+    LogPoisonedError,
+    LogWriteError,
+    TallystickError,
+)
 from tallystick.services.roles import Ticket
 from tallystick.storage.group import GroupWriter
 from tests.storage.disks import SlowDisk
@@ -183,6 +189,18 @@ def test_no_flush_runs_inside_an_exclusive_block() -> None:
         assert disk.calls == 0
     waiter.join(PATIENCE)
     assert disk.durable == [1]
+
+
+def test_waiting_for_oneself_is_an_error_and_no_deadlock() -> None:
+    disk = SlowDisk()
+    writer = _writer(disk, group_bytes=10, pending_bytes=20)
+    with writer.exclusive():
+        tickets = [writer.submit(item, 10) for item in range(9)]
+        for deadlock in (tickets[0].wait, writer.flush, writer.close, writer.exclusive().__enter__):
+            with pytest.raises(LogWriteError, match="a flush cannot wait for itself"):
+                deadlock()
+    assert tickets[8].wait() == 8
+    assert disk.durable == list(range(9))
 
 
 def test_close_flushes_then_refuses() -> None:

@@ -10,6 +10,8 @@ import os
 import weakref
 from typing import Protocol
 
+from tallystick.errors import LogClosedError
+
 
 class Forked(Protocol):
     """Something that must not go on in a forked child."""
@@ -25,6 +27,15 @@ _alive: weakref.WeakSet[Forked] = weakref.WeakSet()
 def tell_of_forks(thing: Forked) -> None:
     """Call ``thing.forked()`` in every child forked from now on, while ``thing`` lives."""
     _alive.add(thing)
+
+
+def forked_error(path: str) -> LogClosedError:
+    """What a child is told that uses a log of its parent."""
+    return LogClosedError(
+        "it belongs to the process that forked this one",
+        file=path,
+        advice="Open the log anew in the child, once its parent has closed it",
+    )
 
 
 def _tell_all() -> None:

@@ -30,9 +30,10 @@ from tallystick.storage.buffers import Buffers
 from tallystick.storage.company import Company
 from tallystick.storage.counters import GroupCounters
 from tallystick.storage.flusher import Flusher, in_event_loop
-from tallystick.storage.forks import tell_of_forks
+from tallystick.storage.forks import forked_error, tell_of_forks
 from tallystick.storage.interrupts import InterruptsHeldBack
 from tallystick.storage.tickets import Group, GroupTicket, Item, failure
+from tallystick.storage.turns import Turn
 
 GROUP_BYTES = 1 << 20
 """Default limit of one group; a larger item is a group of its own."""
@@ -79,7 +80,7 @@ class GroupWriter(Generic[Item]):
 
     def _make_locks(self) -> None:
         self._lock = threading.Lock()  # guards the groups; held for moments only
-        self._flushing = threading.Lock()  # held for the length of a flush
+        self._turn = Turn(self.name)  # held for the length of a flush
         self._company = Company()
         self.flusher = Flusher(self._flush_for_tasks, f"flusher of {self.name}")
 
@@ -129,8 +130,11 @@ class GroupWriter(Generic[Item]):
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Hold flushes off for the length of the block: ``write`` and ``sync`` do not run."""
-        self._flushing.acquire()
+        """Hold flushes off for the length of the block: ``write`` and ``sync`` do not run.
+
+        Inside, items may be submitted but not waited for: that raises `LogWriteError`.
+        """
+        self._turn.take()
         try:
             yield
         finally:
@@ -174,6 +178,7 @@ class GroupWriter(Generic[Item]):
 
     def _queue(self, group: Group[Item], deadline: float | None) -> None:
         """Block at the gate until it opens."""
+        self._turn.check()
         with self._lock:
             if group.finished:
                 return
@@ -190,28 +195,30 @@ class GroupWriter(Generic[Item]):
 
     def _lead_for(self, group: Group[Item]) -> None:
         with InterruptsHeldBack():
-            if self._flushing.acquire(blocking=False):
+            if self._turn.try_take():
                 if group.waits():
                     self._lead(sync=True)
                 else:
                     self._pass_on()
 
     def _flush_for_tasks(self) -> bool:
-        if self._flushing.acquire(blocking=False):
+        if self._turn.try_take():
             self._lead(sync=True)
         return self._stop is None
 
     def _help(self) -> None:
+        if self._turn.mine:
+            return
         if in_event_loop():
             self.flusher.wake()
             return
         with InterruptsHeldBack():
-            self._flushing.acquire()
+            self._turn.take()
             self._lead(sync=False)
         self._check()
 
     def _lead(self, *, sync: bool) -> None:
-        """Flush everything that waits; the caller has acquired ``_flushing``."""
+        """Flush everything that waits; the caller has the turn."""
         try:
             if sync:
                 self._company.wait()
@@ -256,7 +263,7 @@ class GroupWriter(Generic[Item]):
     def _pass_on(self) -> None:
         """End the flush and let somebody of the groups formed meanwhile lead the next one."""
         with self._lock:
-            self._flushing.release()
+            self._turn.give_back()
             groups = self._buffers.unfinished()
             for group in groups:
                 group.open_gate()
@@ -293,10 +300,4 @@ class GroupWriter(Generic[Item]):
         self._make_locks()
         for group in self._buffers.unfinished():
             group.forget_waiters()
-        self._end(
-            LogClosedError(
-                "the log belongs to the process that forked this one",
-                file=self.name,
-                advice="Open it anew in the child, once its parent has closed it",
-            )
-        )
+        self._end(forked_error(self.name))

@@ -29,7 +29,7 @@ from tallystick.storage.files import (
     fill_with_zeros,
     write_all,
 )
-from tallystick.storage.forks import tell_of_forks
+from tallystick.storage.forks import forked_error, tell_of_forks
 
 _CLOSED = -1
 _FORKED = -2
@@ -55,11 +55,7 @@ class _Descriptor:
 
     def _unusable(self) -> LogClosedError:
         if self._fd == _FORKED:
-            return LogClosedError(
-                "this file belongs to the process that forked this one",
-                file=self.path,
-                advice="Open the log anew in the child, once its parent has closed it",
-            )
+            return forked_error(self.path)
         return LogClosedError("the file is closed", file=self.path)
 
     def close(self) -> None:
