@@ -16,7 +16,6 @@ from tallystick.errors import CorruptLogError
 from tallystick.systems.h2 import layout
 from tallystick.systems.h2.layout import StaticHeader, Trunk, VariableHeader
 
-
 COMPILED_FROM = 8192
 """Listed data pages from which on loading the compiled test of page headers pays."""
 

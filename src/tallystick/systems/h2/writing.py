@@ -1,0 +1,132 @@
+"""The writing end of a live log: records in groups, group by group onto fresh pages.
+
+In: items from any thread. Out: pages in the file, durable when the ticket is done. Every group
+begins a data page and ends one, so that no page with acknowledged records is written again,
+except by the in-doubt resolution, which the format wants in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from tallystick.services.roles import Ticket
+from tallystick.storage.group import GroupWriter
+from tallystick.systems.h2 import layout
+from tallystick.systems.h2.entries import encode_free_log
+from tallystick.systems.h2.layout import VariableHeader
+from tallystick.systems.h2.output import LogOutput
+from tallystick.systems.h2.pages import PageStoreFile
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One record on its way to the disk.
+
+    ``alone``: it gets a data page of its own, ``last``: it is the last of its page; ``placed``
+    is told the page (of a lone record: its own; else the one that the next record begins).
+    ``action`` runs when everything before it is written, and may write and sync by itself.
+    """
+
+    record: bytes
+    alone: bool = False
+    last: bool = False
+    placed: Callable[[int], None] | None = None
+    action: Callable[[], None] | None = None
+
+
+class LogWriter:
+    """Writes one log, from a fresh first trunk page on, with a key above ``key``."""
+
+    def __init__(
+        self,
+        store: PageStoreFile,
+        *,
+        key: int,
+        batch: int,
+        exclude: Collection[int],
+        at_end: bool,
+    ) -> None:
+        self.store = store
+        above = store.page_count - 1 if at_end else 0
+        self.first_trunk = store.allocate(above)
+        self.output = LogOutput(
+            store, key + 1, self.first_trunk, batch=batch, exclude=exclude, above=above
+        )
+        self.written = 0
+        """Trunk and data pages of the log that were written."""
+        self._records = 0
+        self._groups: GroupWriter[Item] = GroupWriter(self.write, store.sync, name=store.path)
+
+    def submit(self, item: Item, *, sync: bool = True) -> Ticket:
+        """Queue an item; it is durable when the ticket is done."""
+        return self._groups.submit(item, len(item.record), sync=sync)
+
+    def write(self, items: list[Item]) -> Sequence[int]:
+        """Write one group; the numbers returned count records."""
+        output = self.output
+        first = self._records
+        self._records += len(items)
+        for item in items:
+            if item.alone:
+                output.fill_page()
+            page = output.page
+            output.put(item.record)
+            if item.alone or item.last:
+                output.fill_page()
+            if item.placed is not None:
+                item.placed(page if item.alone else output.page)
+            if item.action is not None:
+                output.fill_page()
+                self.put_pages()
+                item.action()
+        output.fill_page()
+        self.put_pages()
+        return range(first, first + len(items))
+
+    def put_pages(self) -> None:
+        """Write the pages that are full."""
+        pages = self.output.take()
+        self.store.write_pages(pages)
+        self.written += len(pages)
+
+    def start(self) -> None:
+        """Make what was written durable and point the headers to it."""
+        self.put_pages()
+        output = self.output
+        trunk = output.trunks[0]
+        self.store.write_header(VariableHeader(0, trunk.key, trunk.page, output.first_data))
+
+    def replace(self, page: int, record: bytes) -> Ticket:
+        """Write a record over the one that stands alone on a data page of this log."""
+        return self.submit(Item(b"", action=lambda: replace_record(self.store, page, record)))
+
+    def remove_before(self, page: int) -> None:
+        """Free the trunks before the one that lists data page ``page``, which begins a section,
+        and let the log begin there."""
+        self._groups.flush()
+        trunks = self.output.trunks
+        count = next(at for at, trunk in enumerate(trunks) if page in trunk.data_pages)
+        for trunk in trunks[:count]:
+            freed = [trunk.page, *trunk.data_pages]
+            self.submit(Item(encode_free_log(freed)), sync=False)
+        self.submit(Item(b"", action=lambda: self._drop(count, page))).wait()
+
+    def _drop(self, count: int, page: int) -> None:
+        dropped = self.output.drop_trunks(count)
+        kept = self.output.trunks[0]
+        self.store.write_header(VariableHeader(0, kept.key, kept.page, page))
+        freed = [one for trunk in dropped for one in (trunk.page, *trunk.data_pages)]
+        self.store.release(freed)
+        self.written -= len(freed)
+
+    def close(self) -> None:
+        """Flush and stop; the log stays in the file."""
+        self._groups.close()
+
+
+def replace_record(store: PageStoreFile, page: int, record: bytes) -> None:
+    """Overwrite what stands on a data page, keeping its trunk and key. Where both records are
+    shorter than a sector the page is the old one or the new, whatever is torn."""
+    trunk, key = layout.decode_data_header(store.read_page(page))
+    store.write_pages({page: layout.encode_data(page, trunk, key, record, store.page_size)})
