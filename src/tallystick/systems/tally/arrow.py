@@ -8,7 +8,7 @@ joined. The bytes are those of the segment, which stays mapped as long as a batc
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -27,6 +27,8 @@ from tallystick.systems.tally.rows import columns_of, envelope_record, records_o
 from tallystick.systems.tally.scan import Step
 from tallystick.systems.tally.sealing import KeyMissingError
 
+_JOIN_ROWS_MAX = 1024
+"""Groups of at least so many records are wrapped without copying; smaller ones are joined."""
 _PACKED = ZLIB | ZSTD | AES_GCM
 _SPECIAL = np.zeros(256, np.bool_)
 _SPECIAL[[int(code) for code in (*WITH_RESOURCES, Code.PREPARE)]] = True
@@ -46,7 +48,8 @@ class _Part:
 
     header: GroupHeader
     columns: Columns
-    codes: npt.NDArray[np.uint8]
+    codes: npt.NDArray[np.uint8] | None
+    """None where all records have the code of the header."""
     ends: npt.NDArray[np.int32]
 
     @property
@@ -63,12 +66,16 @@ def step_batches(
     path = ""
     for step in steps:
         part = _part(step, key)
-        if waiting and (part is None or step.file.path != path or waiting_rows + part.count > rows):
+        alone = part is None or part.count >= _JOIN_ROWS_MAX
+        full = waiting_rows + (part.count if part else 0) > rows
+        if waiting and (alone or full or step.file.path != path):
             yield from _sliced(_batch(log, path, waiting), rows)
             waiting, waiting_rows = [], 0
         path = step.file.path
         if part is None:
             yield from record_batches(_step_records(step, key), log, Clock.WALL_US.value)
+        elif alone:
+            yield from _sliced(_batch(log, path, [part]), rows)
         else:
             waiting.append(part)
             waiting_rows += part.count
@@ -97,9 +104,8 @@ def _part(step: Step, key: bytes | None) -> _Part | None:
     ends = np.frombuffer(columns.data, "<i4", count + 1, columns.offsets)
     if ends[0] != 0 or (count > 1 and bool((ends[1:] < ends[:-1]).any())):
         return None
-    if columns.codes < 0:
-        codes = _constant_codes(columns.code, count)
-    else:
+    codes = None
+    if columns.codes >= 0:
         codes = np.frombuffer(columns.data, np.uint8, count, columns.codes)
     return _Part(header, columns, codes, ends)
 
@@ -124,8 +130,6 @@ def _step_records(step: Step, key: bytes | None) -> Iterator[Record]:
 
 def _batch(log: str, path: str, parts: list[_Part]) -> pa.RecordBatch:
     count = sum(part.count for part in parts)
-    codes = parts[0].codes if len(parts) == 1 else np.concatenate([one.codes for one in parts])
-    kinds, types, kind_names, type_names = _names()
     numbers = _numbers(parts)
     arrays = {
         "system": _constant(SYSTEM_NAME, count),
@@ -133,15 +137,13 @@ def _batch(log: str, path: str, parts: list[_Part]) -> pa.RecordBatch:
         "file": _constant(path, count),
         "outcome": _constant(Outcome.VALID.value, count),
         "clock": _constant(Clock.WALL_US.value, count),
-        "kind": pa.DictionaryArray.from_arrays(pa.array(kinds[codes]), kind_names, safe=False),
-        "type": pa.DictionaryArray.from_arrays(pa.array(types[codes]), type_names, safe=False),
         **{name: pa.array(values) for name, values in numbers.items()},
         "transaction": _nullable(parts, "transactions", "transaction_validity", count),
         "record_id": _nullable(parts, "keys", "key_validity", count),
         "body": _bodies(parts),
         "gtrid": _gtrids(parts, count),
         "attributes": _nulls(pa.string(), count),
-        **_special(parts, codes, count),
+        **_coded(parts, count),
     }
     return pa.RecordBatch.from_arrays([arrays[name] for name in SCHEMA.names], schema=SCHEMA)
 
@@ -212,16 +214,39 @@ def _gtrids(parts: list[_Part], count: int) -> pa.Array:
     return pa.array(values, pa.binary())
 
 
-def _special(parts: list[_Part], codes: npt.NDArray[np.uint8], count: int) -> dict[str, pa.Array]:
-    """The columns that only bodies tell; all null where no such record is."""
-    names = ("format_id", "bqual", "resources")
-    types = {name: RECORDS.field(name).type for name in names}
-    if not _SPECIAL[codes].any():
-        empty = _empty_lists(count)
+def _coded(parts: list[_Part], count: int) -> dict[str, pa.Array]:
+    """The columns that follow from the codes."""
+    uniform = {part.columns.code if part.codes is None else -1 for part in parts}
+    code = uniform.pop() if len(uniform) == 1 else -1
+    if code >= 0:
+        kind, type_name = name_of(code)
+        names = {"kind": _constant(kind.value, count), "type": _constant(type_name, count)}
+        special = bool(_SPECIAL[code])
+    else:
+        codes = np.concatenate([_codes(part) for part in parts])
+        kinds, types, kind_names, type_names = _names()
+        names = {
+            "kind": pa.DictionaryArray.from_arrays(pa.array(kinds[codes]), kind_names, safe=False),
+            "type": pa.DictionaryArray.from_arrays(pa.array(types[codes]), type_names, safe=False),
+        }
+        special = bool(_SPECIAL[codes].any())
+    return names | _special(parts if special else [], count)
+
+
+def _codes(part: _Part) -> npt.NDArray[np.uint8]:
+    if part.codes is not None:
+        return part.codes
+    return np.full(part.count, part.columns.code, np.uint8)
+
+
+def _special(parts: list[_Part], count: int) -> dict[str, pa.Array]:
+    """The columns that only bodies tell; all null without parts."""
+    types = {name: RECORDS.field(name).type for name in ("format_id", "bqual", "resources")}
+    if not parts:
         return {
             "format_id": _nulls(types["format_id"], count),
             "bqual": _nulls(types["bqual"], count),
-            "resources": empty,
+            "resources": _empty_lists(count),
         }
     records = [record for part in parts for record in _part_records(part)]
     return {
@@ -238,8 +263,6 @@ def _part_records(part: _Part) -> Iterator[Record]:
 
 
 def _unpacked(header: GroupHeader) -> GroupHeader:
-    from dataclasses import replace
-
     return replace(header, flags=header.flags & ~_PACKED)
 
 
@@ -299,12 +322,3 @@ def _empty_list_array(size: int) -> pa.Array:
 
 def _empty_lists(count: int) -> pa.Array:
     return _empty_list_array(_size(count)).slice(0, count)
-
-
-@cache
-def _code_array(code: int, size: int) -> npt.NDArray[np.uint8]:
-    return np.full(size, code, np.uint8)
-
-
-def _constant_codes(code: int, count: int) -> npt.NDArray[np.uint8]:
-    return _code_array(code, _size(count))[:count]

@@ -20,7 +20,7 @@ from tallystick.systems.tally.catalog import (
     SegmentFile,
 )
 from tallystick.systems.tally.decision import Case
-from tallystick.systems.tally.layout import LSN_FIRST
+from tallystick.systems.tally.layout import DATA_OFFSET, LSN_FIRST
 from tallystick.systems.tally.walk import Expected, Place, SegmentView
 
 
@@ -122,7 +122,7 @@ class Scan:
         if self._start_at is not None and self._start_at[0] is file:
             due = self._start_at[1] or due
         if file.life is Life.DAMAGED:
-            found = view.copies.lead_from(0, 0)
+            found = view.copies_from(DATA_OFFSET).lead_from(0, 0)
             if found is None:
                 return
             due = Expected(found.offset, found.first_lsn, found.chain)
@@ -147,7 +147,7 @@ class Scan:
                 "the index of a sealed segment is damaged; its groups are found by walking",
                 file, size,
             )  # fmt: skip
-        elif view.index is None and file.until is not None:
+        elif file.until is not None and view.index is None:
             self._report(
                 "index-missing", Severity.INFO,
                 "a segment that was left has no index: the roll was interrupted, or the index is "

@@ -98,7 +98,7 @@ def due_at(view: SegmentView, offset: int) -> Expected:
 
 
 def _header_at(view: SegmentView, offset: int) -> GroupHeader | None:
-    return decode_group_header(view.data, offset) or view.copies.trails.get(offset)
+    return decode_group_header(view.data, offset) or view.copies_from(offset).trails.get(offset)
 
 
 def seek(

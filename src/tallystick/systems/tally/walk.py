@@ -24,6 +24,7 @@ from tallystick.systems.tally.layout import (
     GroupHeader,
     SegmentHeader,
     decode_group_header,
+    round_up,
 )
 
 
@@ -63,6 +64,7 @@ class SegmentView:
     header: SegmentHeader
     durable_lsn: int = 0
     """The highest LSN that something outside this file says was durable."""
+    _copies: _Copies | None = None
 
     def first(self) -> Expected:
         """What is due at the start of the segment."""
@@ -70,12 +72,15 @@ class SegmentView:
 
     @cached_property
     def index(self) -> GroupHeader | None:
-        """The header of the index that ends the file, from either copy; None if unsealed."""
-        size = len(self.data)
-        tail = decode_group_header(self.data, size - HEADER_SIZE)
+        """The header of the index that ends the file; None if the segment is not sealed.
+
+        It is the trailing copy; the leading one where an earlier search of the file found it.
+        """
+        tail = decode_group_header(self.data, len(self.data) - HEADER_SIZE)
         if tail is not None and self._is_index(tail):
             return tail
-        return next((one for one in self.copies.leads if self._is_index(one)), None)
+        leads = self._copies.leads if self._copies is not None else ()
+        return next((one for one in leads if self._is_index(one)), None)
 
     @property
     def index_whole(self) -> bool:
@@ -95,14 +100,18 @@ class SegmentView:
     def _is_index(self, header: GroupHeader) -> bool:
         return bool(header.flags & INDEX) and self._own(header) and header.end == len(self.data)
 
-    @cached_property
-    def copies(self) -> _Copies:
-        """Every whole header of this life of the segment; found by one search of the file."""
-        return _Copies(self)
+    def copies_from(self, offset: int) -> _Copies:
+        """Every whole header of this life at or behind ``offset``, found by one search.
+
+        A walk asks for growing offsets, so what it finds first serves it to the end.
+        """
+        if self._copies is None or self._copies.start > offset:
+            self._copies = _Copies(self, offset)
+        return self._copies
 
     def known_after(self, offset: int) -> int:
         """The highest LSN that anything but the bytes before ``offset`` says was durable."""
-        return max(self.durable_lsn, self.copies.mark_after(offset))
+        return max(self.durable_lsn, self.copies_from(offset).mark_after(offset))
 
     def walk(self, due: Expected | None = None, *, to: int | None = None) -> Iterator[Place]:
         """The places from ``due`` on, up to the end of the log in this segment.
@@ -164,7 +173,7 @@ class SegmentView:
         if header is not None and facts.inner and header.first_lsn > place.lsn:
             return replace(place, lost=header.first_lsn - place.lsn, then=_at(header))
         begin = place.offset + 1 if header is None else header.end
-        follower = self.copies.lead_from(begin, place.lsn)
+        follower = self.copies_from(place.offset).lead_from(begin, place.lsn)
         if follower is None:
             lost = self.known_after(place.offset) - place.lsn + 1
             return replace(place, end=len(self.data), lost=lost)
@@ -188,7 +197,7 @@ class SegmentView:
         if lead is not None:
             twin = decode_group_header(self.data, lead.end - HEADER_SIZE)
             return twin if twin == lead else None
-        twin = self.copies.trails.get(due.offset)
+        twin = self.copies_from(due.offset).trails.get(due.offset)
         return twin if twin is not None and self._fits(twin, due.offset) else None
 
     def _inner_fits(self, header: GroupHeader) -> bool:
@@ -204,12 +213,13 @@ class SegmentView:
 class _Copies:
     """All whole group headers of one segment: leading ones in order, trailing ones by group."""
 
-    def __init__(self, view: SegmentView) -> None:
+    def __init__(self, view: SegmentView, start: int) -> None:
+        self.start = start
         self.leads: list[GroupHeader] = []
         self.trails: dict[int, GroupHeader] = {}
         self._places: list[int] = []
         self._marks: list[int] = []
-        for place in magic_places(view.data):
+        for place in magic_places(view.data, start):
             header = decode_group_header(view.data, place)
             if header is None or not view._own(header):
                 continue
@@ -239,12 +249,14 @@ class _Copies:
 
 def magic_places(data: Bytes, start: int = DATA_OFFSET, end: int | None = None) -> Iterator[int]:
     """Offsets of everything that begins like a group header, at multiples of its size."""
-    part = bytes(data[start:end])
-    place = part.find(GROUP_MAGIC)
-    while place >= 0:
-        if (start + place) % HEADER_SIZE == 0:
-            yield start + place
-        place = part.find(GROUP_MAGIC, place + 1)
+    start = round_up(start, HEADER_SIZE)
+    first_bytes = bytes(memoryview(data)[start:end:HEADER_SIZE])
+    found = first_bytes.find(GROUP_MAGIC[:1])
+    while found >= 0:
+        place = start + found * HEADER_SIZE
+        if data[place : place + len(GROUP_MAGIC)] == GROUP_MAGIC:
+            yield place
+        found = first_bytes.find(GROUP_MAGIC[:1], found + 1)
 
 
 def _behind(header: GroupHeader) -> Expected:
