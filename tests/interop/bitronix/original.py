@@ -1,12 +1,13 @@
 """The real Bitronix 2.1.4, driven from Python.
 
-In: a folder. Out: `Original`, its disk journal in a process of its own, and `read_records`.
+In: a folder. Out: `Original`, its disk journal in a process of its own, and what its
+cursor says about single files.
 """
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -75,6 +76,14 @@ def read_records(file: Path, timeout_s: float = 300) -> tuple[float, int]:
         "ReadRecords", file, classpath=_classes(), timeout_s=timeout_s
     ).split()
     return int(nanoseconds) / 1e9, int(count)
+
+
+def dump_cursor(files: Sequence[Path]) -> dict[Path, list[str]]:
+    """What the real cursor says about each file, call by call."""
+    with start_java("DumpCursor", classpath=_classes()) as process:
+        told, _ = process.communicate("".join(f"{path}\n" for path in files), timeout=120)
+    blocks = told.split("done\n")[:-1]
+    return {path: block.splitlines() for path, block in zip(files, blocks, strict=True)}
 
 
 def _classes() -> str:
