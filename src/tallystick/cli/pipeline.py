@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -12,6 +15,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tallystick.cli.output import as_json, console, print_json
 from tallystick.cli.summary import show_summary
+from tallystick.pipeline.runner import Run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @click.group()
@@ -24,6 +31,8 @@ def command() -> None:
 @click.option("--out", required=True, metavar="DIR", help="Folder of the tables.")
 @click.option("--master", help="Spark master, such as local[*] or spark://host:7077.")
 @click.option("--format", "form", default="parquet", show_default=True, help="Any Spark format.")
+@click.option("--stream", is_flag=True, help="Keep the tables up to date until interrupted.")
+@click.option("--every", default=2.0, show_default=True, help="Seconds between looks (--stream).")
 @click.option("--conf", multiple=True, metavar="NAME=VALUE", help="Setting of Spark.")
 @click.option("--option", multiple=True, metavar="NAME=VALUE", help="Option of the data source.")
 @click.option("--resource", multiple=True, metavar="NAME=LOG", help="Log of a resource name.")
@@ -37,6 +46,8 @@ def run(
     out: str,
     master: str | None,
     form: str,
+    stream: bool,
+    every: float,
     conf: tuple[str, ...],
     option: tuple[str, ...],
     resource: tuple[str, ...],
@@ -48,7 +59,6 @@ def run(
     Only what changed since the last run is read. Exit code 1 if damage, loss or a heuristic
     mismatch was found.
     """
-    from tallystick.pipeline.runner import Run
     from tallystick.pipeline.session import start
 
     job = Run(sources, out, form, _pairs("--option", option), _pairs("--resource", resource), anew)
@@ -57,6 +67,9 @@ def run(
         spark = start(master, _pairs("--conf", conf))
         try:
             summary = job(spark, progress)
+            if stream:
+                _follow(job, spark, every)
+                summary = job(spark, progress)
         finally:
             spark.stop()
     if as_json:
@@ -64,6 +77,15 @@ def run(
     else:
         show_summary(console(), summary, out)
     ctx.exit(summary.exit_code)
+
+
+def _follow(job: Run, spark: SparkSession, every: float) -> None:
+    """Until interrupted, or asked to end, between two rounds: no round is broken off."""
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    for read in job.follow(spark, every, stopped):
+        click.echo(f"read {', '.join(read)}", err=True)
 
 
 def _pairs(name: str, values: tuple[str, ...]) -> dict[str, str]:

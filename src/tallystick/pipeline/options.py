@@ -21,6 +21,16 @@ MODES = ("permissive", "failfast")
 """What an unreadable log does: become a finding, or fail the job."""
 
 
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How much one step of a stream may take; None is without limit. A step takes at least
+    one record."""
+
+    rows: int | None = None
+    bytes: int | None = None
+    files: int | None = None
+
+
 class OptionError(TallystickError, ValueError):
     """An option of the data source that cannot be used."""
 
@@ -36,6 +46,10 @@ class SourceOptions:
     salvage: bool = False
     search: bool = True
     """False leaves out the findings of the search for logs."""
+    limit: Limit = Limit()
+    """What one step of a stream may take."""
+    hold_file: str | None = None
+    """Where a stream leaves its committed position, for a disposer to see."""
     reading: ReadOptions = ReadOptions()  # noqa: RUF009 - frozen
 
 
@@ -49,6 +63,12 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         _one_of(given, "mode", MODES, "permissive"),
         _one_of(given, "salvage", ("true", "false"), "false") == "true",
         _one_of(given, "search", ("true", "false"), "true") == "true",
+        Limit(
+            _optional(given, "maxrowspertrigger"),
+            _optional(given, "maxbytespertrigger"),
+            _optional(given, "maxfilespertrigger"),
+        ),
+        given.get("holdfile"),
         ReadOptions(
             timezone=given.get("timezone", "UTC"),
             boot_password=given.get("bootpassword"),
@@ -84,8 +104,12 @@ def _one_of(given: Mapping[str, str], name: str, values: tuple[str, ...], defaul
 def _positive(given: Mapping[str, str], name: str, default: int) -> int:
     text = given.get(name, str(default))
     if not text.isdigit() or int(text) < 1:
-        raise OptionError(f"option {name}", expected="a number of bytes above 0", found=text)
+        raise OptionError(f"option {name}", expected="a number above 0", found=text)
     return int(text)
+
+
+def _optional(given: Mapping[str, str], name: str) -> int | None:
+    return _positive(given, name, 1) if name in given else None
 
 
 def _key(text: str | None) -> bytes | None:

@@ -9,8 +9,9 @@ the tables of the last good one.
 from __future__ import annotations
 
 import json
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -58,23 +59,40 @@ class Run:
     """Read everything, whatever the tables hold."""
 
     def __call__(self, spark: SparkSession, progress: Progress | None = None) -> RunSummary:
-        """Bring the tables up to date. Raises `LogUnreadableError` if a source cannot be read."""
+        """Bring the tables up to date, and sum them up.
+
+        Raises `LogUnreadableError` if a source cannot be read.
+        """
         begun = time.monotonic()
-        plan = find(self.sources)
-        space = TableSpace(self.out.rstrip("/"), self.form)
-        last = None if self.anew else space.open()
-        if self.anew:
-            space.open()
-        now = self._state(plan)
-        if last is not None and not all(map(space.has, OUTPUT)):
-            last = None
-        stale = now.changed(last) | now.vanished(last)
-        if stale or last is None:
-            work = _Work(spark, self, plan, space, last, now)
-            work.write(progress or _silent)
-            space.commit(list(OUTPUT), now)
+        read = self.advance(spark, progress)
+        space = self._space()
         tables = {name: space.read(spark, name) for name in OUTPUT}
-        return summarise(tables, sorted(now.changed(last)), time.monotonic() - begun)
+        return summarise(tables, read, time.monotonic() - begun)
+
+    def advance(self, spark: SparkSession, progress: Progress | None = None) -> list[str]:
+        """Bring the tables up to date; returns the logs that had to be read."""
+        plan = find(self.sources)
+        space = self._space()
+        last = space.open()
+        now = self._state(plan)
+        if self.anew or not all(map(space.has, OUTPUT)):
+            last = None
+        if last is None or last != now:
+            _Work(spark, self, plan, space, last, now).write(progress or _silent)
+            space.commit(list(OUTPUT), now)
+        return sorted(now.changed(last))
+
+    def follow(
+        self, spark: SparkSession, every: float, stopped: threading.Event
+    ) -> Iterator[list[str]]:
+        """Bring the tables up to date whenever logs changed, looking every so many seconds,
+        until stopped. Yields the logs that were read."""
+        while not stopped.wait(every):
+            if read := self.advance(spark):
+                yield read
+
+    def _space(self) -> TableSpace:
+        return TableSpace(self.out.rstrip("/"), self.form)
 
     def _state(self, plan: Plan) -> RunState:
         settings = {

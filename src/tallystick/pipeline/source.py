@@ -14,6 +14,7 @@ try:
     from pyspark.sql.datasource import (
         DataSource,
         DataSourceReader,
+        DataSourceStreamReader,
         EqualTo,
         Filter,
         In,
@@ -25,7 +26,7 @@ except ImportError as error:
     raise MissingExtraError("pyspark", "spark") from error
 
 from tallystick.pipeline.executing import execute
-from tallystick.pipeline.options import SourceOptions, parse
+from tallystick.pipeline.options import OptionError, SourceOptions, parse
 from tallystick.pipeline.planning import Piece, Task, tasks
 from tallystick.tables import TABLES
 
@@ -57,6 +58,18 @@ class TallystickDataSource(DataSource):
         # Spark refuses a reader that defines pushFilters unless push-down is switched on.
         return PruningReader(options) if _pushing_down() else TableReader(options)
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
+        from tallystick.pipeline.stream import LogStreamReader
+
+        options = parse(self.options)
+        if options.table != "records":
+            raise OptionError(
+                "only records can be streamed",
+                found=f"table {options.table}",
+                advice="Run the pipeline with --stream for the other tables",
+            )
+        return LogStreamReader(options)
+
 
 class TableReader(DataSourceReader):
     """Reads one table, with partitions planned by bytes."""
@@ -64,7 +77,7 @@ class TableReader(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
 
-    def partitions(self) -> list[InputPartition]:
+    def partitions(self) -> list[TaskPartition]:
         return [TaskPartition(task) for task in self._tasks()] or [TaskPartition(Task())]
 
     def _tasks(self) -> list[Task]:

@@ -45,7 +45,7 @@ def state_of(logs: Iterable[LogSource], settings: dict[str, Any]) -> RunState:
     """The state of the logs as they are now."""
     state = RunState({"version": VERSION} | settings)
     for log in logs:
-        marks = [[log.system, file, *_mark(file)] for file in log.files]
+        marks = [[log.system, file, *mark(file)] for file in log.files]
         state.logs.setdefault(log_name(log), []).extend(marks)
     return state
 
@@ -66,7 +66,8 @@ def save(path: Path, state: RunState) -> None:
     os.replace(partial, path)  # noqa: PTH105 - replaces, unlike Path.rename on some systems
 
 
-def _mark(file: str) -> list[int]:
+def mark(file: str) -> list[int]:
+    """Size and time of change of a file; something no file has where it cannot be looked at."""
     if is_remote(file):
         return [stored_size(file), 0]
     try:

@@ -1,0 +1,102 @@
+"""``spark.readStream.format("tallystick")``: the records of logs that are being written.
+
+In: options and offsets of Spark. Out: offsets as canonical JSON, partitions, batches. An
+offset is a `Position` of `tailing`; equal positions are equal texts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxFiles,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from tallystick.pipeline.options import Limit, SourceOptions
+from tallystick.pipeline.tailing import Position, Stretch, Tailer, read, stretches
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class StretchPartition(InputPartition):
+    """One `Stretch` on its way to an executor."""
+
+    def __init__(self, stretch: Stretch) -> None:
+        super().__init__(stretch)
+        self.stretch = stretch
+
+
+class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Exactly once per record and life of a file, however files grow, roll or go."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+        self.tailer = Tailer(options)
+        self.target: Position | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        return {}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        self.target = self.tailer.latest({})
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        limit = self.options.limit
+        if limit.rows is not None:
+            return ReadMaxRows(limit.rows)
+        if limit.bytes is not None:
+            return ReadMaxBytes(limit.bytes)
+        return ReadAllAvailable() if limit.files is None else ReadMaxFiles(limit.files)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """The position after the next records within the limit, never behind the target."""
+        position = self.tailer.advance(start, _limit(limit))
+        return position if self.target is None else _capped(start, position, self.target)
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        return self.tailer.latest({})
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[StretchPartition]:
+        return [StretchPartition(one) for one in stretches(self.options, start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, StretchPartition)
+        return read(partition.stretch, self.options)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Leave the committed position where a disposer can see it (option holdFile)."""
+        if self.options.hold_file is not None:
+            path = Path(self.options.hold_file)
+            partial = path.with_name(path.name + ".partial")
+            partial.write_text(json.dumps(end, sort_keys=True))
+            partial.replace(path)
+
+
+def _limit(limit: ReadLimit) -> Limit:
+    if isinstance(limit, ReadMaxRows):
+        return Limit(rows=limit.max_rows)
+    if isinstance(limit, ReadMaxBytes):
+        return Limit(bytes=limit.max_bytes)
+    return Limit(files=limit.max_files) if isinstance(limit, ReadMaxFiles) else Limit()
+
+
+def _capped(start: Position, position: Position, target: Position) -> Position:
+    """The position without what came after the target was taken."""
+    capped: Position = {}
+    for path, (identity, generation, end) in position.items():
+        known = target.get(path)
+        if known is not None and known[:2] == [identity, generation]:
+            capped[path] = [identity, generation, min(end, known[2])]
+        elif path in start:
+            capped[path] = start[path]
+    return capped

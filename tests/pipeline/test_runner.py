@@ -1,0 +1,123 @@
+"""The runner: same tables however often it runs, and the last good ones when it fails."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tallystick.errors import LogUnreadableError
+from tallystick.pipeline import state
+from tallystick.pipeline.runner import OUTPUT, Run
+from tallystick.pipeline.state import RunState, state_of
+from tallystick.pipeline.tablespace import TableSpace
+from tallystick.systems.base import LogSource
+from tests.fixtures import fixture_dir
+from tests.kit import untouched
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module")
+def estate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two Bitronix journals."""
+    root = tmp_path_factory.mktemp("estate")
+    for case in ("crash-mid-commit", "committed-2pc"):
+        shutil.copytree(fixture_dir("bitronix") / case, root / case)
+        (root / case / "manifest.json").unlink()
+    return root
+
+
+def _tables(folder: Path) -> dict[str, list[str]]:
+    """Every table's rows as text, sorted: the order of rows means nothing."""
+    from pyarrow import dataset
+
+    found = {}
+    for table in OUTPUT:
+        rows: list[dict[str, Any]] = dataset.dataset(folder / table).to_table().to_pylist()
+        found[table] = sorted(json.dumps(row, default=repr, sort_keys=True) for row in rows)
+    return found
+
+
+def test_runs_add_up(
+    spark: SparkSession, estate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One story, because every step takes seconds: first run, nothing new, a failure, a change
+    and a vanished log, and at the end the same as if all had been built anew."""
+    out = tmp_path / "tables"
+    run = Run([str(estate)], str(out))
+    told: list[str] = []
+    with untouched(estate):
+        first = run(spark, lambda table, _done, _of: told.append(table))
+    assert told == [*OUTPUT, ""]
+    assert len(first.read) == 2
+    assert first.logs == {"bitronix": 2}
+    before = _tables(out)
+    assert all(before[table] for table in ("files", "records", "transactions", "profile"))
+
+    again = run(spark)
+    assert again.read == []
+    assert _tables(out) == before
+
+    shutil.copytree(fixture_dir("bitronix") / "dangling", estate / "new")
+    (estate / "new" / "manifest.json").unlink()
+    shutil.rmtree(estate / "committed-2pc")
+    with monkeypatch.context() as broken:
+
+        def fail(*_frames: object) -> None:
+            raise RuntimeError("half way")
+
+        broken.setattr("tallystick.pipeline.stages.global_transactions", fail)
+        with pytest.raises(RuntimeError, match="half way"):
+            run(spark)
+    assert _tables(out) == before
+
+    assert run(spark).read == [str(estate / "new")]
+    Run([str(estate)], str(tmp_path / "anew"))(spark)
+    assert _tables(out) == _tables(tmp_path / "anew")
+
+
+def test_a_source_that_is_not_there_stops_the_run_before_anything_else(tmp_path: Path) -> None:
+    run = Run([str(tmp_path / "nowhere")], str(tmp_path / "out"))
+    with pytest.raises(LogUnreadableError, match="nowhere"):
+        run(None)  # type: ignore[arg-type]  # Spark is not needed to say so
+
+
+@pytest.mark.parametrize("swapped", [0, 1, 2])
+def test_an_interrupted_swap_is_completed_by_the_next_run(tmp_path: Path, swapped: int) -> None:
+    tables = ["one", "two"]
+    now = RunState({"version": 1}, {"log": []})
+    for place, text in (("", "old"), ("_staging/", "new")):
+        for table in tables:
+            (tmp_path / f"{place}{table}").mkdir(parents=True)
+            (tmp_path / f"{place}{table}" / "part").write_text(text)
+    intent = {"tables": tables, "settings": now.settings, "logs": now.logs}
+    (tmp_path / "_swap.json").write_text(json.dumps(intent))
+    for table in tables[:swapped]:
+        shutil.rmtree(tmp_path / table)
+        (tmp_path / "_staging" / table).rename(tmp_path / table)
+    assert TableSpace(str(tmp_path)).open() == now
+    assert [(tmp_path / table / "part").read_text() for table in tables] == ["new", "new"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["_tallystick.json", "one", "two"]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"settings": 1}'])
+def test_a_damaged_state_builds_everything_anew(tmp_path: Path, content: str) -> None:
+    (tmp_path / "state").write_text(content)
+    assert state.load(tmp_path / "state") is None
+
+
+def test_a_file_that_grew_or_was_replaced_is_seen(tmp_path: Path) -> None:
+    file = tmp_path / "1.log"
+    file.write_text("one")
+    log = LogSource("fake", str(tmp_path), (str(file),))
+    first = state_of([log], {})
+    assert not state_of([log], {}).changed(first)
+    file.write_text("more")
+    assert state_of([log], {}).changed(first) == {str(tmp_path)}
+    assert state_of([log], {"timezone": "CET"}).changed(state_of([log], {})) == {str(tmp_path)}
+    assert state_of([], {}).vanished(first) == {str(tmp_path)}
