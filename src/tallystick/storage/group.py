@@ -160,19 +160,20 @@ class GroupWriter(Generic[Item]):
             # For the next waiter, also if this one was interrupted with the gate in its hand.
             group.open_gate()
 
-    def join(self, group: Group[Item]) -> asyncio.Future[None] | None:
-        """A future of the running event loop that is done when ``group`` is; None if it is."""
+    def join(self, group: Group[Item], index: int) -> asyncio.Future[int] | None:
+        """A future of the running event loop for an item of ``group``; None if it is finished."""
         loop = asyncio.get_running_loop()
-        with self._lock:
-            if group.finished:
-                return None
-            futures = group.futures_of(loop)
-            if not futures:
-                # In the loop's next round: by then every task that is ready now has submitted.
-                loop.call_soon(self.flusher.wake)
-            future = loop.create_future()
-            futures.append(future)
-        return future
+        futures = group.futures.get(loop)
+        if futures is None:
+            futures = group.futures[loop] = []
+            # In the loop's next round: by then every task that is ready now has submitted.
+            loop.call_soon(self.flusher.wake)
+        future = loop.create_future()
+        futures.append((future, index))
+        if group.waits():
+            return future
+        futures.pop()
+        return None
 
     # -- flushing -------------------------------------------------------------------------
 

@@ -26,13 +26,16 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Loop = asyncio.AbstractEventLoop
-Futures = list[asyncio.Future[None]]
+Futures = list[tuple[asyncio.Future[int], int]]
+"""Futures of one loop's tasks, each with the index of its item in the group."""
 
 
 class Group(Generic[Item]):
-    """Items that are written by one call; all but the gate is guarded by the writer's lock.
+    """Items that are written by one call.
 
-    ``queued`` counts the threads that block at the gate.
+    ``queued`` counts the threads that block at the gate, ``futures`` holds those of the waiting
+    tasks by their loop. The writer's lock guards all but the gate and the futures: a loop adds
+    futures without it, and looks at ``finished`` once more behind that.
     """
 
     __slots__ = (
@@ -58,7 +61,7 @@ class Group(Generic[Item]):
         self.error: BaseException | None = None
         self.lsns: Sequence[int] = ()
         self.gate = threading.Lock()
-        self.futures: dict[Loop, Futures] | None = None
+        self.futures: dict[Loop, Futures] = {}
 
     def waits(self) -> bool:
         """True if it is not finished: asked anew, as another thread may change it."""
@@ -70,32 +73,29 @@ class Group(Generic[Item]):
             with contextlib.suppress(RuntimeError):
                 self.gate.release()
 
-    def futures_of(self, loop: Loop) -> Futures:
-        """The list of futures that a loop's tasks wait for."""
-        if self.futures is None:
-            self.futures = {}
-        return self.futures.setdefault(loop, [])
-
     def forget_waiters(self) -> None:
         """In a forked child there are none."""
         self.gate = threading.Lock()
-        self.futures = None
+        self.futures = {}
 
     def finish(self) -> None:
         """Wake everyone who waits; ``lsns`` or ``error`` is set."""
         self.finished = True
         self.open_gate()
-        futures_by_loop, self.futures = self.futures, None
-        for loop, futures in (futures_by_loop or {}).items():
+        for loop, futures in list(self.futures.items()):
             # A closed loop has no tasks left that could wait.
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(_set_results, futures)
+                loop.call_soon_threadsafe(self._wake_tasks, futures)
 
-
-def _set_results(futures: Futures) -> None:
-    for future in futures:
-        if not future.done():
-            future.set_result(None)
+    def _wake_tasks(self, futures: Futures) -> None:
+        lsns, error = self.lsns, self.error
+        for future, index in futures:
+            if future.done():  # cancelled
+                continue
+            if error is None:
+                future.set_result(lsns[index])
+            else:
+                future.set_exception(failure(error, self.writer.name))
 
 
 class GroupTicket(Generic[Item]):
@@ -129,10 +129,11 @@ class GroupTicket(Generic[Item]):
         """Like `wait`, without blocking the event loop; a cancelled task's item is written
         all the same."""
         group = self._group
-        if not group.finished:
-            future = group.writer.join(group)
-            if future is not None:
-                yield from future
+        future = None if group.finished else group.writer.join(group, self._index)
+        return self._finished() if future is None else future.__await__()
+
+    def _finished(self) -> Generator[object, None, int]:
+        yield from ()
         return self._result()
 
     def _result(self) -> int:
