@@ -1,0 +1,78 @@
+"""The hex example of the specification is what the code writes and reads."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tallystick.storage.crc import crc32
+from tallystick.systems.tally.columns import Draft, encode_plain
+from tallystick.systems.tally.kinds import Code
+from tallystick.systems.tally.layout import (
+    DATA_OFFSET,
+    HEADER_SIZE,
+    GroupHeader,
+    SegmentHeader,
+    encode_group_header,
+    encode_segment_header,
+    group_length,
+)
+from tallystick.systems.tally.rows import rows_of
+from tallystick.systems.tally.walk import SegmentView
+
+PAGE = Path(__file__).parents[3] / "docs" / "formats" / "tally.md"
+IDENTITY = bytes(range(16))
+TIME_US = 1_700_000_000_000_000
+
+
+def _segment() -> SegmentHeader:
+    return SegmentHeader(IDENTITY, 1, 1, 16 << 10, created_us=TIME_US)
+
+
+def _group() -> bytes:
+    inner = encode_plain(Code.APPEND, [b"one", b"three"])
+    length = group_length(inner.size, 512)
+    data = b"".join(inner.buffers).ljust(length - 2 * HEADER_SIZE, b"\0")
+    header = GroupHeader(
+        0, length, 1, DATA_OFFSET, 1, 2, inner.columns, inner.size, inner.size, TIME_US, 0,
+        crc32(data), _segment().checksum(), IDENTITY[:8],
+    )  # fmt: skip
+    encoded = encode_group_header(header)
+    return encoded + data + encoded
+
+
+def hex_dump(data: bytes, start: int) -> str:
+    """Sixteen bytes a line; a star stands for lines of zeros."""
+    lines: list[str] = []
+    for place in range(0, len(data), 16):
+        piece = data[place : place + 16]
+        if not any(piece):
+            if lines[-1] != "*":
+                lines.append("*")
+            continue
+        lines.append(f"{start + place:06x}  {piece.hex(' ')}")
+    return "\n".join(lines)
+
+
+def _example(title: str) -> str:
+    match = re.search(rf"### {title}.*?```\n(.*?)\n```", PAGE.read_text("utf-8"), re.DOTALL)
+    assert match is not None
+    return match[1]
+
+
+def test_hex_of_the_segment_header_is_what_we_write() -> None:
+    assert _example("A segment header") == hex_dump(encode_segment_header(_segment()), 0)
+
+
+def test_hex_of_the_group_is_what_we_write() -> None:
+    assert _example("A group") == hex_dump(_group(), DATA_OFFSET)
+
+
+def test_example_is_read_as_the_page_says() -> None:
+    head = encode_segment_header(_segment()).ljust(4096, b"\0")
+    view = SegmentView((head + head + _group()).ljust(16 << 10, b"\0"), _segment())
+    first, end = view.walk()
+    assert (first.case.value, end.case.value) == ("valid", "end")
+    assert first.header is not None
+    rows = list(rows_of(view.inner(first.header), first.header, None))
+    assert [row.draft for row in rows] == [Draft(1, b"one"), Draft(1, b"three")]
