@@ -31,6 +31,8 @@ COMMANDS: tuple[str, ...] = (
     "pipeline",
     "report",
     "indoubt",
+    "convert",
+    "store",
 )
 """Modules of this package, in the order of the help page."""
 

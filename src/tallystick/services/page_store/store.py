@@ -32,6 +32,7 @@ from tallystick.services.page_store.tables import CATALOGUE, Tables
 from tallystick.services.roles import InDoubt, UndoRedoLog
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
+from tallystick.systems.opening import open_undo_redo_log
 
 CACHE_BYTES = 32 << 20
 CHECKPOINT_BYTES = 32 << 20
@@ -61,7 +62,7 @@ class PageStore:
     ) -> None:
         self.path = Path(path)
         self._fs = fs
-        self._open_log = open_log or _native_log
+        self._open_log = open_log or (lambda folder, fs: open_undo_redo_log(folder, fs=fs))
         self._capacity = max(cache_bytes // PAGE_SIZE, 16)
         self._checkpoint_bytes = checkpoint_bytes
         self._lock_timeout = lock_timeout
@@ -314,10 +315,3 @@ class PageStore:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _native_log(path: Path, fs: FileSystem) -> UndoRedoLog:
-    from tallystick.systems.tally.log import TallyLog
-    from tallystick.systems.tally.undoredo import TallyUndoRedoLog
-
-    return TallyUndoRedoLog(TallyLog(str(path), fs=fs))

@@ -16,6 +16,7 @@ from tallystick.errors import TransactionUsageError
 from tallystick.services.roles import DecisionLog
 from tallystick.services.transactions.xids import check_node
 from tallystick.storage.local import LOCAL
+from tallystick.systems.opening import open_decision_log
 
 NODE_FILE = "node"
 LOG_FOLDER = "decisions"
@@ -37,19 +38,12 @@ def open_home(path: str | os.PathLike[str], node: str | None, log: DecisionLog |
     `TransactionUsageError` if it belongs to a node of another name."""
     folder = Path(path)
     LOCAL.mkdir(str(folder.absolute()))
-    decisions = _native_log(folder / LOG_FOLDER) if log is None else log
+    decisions = open_decision_log(folder / LOG_FOLDER) if log is None else log
     try:
         return Home(_node(folder, node), decisions)
     except BaseException:
         decisions.close()
         raise
-
-
-def _native_log(path: Path) -> DecisionLog:
-    from tallystick.systems.tally.log import TallyLog
-    from tallystick.systems.tally.roles import TallyDecisionLog
-
-    return TallyDecisionLog(TallyLog(str(path)))
 
 
 def _node(folder: Path, wanted: str | None) -> str:

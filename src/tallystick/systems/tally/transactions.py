@@ -91,6 +91,7 @@ class _Table:
         done = set(record.resources)
         one.open_participants = tuple(name for name in one.open_participants if name not in done)
         if record.type == "heuristic":
+            one.participants = _union(one.participants, record.resources)
             self._decide(one, record, State.HEURISTIC)
         elif not one.open_participants and one.state is not State.HEURISTIC:
             rolled_back = record.attributes.get("outcome") == "rolled_back"
