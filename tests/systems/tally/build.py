@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
+
+import pytest
 
 from tallystick.records import Record, State, Xid
 from tallystick.storage.files import FileSystem
@@ -16,6 +19,14 @@ from tallystick.systems.tally.settings import Settings
 from tallystick.testing import MemoryFileSystem
 
 FOLDER = "/log"
+
+
+def say(capsys: pytest.CaptureFixture[str], text: str) -> None:
+    """Print a count past pytest's capture."""
+    with capsys.disabled():
+        sys.stdout.write(f"\n{text}\n")
+
+
 TINY = Settings(segment_size=16 << 10, preallocate=False, idle_mark_s=None)
 XID = Xid(77, b"node\x00\x01", b"branch")
 

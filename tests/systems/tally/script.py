@@ -36,8 +36,8 @@ class Script:
     around each step with its number."""
 
     journal: Journal
-    before: Callable[[int], None] = lambda number: None
-    after: Callable[[int], None] = lambda number: None
+    before: Callable[[int], None] = lambda _: None
+    after: Callable[[int], None] = lambda _: None
     models: list[Live] = field(default_factory=lambda: [{}])
 
     def _step(self, action: Callable[[], object], change: Callable[[Live], None]) -> None:
@@ -63,11 +63,11 @@ class Script:
         self._step(lambda: self.journal.delete(key), lambda m: m.__delitem__(key))
 
     def plain(self, size: int = 100) -> None:
-        self._step(lambda: self.journal.append(bytes(size)), lambda m: None)
+        self._step(lambda: self.journal.append(bytes(size)), lambda _: None)
 
     def many(self, count: int, size: int) -> None:
         bodies = [bytes([number % 256]) * size for number in range(count)]
-        self._step(lambda: self.journal.append_many(bodies), lambda m: None)
+        self._step(lambda: self.journal.append_many(bodies), lambda _: None)
 
     def transaction(self, keys: range, size: int, *, commit: bool = True) -> None:
         """Adds of a size that makes them span segments, then the end."""
@@ -89,10 +89,10 @@ class Script:
         self._step(run, change)
 
     def checkpoint(self) -> None:
-        self._step(self.journal.checkpoint, lambda m: None)
+        self._step(self.journal.checkpoint, lambda _: None)
 
     def compact(self) -> None:
-        self._step(lambda: self.journal.compact(force=True), lambda m: None)
+        self._step(lambda: self.journal.compact(force=True), lambda _: None)
 
 
 def short_script(script: Script) -> None:

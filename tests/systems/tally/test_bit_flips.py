@@ -13,7 +13,15 @@ from tallystick.errors import CorruptLogError, TallystickError
 from tallystick.records import Outcome, Severity
 from tallystick.systems.tally.log import TallyLog
 from tallystick.testing import MemoryFileSystem
-from tests.systems.tally.build import FOLDER, TINY, every_kind, reading, segments_of_plain, tiny_log
+from tests.systems.tally.build import (
+    FOLDER,
+    TINY,
+    every_kind,
+    reading,
+    say,
+    segments_of_plain,
+    tiny_log,
+)
 
 Row = tuple[int | None, str, bytes | None]
 
@@ -86,16 +94,14 @@ def _flip_all(fs: MemoryFileSystem, bits: range, step: int) -> Counter[str]:
 
 def test_every_byte_of_a_log_of_all_kinds(capsys: pytest.CaptureFixture[str]) -> None:
     counts = _flip_all(every_kind(), range(3, 4), 23)
-    with capsys.disabled():
-        print(f"\nbit flips of a log of all kinds: {dict(counts)}")
+    say(capsys, f"bit flips of a log of all kinds: {dict(counts)}")
     assert counts["corrupt"] > 100
     assert counts["repaired"] > 10
 
 
 def test_every_byte_of_several_segments(capsys: pytest.CaptureFixture[str]) -> None:
     counts = _flip_all(segments_of_plain(), range(6, 7), 41)
-    with capsys.disabled():
-        print(f"\nbit flips of several segments: {dict(counts)}")
+    say(capsys, f"bit flips of several segments: {dict(counts)}")
     assert counts["corrupt"] > 100
 
 
@@ -103,8 +109,7 @@ def test_every_byte_of_several_segments(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize("make", [every_kind, segments_of_plain])
 def test_every_single_bit(make: type[MemoryFileSystem], capsys: pytest.CaptureFixture[str]) -> None:
     counts = _flip_all(make(), range(8), 1)
-    with capsys.disabled():
-        print(f"\nall single-bit flips: {dict(counts)}")
+    say(capsys, f"all single-bit flips: {dict(counts)}")
 
 
 def test_flip_in_acknowledged_group_is_refused_with_what_lies_behind() -> None:

@@ -13,7 +13,7 @@ import pytest
 from tallystick.services.journal import Journal
 from tallystick.systems.tally.log import TallyLog
 from tallystick.testing import CrashState, RecordingFileSystem, check_recovery
-from tests.systems.tally.build import FOLDER, TINY, bodies, reading
+from tests.systems.tally.build import FOLDER, TINY, bodies, reading, say
 from tests.systems.tally.script import Live, Script, recover, short_script
 
 
@@ -51,8 +51,7 @@ def _check(limit: int, again: int) -> str:
 
 def test_every_operation_recovers_to_a_prefix(capsys: pytest.CaptureFixture[str]) -> None:
     report = _check(limit=6, again=2)
-    with capsys.disabled():
-        print(f"\ntally journal: {report}")
+    say(capsys, f"tally journal: {report}")
 
 
 @pytest.mark.soak
@@ -60,8 +59,7 @@ def test_every_operation_recovers_to_a_prefix_exhaustively(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     report = _check(limit=200, again=20)
-    with capsys.disabled():
-        print(f"\ntally journal: {report}")
+    say(capsys, f"tally journal: {report}")
 
 
 def test_every_crash_state_of_appends_and_rolls(capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,9 +76,8 @@ def test_every_crash_state_of_appends_and_rolls(capsys: pytest.CaptureFixture[st
         TallyLog(FOLDER, settings=TINY, fs=disk).close()
         return bodies(reading(disk).records())
 
-    report = check_recovery(fs, items, limit=40, again=2, writer_of=lambda item: 0)  # type: ignore[arg-type]
-    with capsys.disabled():
-        print(f"\ntally log: {report}")
+    report = check_recovery(fs, items, limit=40, again=2, writer_of=lambda _: 0)  # type: ignore[arg-type]
+    say(capsys, f"tally log: {report}")
 
 
 def test_torn_groups_of_a_sector_each_are_cut_or_kept_whole() -> None:

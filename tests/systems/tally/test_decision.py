@@ -46,8 +46,8 @@ def _printed_rows(text: str) -> list[list[str]]:
 
 
 def test_specification_prints_the_table_of_the_source() -> None:
-    source = [row[: row.index(name)] + [name] for row, name in _named(decision.__doc__ or "")]
-    page = [row[: row.index(name)] + [name] for row, name in _named(SPECIFICATION.read_text())]
+    source = [[*row[: row.index(name)], name] for row, name in _named(decision.__doc__ or "")]
+    page = [[*row[: row.index(name)], name] for row, name in _named(SPECIFICATION.read_text())]
     assert source == page
     assert len(source) == 9
 

@@ -197,7 +197,7 @@ def test_later_version_is_refused_not_misread(decode: object) -> None:
         decode_segment_header: encode_segment_header(SegmentHeader(bytes(16), 1, 1, 1 << 20)),
     }
     assert callable(decode)
-    block = bytearray(made[decode])  # type: ignore[index]
+    block = bytearray(made[decode])
     block[8] = 2
     block[508:] = crc32(bytes(block[:508])).to_bytes(4, "little")
     with pytest.raises(UnsupportedFormatError, match="version 2"):
