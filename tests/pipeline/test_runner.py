@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +80,18 @@ def test_runs_add_up(
     assert run(spark).read == [str(estate / "new")]
     Run([str(estate)], str(tmp_path / "anew"))(spark)
     assert _tables(out) == _tables(tmp_path / "anew")
+
+
+def test_following_yields_what_was_read_until_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([[], ["a"], [], ["b"]])
+    stopped = threading.Event()
+    monkeypatch.setattr(Run, "advance", lambda _self, _spark: next(looks))
+    seen = []
+    for read in Run([], "").follow(None, 0.001, stopped):  # type: ignore[arg-type]
+        seen.append(read)
+        if read == ["b"]:
+            stopped.set()
+    assert seen == [["a"], ["b"]]
 
 
 def test_a_source_that_is_not_there_stops_the_run_before_anything_else(tmp_path: Path) -> None:

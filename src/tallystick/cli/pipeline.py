@@ -15,10 +15,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tallystick.cli.output import as_json, console, print_json
 from tallystick.cli.summary import show_summary
-from tallystick.pipeline.runner import Run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tallystick.pipeline.runner import Run
 
 
 @click.group()
@@ -59,6 +60,8 @@ def run(
     Only what changed since the last run is read. Exit code 1 if damage, loss or a heuristic
     mismatch was found.
     """
+    # Spark takes a second to import; the help page can do without.
+    from tallystick.pipeline.runner import Run
     from tallystick.pipeline.session import start
 
     job = Run(sources, out, form, _pairs("--option", option), _pairs("--resource", resource), anew)

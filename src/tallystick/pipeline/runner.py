@@ -56,7 +56,7 @@ class Run:
     options: Mapping[str, str] = field(default_factory=dict)
     resources: Mapping[str, str] | None = None
     anew: bool = False
-    """Read everything, whatever the tables hold."""
+    """Read everything once, whatever the tables hold."""
 
     def __call__(self, spark: SparkSession, progress: Progress | None = None) -> RunSummary:
         """Bring the tables up to date, and sum them up.
@@ -80,6 +80,7 @@ class Run:
         if last is None or last != now:
             _Work(spark, self, plan, space, last, now).write(progress or _silent)
             space.commit(list(OUTPUT), now)
+            self.anew = False
         return sorted(now.changed(last))
 
     def follow(
