@@ -19,19 +19,17 @@ from tallystick.systems.base import ReadOptions
 from tallystick.systems.derby import SYSTEM
 from tallystick.systems.derby.access_file import LogAccessFile
 from tallystick.systems.derby.body import encode_body
+from tallystick.systems.derby.encoders import encode_begin, encode_end
+from tallystick.systems.derby.encodings import compressed_int, compressed_long, format_id
 from tallystick.systems.derby.layout import (
     HEADER_SIZE,
     OVERHEAD,
     Control,
     Group,
-    compressed_int,
-    compressed_long,
     encode_control,
     encode_header,
-    format_id,
     make_instant,
 )
-from tallystick.systems.derby.operations import encode_begin, encode_end
 
 
 class _Memory:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tallystick.records import Kind
 from tallystick.systems.derby import DerbyReading, operations
-from tallystick.systems.derby.layout import compressed_int, compressed_long, format_id
+from tallystick.systems.derby.encodings import compressed_int, compressed_long, format_id
 from tallystick.systems.derby.log import LogToFile
 from tallystick.systems.derby.operations import Page
 from tests.interop.java import classpath, compile_java, run_java

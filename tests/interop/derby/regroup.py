@@ -7,7 +7,7 @@ from bisect import bisect_left
 from pathlib import Path
 
 from tallystick.storage.local import LOCAL
-from tallystick.systems.derby import operations
+from tallystick.systems.derby import encoders, operations
 from tallystick.systems.derby.access_file import LogAccessFile
 from tallystick.systems.derby.body import Body, encode_body
 from tallystick.systems.derby.layout import (
@@ -83,10 +83,10 @@ def _adjusted(body: Body, raw: bytes, moved: dict[int, int]) -> bytes:
         entry | {"first": moved[entry["first"]], "last": moved.get(entry["last"])}
         for entry in body.fields["transactionTable"]
     ]
-    operation = operations.encode_checkpoint(
+    operation = encoders.encode_checkpoint(
         _mark(body.fields["redoLWM"], moved),
         _mark(body.fields["undoLWM"], moved),
-        operations.encode_transaction_table(table),
+        encoders.encode_transaction_table(table),
     )
     assert body.transaction is not None
     return encode_body(body.group, body.transaction, operation)

@@ -25,12 +25,8 @@ from tallystick.systems.base import ReadOptions
 from tallystick.systems.derby import operations
 from tallystick.systems.derby.body import Body
 from tallystick.systems.derby.crypto import LogCipher
-from tallystick.systems.derby.layout import (
-    Group,
-    compressed_int,
-    compressed_long,
-    format_id,
-)
+from tallystick.systems.derby.encodings import compressed_int, compressed_long, format_id
+from tallystick.systems.derby.layout import Group
 from tallystick.systems.derby.log import LogToFile
 from tallystick.testing import (
     SYNCS,

@@ -1,9 +1,9 @@
 """Apache Derby's transaction log, read and written byte for byte (10.1 to 10.17).
 
-Here lives: `layout`, `operations`, `body`, `rows`, `crypto` (bytes <-> records), `scan`, `recovery`
-(what the engine does), `walk`, `history`, `changes`, `verdict`, `reader` (what the bytes prove),
-`batches` (vectorised), `access_file` and `log` (the live log). In come the files of one log
-folder, and database properties from above it. Out go records, transactions, changes, verdicts.
+Bytes <-> records: `layout`, `encodings`, `operations`, `encoders`, `body`, `rows`, `crypto`. What
+the engine does: `scan`, `recovery`. What the bytes prove: `walk`, `history`, `changes`, `verdict`.
+In come the files of one log folder and the database's properties; out go records, transactions,
+changes and verdicts (`reader`, vectorised `batches`), and a live log that Derby boots from (`log`).
 """
 
 from __future__ import annotations

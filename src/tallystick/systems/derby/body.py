@@ -11,16 +11,8 @@ from dataclasses import dataclass
 from tallystick.errors import LogFormatError
 from tallystick.records import Kind, Xid
 from tallystick.systems.derby import operations
-from tallystick.systems.derby.layout import (
-    LOG_RECORD,
-    NULL,
-    TRANSACTION_ID,
-    Cursor,
-    Group,
-    compressed_int,
-    compressed_long,
-    format_id,
-)
+from tallystick.systems.derby.encodings import Cursor, compressed_int, compressed_long, format_id
+from tallystick.systems.derby.layout import LOG_RECORD, NULL, TRANSACTION_ID, Group
 from tallystick.systems.derby.operations import OPERATIONS, Fields
 
 

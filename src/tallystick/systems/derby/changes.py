@@ -16,8 +16,8 @@ from tallystick.systems.derby import operations
 from tallystick.systems.derby.body import Body
 from tallystick.systems.derby.layout import Group
 from tallystick.systems.derby.operations import Page
+from tallystick.systems.derby.pieces import Piece
 from tallystick.systems.derby.rows import Images, Row, images_of
-from tallystick.systems.derby.walk import Piece
 
 _CHANGING = (
     operations.INSERT,

@@ -21,6 +21,7 @@ from tallystick.systems.base import (
     unreadable_finding,
 )
 from tallystick.systems.derby.crypto import ENCRYPTED, LogCipher, algorithm_of, key_of_password
+from tallystick.systems.derby.encodings import format_id
 from tallystick.systems.derby.files import ControlBytes, LogBytes, LogFiles, looks_plain
 from tallystick.systems.derby.layout import (
     CONTROL_NAMES,
@@ -29,7 +30,6 @@ from tallystick.systems.derby.layout import (
     LOG_RECORD,
     OBSOLETE_VERSION,
     find_record,
-    format_id,
     make_instant,
     read_envelope,
 )

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from tallystick.errors import LogFormatError
 from tallystick.systems.derby.body import Body, decode_body
 from tallystick.systems.derby.crypto import LogCipher
+from tallystick.systems.derby.encodings import format_id
 from tallystick.systems.derby.layout import (
     HEADER_SIZE,
     LOG_RECORD,
     Envelope,
     find_record,
-    format_id,
     read_envelope,
 )
 

@@ -6,12 +6,12 @@ In: the account of all pieces, recovery and what could not be read. Out: `Findin
 from __future__ import annotations
 
 from tallystick.records import Finding, Outcome, Severity
+from tallystick.systems.derby.account import Account
 from tallystick.systems.derby.files import LogFiles
 from tallystick.systems.derby.layout import Control, instant_text
 from tallystick.systems.derby.operations import spelled
+from tallystick.systems.derby.pieces import Piece
 from tallystick.systems.derby.recovery import Recovery, control_or_error
-from tallystick.systems.derby.verdict import Account
-from tallystick.systems.derby.walk import Piece
 
 
 def find_all(log: LogFiles, path: str, account: Account, recovery: Recovery) -> list[Finding]:

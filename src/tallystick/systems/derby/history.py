@@ -14,7 +14,7 @@ from tallystick.systems.derby import operations
 from tallystick.systems.derby.body import Body
 from tallystick.systems.derby.layout import Group, instant_text
 from tallystick.systems.derby.operations import Fields, spelled
-from tallystick.systems.derby.walk import Piece
+from tallystick.systems.derby.pieces import Piece
 
 _STATES = {
     "committed": State.COMMITTED,

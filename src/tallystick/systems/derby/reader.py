@@ -23,7 +23,8 @@ from tallystick.records import (
     Verdict,
 )
 from tallystick.systems.base import Folder, LogSource, ReadOptions, Split
-from tallystick.systems.derby import changes, detect, findings, verdict
+from tallystick.systems.derby import changes, detect, differences, findings, verdict
+from tallystick.systems.derby.account import Account
 from tallystick.systems.derby.body import Body
 from tallystick.systems.derby.files import LogBytes, LogFiles
 from tallystick.systems.derby.history import with_xid
@@ -35,9 +36,9 @@ from tallystick.systems.derby.layout import (
     instant_text,
 )
 from tallystick.systems.derby.operations import spelled_fields
+from tallystick.systems.derby.pieces import Piece
 from tallystick.systems.derby.recovery import Recovery, control_or_error, recover
-from tallystick.systems.derby.verdict import Account
-from tallystick.systems.derby.walk import Piece, Walk
+from tallystick.systems.derby.walk import Walk
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -133,7 +134,7 @@ class DerbyReading:
             self.format,
             verdict.engine(self.log, self.recovery),
             verdict.strict(self._account, self.recovery, list(self.findings())),
-            verdict.differences(self._account, self.recovery),
+            differences.differences(self._account, self.recovery),
         )
 
     def batches(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tallystick.errors import LogFormatError
 from tallystick.systems.derby import operations
 from tallystick.systems.derby.body import Body
-from tallystick.systems.derby.layout import Cursor
+from tallystick.systems.derby.encodings import Cursor
 
 ROW_DELETED = 1
 ROW_OVERFLOW = 2

@@ -7,11 +7,11 @@ of the engine's part are those of the fixtures' manifests.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import Any
 
 from tallystick.errors import LogFormatError
-from tallystick.records import Difference, Finding, Outcome, Severity
+from tallystick.records import Finding
+from tallystick.systems.derby.account import Account
 from tallystick.systems.derby.files import LogFiles
 from tallystick.systems.derby.history import Histories, History
 from tallystick.systems.derby.layout import (
@@ -20,15 +20,15 @@ from tallystick.systems.derby.layout import (
     FLAG_DURABILITY_TEST,
     HEADER_SIZE,
     Control,
-    Group,
     decode_header,
     instant_text,
     make_instant,
 )
 from tallystick.systems.derby.operations import spelled
+from tallystick.systems.derby.pieces import Chain, Piece
 from tallystick.systems.derby.recovery import OpenTransaction, Recovery, control_or_error
 from tallystick.systems.derby.scan import ForwardScan, ScanFailureError
-from tallystick.systems.derby.walk import Chain, Piece, Walk
+from tallystick.systems.derby.walk import Walk
 
 TRANSACTIONS_SHOWN = 80
 """The oracle lists the latest ones only; the summary counts all."""
@@ -150,63 +150,6 @@ class _Chains:
             self.invalid.append(instant_text(piece.place))
 
 
-@dataclass(slots=True)
-class Account:
-    """One pass over all pieces: what counts, what the engine believes, what lies behind.
-
-    ``mark`` is the instant up to which the data pages hold everything: nothing before it is lost.
-    """
-
-    mark: int = 0
-    records: Counter[str] = field(default_factory=Counter)
-    histories: Histories = field(default_factory=Histories)
-    damaged: list[Piece] = field(default_factory=list)
-    """First piece of each run of damage."""
-    lost_bytes: int = 0
-    lost_records: int = 0
-    lost_ends: list[Piece] = field(default_factory=list)
-    """End records that a boot drops: of intact groups behind damage, and of damaged groups."""
-    odd: list[Piece] = field(default_factory=list)
-    """Records that the engine accepts although their envelope is damaged."""
-
-    def take(self, walk: Walk) -> Account:
-        """Go through the log once."""
-        before = Outcome.VALID
-        for piece in walk.pieces():
-            self._take(piece)
-            bad = piece.outcome in (Outcome.CORRUPT, Outcome.TORN)
-            if bad and piece.outcome is not before:
-                self.damaged.append(piece)
-            before = piece.outcome
-        return self
-
-    def _take(self, piece: Piece) -> None:
-        dropped = piece.salvaged or piece.outcome in (Outcome.CORRUPT, Outcome.TORN)
-        lost = dropped and piece.place >= self.mark
-        self.lost_bytes += piece.length if lost else 0
-        if piece.envelope is None:
-            return
-        self.records["salvaged" if piece.salvaged else piece.outcome.value] += 1
-        if dropped:
-            self.histories.add_lost(piece)
-            if lost:
-                self._take_lost(piece)
-        elif piece.outcome is Outcome.VALID:
-            self.histories.add(piece)
-            own = piece.envelope.instant == piece.place
-            if not own or piece.envelope.trailing != piece.envelope.length:
-                self.odd.append(piece)
-
-    def _take_lost(self, piece: Piece) -> None:
-        self.lost_records += 1
-        if piece.body is not None and piece.body.group & (Group.LAST | Group.PREPARE):
-            self.lost_ends.append(piece)
-
-    def lost_commits(self) -> list[Piece]:
-        """The commits among the end records that a boot drops."""
-        return [one for one in self.lost_ends if one.body and one.body.group & Group.COMMIT]
-
-
 def strict(account: Account, recovery: Recovery, findings: list[Finding]) -> Json:
     """What can be known from the bytes."""
     histories = account.histories.all
@@ -263,82 +206,3 @@ def _open(one: OpenTransaction) -> Json:
         "internal": one.internal,
         "gid": spelled(one.xid),
     }
-
-
-def differences(account: Account, recovery: Recovery) -> tuple[Difference, ...]:
-    """Where the engine and the bytes part, for a tired operator."""
-    found = []
-    if account.lost_records:
-        found.append(_dropped(account, recovery))
-    elif account.damaged and recovery.boots:
-        found.append(_unneeded(account.damaged[0], recovery))
-    if recovery.boots is False:
-        found.append(_no_boot(account, recovery))
-    if recovery.new_log and recovery.boots:
-        found.append(_new_log(recovery))
-    if recovery.past_end and recovery.boots and not recovery.new_log:
-        found.append(_past_end(recovery))
-    return tuple(found)
-
-
-def _dropped(account: Account, recovery: Recovery) -> Difference:
-    commits = len(account.lost_commits())
-    end = recovery.log_end
-    acknowledged = any(piece.outcome is Outcome.CORRUPT for piece in account.damaged)
-    first = account.damaged[0] if account.damaged else None
-    return Difference(
-        "records behind the end of the log",
-        f"takes {instant_text(end)} for the end of the log: {recovery.end_reason or 'end reached'}",
-        f"{account.lost_records} whole records lie behind it, among them {commits} commits",
-        f"A restart drops {commits} committed transactions without an error"
-        + (" and overwrites them with zeros" if recovery.fuzzy else "")
-        + ". Copy the log folder before anything starts the database.",
-        Severity.LOSS if acknowledged or commits else Severity.WARNING,
-        first.file.path if first else None,
-        first.offset if first else None,
-    )
-
-
-def _unneeded(piece: Piece, recovery: Recovery) -> Difference:
-    return Difference(
-        "damage that recovery does not meet",
-        f"starts at {instant_text(recovery.start)} and does not look there",
-        f"{piece.what} at {instant_text(piece.place)}: {piece.reason}",
-        "A restart is not hurt by it. Something damaged the file, though; an archive or a backup "
-        "that holds it could not be rolled forward.",
-        Severity.DAMAGE,
-        piece.file.path,
-        piece.offset,
-    )
-
-
-def _no_boot(account: Account, recovery: Recovery) -> Difference:
-    return Difference(
-        "boot",
-        f"does not boot: {recovery.reason}",
-        f"{account.records['valid']} records are intact",
-        "The database does not start. Keep the log folder as it is; deleting it loses every change "
-        "that is not in the data files yet.",
-        Severity.LOSS,
-    )
-
-
-def _new_log(recovery: Recovery) -> Difference:
-    return Difference(
-        "the log",
-        recovery.reason,
-        "the changes since the last checkpoint stand nowhere else",
-        "The database starts, with one line of warning, and every change that is not in the data "
-        "files is gone.",
-        Severity.LOSS,
-    )
-
-
-def _past_end(recovery: Recovery) -> Difference:
-    return Difference(
-        "undo against newer pages",
-        f"redoes up to {instant_text(recovery.log_end)} and undoes what is open there",
-        f"the checkpoint at {instant_text(recovery.checkpoint)} says that the pages are newer",
-        "Undo would work on pages that already hold later changes; whole tables can vanish.",
-        Severity.LOSS,
-    )

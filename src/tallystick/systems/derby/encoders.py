@@ -1,0 +1,66 @@
+"""The operations that a log writes of its own: begin, end, checkpoint with its transaction table.
+
+In: plain values. Out: format id and fields as bytes, which `operations` reads back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tallystick.records import Xid
+from tallystick.systems.derby.encodings import compressed_int, compressed_long, format_id
+from tallystick.systems.derby.layout import (
+    GLOBAL_ID,
+    LOG_COUNTER,
+    NULL,
+    TRANSACTION_ENTRY,
+    TRANSACTION_ID,
+    TRANSACTION_TABLE,
+    split_instant,
+)
+from tallystick.systems.derby.operations import BEGIN, CHECKPOINT, END, Fields
+
+
+def encode_global_id(xid: Xid | None) -> bytes:
+    """A global id object; null for None."""
+    if xid is None:
+        return format_id(NULL)
+    parts = b"".join(len(part).to_bytes(1) + part for part in (xid.gtrid, xid.bqual))
+    return format_id(GLOBAL_ID) + xid.format_id.to_bytes(4, signed=True) + parts
+
+
+def encode_begin(status: int, xid: Xid | None) -> bytes:
+    """A begin operation: user or internal, with its global id."""
+    return format_id(BEGIN) + status.to_bytes(4) + encode_global_id(xid)
+
+
+def encode_end(status: int, xid: Xid | None) -> bytes:
+    """An end operation: committed, aborted or prepared."""
+    return format_id(END) + encode_global_id(xid) + compressed_int(status)
+
+
+def encode_checkpoint(redo_mark: int, undo_mark: int, table: bytes) -> bytes:
+    """A checkpoint operation; ``table`` is an encoded transaction table object, or empty."""
+    marks = compressed_long(redo_mark) + compressed_long(undo_mark)
+    return format_id(CHECKPOINT) + marks + b"\0" + (b"\1" + table if table else b"\0")
+
+
+def encode_transaction_table(entries: Iterable[Fields]) -> bytes:
+    """A transaction table object from entries as `Fields`: xid, gid, first, last, status."""
+    encoded = [_encode_entry(entry) for entry in entries]
+    return format_id(TRANSACTION_TABLE) + compressed_int(len(encoded)) + b"".join(encoded)
+
+
+def _encode_entry(entry: Fields) -> bytes:
+    number = format_id(TRANSACTION_ID) + compressed_long(entry["xid"])
+    counters = _encode_counter(entry["first"]) + _encode_counter(entry["last"])
+    gid = encode_global_id(entry["gid"])
+    status: bytes = entry["status"].to_bytes(4)
+    return format_id(TRANSACTION_ENTRY) + number + gid + counters + status
+
+
+def _encode_counter(instant: int | None) -> bytes:
+    if instant is None:
+        return format_id(NULL)
+    file, position = split_instant(instant)
+    return format_id(LOG_COUNTER) + compressed_long(file) + compressed_long(position)
