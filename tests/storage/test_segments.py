@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 import itertools
+import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tallystick.errors import LogFullError, LogWriteError, TallystickError
+from tallystick.errors import LogClosedError, LogFullError, LogWriteError, TallystickError
 from tallystick.storage.files import File, FileSystem, read_file
 from tallystick.storage.local import LOCAL
 from tallystick.storage.segments import Naming, Segments
@@ -136,8 +138,8 @@ def test_a_full_disk_is_told_and_may_be_tried_again(background: bool) -> None:
     fs = FaultyFileSystem(inner, Fault(1, calls={"pwrite"}, error=errno.ENOSPC))
     segments = _segments(fs, background=background)
     segments.prepare()
-    if background:
-        segments.close()
+    while background and not fs.struck:
+        time.sleep(0.001)
     with pytest.raises(LogFullError, match="no room for another segment"):
         segments.roll(1, _begin(1))
     assert inner.list(FOLDER) == []
@@ -169,6 +171,34 @@ def test_a_failed_background_job_is_an_error_of_the_next_roll(
     roller.join(20)
     assert not roller.is_alive(), "roll hangs"
     assert outcome == [error]
+    segments.close()
+
+
+def test_closed_segments_neither_roll_nor_retire() -> None:
+    segments = _segments(MemoryFileSystem())
+    segments.close()
+    segments.prepare()
+    for refused in (lambda: segments.roll(1, _begin(1)), lambda: segments.retire_below(1)):
+        with pytest.raises(LogClosedError, match="the log is closed"):
+            refused()
+
+
+def test_a_forked_child_makes_and_retires_no_segment(tmp_path: Path) -> None:
+    segments = _segments(LOCAL, background=True, folder=str(tmp_path))
+    segments.roll(1, _begin(1)).close()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            for refused in (lambda: segments.roll(2, _begin(2)), lambda: segments.retire_below(2)):
+                with pytest.raises(LogClosedError, match="forked"):
+                    refused()
+            segments.close()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert segments.retire_below(2) == [1]
     segments.close()
 
 

@@ -12,6 +12,7 @@ of it when it opens the folder:
 from __future__ import annotations
 
 import contextlib
+import copy
 import errno
 import itertools
 import threading
@@ -19,8 +20,9 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tallystick.errors import LogFullError, LogWriteError
+from tallystick.errors import LogClosedError, LogFullError, LogWriteError
 from tallystick.storage.files import File, FileSystem
+from tallystick.storage.forks import forked_error, tell_of_forks
 
 _SPARE = "spare-"
 _NEW = ".new"
@@ -75,10 +77,11 @@ class Segments:
         self._changed = threading.Condition()
         self._job: threading.Thread | None = None
         self._error: BaseException | None = None
-        self._closed = False
+        self._stop: LogClosedError | None = None
         self._holds: Counter[int] = Counter()
         self._spares: deque[str] = deque(self._sweep())
         self._spare_numbers = itertools.count(self._first_free_number())
+        tell_of_forks(self)
 
     # -- what is there ----------------------------------------------------------------------
 
@@ -105,6 +108,7 @@ class Segments:
         there is no room (nothing has changed then, and it may be tried again), and whatever
         else kept the file from being made.
         """
+        self._check()
         if self._fs.exists(self.path(number)):
             raise LogWriteError("this segment exists already", file=self.path(number))
         spare = self._take_spare()
@@ -122,7 +126,7 @@ class Segments:
     def prepare(self) -> None:
         """Have spares made in the background, if any are wanting; returns at once."""
         with self._changed:
-            if self._job is None and not self._closed and len(self._spares) < self._ahead:
+            if self._job is None and not self._stop and len(self._spares) < self._ahead:
                 self._job = threading.Thread(
                     target=self._work, name=f"segments of {self.folder}", daemon=True
                 )
@@ -148,6 +152,7 @@ class Segments:
         That they are redundant must be durable before. Each becomes a spare, or is removed
         where there are enough; durably, before anything else is done with the file.
         """
+        self._check()
         with self._changed:
             held = min((held for held, count in self._holds.items() if count), default=number)
         old = [one for one in self.numbers() if one < number]
@@ -157,12 +162,22 @@ class Segments:
         return retired
 
     def close(self) -> None:
-        """Wait for the background job, and start no more."""
+        """Wait for the background job, and refuse to roll or retire from now on."""
         with self._changed:
-            self._closed = True
+            self._stop = self._stop or LogClosedError("the log is closed", file=self.folder)
             job = self._job
         if job is not None:
             job.join()
+
+    def forked(self) -> None:
+        """In a forked child: the files are the parent's."""
+        self._changed = threading.Condition()
+        self._job = None
+        self._stop = forked_error(self.folder)
+
+    def _check(self) -> None:
+        if self._stop is not None:
+            raise copy.copy(self._stop)
 
     # -- spares -----------------------------------------------------------------------------
 
@@ -199,7 +214,7 @@ class Segments:
     def _work(self) -> None:
         """The background job: make spares until there are enough. An error waits for `roll`."""
         try:
-            while not self._closed and len(self._spares) < self._ahead:
+            while not self._stop and len(self._spares) < self._ahead:
                 spare = self._make()
                 with self._changed:
                     self._spares.append(spare)
