@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -117,7 +118,7 @@ class _Walk:
         entries = run.entries[begin:end]
         count = len(entries)
         kinds = pa.array((entries[:, kernels.KIND] - 1).astype(np.int8))
-        blocks = run.blocks[entries[:, kernels.BLOCK]]
+        blocks = entries[:, kernels.BLOCK]
         offsets, lengths = run.places(entries, blocks)
         columns = {
             "system": _constant(SYSTEM_NAME, count),
@@ -128,7 +129,7 @@ class _Walk:
             "outcome": _constant(Outcome.VALID.value, count),
             "kind": pa.DictionaryArray.from_arrays(kinds, _KINDS),
             "type": pa.DictionaryArray.from_arrays(kinds, _TYPES),
-            "sequence": pa.array(blocks[:, kernels.SEQUENCE]),
+            "sequence": pa.array(run.blocks[:, kernels.SEQUENCE][blocks]),
             "time": pa.array(entries[:, kernels.TIME]),
             "clock": _constant(Clock.WALL_US.value, count),
             "transaction": pa.array(entries[:, kernels.NUMBER]),
@@ -137,7 +138,7 @@ class _Walk:
         }
         arrays = [columns.get(name) for name in _COLUMNS]
         filled = [
-            pa.nulls(count, field.type) if array is None else array
+            _nulls(field.type, count) if array is None else array
             for array, field in zip(arrays, RECORDS, strict=True)
         ]
         return pa.RecordBatch.from_arrays(filled, names=list(_COLUMNS))
@@ -182,8 +183,8 @@ class _Run:
         """Offsets and lengths in the file; packed entries share those of their stream."""
         if not self.packed:
             return entries[:, kernels.PLACE], entries[:, kernels.ENTRY_LENGTH]
-        offsets = blocks[:, kernels.OFFSET] + (HEADER_SIZE + PROLOGUE_SIZE)
-        return offsets, blocks[:, kernels.SIZE] - PROLOGUE_SIZE
+        offsets = self.blocks[:, kernels.OFFSET][blocks] + (HEADER_SIZE + PROLOGUE_SIZE)
+        return offsets, self.blocks[:, kernels.SIZE][blocks] - PROLOGUE_SIZE
 
 
 def _unpacked(scan: FileScan, starts: Any, ends: Any) -> tuple[Any, Any, Any]:
@@ -204,6 +205,12 @@ def _unpacked(scan: FileScan, starts: Any, ends: Any) -> tuple[Any, Any, Any]:
     return np.frombuffer(b"".join(pieces), np.uint8), places[:-1], places[1:]
 
 
+@lru_cache(maxsize=64)
+def _nulls(kind: pa.DataType, count: int) -> pa.Array:
+    return pa.nulls(count, kind)
+
+
+@lru_cache(maxsize=64)
 def _constant(value: str, count: int) -> pa.DictionaryArray:
     indices = pa.array(np.zeros(count, np.int8))
     return pa.DictionaryArray.from_arrays(indices, pa.array([value]))

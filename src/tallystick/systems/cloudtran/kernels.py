@@ -49,9 +49,9 @@ def _u64(data: Array, place: int) -> int:
 
 
 @kernel
-def _same(data: Array, one: int, other: Array, two: int, size: int) -> bool:
-    for index in range(size):  # noqa: SIM110 - a generator would not compile
-        if data[one + index] != other[two + index]:
+def _same(one: Array, other: Array) -> bool:
+    for index in range(len(one)):  # noqa: SIM110 - a generator would not compile
+        if one[index] != other[index]:
             return False
     return True
 
@@ -72,36 +72,41 @@ def walk_blocks(
     found = 0
     begin = offset
     while offset < stop and found < len(out) and offset - begin < bytes_max:
-        if offset + _BOTH + _PROLOGUE > len(data) or not _same(
-            data, offset, signature, 0, _SIGNATURE
-        ):
+        if offset + _BOTH + _PROLOGUE > len(data):
             break
-        count, size = _u32(data, offset + 68), _u32(data, offset + 72)
-        length = -(-(_BOTH + size) // block_size) * block_size
-        behind = offset + _HEADER + size
-        if _u32(data, offset + 64) != offset or _u32(data, offset + 80) != 0 or size < _PROLOGUE:
+        length = _block(data, offset, signature, block_size, out[found])
+        if length == 0:
             break
-        if behind + _HEADER > len(data):
-            break
-        at_end = offset + length <= len(data) and _same(
-            data, offset, data, offset + length - _HEADER, _HEADER
-        )
-        if not at_end and not _same(data, offset, data, behind, _HEADER):
-            break
-        start = offset + _HEADER
-        codec, flags = int(data[start + 1]), _u16(data, start + 2)
-        sequence = _u64(data, start + 8)
-        if data[start] != 1 or codec > 1 or flags > 1 or sequence == 0:
-            break
-        if flags == 1 and (codec != 0 or size != _PROLOGUE):
-            break
-        row = out[found]
-        row[OFFSET], row[LENGTH], row[SIZE] = offset, length, size
-        row[CRC], row[COUNT], row[CODEC] = _u32(data, offset + 76), count, codec
-        row[SERIAL], row[SEQUENCE] = _u32(data, start + 4), sequence
         found += 1
         offset += length
     return found
+
+
+@kernel
+def _block(data: Array, offset: int, signature: Array, block_size: int, row: Array) -> int:
+    """Fill the row of one whole block; its length, or 0 if it is none."""
+    header = data[offset : offset + _HEADER]
+    size = _u32(header, 72)
+    if _u32(header, 64) != offset or _u32(header, 80) != 0 or size < _PROLOGUE:
+        return 0
+    behind = offset + _HEADER + size
+    if behind + _HEADER > len(data) or not _same(signature, header[:_SIGNATURE]):
+        return 0
+    length = -(-(_BOTH + size) // block_size) * block_size
+    last = offset + length - _HEADER
+    at_end = offset + length <= len(data) and _same(header, data[last : last + _HEADER])
+    if not at_end and not _same(header, data[behind : behind + _HEADER]):
+        return 0
+    prologue = data[offset + _HEADER : offset + _HEADER + _PROLOGUE]
+    codec, flags, sequence = int(prologue[1]), _u16(prologue, 2), _u64(prologue, 8)
+    if prologue[0] != 1 or codec > 1 or flags > 1 or sequence == 0:
+        return 0
+    if flags == 1 and (codec != 0 or size != _PROLOGUE):
+        return 0
+    row[OFFSET], row[LENGTH], row[SIZE] = offset, length, size
+    row[CRC], row[COUNT], row[CODEC] = _u32(header, 76), _u32(header, 68), codec
+    row[SERIAL], row[SEQUENCE] = _u32(prologue, 4), sequence
+    return length
 
 
 @kernel
@@ -114,10 +119,10 @@ def walk_entries(data: Array, starts: Array, ends: Array, counts: Array, out: Ar
         place, end = int(starts[block]), int(ends[block])
         last = row + int(counts[block])
         while place < end and row < last:
-            length = _entry(data, place, end, out[row])
+            length = _entry(data, place, end, out, row)
             if length == 0:
                 return block
-            out[row][BLOCK] = block
+            out[row, BLOCK] = block
             place += length
             row += 1
         if place != end or row != last:
@@ -126,7 +131,7 @@ def walk_entries(data: Array, starts: Array, ends: Array, counts: Array, out: Ar
 
 
 @kernel
-def _entry(data: Array, place: int, limit: int, row: Array) -> int:
+def _entry(data: Array, place: int, limit: int, out: Array, row: int) -> int:
     """Fill the row of one entry; its length, or 0 if it is none."""
     if limit - place < _HEAD:
         return 0
@@ -146,9 +151,9 @@ def _entry(data: Array, place: int, limit: int, row: Array) -> int:
         behind = _operations(data, behind, end, targets)
     if behind != end:
         return 0
-    row[PLACE], row[ENTRY_LENGTH], row[KIND] = place, end - place, kind
-    row[NUMBER], row[TIME] = number, _u64(data, place + 16)
-    row[BODY], row[BODY_END], row[TARGETS] = body, end, targets
+    out[row, PLACE], out[row, ENTRY_LENGTH], out[row, KIND] = place, end - place, kind
+    out[row, NUMBER], out[row, TIME] = number, _u64(data, place + 16)
+    out[row, BODY], out[row, BODY_END], out[row, TARGETS] = body, end, targets
     return end - place
 
 
@@ -222,9 +227,15 @@ def _utf8(data: Array, place: int, end: int) -> bool:
 def gather(data: Array, starts: Array, ends: Array, offsets: Array, out: Array) -> None:
     """Copy the ranges ``starts`` to ``ends`` of ``data`` one behind the other."""
     for index in range(len(starts)):
-        place, target = int(starts[index]), int(offsets[index])
-        for step in range(int(ends[index]) - place):
-            out[target + step] = data[place + step]
+        source = data[int(starts[index]) : int(ends[index])]
+        _copy(source, out[int(offsets[index]) : int(offsets[index]) + len(source)])
+
+
+@kernel
+def _copy(source: Array, target: Array) -> None:
+    # a plain loop over two slices becomes a block copy; slice assignment does not
+    for index in range(len(source)):
+        target[index] = source[index]
 
 
 @kernel
@@ -236,8 +247,7 @@ def gather_targets(data: Array, bodies: Array, counts: Array, offsets: Array, ou
         for _ in range(int(counts[index])):
             size = int(data[place])
             offsets[name] = target
-            for step in range(size):
-                out[target + step] = data[place + 1 + step]
+            _copy(data[place + 1 : place + 1 + size], out[target : target + size])
             place += 1 + size
             target += size
             name += 1

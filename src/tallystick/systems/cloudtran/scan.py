@@ -37,9 +37,10 @@ from tallystick.systems.cloudtran.repair import (
 
 SECTOR_SIZE = 512
 _EMPTY_SECTOR = bytes(SECTOR_SIZE)
+TRIAL_BLOCKS_MAX = 64
 TRIAL_HITS_MAX = 256
 TRIAL_BYTES_MAX = 32 << 20
-"""Headers and bytes that are looked at to find the disk block size."""
+"""Blocks, headers and bytes that are looked at to find the disk block size."""
 _CHUNK = 1 << 16
 
 
@@ -139,13 +140,33 @@ def content_end(data: memoryview) -> int:
 def find_block_size(datas: Iterable[memoryview], signature: bytes) -> int:
     """The disk block size that explains most headers; 512 where nothing tells.
 
-    The first headers of the first file that has any are looked at.
+    The headers at the beginning of the first file that has any are looked at: one behind the
+    other, or, where damage breaks the chain, as far as their signature is found.
     """
     for data in datas:
+        for size in BLOCK_SIZES:
+            if _chain_holds(data, signature, size):
+                return size
         hits = _first_hits(data[:TRIAL_BYTES_MAX], signature) or _first_hits(data, signature)
         if hits:
             return max(BLOCK_SIZES, key=lambda size: _agreeing(hits, size, len(data)))
     return BLOCK_SIZES[0]
+
+
+def _chain_holds(data: memoryview, signature: bytes, block_size: int) -> bool:
+    """True if the first blocks, or all there are, follow each other with both headers whole."""
+    place = 0
+    for _ in range(TRIAL_BLOCKS_MAX):
+        header = parse_header(data, place)
+        if header is None or header.signature != signature or header.offset != place:
+            return False
+        seconds = second_places(place, header.size, block_size)
+        if header not in [parse_header(data, second) for second in seconds]:
+            return False
+        place += block_length(header.size, block_size)
+        if place == len(data):
+            return True
+    return True
 
 
 def _first_hits(data: memoryview, signature: bytes) -> dict[int, Header]:
