@@ -15,7 +15,6 @@ from tallystick.systems.bitronix import columns, kernels
 from tallystick.systems.bitronix.reader import BitronixReading
 from tests.systems.bitronix.logs import CASES, file_bytes, folder_of, reading_of, record, write_pair
 
-
 KERNELS = (
     "number32",
     "low_number32",

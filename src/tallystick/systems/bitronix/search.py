@@ -80,7 +80,7 @@ class RecordSearch:
         fits = length >= LENGTH_FIXED and by_length <= limit
         if fits and self._data[by_length - 4 : by_length] == END_MARKER:
             return by_length, True
-        marker = self._hay.find(END_MARKER, begin, limit)
+        marker = self._hay.find(END_MARKER, begin + RECORD_MIN - len(END_MARKER), limit)
         return (limit, False) if marker < 0 else (marker + len(END_MARKER), True)
 
 
