@@ -14,7 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self, TypeAlias
 
-from tallystick.errors import RecordTooLargeError, TallystickError
+from tallystick.errors import (
+    LogPoisonedError,
+    LogWriteError,
+    RecordTooLargeError,
+    TallystickError,
+)
 from tallystick.records import Finding, Xid
 from tallystick.storage.counters import GroupCounters
 from tallystick.storage.files import FileSystem
@@ -23,7 +28,7 @@ from tallystick.storage.local import LOCAL
 from tallystick.storage.tickets import GroupTicket
 from tallystick.systems.tally.carry import Bundle, carried
 from tallystick.systems.tally.columns import Draft, Inner, encode_drafts, encode_plain
-from tallystick.systems.tally.kinds import Code, Ending, encode_ending
+from tallystick.systems.tally.kinds import ELEMENTS, Code, Ending, encode_ending
 from tallystick.systems.tally.layout import LOCK_NAME
 from tallystick.systems.tally.recovery import load_key, open_log
 from tallystick.systems.tally.sealing import KeyProvider
@@ -154,6 +159,21 @@ class TallyLog:
         """Write a group; several, if the items do not fit in one. Called by the writer only."""
         if type(items[0]) is bytes and len(items) == 1:
             return (self._plain(items),)  # type: ignore[arg-type]
+        before = self._appender.next_lsn
+        try:
+            return self._write_runs(items)
+        except LogWriteError as error:
+            # The group can only be refused as a whole, and only if nobody builds on a part of
+            # it: an element of a transaction that is not there must not be missed by its commit.
+            if self._appender.next_lsn == before and not any(map(_is_element, items)):
+                raise
+            raise LogPoisonedError(
+                f"no room for a part of what belongs together: {error.message}",
+                file=self.path,
+                advice="Make room and reopen the log; recovery rolls back what is not whole",
+            ) from error
+
+    def _write_runs(self, items: list[Item]) -> list[int]:
         lsns: list[int] = []
         for kind, run in _runs(items, self.capacity):
             if kind is bytes:
@@ -398,6 +418,10 @@ def _size(item: Item) -> int:
         return 0
     xid = item.xid
     return len(item.extra) + _RECORD_BYTES + (len(xid.gtrid) + len(xid.bqual) if xid else 0)
+
+
+def _is_element(item: Item) -> bool:
+    return isinstance(item, EndingDraft) or (isinstance(item, Draft) and item.code in ELEMENTS)
 
 
 def _runs(items: Sequence[Item], capacity: int) -> Iterator[tuple[type, list[Item]]]:
