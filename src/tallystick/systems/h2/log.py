@@ -39,6 +39,9 @@ from tallystick.systems.h2.stream import LogStream, open_stream
 from tallystick.systems.h2.times import Zone
 from tallystick.systems.h2.writing import Item, LogWriter, replace_record
 
+CARRIED_AT_ONCE = 256
+"""Records that go over to a new log in one group."""
+
 
 class PageLog:
     """The transaction log of one page store file. Thread-safe once it is open for writing.
@@ -163,6 +166,9 @@ class PageLog:
         old = self._stream or self.open_for_reading()
         self._mark_used(old)
         self._ledger = Ledger()
+        if carry:
+            # Undo would overwrite these pages, whatever the free list on disk says of them.
+            self._ledger.undo_all.update(recover(old, Zone()).undo)
         self._writer = self._begin(old, at_end=at_end)
         self._ledger.starts[0] = self._writer.output.page
         if carry:
@@ -189,11 +195,16 @@ class PageLog:
         return writer
 
     def _carry_over(self, old: LogStream, writer: LogWriter) -> None:
+        group: list[Item] = []
         for entry in whole_entries(old):
             # Pages that the old log had freed before are no concern of the new one.
             if entry.code not in (Type.NOOP, Type.FREE_LOG):
                 self._ledger.note(entry)
-                writer.write([self._carried(entry, raw_bytes(old, entry))])
+                group.append(self._carried(entry, raw_bytes(old, entry)))
+            if len(group) >= CARRIED_AT_ONCE:
+                writer.write(group)
+                group = []
+        writer.write(group)
 
     def _carried(self, entry: Entry, record: bytes) -> Item:
         if entry.code == Type.PREPARE_COMMIT:

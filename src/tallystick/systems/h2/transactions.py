@@ -2,13 +2,13 @@
 
 In: the entries of a scan. Out: a `Group` per transaction of a session, ended by COMMIT, by the
 resolution of an in-doubt transaction, or by the end of the log. A rollback by a running engine is
-written as the inverse of every change and a COMMIT; such a group is told apart and counts as
-rolled back. Memory grows with open transactions.
+written as the inverse of every change and a COMMIT; behind a prepare record that is told apart.
+Memory grows with open transactions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tallystick.records import State
@@ -72,7 +72,7 @@ def groups(entries: Iterable[Entry], *, keep_rows: bool = True) -> Iterator[Grou
 
 def _ended(group: Group, entry: Entry) -> State | None:
     if entry.code == Type.COMMIT:
-        return State.ROLLED_BACK if undone(group.changes) else State.COMMITTED
+        return State.ROLLED_BACK if taken_back(group) else State.COMMITTED
     # The rollback of a second prepare leaves the first one in doubt.
     if entry.code == Type.ROLLBACK and not group.names:
         return State.ROLLED_BACK
@@ -84,13 +84,17 @@ _SESSION_TYPES = frozenset(
 )
 
 
-def undone(changes: Sequence[Entry]) -> bool:
-    """True if the second half takes back the first one, change by change from the last."""
-    if not changes or len(changes) % 2:
+def taken_back(group: Group) -> bool:
+    """True if the changes behind the prepare record take back those before it, one by one from
+    the last: the session was rolled back, and its COMMIT says no more than that it ended.
+
+    Without a prepare record nobody can tell: the deletion of a row and its return look like
+    an update, for a REMOVE does not hold the row.
+    """
+    before, behind = group.changes[: group.prepared_at], group.changes[group.prepared_at :]
+    if not group.names or not before or len(before) != len(behind):
         return False
     return all(
         _INVERSE.get(Type(one.code)) == back.code and (one.table, one.key) == (back.table, back.key)
-        for one, back in zip(
-            changes[: len(changes) // 2], reversed(changes[len(changes) // 2 :]), strict=True
-        )
+        for one, back in zip(before, reversed(behind), strict=True)
     )

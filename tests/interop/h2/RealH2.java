@@ -1,0 +1,116 @@
+import java.sql.Connection;
+import java.sql.DriverManager;
+import java.sql.PreparedStatement;
+import java.sql.ResultSet;
+import java.sql.SQLException;
+import java.sql.Statement;
+import java.util.Random;
+
+/** The real H2 page store, driven from tests: make a database, work on it and die, or tell what is in it. */
+public final class RealH2 {
+    private RealH2() {
+    }
+
+    public static void main(String[] args) throws Exception {
+        switch (args[0]) {
+            case "create" -> create(args[1], args[2]);
+            case "work" -> work(args[1], Long.parseLong(args[2]), Integer.parseInt(args[3]), args[4]);
+            case "report" -> {
+                for (int i = 1; i < args.length; i++) {
+                    report(args[i]);
+                }
+            }
+            case "decide" -> decide(args[1], args[2]);
+            default -> throw new IllegalArgumentException(args[0]);
+        }
+    }
+
+    private static Connection open(String path, String more) throws SQLException {
+        String options = ";MV_STORE=FALSE;WRITE_DELAY=0;FILE_LOCK=NO;DB_CLOSE_ON_EXIT=FALSE;TRACE_LEVEL_FILE=0";
+        return DriverManager.getConnection("jdbc:h2:" + path.replace(".h2.db", "") + options + more, "sa", "");
+    }
+
+    private static void create(String path, String pageSize) throws SQLException {
+        try (Connection connection = open(path, ";PAGE_SIZE=" + pageSize); Statement statement = connection.createStatement()) {
+            statement.execute("CREATE TABLE T(ID INT PRIMARY KEY, NAME VARCHAR)");
+            statement.execute("INSERT INTO T SELECT X, 'row ' || X FROM SYSTEM_RANGE(1, 20)");
+        }
+    }
+
+    /** Random committed work, then an uncommitted change, then death without closing. */
+    private static void work(String path, long seed, int count, String prepared) throws SQLException {
+        Connection connection = open(path, "");
+        connection.setAutoCommit(false);
+        Random random = new Random(seed);
+        for (int i = 0; i < count; i++) {
+            int id = random.nextInt(400);
+            try (PreparedStatement merge = connection.prepareStatement("MERGE INTO T KEY(ID) VALUES(?, ?)");
+                    PreparedStatement delete = connection.prepareStatement("DELETE FROM T WHERE ID = ?")) {
+                if (random.nextInt(4) == 0) {
+                    delete.setInt(1, id);
+                    delete.execute();
+                } else {
+                    merge.setInt(1, id);
+                    merge.setString(2, "h2 " + random.nextInt(1000) + "x".repeat(random.nextInt(120)));
+                    merge.execute();
+                }
+            }
+            if (random.nextInt(3) > 0) {
+                connection.commit();
+            } else {
+                connection.rollback();
+            }
+            if (random.nextInt(25) == 0) {
+                try (Statement statement = connection.createStatement()) {
+                    statement.execute("CHECKPOINT");
+                }
+            }
+        }
+        connection.commit();
+        rows(connection);
+        try (Statement statement = connection.createStatement()) {
+            statement.execute("INSERT INTO T VALUES(100000, 'never')");
+            if (!prepared.isEmpty()) {
+                statement.execute("PREPARE COMMIT " + prepared);
+            }
+        }
+        System.out.flush();
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static void report(String path) {
+        System.out.println("path\t" + path);
+        try {
+            Connection connection = open(path, "");
+            try (Statement statement = connection.createStatement();
+                    ResultSet found = statement.executeQuery("SELECT TRANSACTION, STATE FROM INFORMATION_SCHEMA.IN_DOUBT")) {
+                while (found.next()) {
+                    System.out.println("doubt\t" + found.getString(1) + "\t" + found.getString(2));
+                }
+            }
+            rows(connection);
+            try (Statement statement = connection.createStatement()) {
+                statement.execute("SHUTDOWN IMMEDIATELY");
+            }
+        } catch (SQLException error) {
+            System.out.println("error\t" + error.getErrorCode() + "\t" + error.getMessage().replace('\n', ' '));
+        }
+    }
+
+    private static void rows(Connection connection) throws SQLException {
+        try (Statement statement = connection.createStatement();
+                ResultSet found = statement.executeQuery("SELECT ID, NAME FROM T ORDER BY ID")) {
+            while (found.next()) {
+                System.out.println("row\t" + found.getInt(1) + "\t" + found.getString(2));
+            }
+        }
+    }
+
+    private static void decide(String path, String sql) throws SQLException {
+        Connection connection = open(path, "");
+        try (Statement statement = connection.createStatement()) {
+            statement.execute(sql);
+        }
+        connection.close();
+    }
+}
