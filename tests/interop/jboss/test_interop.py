@@ -1,0 +1,227 @@
+"""The real Artemis and HornetQ journals open what we wrote, and we open what they wrote."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tallystick.systems.jboss.log import CircularJournal, JournalSettings
+from tests.interop.jboss.original import Loaded, RealJournal, real_journal
+from tests.systems.jboss.build import read
+from tests.systems.jboss.test_log_vectors import operate
+
+pytestmark = pytest.mark.interop
+BOTH = pytest.mark.parametrize("name", ["artemis", "hornetq"])
+FILE_SIZE = 8192
+SETTINGS = JournalSettings(file_size=FILE_SIZE)
+
+
+def ours(folder: Path) -> Loaded:
+    """What our reader says that the original's loader would report."""
+    engine = read(folder).verdict().engine
+    assert engine["loaded"], engine
+    return Loaded(
+        [
+            (one["id"], one["userRecordType"], one["isUpdate"], one["body"].hex() or "-")
+            for one in engine["live_records"]
+        ],
+        [
+            (
+                one["txId"],
+                one["extraData"].hex() or "-",
+                len(one["records"]),
+                len(one["recordsToDelete"]),
+            )
+            for one in engine["prepared_transactions"]
+        ],
+        [one["txId"] for one in engine["failed_transactions"]],
+        engine["max_id"],
+    )
+
+
+def theirs(name: str, folder: Path) -> Loaded:
+    """What the original reports; it is stopped again."""
+    with real_journal(name, folder, file_size=FILE_SIZE) as journal:
+        loaded = journal.load()
+        journal.tell("stop")
+    loaded.nanoseconds = 0
+    return loaded
+
+
+class Work:
+    """Random operations, the same for both, that never do what the journal refuses."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.number = 0
+        self.live: list[int] = []
+        self.open: dict[int, tuple[list[int], list[int]]] = {}
+
+    def line(self) -> str:
+        """The next operation."""
+        choices: list[Callable[[], str]] = [self.add, self.add, self.add_tx, self.add_tx]
+        if self.live:
+            choices += [self.update, self.delete]
+        if self.open:
+            choices += [self.end, self.end]
+        return self.rng.choice(choices)()
+
+    def body(self) -> str:
+        return self.rng.randbytes(self.rng.randrange(400)).hex() or "-"
+
+    def fresh(self) -> int:
+        self.number += 1
+        return self.number
+
+    def add(self) -> str:
+        number = self.fresh()
+        self.live.append(number)
+        return f"add {number} {self.rng.randrange(-128, 128)} {self.body()}"
+
+    def update(self) -> str:
+        return f"update {self.rng.choice(self.live)} {self.rng.randrange(5)} {self.body()}"
+
+    def delete(self) -> str:
+        return f"delete {self.live.pop(self.rng.randrange(len(self.live)))}"
+
+    def add_tx(self) -> str:
+        transaction = self.rng.choice([*self.open, self.fresh()])
+        added, deleted = self.open.setdefault(transaction, ([], []))
+        if self.live and self.rng.random() < 0.3:
+            deleted.append(self.live.pop(self.rng.randrange(len(self.live))))
+            return f"deletetx {transaction} {deleted[-1]}"
+        added.append(self.fresh())
+        return f"addtx {transaction} {added[-1]} 1 {self.body()}"
+
+    def end(self) -> str:
+        transaction = self.rng.choice(list(self.open))
+        added, deleted = self.open.pop(transaction)
+        if self.rng.random() < 0.3:
+            self.live += deleted
+            return f"rollback {transaction}"
+        self.live += added
+        return f"commit {transaction}"
+
+    def forget_open(self) -> None:
+        """What a restart does to transactions that did not end."""
+        for _, deleted in self.open.values():
+            self.live += deleted
+        self.open.clear()
+
+
+def play_ours(journal: CircularJournal, lines: list[str]) -> None:
+    for line in lines:
+        word, *rest = line.split()
+        operate(journal, word, rest)
+
+
+def play_theirs(journal: RealJournal, lines: list[str]) -> None:
+    for line in lines:
+        journal.tell(line)
+
+
+@BOTH
+def test_original_opens_what_we_closed(name: str, tmp_path: Path) -> None:
+    work = Work(1)
+    with CircularJournal(str(tmp_path), SETTINGS) as journal:
+        play_ours(journal, [work.line() for _ in range(400)])
+        journal.append_add_record_transactional(90001, 90002, 3, b"in doubt")
+        journal.append_prepare_record(90001, b"xid").wait()
+    expected = ours(tmp_path)
+    assert expected.prepared == [(90001, b"xid".hex(), 1, 0)]
+    found = theirs(name, tmp_path)
+    assert found == expected
+
+
+@BOTH
+def test_original_opens_what_we_left_when_killed(name: str, tmp_path: Path) -> None:
+    child = os.fork()
+    if child == 0:
+        journal = CircularJournal(str(tmp_path), SETTINGS)
+        work = Work(2)
+        while True:
+            play_ours(journal, [work.line()])
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG)
+    while sum(1 for _ in tmp_path.glob("*.amq")) < 4:
+        pass
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    expected = ours(tmp_path)
+    assert len(expected.live) > 10
+    assert theirs(name, tmp_path) == expected
+
+
+@BOTH
+def test_we_open_what_the_original_wrote(name: str, tmp_path: Path) -> None:
+    work = Work(3)
+    with real_journal(name, tmp_path, file_size=FILE_SIZE) as real:
+        real.load()
+        play_theirs(real, [work.line() for _ in range(400)])
+        real.tell("addtx 90001 90002 3 696e20646f756274")
+        real.tell("prepare 90001 786964")
+        real.kill()
+    expected = ours(tmp_path)
+    with CircularJournal(str(tmp_path), SETTINGS) as journal:
+        live, prepared = journal.contents()
+        assert sorted(live) == sorted({one[0] for one in expected.live})
+        assert [one.transaction for one in prepared] == [90001]
+        journal.append_commit_record(90001).wait()
+    assert 90002 in {one[0] for one in theirs(name, tmp_path).live}
+
+
+@BOTH
+def test_rounds_of_original_and_ours_lose_nothing(name: str, tmp_path: Path) -> None:
+    work = Work(4)
+    for number in range(6):
+        lines = [work.line() for _ in range(120)]
+        if number % 2:
+            with CircularJournal(str(tmp_path), SETTINGS) as journal:
+                play_ours(journal, lines)
+                if number == 3:
+                    journal.compact()
+        else:
+            with real_journal(name, tmp_path, file_size=FILE_SIZE) as real:
+                real.load()
+                play_theirs(real, lines)
+                if number == 2:
+                    real.tell("compact")
+                real.tell("stop" if number else "next")
+        work.forget_open()
+        expected = ours(tmp_path)  # the original's load appends rollbacks
+        assert {one[0] for one in expected.live} == set(work.live)
+        assert theirs(name, tmp_path) == expected
+
+
+@BOTH
+def test_original_opens_what_we_compacted(name: str, tmp_path: Path) -> None:
+    with CircularJournal(str(tmp_path), SETTINGS) as journal:
+        for number in range(200):
+            journal.append_add_record(number, 1, bytes(200))
+        for number in range(200):
+            if number % 4:
+                journal.append_delete_record(number)
+        journal.append_add_record_transactional(7, 1000, 1, b"in doubt")
+        journal.append_prepare_record(7, b"xid").wait()
+        journal.compact()
+        journal.append_add_record(2000, 1, b"behind").wait()
+    expected = [*range(0, 200, 4), 2000]
+    found = theirs(name, tmp_path)
+    assert [one[0] for one in found.live] == expected
+    assert found.prepared == [(7, b"xid".hex(), 1, 0)]
+
+
+@BOTH
+def test_original_refuses_the_hash_format(name: str, tmp_path: Path) -> None:
+    settings = JournalSettings(file_size=FILE_SIZE, checksum="hash")
+    with CircularJournal(str(tmp_path), settings) as journal:
+        journal.append_add_record(1, 1, b"body").wait()
+    with (
+        real_journal(name, tmp_path, file_size=FILE_SIZE) as real,
+        pytest.raises(AssertionError, match="version mismatch"),
+    ):
+        real.load()
