@@ -38,7 +38,10 @@ ROLES: dict[Role, dict[str, str]] = {
         "tally": "tally.roles:TallyRecordJournal",
         "jboss": "jboss.role:JBossRecordJournal",
     },
-    Role.UNDO_REDO_LOG: {"tally": "tally.undoredo:TallyUndoRedoLog"},
+    Role.UNDO_REDO_LOG: {
+        "tally": "tally.undoredo:TallyUndoRedoLog",
+        "h2": "h2.role:H2UndoRedoLog",
+    },
     Role.PERSIST_LOG: {
         "tally": "tally.roles:TallyPersistLog",
         "cloudtran": "cloudtran.role:CloudtranPersistLog",
@@ -56,9 +59,13 @@ def open_record_journal(path: Path, system: str = "tally", fs: FileSystem = LOCA
     return cast(RecordJournal, _open(Role.RECORD_JOURNAL, system, path, fs))
 
 
-def open_undo_redo_log(path: Path, system: str = "tally", fs: FileSystem = LOCAL) -> UndoRedoLog:
-    """Open or create an undo/redo log. Raises what opening that log raises."""
-    return cast(UndoRedoLog, _open(Role.UNDO_REDO_LOG, system, path, fs))
+def open_undo_redo_log(
+    path: Path, system: str = "tally", fs: FileSystem = LOCAL, *, page_size: int = 4096
+) -> UndoRedoLog:
+    """Open or create an undo/redo log for pages of ``page_size`` bytes. Raises what opening
+    that log raises."""
+    more = {"page_size": page_size} if system == "h2" else {}
+    return cast(UndoRedoLog, _open(Role.UNDO_REDO_LOG, system, path, fs, **more))
 
 
 def open_persist_log(path: Path, system: str = "tally", fs: FileSystem = LOCAL) -> PersistLog:
@@ -66,7 +73,7 @@ def open_persist_log(path: Path, system: str = "tally", fs: FileSystem = LOCAL) 
     return cast(PersistLog, _open(Role.PERSIST_LOG, system, path, fs))
 
 
-def _open(role: Role, system: str, path: Path, fs: FileSystem) -> Any:
+def _open(role: Role, system: str, path: Path, fs: FileSystem, **more: Any) -> Any:
     if system not in ROLES[role]:
         raise UnsupportedFormatError(
             f"{system} is no {role.value}", expected=f"one of {', '.join(ROLES[role])}"
@@ -75,7 +82,7 @@ def _open(role: Role, system: str, path: Path, fs: FileSystem) -> Any:
     made = getattr(import_module(f"tallystick.systems.{module}"), name)
     folder = os.fspath(path)
     if system != "tally":
-        return made(folder, fs=fs)
+        return made(folder, fs=fs, **more)
     from tallystick.systems.tally.log import TallyLog
     from tallystick.systems.tally.settings import Settings
 

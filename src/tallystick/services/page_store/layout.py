@@ -4,10 +4,11 @@ In: a page of `PAGE_SIZE` bytes. Out: its node, or `CorruptLogError` naming the 
 numbers are little-endian. Every page but the unused ones begins with a head of 16 bytes:
 
     offset size content
-    0      4    CRC-32 of the rest of the page and, in front of it, the page number (8 bytes)
-    4      1    kind: 1 meta, 2 leaf, 3 inner, 4 overflow, 5 free
-    5      1    0
-    6      2    number of entries (leaf, inner); bytes of data (overflow)
+    0      1    kind: 1 meta, 2 leaf, 3 inner, 4 overflow, 5 free. Never 0, which is how H2's
+                log knows a page that was empty
+    1      1    0
+    2      2    number of entries (leaf, inner); bytes of data (overflow)
+    4      4    CRC-32 of the page number (8 bytes), the 4 bytes before and the rest of the page
     8      8    link: next leaf, first child, next overflow page, next free page; 0 none
 
     meta        8 page count, 8 first free page, 8 catalogue root, 8 store id
@@ -29,11 +30,13 @@ from tallystick.errors import CorruptLogError
 from tallystick.storage.crc import crc32
 
 PAGE_SIZE = 4096
-HEAD = struct.Struct("<IBxHQ")
+HEAD = struct.Struct("<BxHIQ")
 META = struct.Struct("<QQQQ")
 LEAF_ENTRY = struct.Struct("<qIQ")
 INNER_ENTRY = struct.Struct("<qQ")
 _NUMBER = struct.Struct("<Q")
+_CRC = 4
+"""Offset of the checksum."""
 
 ROOM = PAGE_SIZE - HEAD.size
 """Bytes of a page behind its head."""
@@ -120,18 +123,18 @@ def entry_size(row: bytes | Overflow) -> int:
 def encode(number: int, node: Node) -> bytes:
     """The page of a node, checksum included."""
     kind, count, link, body = _ENCODERS[type(node)](node)
-    rest = HEAD.pack(0, kind, count, link)[4:] + body
-    rest += bytes(PAGE_SIZE - 4 - len(rest))
-    assert len(rest) == PAGE_SIZE - 4, "a node larger than its page"
-    return struct.pack("<I", _checksum(number, rest)) + rest
+    page = HEAD.pack(kind, count, 0, link) + body
+    page += bytes(PAGE_SIZE - len(page))
+    assert len(page) == PAGE_SIZE, "a node larger than its page"
+    return page[:_CRC] + struct.pack("<I", _checksum(number, page)) + page[_CRC + 4 :]
 
 
 def decode(number: int, page: bytes) -> Node:
     """The node in a page. Raises `CorruptLogError`."""
     if len(page) != PAGE_SIZE:
         raise _corrupt(number, f"{PAGE_SIZE} bytes", f"{len(page)} bytes")
-    stored, kind, count, link = HEAD.unpack_from(page)
-    if _checksum(number, page[4:]) != stored:
+    kind, count, stored, link = HEAD.unpack_from(page)
+    if _checksum(number, page) != stored:
         raise _corrupt(number, "its checksum", "another")
     try:
         return _DECODERS[kind](page, count, link)
@@ -139,8 +142,9 @@ def decode(number: int, page: bytes) -> Node:
         raise _corrupt(number, "a node", f"kind {kind} with {count} entries") from error
 
 
-def _checksum(number: int, rest: bytes) -> int:
-    return crc32(rest, crc32(_NUMBER.pack(number)))
+def _checksum(number: int, page: bytes) -> int:
+    start = crc32(page[:_CRC], crc32(_NUMBER.pack(number)))
+    return crc32(memoryview(page)[_CRC + 4 :], start)
 
 
 def _corrupt(number: int, expected: str, found: str) -> CorruptLogError:

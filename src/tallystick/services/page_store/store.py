@@ -16,6 +16,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -26,7 +27,7 @@ from tallystick.services.page_store.check import Defect, check_store
 from tallystick.services.page_store.gate import CommitGate
 from tallystick.services.page_store.layout import PAGE_SIZE
 from tallystick.services.page_store.locks import Row, RowLocks
-from tallystick.services.page_store.recovery import open_pages
+from tallystick.services.page_store.recovery import OpenLog, open_pages
 from tallystick.services.page_store.session import Session
 from tallystick.services.page_store.tables import CATALOGUE, Tables
 from tallystick.services.roles import InDoubt, UndoRedoLog
@@ -42,9 +43,9 @@ LOCK_SECONDS = 10.0
 class PageStore:
     """An embedded transactional store; a context manager.
 
-    ``path`` is its folder. ``open_log`` opens the undo/redo log in a folder, by default the
-    native one. ``cache_bytes`` bounds pages in memory; a checkpoint is made whenever
-    ``checkpoint_bytes`` of rows were committed since the last.
+    ``path`` is its folder. Its log is that of ``system``: ``tally`` or ``h2``, or what
+    ``open_log`` opens in a folder. ``cache_bytes`` bounds pages in memory; a checkpoint is made
+    whenever ``checkpoint_bytes`` of rows were committed since the last.
 
     Raises `LogLockedError` if it is open elsewhere and `CorruptLogError` if it cannot be
     recovered in full. While transactions are in doubt the store is read-only: `settle` them.
@@ -54,7 +55,8 @@ class PageStore:
         self,
         path: str | os.PathLike[str],
         *,
-        open_log: Callable[[Path, FileSystem], UndoRedoLog] | None = None,
+        system: str = "tally",
+        open_log: OpenLog | None = None,
         cache_bytes: int = CACHE_BYTES,
         checkpoint_bytes: int = CHECKPOINT_BYTES,
         lock_timeout: float = LOCK_SECONDS,
@@ -62,7 +64,7 @@ class PageStore:
     ) -> None:
         self.path = Path(path)
         self._fs = fs
-        self._open_log = open_log or (lambda folder, fs: open_undo_redo_log(folder, fs=fs))
+        self._open_log = open_log or partial(_open_log, system)
         self._capacity = max(cache_bytes // PAGE_SIZE, 16)
         self._checkpoint_bytes = checkpoint_bytes
         self._lock_timeout = lock_timeout
@@ -315,3 +317,7 @@ class PageStore:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _open_log(system: str, folder: Path, fs: FileSystem) -> UndoRedoLog:
+    return open_undo_redo_log(folder, system, fs, page_size=PAGE_SIZE)

@@ -1,0 +1,114 @@
+"""The page store on its real logs: the native one and H2's, with crash states and kills."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tallystick.services.page_store import PageStore
+from tests.services.page_store import killed
+
+SYSTEMS = ["tally", "h2"]
+
+
+def rows(store: PageStore) -> dict[int, bytes]:
+    with store.begin() as tx:
+        return dict(tx.table("t").range())
+
+
+def small(path: Path, system: str) -> PageStore:
+    return PageStore(path, system=system, cache_bytes=0, checkpoint_bytes=100_000)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_rows_survive_closing_and_many_checkpoints(tmp_path: Path, system: str) -> None:
+    chance, model = random.Random(3), dict[int, bytes]()
+    store = small(tmp_path / "s", system)
+    store.create_table("t")
+    for _ in range(6):
+        for _ in range(20):
+            with store.begin() as tx:
+                for _ in range(chance.randrange(1, 20)):
+                    key = chance.randrange(500)
+                    tx.table("t")[key] = model[key] = chance.randbytes(chance.choice((9, 700)))
+        store.close()
+        store = small(tmp_path / "s", system)
+        assert rows(store) == model
+        assert not store.check()
+    store.close()
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_prepared_transaction_waits_across_openings(
+    tmp_path: Path, system: str, commit: bool
+) -> None:
+    store = small(tmp_path / "s", system)
+    store.create_table("t")
+    with store.begin() as tx:
+        tx.table("t")[1] = b"one"
+    tx = store.begin()
+    tx.table("t")[2] = b"two"
+    tx.prepare("XID_1_62_67")
+    store.close()
+    for _ in range(2):
+        store = small(tmp_path / "s", system)
+        assert [one.name for one in store.in_doubt()] == ["XID_1_62_67"]
+        store.close()
+    store = small(tmp_path / "s", system)
+    store.settle("XID_1_62_67", commit=commit)
+    expected = {1: b"one", 2: b"two"} if commit else {1: b"one"}
+    assert rows(store) == expected
+    with store.begin() as tx:
+        tx.table("t")[3] = b"three"
+    store.close()
+    store = small(tmp_path / "s", system)
+    assert rows(store) == expected | {3: b"three"}
+    store.close()
+
+
+def _killed_run(path: Path, system: str, seed: int, seconds: float) -> list[int]:
+    """Numbers of the transactions that were acknowledged before the kill."""
+    program = subprocess.Popen(
+        [sys.executable, "-m", killed.__name__, str(path), system, str(seed)],
+        stdout=subprocess.PIPE, cwd=Path(__file__).parents[3],
+    )  # fmt: skip
+    assert program.stdout is not None
+    assert program.stdout.readline() == b"ready\n"
+    time.sleep(seconds)
+    os.kill(program.pid, signal.SIGKILL)
+    told, _ = program.communicate()
+    assert program.returncode == -signal.SIGKILL
+    return [int(line) for line in told.split()]
+
+
+def _kill_often(path: Path, system: str, times: int) -> None:
+    chance, acknowledged = random.Random(5), 0
+    for seed in range(times):
+        done = _killed_run(path, system, seed, chance.uniform(0.02, 0.3))
+        with small(path, system) as store:
+            assert not store.check()
+            state = rows(store)
+            counters = [int(state[key]) for key in range(killed.ROWS)]
+        assert len(set(counters)) == 1, "a transaction was applied in part"
+        assert counters[0] >= max(done, default=0), "an acknowledged transaction is gone"
+        acknowledged += len(done)
+    assert acknowledged
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_killed_it_holds_every_acknowledged_transaction_whole(tmp_path: Path, system: str) -> None:
+    _kill_often(tmp_path / "s", system, 4)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_killed_a_hundred_times(tmp_path: Path, system: str) -> None:
+    _kill_often(tmp_path / "s", system, 100)
