@@ -2,7 +2,7 @@
 
 * `object_state`: Narayana's transaction log (``*.txlog``): Uid, type name and state of one object,
   in its packed form: length i4, bytes, padding to a multiple of 4; the type name's length counts a
-  closing zero byte. One record per object: ADD for a new one, UPDATE afterwards, DELETE at its end.
+  closing zero byte. Of late 8 bytes ``#BE`` 01 10 20 40 00 stand before it. One record per object: ADD for a new one, UPDATE afterwards, DELETE at its end.
 * `heuristic_xid`: the message journal's note of a heuristic outcome (user type 38).
 * `xid`: the extra data of PREPARE: format id i4, length i4 + bqual, length i4 + gtrid.
 
@@ -20,17 +20,20 @@ from tallystick.systems.jboss.layout import I4
 
 HEURISTIC_TYPE = 38
 XID_PART_MAX = 64
+PACKED_MAGIC = bytes.fromhex("23424501 10204000")
+"""What newer versions put before the Uid."""
 UID_SIZE = 28
 """Two i8 of address, i4 process, i4 second, i4 counter."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectState:
-    """One object of Narayana's store."""
+    """One object of Narayana's store; ``magic`` is what stands before it, if anything."""
 
     uid: bytes
     type_name: str
     state: bytes
+    magic: bytes = PACKED_MAGIC
 
     @property
     def uid_text(self) -> str:
@@ -43,7 +46,8 @@ class ObjectState:
 
 def object_state(body: bytes) -> ObjectState | None:
     """The object in a record of Narayana's store."""
-    uid, at = _packed(body, 0)
+    magic = PACKED_MAGIC if body.startswith(PACKED_MAGIC) else b""
+    uid, at = _packed(body, len(magic))
     name, at = _packed(body, at)
     state, at = _packed(body, at)
     if uid is None or name is None or state is None or at != len(body) or len(uid) != UID_SIZE:
@@ -51,14 +55,15 @@ def object_state(body: bytes) -> ObjectState | None:
     if not name.endswith(b"\0"):
         return None
     try:
-        return ObjectState(uid, name[:-1].decode(), state)
+        return ObjectState(uid, name[:-1].decode(), state, magic)
     except UnicodeDecodeError:
         return None
 
 
 def pack_object_state(one: ObjectState) -> bytes:
     """The body of a record of Narayana's store."""
-    return b"".join(_pack(part) for part in (one.uid, one.type_name.encode() + b"\0", one.state))
+    parts = (one.uid, one.type_name.encode() + b"\0", one.state)
+    return one.magic + b"".join(_pack(part) for part in parts)
 
 
 def xid(extra: bytes) -> Xid | None:

@@ -1,0 +1,77 @@
+"""Narayana's transaction log is read by us, and a log that we wrote is read by Narayana."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tallystick.records import Record
+from tallystick.systems.jboss.log import CircularJournal, JournalSettings
+from tallystick.systems.jboss.narayana import ObjectState, object_state, pack_object_state
+from tests.interop.java import classpath, compile_java, run_java
+from tests.systems.jboss.build import read
+
+pytestmark = pytest.mark.interop
+JARS = (
+    "org.jboss.narayana.arjunacore:arjunacore:7.0.2.Final",
+    "org.apache.activemq:artemis-journal:2.40.0",
+    "org.jboss.logging:jboss-logging:3.6.0.Final",
+)
+SETTINGS = JournalSettings(prefix="jbossts", extension="txlog", file_size=2 << 20, min_files=4)
+
+
+@cache
+def store() -> str:
+    """The class path with the compiled program."""
+    jars = classpath(JARS)
+    return f"{compile_java(Path(__file__).parent / 'java' / 'narayana', jars)}:{jars}"
+
+
+def states(output: str) -> dict[str, str]:
+    """Uid -> text, as the program lists them."""
+    lines = (line.split(" ", 2) for line in output.splitlines() if line.startswith("state "))
+    return {uid: text for _, uid, text in lines}
+
+
+def live_objects(folder: Path) -> dict[str, ObjectState]:
+    """Uid -> the last state of each live object, by our reader."""
+    engine = read(folder).verdict().engine
+    found = [object_state(one["body"]) for one in engine["live_records"]]
+    return {one.uid_text: one for one in found if one is not None}
+
+
+def test_we_read_the_states_that_narayana_wrote(tmp_path: Path) -> None:
+    listed = states(run_java("Store", "write", tmp_path, 40, classpath=store()))
+    ours = live_objects(tmp_path)
+    assert set(ours) == set(listed)
+    assert len(ours) == 32
+    assert {one.type_name for one in ours.values()} == {"Test/Kind"}
+    for uid, text in listed.items():
+        assert text.encode() in ours[uid].state
+    records: list[Record] = list(read(tmp_path).records())
+    assert {"type": "Test/Kind", "uid": next(iter(listed))} in [
+        record.attributes.get("object") for record in records
+    ]
+
+
+def test_narayana_reads_the_states_that_we_wrote(tmp_path: Path) -> None:
+    listed = states(run_java("Store", "write", tmp_path, 10, classpath=store()))
+    ours = live_objects(tmp_path)
+    uid, model = next(iter(ours.items()))
+    with CircularJournal(str(tmp_path), SETTINGS) as journal:
+        live, _ = journal.contents()
+        number = next(
+            number
+            for number, items in live.items()
+            if (one := object_state(items[-1].body or b"")) and one.uid == model.uid
+        )
+        text = listed[uid].encode()
+        changed = ObjectState(model.uid, model.type_name, model.state.replace(text, text[::-1]))
+        journal.append_update_record(number, 0, pack_object_state(changed)).wait()
+        gone = next(n for n in live if n != number)
+        journal.append_delete_record(gone).wait()
+    after = states(run_java("Store", "list", tmp_path, classpath=store()))
+    assert after[uid] == listed[uid][::-1]
+    assert len(after) == len(listed) - 1
