@@ -78,6 +78,14 @@ def read_records(file: Path, timeout_s: float = 300) -> tuple[float, int]:
     return int(nanoseconds) / 1e9, int(count)
 
 
+def commit_rate(folder: Path, threads: int, seconds: float) -> float:
+    """Durable commits per second of the real journal with its defaults."""
+    commits, nanoseconds = run_java(
+        "CommitLoop", folder, threads, seconds, classpath=_classes()
+    ).split()
+    return int(commits) / int(nanoseconds) * 1e9
+
+
 def dump_cursor(files: Sequence[Path]) -> dict[Path, list[str]]:
     """What the real cursor says about each file, call by call."""
     with start_java("DumpCursor", classpath=_classes()) as process:

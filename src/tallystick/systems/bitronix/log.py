@@ -13,6 +13,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tallystick.errors import CorruptLogError, LogFullError, RecordTooLargeError
+from tallystick.storage.counters import GroupCounters
 from tallystick.storage.files import FileSystem
 from tallystick.storage.group import GroupWriter
 from tallystick.storage.local import LOCAL
@@ -290,6 +291,11 @@ class DiskJournal:
         passive.set_state(UNCLEAN_LOG_STATE)
         passive.datasync()
         self._active, self._passive = passive, self._active
+
+    @property
+    def counters(self) -> GroupCounters:
+        """Groups, records, bytes and syncs so far."""
+        return self._writer.counters
 
     @property
     def active(self) -> JournalFile:
