@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tallystick.errors import LogClosedError, LogLockedError
 from tallystick.storage.files import FileSystem, read_file, read_source, write_all
@@ -170,6 +174,63 @@ def test_a_full_disk_is_an_os_error() -> None:
     with pytest.raises(OSError) as caught:
         LOCAL.open("/dev/full").pwrite(b"x" * 8192, 0)
     assert caught.value.errno == errno.ENOSPC
+
+
+def test_signals_during_writes_and_syncs_change_nothing(tmp_path: Path) -> None:
+    count = 0
+
+    def handle(_number: int, _frame: object) -> None:
+        nonlocal count
+        count += 1
+
+    data = os.urandom(4 << 20)
+    file = LOCAL.create(f"{tmp_path}/a")
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.0002, 0.0002)
+    try:
+        for number in range(8):
+            file.pwrite(data, number * len(data))
+            file.datasync()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert count > 0
+    assert file.pread(64 << 20, 0) == data * 8
+
+
+_CALLS = st.one_of(
+    st.tuples(st.just("pwrite"), st.integers(0, 2000), st.integers(0, 2000)),
+    st.tuples(st.just("truncate"), st.integers(0, 3000), st.just(0)),
+    st.tuples(st.just("allocate"), st.integers(0, 3000), st.just(0)),
+    st.tuples(st.just("rename"), st.just(0), st.just(0)),
+    st.tuples(st.just("reopen"), st.just(0), st.just(0)),
+)
+
+
+@given(st.lists(_CALLS, max_size=12))
+def test_the_memory_file_system_does_what_the_real_one_does(
+    calls: list[tuple[str, int, int]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        assert _contents(LOCAL, folder, calls) == _contents(MemoryFileSystem(), folder, calls)
+
+
+def _contents(fs: FileSystem, folder: str, calls: list[tuple[str, int, int]]) -> list[object]:
+    names = [f"{folder}/a", f"{folder}/b"]
+    file = fs.create(names[0])
+    for number, (call, one, two) in enumerate(calls):
+        if call == "pwrite":
+            file.pwrite(bytes([number + 1]) * two, one)
+        elif call == "rename":
+            fs.rename(*names)
+            names.reverse()
+        elif call == "reopen":
+            file.close()
+            file = fs.open(names[0])
+        else:
+            getattr(file, call)(one)
+    file.close()
+    return [fs.list(folder), fs.size(names[0]), read_file(fs, names[0])]
 
 
 # -- locks ------------------------------------------------------------------------------------

@@ -287,7 +287,10 @@ def test_a_refused_group_does_not_refuse_its_neighbours() -> None:
     writer = _writer(disk, group_bytes=10)
     disk.fail_at = 2
     disk.error = lambda: LogFullError("no room")
-    tickets = [writer.submit(item, 10) for item in range(3)]
+    tickets = [writer.submit(item, 10, sync=False) for item in range(3)]
+    with pytest.raises(LogFullError):
+        writer.flush()
+    assert writer.counters.refused == 1
     assert tickets[2].wait() == 1
     assert tickets[0].wait() == 0
     with pytest.raises(LogFullError):

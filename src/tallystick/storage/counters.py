@@ -16,14 +16,15 @@ class GroupCounters:
     """Totals since the writer was opened.
 
     ``groups`` counts calls of write, ``records`` items, ``bytes`` their declared sizes,
-    ``fsyncs`` calls of sync; ``seconds`` is time spent in flushes and ``histogram`` sorts
-    flushes by their duration.
+    ``fsyncs`` calls of sync, ``refused`` items of groups that the log could not take;
+    ``seconds`` is time spent in flushes and ``histogram`` sorts flushes by their duration.
     """
 
     groups: int = 0
     records: int = 0
     bytes: int = 0
     fsyncs: int = 0
+    refused: int = 0
     seconds: float = 0.0
     histogram: list[int] = field(default_factory=lambda: [0] * BUCKETS)
 

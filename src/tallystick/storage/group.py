@@ -109,14 +109,16 @@ class GroupWriter(Generic[Item]):
         return ticket
 
     def flush(self) -> None:
-        """Return when everything submitted so far is durable."""
+        """Return when everything submitted so far is durable. Raises what `GroupTicket.wait`
+        would, if anything of it is not."""
         with self._lock:
             self._check()
             groups = self._buffers.unfinished()
         if groups:
             self.wait_for(groups[-1])
-            if groups[-1].error is not None:
-                raise failure(groups[-1].error, self.name)
+        for group in groups:
+            if group.error is not None:
+                raise failure(group.error, self.name)
 
     def close(self) -> None:
         """Flush, then refuse everything; does nothing if closed or poisoned before."""
@@ -255,6 +257,7 @@ class GroupWriter(Generic[Item]):
             with self._lock:
                 self._buffers.unsynced.remove(group)
                 self._finish([group], error)
+            self.counters.refused += len(group.items)
             return
         if len(lsns) != len(group.items):
             raise AssertionError(f"{len(lsns)} sequence numbers for {len(group.items)} items")

@@ -58,6 +58,8 @@ class Inode:
     def write(self, data: Bytes, offset: int, clock: int) -> None:
         """Change the visible bytes, and note the new versions of the sectors touched."""
         old_size = len(self.data)
+        if not data:
+            return  # not even the size changes
         if offset > old_size:
             self.data.extend(bytes(offset - old_size))
         self.data[offset : offset + len(data)] = data
