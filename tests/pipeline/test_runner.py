@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,9 +78,22 @@ def test_runs_add_up(
             run(spark)
     assert _tables(out) == before
 
+    (estate / "readme").write_text("no log, and no reason to read a log again")
     assert run(spark).read == [str(estate / "new")]
     Run([str(estate)], str(tmp_path / "anew"))(spark)
     assert _tables(out) == _tables(tmp_path / "anew")
+    _ask_all(spark, out)
+
+
+def _ask_all(spark: SparkSession, out: Path) -> None:
+    """Every query of the guide, over these tables."""
+    guide = Path(__file__).parents[2] / "docs" / "guide" / "pipeline.md"
+    for table in OUTPUT:
+        spark.read.parquet(str(out / table)).createOrReplaceTempView(table)
+    queries = [part.partition("```")[0] for part in guide.read_text().split("```sql\n")[1:]]
+    assert len(queries) >= 6
+    for query in queries:
+        spark.sql(query).collect()
 
 
 def test_following_yields_what_was_read_until_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +122,7 @@ def test_an_interrupted_swap_is_completed_by_the_next_run(tmp_path: Path, swappe
         for table in tables:
             (tmp_path / f"{place}{table}").mkdir(parents=True)
             (tmp_path / f"{place}{table}" / "part").write_text(text)
-    intent = {"tables": tables, "settings": now.settings, "logs": now.logs}
+    intent = {"tables": tables, "state": asdict(now)}
     (tmp_path / "_swap.json").write_text(json.dumps(intent))
     for table in tables[:swapped]:
         shutil.rmtree(tmp_path / table)

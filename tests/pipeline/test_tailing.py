@@ -12,7 +12,7 @@ import pytest
 from tallystick.errors import TallystickError
 from tallystick.pipeline import executing, planning, tailing
 from tallystick.pipeline.options import Limit, OptionError, SourceOptions, parse
-from tallystick.pipeline.stream import LogStreamReader
+from tallystick.pipeline.stream import LogStreamReader, reader_offset
 from tallystick.pipeline.tailing import Position, Tailer, read, stretches
 from tests.fixtures import fixture_dir
 from tests.pipeline.fake import SYSTEM
@@ -122,10 +122,12 @@ def test_available_now_stops_at_what_was_there(home: Path) -> None:
     assert seen == [0, 1, 2, 3]
 
 
-def test_the_committed_position_is_left_for_a_disposer(home: Path) -> None:
-    options = SourceOptions((str(home),), hold_file=str(home / "hold.json"))
-    LogStreamReader(options).commit({"b": [None, None, 2], "a": [1, 2, 3]})
-    assert (home / "hold.json").read_text() == '{"a": [1, 2, 3], "b": [null, null, 2]}'
+def test_what_was_read_to_its_end_may_be_disposed_of(home: Path) -> None:
+    options = SourceOptions((str(home),), hold_folder=str(home / "hold"))
+    done = {f"/logs/{name}": [None, None, 2] for name in ("1.log", "2.log", "3.log")}
+    LogStreamReader(options).commit(done | {"/other/1.log": [None, None, 2]})
+    assert reader_offset(str(home / "hold"), "/logs")() == "2.log"
+    assert reader_offset(str(home / "hold"), "/other")() is None
 
 
 def test_only_records_stream() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tallystick.errors import TallystickError
+from tallystick.storage.source import is_remote
 from tallystick.systems.base import ReadOptions
 from tallystick.tables import TABLES
 
@@ -48,8 +49,8 @@ class SourceOptions:
     """False leaves out the findings of the search for logs."""
     limit: Limit = Limit()
     """What one step of a stream may take."""
-    hold_file: str | None = None
-    """Where a stream leaves its committed position, for a disposer to see."""
+    hold_folder: str | None = None
+    """Where a stream tells disposers what it has read, for `KeepForReader`."""
     reading: ReadOptions = ReadOptions()  # noqa: RUF009 - frozen
 
 
@@ -68,13 +69,21 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
             _optional(given, "maxbytespertrigger"),
             _optional(given, "maxfilespertrigger"),
         ),
-        given.get("holdfile"),
+        given.get("holdfolder"),
         ReadOptions(
             timezone=given.get("timezone", "UTC"),
             boot_password=given.get("bootpassword"),
             encryption_key=_key(given.get("encryptionkey")),
         ),
     )
+
+
+def local_path(options: Mapping[str, str]) -> str:
+    """The folder that a sink writes to. Raises `OptionError` where it is none on this machine."""
+    (path,) = _paths({name.lower(): value for name, value in options.items()})[:1]
+    if is_remote(path):
+        raise OptionError("logs are written to local folders only", found=path)
+    return path.rstrip("/")
 
 
 def _paths(given: Mapping[str, str]) -> tuple[str, ...]:

@@ -96,12 +96,8 @@ class Run:
         return TableSpace(self.out.rstrip("/"), self.form)
 
     def _state(self, plan: Plan) -> RunState:
-        settings = {
-            "options": dict(self.options),
-            "resources": dict(self.resources or {}),
-            "problems": [finding.to_dict() for finding in plan.problems],
-        }
-        return state_of(plan.logs, json.loads(json.dumps(settings)))
+        settings = {"options": dict(self.options), "resources": dict(self.resources or {})}
+        return state_of(plan.logs, settings, plan.problems)
 
 
 @dataclass(slots=True)

@@ -15,6 +15,8 @@ try:
         DataSource,
         DataSourceReader,
         DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
         EqualTo,
         Filter,
         In,
@@ -26,7 +28,7 @@ except ImportError as error:
     raise MissingExtraError("pyspark", "spark") from error
 
 from tallystick.pipeline.executing import execute
-from tallystick.pipeline.options import OptionError, SourceOptions, parse
+from tallystick.pipeline.options import OptionError, SourceOptions, local_path, parse
 from tallystick.pipeline.planning import Piece, Task, tasks
 from tallystick.tables import TABLES
 
@@ -69,6 +71,20 @@ class TallystickDataSource(DataSource):
                 advice="Run the pipeline with --stream for the other tables",
             )
         return LogStreamReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002
+        from tallystick.pipeline.sink import ShardWriter
+
+        return ShardWriter(local_path(self.options), overwrite=overwrite)
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self,
+        schema: StructType,  # noqa: ARG002 - Spark passes it
+        overwrite: bool,  # noqa: ARG002 - a stream only appends
+    ) -> DataSourceStreamWriter:
+        from tallystick.pipeline.sink import ShardStreamWriter
+
+        return ShardStreamWriter(local_path(self.options))
 
 
 class TableReader(DataSourceReader):

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tallystick.pipeline.planning import stored_size
+from tallystick.records import Finding
 from tallystick.storage.source import is_remote
 from tallystick.systems.base import LogSource
 from tallystick.tables import log_name
@@ -29,6 +30,8 @@ class RunState:
 
     settings: dict[str, Any]
     logs: dict[str, list[list[Any]]] = field(default_factory=dict)
+    problems: list[dict[str, Any]] = field(default_factory=list)
+    """Findings of the search for logs: they change no row but their own."""
 
     def changed(self, last: RunState | None) -> set[str]:
         """Logs whose rows must be made anew."""
@@ -41,9 +44,12 @@ class RunState:
         return set() if last is None else set(last.logs) - set(self.logs)
 
 
-def state_of(logs: Iterable[LogSource], settings: dict[str, Any]) -> RunState:
+def state_of(
+    logs: Iterable[LogSource], settings: dict[str, Any], problems: Iterable[Finding] = ()
+) -> RunState:
     """The state of the logs as they are now."""
-    state = RunState({"version": VERSION} | settings)
+    told = [finding.to_dict() for finding in problems]
+    state = RunState({"version": VERSION} | settings, problems=told)
     for log in logs:
         marks = [[log.system, file, *mark(file)] for file in log.files]
         state.logs.setdefault(log_name(log), []).extend(marks)
@@ -54,15 +60,20 @@ def load(path: Path) -> RunState | None:
     """The state that the last good run left; None if there is none that can be used."""
     try:
         value = json.loads(path.read_text())
-        return RunState(value["settings"], value["logs"])
+        return from_json(value)
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def from_json(value: dict[str, Any]) -> RunState:
+    """A state from its JSON form. Raises `KeyError`, `TypeError` if it is none."""
+    return RunState(value["settings"], value["logs"], value["problems"])
 
 
 def save(path: Path, state: RunState) -> None:
     """Leave the state, whole or not at all."""
     partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps({"settings": state.settings, "logs": state.logs}))
+    partial.write_text(json.dumps(asdict(state)))
     os.replace(partial, path)  # noqa: PTH105 - replaces, unlike Path.rename on some systems
 
 

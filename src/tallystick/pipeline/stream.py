@@ -6,10 +6,10 @@ offset is a `Position` of `tailing`; equal positions are equal texts.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -21,8 +21,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from tallystick.discovery import parent
 from tallystick.pipeline.options import Limit, SourceOptions
 from tallystick.pipeline.tailing import Position, Stretch, Tailer, read, stretches
+from tallystick.services.holding import ReaderOffset
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,12 +76,23 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read(partition.stretch, self.options)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Leave the committed position where a disposer can see it (option holdFile)."""
-        if self.options.hold_file is not None:
-            path = Path(self.options.hold_file)
-            partial = path.with_name(path.name + ".partial")
-            partial.write_text(json.dumps(end, sort_keys=True))
-            partial.replace(path)
+        """Tell disposers which files were read to their end (option holdFolder)."""
+        if self.options.hold_folder is not None:
+            for folder, name in finished(end).items():
+                reader_offset(self.options.hold_folder, folder).commit(name)
+
+
+def reader_offset(hold_folder: str, log_folder: str) -> ReaderOffset:
+    """The offset of the stream in one folder of logs, for `KeepForReader`."""
+    return ReaderOffset(hold_folder, quote(log_folder, safe=""))
+
+
+def finished(position: Position) -> dict[str, str]:
+    """By folder the newest file that was read to its end: the one before the last."""
+    names: dict[str, list[str]] = {}
+    for path in sorted(position):
+        names.setdefault(parent(path), []).append(PurePath(path).name)
+    return {folder: found[-2] for folder, found in names.items() if len(found) > 1}
 
 
 def _limit(limit: ReadLimit) -> Limit:

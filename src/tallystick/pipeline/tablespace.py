@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tallystick.pipeline import state
 from tallystick.pipeline.state import RunState
@@ -76,29 +76,23 @@ class TableSpace:
         """Make the written tables the current ones."""
         home = Path(self.root)
         if self.staged:
-            intent: dict[str, object] = {
-                "tables": tables,
-                "settings": now.settings,
-                "logs": now.logs,
-            }
+            intent = {"tables": tables, "state": asdict(now)}
             (home / "_swap.partial").write_text(json.dumps(intent))
             (home / "_swap.partial").rename(home / _INTENT)
             self._swap(intent)
         elif not is_remote(self.root):
             state.save(home / STATE, now)
 
-    def _swap(self, intent: dict[str, object]) -> None:
+    def _swap(self, intent: dict[str, Any]) -> None:
         home = Path(self.root)
         (home / _OLD).mkdir(exist_ok=True)
-        tables = intent["tables"]
-        assert isinstance(tables, list)
-        for table in tables:
+        for table in intent["tables"]:
             if (home / _STAGING / table).is_dir():  # else it is in place since before
                 shutil.rmtree(home / _OLD / table, ignore_errors=True)
                 if (home / table).is_dir():
                     (home / table).rename(home / _OLD / table)
                 (home / _STAGING / table).rename(home / table)
-        state.save(home / STATE, RunState(intent["settings"], intent["logs"]))  # type: ignore[arg-type]
+        state.save(home / STATE, state.from_json(intent["state"]))
         (home / _INTENT).unlink()
         shutil.rmtree(home / _OLD, ignore_errors=True)
         shutil.rmtree(home / _STAGING, ignore_errors=True)

@@ -152,7 +152,7 @@ def read(stretch: Stretch, options: SourceOptions) -> Iterator[pa.RecordBatch]:
             "records are gone: the file was recycled before they were read",
             file=stretch.file,
             offset=stretch.begin,
-            advice="Hold files back until the stream has read them (option holdFile)",
+            advice="Hold files back until the stream has read them (option holdFolder)",
         )
 
 
@@ -171,6 +171,9 @@ class _Budget:
         if size is not None:
             count = min(count, max(1, int(np.searchsorted(ends, begin + size, "right"))))
         last = int(ends[count - 1])
+        if count < len(ends):
+            self.left = Limit(files=0)  # full: no later file may overtake this one
+            return last
         self.left = Limit(
             None if rows is None else rows - count,
             None if size is None else size - (last - begin),
