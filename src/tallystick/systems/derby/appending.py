@@ -1,8 +1,8 @@
 """A log folder that is appended to: records, group commit, file switch, failure.
 
 In: record bodies of any number of threads. Out: instants, durable when `AppendingLog.flush`
-returns. A thread whose record another's flush has covered returns with it: that is the group
-commit, without timer. A failed write or sync poisons the log; nothing is retried.
+returns. Waiting is the house's `GroupWriter`: one flush at a time, whose waiters are covered by
+whatever was appended when it began. A failed write or sync poisons the log.
 Source: docs/formats/derby.md, docs/systems/derby.md.
 """
 
@@ -14,11 +14,15 @@ from typing import NoReturn, Self
 
 from tallystick.errors import (
     LogClosedError,
+    LogFullError,
     LogPoisonedError,
     LogWriteError,
     RecordTooLargeError,
 )
+from tallystick.services.roles import Ticket
+from tallystick.storage.counters import GroupCounters
 from tallystick.storage.files import Bytes, File, FileSystem
+from tallystick.storage.group import GroupWriter
 from tallystick.storage.local import LOCAL
 from tallystick.storage.source import unreadable
 from tallystick.systems.derby.access_file import BUFFER_SIZE, LogAccessFile
@@ -37,6 +41,10 @@ from tallystick.systems.derby.opening import Opened, open_log
 from tallystick.systems.derby.scan import ForwardScan
 
 SWITCH_INTERVAL = 1 << 20
+POSITION_MASK = 0x7FFFFFFF
+_SLACK = 1 << 20
+"""Room that is kept for what other threads append between the check and the record."""
+_PADDING_MAX = 16
 
 
 class _WriteSynced:
@@ -81,9 +89,8 @@ class AppendingLog:
         self._write_sync = write_sync
         self._archive = archive
         self._cipher = cipher
-        self._state = threading.Condition(threading.RLock())
+        self._state = threading.RLock()
         self._stop: BaseException | None = None
-        self._being_flushed = False
         self._folder = LogFolder(folder, fs)
         try:
             opened = open_log(self._folder, cipher, ordered=write_sync)
@@ -106,7 +113,10 @@ class AppendingLog:
             file = self._folder.create(1, 0, self._preallocated)
             self._folder.write_control(self._control)
         self._access = self._access_file(file)
-        self._flushed = self._end
+        self._flushed = self._target = self._end
+        self._writer: GroupWriter[int] = GroupWriter(
+            self._write_out, self._sync, name=self._folder.path
+        )
 
     @property
     def _preallocated(self) -> int:
@@ -129,6 +139,11 @@ class AppendingLog:
         """The instant behind the last record appended."""
         return self._end
 
+    @property
+    def counters(self) -> GroupCounters:
+        """Flushes and how many waiters shared them."""
+        return self._writer.counters
+
     def replay(self) -> Iterator[tuple[int, Body]]:
         """Instant and content of every durable record, from the first file on."""
         log = self._folder.read(self._cipher)
@@ -141,24 +156,33 @@ class AppendingLog:
         """Append a record body; returns its instant. Not durable before `flush`."""
         if not body:
             raise LogWriteError("XSLB6: a record of length 0 is refused")
+        self._make_room(len(body))
+        with self._state:
+            return self._append(body)
+
+    def _append(self, body: bytes) -> int:
+        """The caller has made room and holds the lock."""
+        self._check()
         if self._cipher is not None:
             body = self._cipher.encrypt(body + bytes(-len(body) % self._cipher.block_size))
-        with self._state:
-            self._check()
-            try:
-                self._make_room(len(body))
-                number, position = split_instant(self._end)
-                access = self._access
-                reserved = access.reserve_space_for_checksum(len(body), number, position)
-                instant = self._end + reserved
-                access.write_log_record(instant, body)
-            except OSError as error:
-                self._poison(error)
-            self._end = instant + len(body) + OVERHEAD
-            return instant
+        length, access, position = len(body), self._access, self._end & POSITION_MASK
+        if position + self._needed(length) >= POSITION_MAX:
+            raise LogFullError("other threads have filled the log file", file=self._folder.path)
+        try:
+            reserved = access.reserve_space_for_checksum(length, self._end >> 32, position)
+            instant = self._end + reserved
+            access.write_log_record(instant, body)
+        except OSError as error:
+            self._poison(error)
+        self._end = instant + length + OVERHEAD
+        return instant
+
+    def _needed(self, length: int) -> int:
+        return OVERHEAD + length + LENGTH.size + self._access.checksum_size
 
     def _make_room(self, length: int) -> None:
-        needed = OVERHEAD + length + LENGTH.size + self._access.checksum_size
+        """Go on in a new file where this one may not hold the record. Not under the lock."""
+        needed = self._needed(length + _PADDING_MAX)
         if HEADER_SIZE + needed >= POSITION_MAX:
             raise RecordTooLargeError(
                 "XSLAL: the record fits no log file",
@@ -166,58 +190,61 @@ class AppendingLog:
                 expected=f"less than {POSITION_MAX - HEADER_SIZE} bytes with what surrounds it",
                 found=str(needed),
             )
-        if split_instant(self._end)[1] + needed >= POSITION_MAX:
-            self.switch_log_file()
+        if (limit := POSITION_MAX - needed - _SLACK) <= self._end & POSITION_MASK:
+            self.switch_log_file(max(limit - 1, HEADER_SIZE))
 
     def flush(self, instant: int) -> None:
         """Return when the record at ``instant``, and all before it, are durable."""
-        with self._state:
-            while True:
-                if instant < self._flushed:
-                    return
-                self._check()
-                if not self._being_flushed:
-                    break
-                self._state.wait()
-            self._being_flushed = True
-            access, target = self._access, self._end
+        if instant < self._flushed:
+            return
+        self._check()
         try:
-            self._write_out(access)
-        except (OSError, LogWriteError) as error:
-            self._poison(error)
-        except BaseException as interruption:
-            self._mark(interruption)  # what was written is not known
+            self._writer.submit(instant).wait()
+        except LogPoisonedError:
+            self._check()
             raise
-        with self._state:
-            self._flushed = max(self._flushed, target)
-            self._being_flushed = False
-            self._state.notify_all()
-            if split_instant(self._end)[1] > self._interval:
-                self.switch_log_file()
+        if self._end & POSITION_MASK > self._interval:
+            self.switch_log_file(self._interval)
 
-    def _write_out(self, access: LogAccessFile) -> None:
-        with self._state:
-            access.switch_log_buffer()
-        access.flush_dirty_buffers()
-        if not self._write_sync:
-            access.sync_log_access_file()
+    def submit(self, instant: int) -> Ticket:
+        """A promise of what `flush` waits for, to be waited for or awaited."""
+        return self._writer.submit(instant)
 
-    # -- switch and checkpoint ----------------------------------------------------------------
-
-    def switch_log_file(self) -> None:
-        """Go on in a new file; nothing if this one holds no record."""
+    def _write_out(self, instants: list[int]) -> list[int]:
+        """One group of waiters: whatever was appended is written for them."""
         with self._state:
-            while self._being_flushed:
-                self._state.wait()
+            self._check()
+            access, self._target = self._access, self._end
+            try:
+                access.switch_log_buffer()
+            except OSError as error:
+                self._poison(error)
+        try:
+            access.flush_dirty_buffers()
+        except OSError as error:
+            self._poison(error)
+        return instants
+
+    def _sync(self) -> None:
+        try:
+            self._access.sync_log_access_file()
+        except LogWriteError as error:
+            self._poison(error)
+        self._flushed = self._target
+
+    # -- switch -----------------------------------------------------------------------------
+
+    def switch_log_file(self, beyond: int = HEADER_SIZE) -> None:
+        """Go on in a new file; nothing if the log ends at ``beyond`` or before in this one."""
+        with self._writer.exclusive(), self._state:
             self._check()
             number, position = split_instant(self._end)
-            if position == HEADER_SIZE:
+            if position <= beyond:
                 return
             try:
                 self._switch(number + 1)
             except (OSError, LogWriteError) as error:
                 self._poison(error)
-            self._state.notify_all()
 
     def _switch(self, number: int) -> None:
         """The old file is whole on the disk before the new one has a name."""
@@ -240,16 +267,11 @@ class AppendingLog:
 
     def _poison(self, error: BaseException) -> NoReturn:
         """Nothing is written any more; every caller, now and later, gets an error."""
-        self._mark(error)
-        self._refuse(error)
-
-    def _mark(self, error: BaseException) -> None:
         with self._state:
             if self._stop is None:
                 self._stop = error
                 self._access.corrupt()
-            self._being_flushed = False
-            self._state.notify_all()
+        self._refuse(error)
 
     def _refuse(self, cause: BaseException) -> NoReturn:
         raise LogPoisonedError(
@@ -261,9 +283,11 @@ class AppendingLog:
 
     def close(self) -> None:
         """Flush and close; a poisoned log is only closed. A second call does nothing."""
+        if self._stop is None:
+            self.flush(self._end - 1)
+            self._writer.close()
         with self._state:
             if self._stop is None:
-                self.flush(self._end - 1)
                 self._access.close()
             if not isinstance(self._stop, LogClosedError):
                 self._stop = LogClosedError("the log is closed")

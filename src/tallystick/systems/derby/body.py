@@ -86,7 +86,7 @@ def _with_tail(
 
 
 def encode_body(
-    group: Group, transaction: int, operation: bytes, optional: bytes = b"", undo: int | None = None
+    group: int, transaction: int, operation: bytes, optional: bytes = b"", undo: int | None = None
 ) -> bytes:
     """A record body; ``undo`` is the instant a compensation record undoes."""
     head = format_id(LOG_RECORD) + compressed_int(group)

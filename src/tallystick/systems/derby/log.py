@@ -22,7 +22,14 @@ from tallystick.systems.derby.layout import (
 )
 from tallystick.systems.derby.recovery import OpenTransaction
 
-_PAGE = Group.RAWSTORE | Group.XA_NEEDLOCK
+HEAD_MAX = 256
+"""What surrounds an operation, and a begin or end operation with its global id."""
+_BEGIN = int(Group.RAWSTORE | Group.FIRST)
+_PAGE = int(Group.RAWSTORE | Group.XA_NEEDLOCK)
+_CLR = _PAGE | int(Group.COMPENSATION)
+_PREPARED = int(Group.RAWSTORE | Group.PREPARE)
+_COMMITTED = int(Group.RAWSTORE | Group.COMMIT | Group.LAST)
+_ABORTED = int(Group.RAWSTORE | Group.ABORT | Group.LAST)
 
 
 class LogToFile(AppendingLog):
@@ -40,10 +47,10 @@ class LogToFile(AppendingLog):
         """Begin a transaction; returns its number."""
         status = operations.STATUS_INTERNAL if internal else operations.STATUS_USER
         operation = encoders.encode_begin(status, xid)
+        self._make_room(len(operation) + HEAD_MAX)
         with self._state:
             number, self._next = self._next, self._next + 1
-            body = encode_body(Group.RAWSTORE | Group.FIRST, number, operation)
-            first = self.append(body)
+            first = self._append(encode_body(_BEGIN, number, operation))
             self._table[number] = OpenTransaction(number, first, first, internal, xid)
         return number
 
@@ -53,45 +60,46 @@ class LogToFile(AppendingLog):
 
     def compensate(self, number: int, operation: bytes, undone: int) -> int:
         """Log the compensation record of an operation that was undone."""
-        return self._log(number, _PAGE | Group.COMPENSATION, operation, b"", undone)
+        return self._log(number, _CLR, operation, b"", undone)
 
     def _log(
-        self, number: int, group: Group, operation: bytes, optional: bytes, undo: int | None = None
+        self, number: int, group: int, operation: bytes, optional: bytes, undo: int | None = None
     ) -> int:
         body = encode_body(group, number, operation, optional, undo)
+        self._make_room(len(body))
         with self._state:
             one = self._transaction(number)
-            one.last = self.append(body)
+            one.last = self._append(body)
             one.records += 1
             return one.last
 
     def prepare(self, number: int) -> None:
         """Durably prepared: in doubt until it is committed or aborted."""
-        with self._state:
-            one = self._transaction(number)
-            end = self._append_end(one, Group.PREPARE, operations.STATUS_PREPARED)
-            one.prepared = True
-        self.flush(end)
+        self.flush(self._end_transaction(number, _PREPARED, operations.STATUS_PREPARED))
 
     def commit(self, number: int, *, sync: bool = True) -> None:
         """Committed, durably unless ``sync`` is false."""
-        self._finish(number, Group.COMMIT, operations.STATUS_COMMITTED, sync)
-
-    def abort(self, number: int, *, sync: bool = True) -> None:
-        """Aborted; its compensation records must have been logged before."""
-        self._finish(number, Group.ABORT, operations.STATUS_ABORTED, sync)
-
-    def _finish(self, number: int, how: Group, status: int, sync: bool) -> None:
-        with self._state:
-            end = self._append_end(self._transaction(number), how | Group.LAST, status)
-            del self._table[number]
+        end = self._end_transaction(number, _COMMITTED, operations.STATUS_COMMITTED)
         if sync:
             self.flush(end)
 
-    def _append_end(self, one: OpenTransaction, group: Group, status: int) -> int:
-        operation = encoders.encode_end(status, one.xid)
-        one.last = self.append(encode_body(Group.RAWSTORE | group, one.number, operation))
-        return one.last
+    def abort(self, number: int, *, sync: bool = True) -> None:
+        """Aborted; its compensation records must have been logged before."""
+        end = self._end_transaction(number, _ABORTED, operations.STATUS_ABORTED)
+        if sync:
+            self.flush(end)
+
+    def _end_transaction(self, number: int, group: int, status: int) -> int:
+        self._make_room(HEAD_MAX)
+        with self._state:
+            one = self._transaction(number)
+            operation = encoders.encode_end(status, one.xid)
+            one.last = self._append(encode_body(group, number, operation))
+            if status == operations.STATUS_PREPARED:
+                one.prepared = True
+            else:
+                del self._table[number]
+            return one.last
 
     def _transaction(self, number: int) -> OpenTransaction:
         one = self._table.get(number)
@@ -108,7 +116,7 @@ class LogToFile(AppendingLog):
         open transaction are removed.
         """
         if split_instant(self._end)[1] > self._interval:
-            self.switch_log_file()
+            self.switch_log_file(self._interval)
         with self._state:
             redo = self._end
             undo = min((one.first for one in self._table.values()), default=redo)
@@ -122,8 +130,7 @@ class LogToFile(AppendingLog):
                 _entry(one, number) for one in self._table.values()
             )
             operation = encoders.encode_checkpoint(redo, undo, table)
-            body = encode_body(Group.RAWSTORE, number, operation)
-            instant = self.append(body)
+            instant = self._append(encode_body(int(Group.RAWSTORE), number, operation))
         self.flush(instant)
         self.commit(number, sync=False)
         self._write_control(instant, undo)
