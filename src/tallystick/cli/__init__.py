@@ -33,6 +33,7 @@ COMMANDS: tuple[str, ...] = (
     "indoubt",
     "convert",
     "store",
+    "bench",
 )
 """Modules of this package, in the order of the help page."""
 

@@ -27,6 +27,7 @@ from typing import Final, NamedTuple
 
 from tallystick.errors import CorruptLogError, RecordTooLargeError
 from tallystick.storage.files import Bytes
+from tallystick.systems.tally.kinds import Code
 from tallystick.systems.tally.layout import LENGTH_MAX
 
 CODES: Final = 1
@@ -37,6 +38,8 @@ KEY_NULLS: Final = 16
 USER_TYPES: Final = 32
 GTRIDS: Final = 64
 _CODE_SHIFT: Final = 16
+PLAIN: Final = Code.APPEND << _CODE_SHIFT
+"""Columns of a group of plain records outside of transactions."""
 
 _PADDING = tuple(bytes(size) for size in range(8))
 _ONE_OFFSET = struct.Struct("<ii")

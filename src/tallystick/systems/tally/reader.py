@@ -23,6 +23,7 @@ from tallystick.records import (
     Record,
     Severity,
     Span,
+    State,
     Transaction,
     Verdict,
 )
@@ -44,7 +45,7 @@ from tallystick.systems.tally.layout import (
     SEGMENT_MAGIC,
     VERSION,
 )
-from tallystick.systems.tally.rows import envelope_record, records_of, rows_of
+from tallystick.systems.tally.rows import envelope_record, fold_group, records_of
 from tallystick.systems.tally.scan import Scan, Step
 from tallystick.systems.tally.sealing import KeyMissingError
 from tallystick.systems.tally.spans import cut, doubled_spans, remains, segment_spans
@@ -225,8 +226,7 @@ class TallyReading:
             if step.behind or header is None or step.place.case not in _WHOLE:
                 continue
             try:
-                for row in rows_of(step.view.inner(header), header, self._key):
-                    state.apply(row)
+                fold_group(state, step.view.inner(header), header, self._key)
             except KeyMissingError:
                 encrypted += 1
             except (CorruptLogError, UnsupportedFormatError) as error:
@@ -259,12 +259,13 @@ class TallyReading:
 
     def verdict(self) -> Verdict:
         state, scan = self._recovered
-        outcomes = Counter(record.outcome.value for record in self.records(salvage=True))
+        outcomes = self._outcomes()
+        transactions = list(self.transactions())
         engine = _engine(state, scan)
         strict = {
             "records": dict.fromkeys((one.value for one in Outcome), 0) | dict(outcomes),
-            "transactions": dict(Counter(one.state.value for one in self.transactions())),
-            "in_doubt": [one.key for one in self.transactions() if one.state.value == "prepared"],
+            "transactions": dict(Counter(one.state.value for one in transactions)),
+            "in_doubt": [one.key for one in transactions if one.state is State.PREPARED],
             "lost": [
                 finding.to_dict() for finding in scan.findings if finding.severity is Severity.LOSS
             ],
@@ -272,6 +273,19 @@ class TallyReading:
         }
         differences = tuple(_differences(scan))
         return Verdict(SYSTEM_NAME, self._source.path, self.format, engine, strict, differences)
+
+    def _outcomes(self) -> Counter[str]:
+        """Records by outcome, those behind damage included; counted by groups."""
+        counts: Counter[str] = Counter()
+        for step in Scan(self.catalog, self._reach).steps():
+            header = step.place.header
+            if header is None or step.place.case is Case.END:
+                continue
+            if step.place.case in _WHOLE:
+                counts[Outcome.VALID.value] += header.count
+            elif step.place.end > step.place.offset:
+                counts[step.place.case.value] += 1
+        return counts
 
     # -- batches ------------------------------------------------------------------------
 

@@ -39,7 +39,7 @@ from tallystick.systems.tally.layout import (
     encode_segment_header,
     segment_name,
 )
-from tallystick.systems.tally.rows import rows_of
+from tallystick.systems.tally.rows import fold_group
 from tallystick.systems.tally.scan import Scan
 from tallystick.systems.tally.sealing import KEY_SIZES, KeyMissingError, KeyProvider
 from tallystick.systems.tally.settings import Settings
@@ -184,8 +184,7 @@ def _fold(scan: Scan, key: bytes | None) -> tuple[LogState, list[tuple[int, int,
             continue
         index.append((header.offset, header.first_lsn, header.time_us))
         try:
-            for row in rows_of(step.view.inner(header), header, key):
-                state.apply(row)
+            fold_group(state, step.view.inner(header), header, key)
         except (CorruptLogError, UnsupportedFormatError) as error:
             error.file, error.offset = step.file.path, header.offset
             if isinstance(error, KeyMissingError):

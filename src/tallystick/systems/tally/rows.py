@@ -12,7 +12,7 @@ from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.records import Kind, Outcome, Record
 from tallystick.storage.files import Bytes
 from tallystick.systems.tally.catalog import SYSTEM_NAME
-from tallystick.systems.tally.columns import Columns, Draft, decode_columns
+from tallystick.systems.tally.columns import PLAIN, Columns, Draft, decode_columns
 from tallystick.systems.tally.kinds import (
     Code,
     decode_decision,
@@ -25,7 +25,7 @@ from tallystick.systems.tally.kinds import (
 )
 from tallystick.systems.tally.layout import AES_GCM, HEADER_SIZE, ZLIB, ZSTD, GroupHeader
 from tallystick.systems.tally.sealing import inner_bytes
-from tallystick.systems.tally.state import Row
+from tallystick.systems.tally.state import LogState, Row
 
 _PACKED = ZLIB | ZSTD | AES_GCM
 
@@ -47,6 +47,20 @@ def rows_of(stored: Bytes, header: GroupHeader, key: bytes | None) -> Iterator[R
                 advice="Read it with a newer Tallystick",
             )
         yield Row(lsn, header.segment, header.time_us, draft)
+
+
+def fold_group(state: LogState, stored: Bytes, header: GroupHeader, key: bytes | None) -> None:
+    """Fold a group into the state. Plain records are folded without looking at each.
+
+    Raises as `rows_of` does.
+    """
+    if header.columns == PLAIN:
+        if header.flags & AES_GCM:
+            inner_bytes(stored, header, key)  # a wrong key must not go unnoticed
+        state.plain(header.segment, header.last_lsn)
+        return
+    for row in rows_of(stored, header, key):
+        state.apply(row)
 
 
 def records_of(
