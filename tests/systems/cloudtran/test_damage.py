@@ -19,17 +19,15 @@ from tallystick.errors import LogFormatError
 from tallystick.records import Outcome
 from tallystick.systems.base import LogSource, ReadOptions
 from tallystick.systems.cloudtran import SYSTEM, layout
-from tallystick.systems.cloudtran.layout import (
+from tallystick.systems.cloudtran.entries import (
     Entry,
     EntryKind,
     Operation,
     OperationKind,
-    Prologue,
-    encode_block,
-    encode_data,
     encode_entry,
     parse_entries,
 )
+from tallystick.systems.cloudtran.layout import Prologue, encode_block, encode_data
 from tallystick.systems.cloudtran.reader import CloudtranReading
 from tallystick.systems.cloudtran.repair import BlockFinder
 from tallystick.systems.cloudtran.scan import Block, BlockState, FileScan, find_block_size

@@ -22,7 +22,7 @@ from tallystick.services.roles import Ticket
 from tallystick.systems.base import LogSource, ReadOptions
 from tallystick.systems.cloudtran import SYSTEM
 from tallystick.systems.cloudtran.config import LogSettings
-from tallystick.systems.cloudtran.layout import Operation, OperationKind
+from tallystick.systems.cloudtran.entries import Operation, OperationKind
 from tallystick.systems.cloudtran.log import BlockLog
 from tallystick.systems.cloudtran.reader import CloudtranReading
 
@@ -268,14 +268,14 @@ def test_nearly_full_disk_refuses_commits_but_not_marks(tmp_path: Path) -> None:
         number, ticket = begin(log)
         ticket.wait()
         room[0] = 0
-        log._space_checked = 0.0
+        log.room.look_again()
         with pytest.raises(BusyError):
             begin(log)
         log.persisted(number, TARGETS)
         log.sync().wait()
         assert log.pending() == []
         room[0] = 1 << 40
-        log._space_checked = 0.0
+        log.room.look_again()
         begin(log)[1].wait()
 
 

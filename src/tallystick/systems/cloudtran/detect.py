@@ -19,11 +19,10 @@ from tallystick.systems.cloudtran.layout import (
     PROLOGUE_SIZE,
     SIGNATURE,
     SIGNATURE_SIZE,
-    FileName,
     Header,
     parse_header,
-    parse_name,
 )
+from tallystick.systems.cloudtran.names import FileName, parse_name
 from tallystick.systems.cloudtran.repair import BlockFinder, signature_places
 from tallystick.systems.cloudtran.survey import ANY_SERIAL, Part
 from tallystick.systems.cloudtran.verdict import SYSTEM_NAME

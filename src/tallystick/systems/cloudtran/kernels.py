@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tallystick.compiled import kernel
-from tallystick.systems.cloudtran import layout
+from tallystick.systems.cloudtran import entries, layout
 
 Array = Any
 """A NumPy array; of bytes unless a docstring says otherwise."""
@@ -19,11 +19,11 @@ _HEADER = layout.HEADER_SIZE
 _BOTH = layout.BOTH_HEADERS
 _SIGNATURE = layout.SIGNATURE_SIZE
 _PROLOGUE = layout.PROLOGUE_SIZE
-_HEAD = layout.ENTRY_HEAD_SIZE
-ENTRY_MIN = layout.ENTRY_HEAD_SIZE + 2
+_HEAD = entries.ENTRY_HEAD_SIZE
+ENTRY_MIN = entries.ENTRY_HEAD_SIZE + 2
 """Bytes of the shortest entry: no reference, no target."""
-_EVERY = layout.EVERY_TARGET
-_NO_VALUE = layout.NO_VALUE
+_EVERY = entries.EVERY_TARGET
+_NO_VALUE = entries.NO_VALUE
 
 # columns of a block row
 OFFSET, LENGTH, SIZE, CRC, COUNT, CODEC, SERIAL, SEQUENCE = range(8)

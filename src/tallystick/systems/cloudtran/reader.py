@@ -30,11 +30,7 @@ from tallystick.records import (
 from tallystick.storage.source import ByteSource, open_source
 from tallystick.systems.base import LogSource, ReadOptions, Split, unreadable_finding
 from tallystick.systems.cloudtran.detect import file_parts, signature_of
-from tallystick.systems.cloudtran.layout import (
-    BLOCK_SIZES,
-    SIGNATURE_SIZE,
-    UNPACKED_MAX,
-)
+from tallystick.systems.cloudtran.layout import BLOCK_SIZES, SIGNATURE_SIZE, UNPACKED_MAX
 from tallystick.systems.cloudtran.records import believed, block_outcome, block_records, block_spans
 from tallystick.systems.cloudtran.repair import BlockFinder
 from tallystick.systems.cloudtran.scan import FileScan, find_block_size

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tallystick.records import Change, Kind, Outcome, Record, Span
-from tallystick.systems.cloudtran.layout import (
-    HEADER_SIZE,
+from tallystick.systems.cloudtran.entries import (
     Entry,
     EntryKind,
     Operation,
@@ -19,6 +18,7 @@ from tallystick.systems.cloudtran.layout import (
     PlacedEntry,
     Suspect,
 )
+from tallystick.systems.cloudtran.layout import HEADER_SIZE
 from tallystick.systems.cloudtran.scan import Block, BlockState
 from tallystick.systems.cloudtran.verdict import SYSTEM_NAME
 

@@ -16,7 +16,8 @@ from tallystick.errors import CorruptLogError
 from tallystick.storage.files import FileSystem, read_source
 from tallystick.systems.cloudtran import mark
 from tallystick.systems.cloudtran.config import LogSettings
-from tallystick.systems.cloudtran.layout import Entry, EntryKind, encode_entry, parse_name
+from tallystick.systems.cloudtran.entries import Entry, EntryKind, encode_entry
+from tallystick.systems.cloudtran.names import parse_name
 from tallystick.systems.cloudtran.repair import BlockFinder
 from tallystick.systems.cloudtran.scan import FileScan
 from tallystick.systems.cloudtran.state import LogState, OpenEntry

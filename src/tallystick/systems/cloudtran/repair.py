@@ -18,15 +18,14 @@ from itertools import combinations, product
 
 from tallystick.errors import LogFormatError
 from tallystick.storage.crc import crc32
+from tallystick.systems.cloudtran.entries import PlacedEntry, parse_entries
 from tallystick.systems.cloudtran.layout import (
     HEADER_SIZE,
     PROLOGUE_SIZE,
     UNPACKED_MAX,
     Header,
-    PlacedEntry,
     Prologue,
     block_length,
-    parse_entries,
     parse_header,
     parse_prologue,
     unpack_entries,

@@ -10,15 +10,15 @@ from tallystick.errors import LogWriteError
 from tallystick.services.roles import Operation, OperationCode, PersistEntry, Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
-from tallystick.systems.cloudtran import layout
+from tallystick.systems.cloudtran import entries
 from tallystick.systems.cloudtran.config import LogSettings
 from tallystick.systems.cloudtran.log import BlockLog
 
 _KINDS = {
-    OperationCode.OPAQUE: layout.OperationKind.OPAQUE,
-    OperationCode.INSERT: layout.OperationKind.INSERT,
-    OperationCode.UPDATE: layout.OperationKind.UPDATE,
-    OperationCode.DELETE: layout.OperationKind.DELETE,
+    OperationCode.OPAQUE: entries.OperationKind.OPAQUE,
+    OperationCode.INSERT: entries.OperationKind.INSERT,
+    OperationCode.UPDATE: entries.OperationKind.UPDATE,
+    OperationCode.DELETE: entries.OperationKind.DELETE,
 }
 _CODES = {kind: code for code, kind in _KINDS.items()}
 
@@ -71,14 +71,14 @@ class CloudtranPersistLog:
         self._log.close()
 
 
-def _block_operation(one: Operation, names: dict[str, int]) -> layout.Operation:
+def _block_operation(one: Operation, names: dict[str, int]) -> entries.Operation:
     if one.target is not None and one.target not in names:
         raise LogWriteError(f"an operation is for {one.target!r}, which is no target of it")
     target = None if one.target is None else names[one.target]
-    return layout.Operation(target, _KINDS[one.code], one.collection, one.key, one.value)
+    return entries.Operation(target, _KINDS[one.code], one.collection, one.key, one.value)
 
 
-def _persist_entry(entry: layout.Entry) -> PersistEntry:
+def _persist_entry(entry: entries.Entry) -> PersistEntry:
     operations = tuple(
         Operation(
             _CODES[one.kind],

@@ -14,19 +14,17 @@ from enum import StrEnum
 from itertools import islice
 
 from tallystick.errors import LogFormatError
+from tallystick.systems.cloudtran.entries import PlacedEntry, Suspect, parse_suspects
 from tallystick.systems.cloudtran.layout import (
     BLOCK_SIZES,
     CODEC_ZLIB,
     HEADER_SIZE,
     PROLOGUE_SIZE,
     Header,
-    PlacedEntry,
     Prologue,
-    Suspect,
     block_length,
     parse_header,
     parse_prologue,
-    parse_suspects,
 )
 from tallystick.systems.cloudtran.repair import (
     BlockFinder,

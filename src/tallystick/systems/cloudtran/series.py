@@ -23,12 +23,12 @@ from tallystick.systems.cloudtran.layout import (
     CODEC_NONE,
     CODEC_ZLIB,
     PROLOGUE_SIZE,
-    FileName,
     Prologue,
     block_length,
     encode_block,
     join_data,
 )
+from tallystick.systems.cloudtran.names import FileName
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 

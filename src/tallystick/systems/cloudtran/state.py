@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from tallystick.systems.cloudtran.layout import Entry, parse_entry
+from tallystick.systems.cloudtran.entries import Entry, parse_entry
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from tallystick.systems.cloudtran.layout import Entry, EntryKind, Suspect
+from tallystick.systems.cloudtran.entries import Entry, EntryKind, Suspect
 from tallystick.systems.cloudtran.numbers import NumberSet
 from tallystick.systems.cloudtran.scan import LOST, Block, BlockState, FileScan
 

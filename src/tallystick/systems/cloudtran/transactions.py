@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tallystick.records import Change, State, Transaction
-from tallystick.systems.cloudtran.layout import Entry, EntryKind, PlacedEntry
+from tallystick.systems.cloudtran.entries import Entry, EntryKind, PlacedEntry
 from tallystick.systems.cloudtran.numbers import NumberSet
 from tallystick.systems.cloudtran.records import TYPES, entry_changes
 from tallystick.systems.cloudtran.survey import Sighting

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tallystick.records import Difference, Finding, Severity
-from tallystick.systems.cloudtran.layout import EntryKind
+from tallystick.systems.cloudtran.entries import EntryKind
 from tallystick.systems.cloudtran.survey import (
     LOST_AT_END,
     MISSING_BLOCKS,
