@@ -20,6 +20,7 @@ KERNELS = (
     "low_number32",
     "crc_of_four",
     "crc_range",
+    "copy",
     "is_ascending",
     "take_names",
     "walk",

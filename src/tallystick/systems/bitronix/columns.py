@@ -137,16 +137,16 @@ def _constant(value: str, rows: int) -> pa.DictionaryArray:
 def _statuses(statuses: npt.NDArray[np.int32]) -> tuple[pa.DictionaryArray, pa.DictionaryArray]:
     """Type and kind of each status; numbers that are no status get names of their own."""
     known = [*range(len(STATUS_NAMES))]
-    strange = [int(one) for one in np.unique(statuses) if not 0 <= one < len(known)]
-    indices = statuses
-    if strange:
-        indices = statuses.copy()
+    strange: list[int] = []
+    indices = statuses.copy()
+    if statuses.min() < 0 or statuses.max() >= len(known):
+        strange = [int(one) for one in np.unique(statuses) if not 0 <= one < len(known)]
         for index, status in enumerate(strange, len(known)):
             indices[statuses == status] = index
     everything = known + strange
     types = pa.array([status_name(status) for status in everything])
     kinds = pa.array([KIND_OF[status].value for status in known] + ["unknown"] * len(strange))
-    numbers = pa.array(indices.copy())
+    numbers = pa.array(indices)
     return (
         pa.DictionaryArray.from_arrays(numbers, types),
         pa.DictionaryArray.from_arrays(numbers, kinds),

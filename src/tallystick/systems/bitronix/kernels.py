@@ -41,27 +41,33 @@ def crc_table() -> Table:
     return table
 
 
-@kernel
-def number32(data: Bytes, place: Number) -> Number:
-    """A signed big-endian number of four bytes."""
-    value = (
-        (np.int64(data[place]) << 24)
-        | (np.int64(data[place + 1]) << 16)
-        | (np.int64(data[place + 2]) << 8)
-        | np.int64(data[place + 3])
-    )
-    return (value ^ 0x80000000) - 0x80000000
+# Places are turned into unsigned numbers before they index: with signed ones numba tests each
+# index for being negative, and the four bytes of a number are then not read at once.
 
 
 @kernel
 def low_number32(data: Bytes, place: Number) -> Number:
     """An unsigned little-endian number of four bytes, as the CRC takes them."""
+    at = np.uint64(place)
     return (
-        np.uint32(data[place])
-        | (np.uint32(data[place + 1]) << np.uint32(8))
-        | (np.uint32(data[place + 2]) << np.uint32(16))
-        | (np.uint32(data[place + 3]) << np.uint32(24))
+        np.uint32(data[at])
+        | (np.uint32(data[at + np.uint64(1)]) << np.uint32(8))
+        | (np.uint32(data[at + np.uint64(2)]) << np.uint32(16))
+        | (np.uint32(data[at + np.uint64(3)]) << np.uint32(24))
     )
+
+
+@kernel
+def number32(data: Bytes, place: Number) -> Number:
+    """A signed big-endian number of four bytes."""
+    at = np.uint64(place)
+    value = (
+        (np.uint32(data[at]) << np.uint32(24))
+        | (np.uint32(data[at + np.uint64(1)]) << np.uint32(16))
+        | (np.uint32(data[at + np.uint64(2)]) << np.uint32(8))
+        | np.uint32(data[at + np.uint64(3)])
+    )
+    return (np.int64(value) ^ 0x80000000) - 0x80000000
 
 
 @kernel
@@ -97,9 +103,33 @@ def crc_range(data: Bytes, begin: Number, end: Number, start: Number, table: Tab
         crc = crc_of_four(crc ^ low_number32(data, place), table, 0)
         place += 4
     while place < end:
-        crc = table[0, (crc ^ np.uint32(data[place])) & np.uint32(0xFF)] ^ (crc >> np.uint32(8))
+        byte = np.uint32(data[np.uint64(place)])
+        crc = table[0, (crc ^ byte) & np.uint32(0xFF)] ^ (crc >> np.uint32(8))
         place += 1
     return crc
+
+
+@kernel
+def copy(data: Bytes, place: Number, out: Bytes, used: Number, size: Number) -> Number:
+    """Copy ``size`` bytes; returns their bits, or-ed together."""
+    bits = np.uint8(0)
+    done = 0
+    while done + 4 <= size:
+        source, target = np.uint64(place + done), np.uint64(used + done)
+        one, two = data[source], data[source + np.uint64(1)]
+        three, four = data[source + np.uint64(2)], data[source + np.uint64(3)]
+        out[target] = one
+        out[target + np.uint64(1)] = two
+        out[target + np.uint64(2)] = three
+        out[target + np.uint64(3)] = four
+        bits |= one | two | three | four
+        done += 4
+    while done < size:
+        byte = data[np.uint64(place + done)]
+        out[np.uint64(used + done)] = byte
+        bits |= byte
+        done += 1
+    return bits
 
 
 @kernel
@@ -108,8 +138,9 @@ def is_ascending(
 ) -> Number:
     """True if the name before sorts truly below this one."""
     for index in range(min(before_size, size)):
-        if data[before + index] != data[name + index]:
-            return data[before + index] < data[name + index]
+        one, two = data[np.uint64(before + index)], data[np.uint64(name + index)]
+        if one != two:
+            return one < two
     return before_size < size
 
 
@@ -125,17 +156,14 @@ def take_names(
     for _ in range(count):
         if place + 2 > last:
             return -1, 0
-        size = (np.int64(data[place]) << 8) | np.int64(data[place + 1])
+        at = np.uint64(place)
+        size = (np.int64(data[at]) << 8) | np.int64(data[at + np.uint64(1)])
         place += 2
         if size > 32767 or place + size > last:
             return -1, 0
         if before >= 0 and not is_ascending(data, before, before_size, place, size):
             return -1, 0
-        bits = np.uint8(0)
-        for index in range(size):
-            out[used + index] = data[place + index]
-            bits |= data[place + index]
-        if bits & np.uint8(0x80):
+        if copy(data, place, out, used, size) & np.uint8(0x80):
             return -1, 0
         before, before_size = place, size
         place += size
@@ -187,8 +215,7 @@ def walk(
         if taken < 0:
             break
         names, used = taken, taken_bytes
-        for index in range(gtrid_size):
-            gtrids[gtrid_used + index] = data[place + 29 + index]
+        copy(data, place + 29, gtrids, gtrid_used, gtrid_size)
         gtrid_used += gtrid_size
         offsets[row] = place
         lengths[row] = length + 8

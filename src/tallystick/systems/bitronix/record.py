@@ -7,7 +7,7 @@ original rebuilds the record and computes from that (names in sorted order, each
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 from tallystick.errors import CorruptLogError, RecordTooLargeError
@@ -60,9 +60,11 @@ class TransactionLogRecord:
         """
         names = tuple(sorted(set(unique_names)))
         _refuse_unreadable(gtrid, names)
-        blank = cls(status, 0, RECORD_HEADER_LENGTH, time, sequence, 0, gtrid, names)
-        sized = replace(blank, record_length=blank.exact_length)
-        return replace(sized, crc32=sized.calculate_crc32())
+        rest = _rest(gtrid, names, END_RECORD)
+        length = LENGTH_FIXED - COUNT.size - len(END_MARKER) + len(rest)
+        head = CRC_HEAD.pack(status, length, RECORD_HEADER_LENGTH, time, sequence)
+        crc = crc32(rest, crc32(head))
+        return cls(status, length, RECORD_HEADER_LENGTH, time, sequence, crc, gtrid, names)
 
     @property
     def size(self) -> int:
@@ -91,9 +93,7 @@ class TransactionLogRecord:
             self.time,
             self.sequence_number,
         )
-        names = b"".join(_encode_name(name) for name in self.unique_names)
-        count = COUNT.pack(len(self.unique_names))
-        return crc32(head + self.gtrid + count + names + COUNT.pack(self.end_record))
+        return crc32(_rest(self.gtrid, self.unique_names, self.end_record), crc32(head))
 
     def is_crc32_correct(self) -> bool:
         return self.calculate_crc32() == self.crc32
@@ -109,9 +109,7 @@ class TransactionLogRecord:
             self.crc32,
             len(self.gtrid),
         )
-        names = b"".join(_encode_name(name) for name in self.unique_names)
-        count = COUNT.pack(len(self.unique_names))
-        return head + self.gtrid + count + names + COUNT.pack(self.end_record)
+        return head + _rest(self.gtrid, self.unique_names, self.end_record)
 
     @staticmethod
     def restore(data: bytes | memoryview, offset: int = 0) -> TransactionLogRecord:
@@ -199,9 +197,14 @@ def _decode_names(raw: bytes, place: int) -> tuple[list[bytes], int] | None:
     return names, place
 
 
-def _encode_name(name: str) -> bytes:
-    raw = name.encode("ascii", "replace")
-    return NAME_LENGTH.pack(len(raw)) + raw
+def _rest(gtrid: bytes, names: Collection[str], end_record: int) -> bytes:
+    """What follows the gtrid length byte."""
+    pieces = [gtrid, COUNT.pack(len(names))]
+    for name in names:
+        raw = name.encode("ascii", "replace")
+        pieces += (NAME_LENGTH.pack(len(raw)), raw)
+    pieces.append(COUNT.pack(end_record))
+    return b"".join(pieces)
 
 
 def _ascii_or_replacement(byte: int) -> str:
