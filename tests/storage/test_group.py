@@ -241,7 +241,11 @@ def test_a_failed_sync_poisons_everyone_present_and_future() -> None:
 
 
 @pytest.mark.parametrize("fail_at", range(1, 25))
-@pytest.mark.parametrize("error", [OSError(5, "EIO"), ValueError("a bug"), SystemExit(3)])
+@pytest.mark.parametrize(
+    "error",
+    [OSError(5, "EIO"), ValueError("a bug"), LogClosedError("file closed"), SystemExit(3)],
+    ids=lambda error: type(error).__name__,
+)
 def test_no_waiter_hangs_wherever_a_call_fails(fail_at: int, error: BaseException) -> None:
     disk = SlowDisk(seconds=0.0005)
     disk.fail_at = fail_at
@@ -280,6 +284,18 @@ def test_a_write_that_refuses_its_group_leaves_the_log_usable() -> None:
             ticket.wait()
     assert writer.submit(3).wait() == 0
     assert disk.durable == [3]
+
+
+def test_a_sync_cannot_refuse_it_poisons() -> None:
+    disk = SlowDisk()
+    writer = _writer(disk)
+    disk.fail_at = 2
+    disk.error = lambda: LogFullError("no room")
+    ticket = writer.submit(1)
+    for _ in range(2):
+        with pytest.raises(LogPoisonedError, match="no room") as caught:
+            ticket.wait()
+        assert isinstance(caught.value.__cause__, LogFullError)
 
 
 def test_a_refused_group_does_not_refuse_its_neighbours() -> None:

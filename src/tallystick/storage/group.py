@@ -25,14 +25,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic
 
-from tallystick.errors import LogClosedError, LogWriteError
+from tallystick.errors import LogClosedError, LogPoisonedError, LogWriteError, TallystickError
 from tallystick.storage.buffers import Buffers
 from tallystick.storage.company import Company
 from tallystick.storage.counters import GroupCounters
 from tallystick.storage.flusher import Flusher, in_event_loop
 from tallystick.storage.forks import forked_error, tell_of_forks
 from tallystick.storage.interrupts import InterruptsHeldBack
-from tallystick.storage.tickets import Group, GroupTicket, Item, failure
+from tallystick.storage.tickets import Group, GroupTicket, Item, fresh, poisoned_by
 from tallystick.storage.turns import Turn
 
 GROUP_BYTES = 1 << 20
@@ -73,7 +73,7 @@ class GroupWriter(Generic[Item]):
         self._pending_bytes = pending_bytes
         self._delay = delay
         self._siblings = siblings
-        self._stop: BaseException | None = None
+        self._stop: TallystickError | None = None
         self._buffers: Buffers[Item] = Buffers(self)
         self._make_locks()
         tell_of_forks(self)
@@ -118,7 +118,7 @@ class GroupWriter(Generic[Item]):
             self.wait_for(groups[-1])
         for group in groups:
             if group.error is not None:
-                raise failure(group.error, self.name)
+                raise fresh(group.error)
 
     def close(self) -> None:
         """Flush, then refuse everything; does nothing if closed or poisoned before."""
@@ -145,7 +145,7 @@ class GroupWriter(Generic[Item]):
     @property
     def poisoned(self) -> bool:
         """True after a failed write or sync."""
-        return self._stop is not None and not isinstance(self._stop, LogClosedError)
+        return isinstance(self._stop, LogPoisonedError)
 
     # -- for tickets ----------------------------------------------------------------------
 
@@ -230,7 +230,7 @@ class GroupWriter(Generic[Item]):
             self._flush(sync)
         except BaseException as error:
             with self._lock:
-                self._end(error)
+                self._end(poisoned_by(error, self.name))
             if not isinstance(error, Exception):
                 raise
         finally:
@@ -239,6 +239,8 @@ class GroupWriter(Generic[Item]):
     def _flush(self, sync: bool) -> None:
         with self._lock:
             groups = self._buffers.take()
+        if not self._buffers.unsynced:
+            return
         started = time.perf_counter()
         for group in groups:
             self._write_group(group)
@@ -278,20 +280,20 @@ class GroupWriter(Generic[Item]):
 
     def _check(self) -> None:
         if self._stop is not None:
-            raise failure(self._stop, self.name)
+            raise fresh(self._stop)
 
     def _free_group(self) -> Group[Item]:
         self._check()
         self._buffers.switch()
         return self._buffers.current
 
-    def _finish(self, groups: list[Group[Item]], error: BaseException | None = None) -> None:
+    def _finish(self, groups: list[Group[Item]], error: TallystickError | None = None) -> None:
         for group in groups:
             group.error = error
             self._company.expect(group.queued)
             group.finish()
 
-    def _end(self, cause: BaseException) -> None:
+    def _end(self, cause: TallystickError) -> None:
         """Fail every group that is not finished, and every later submit, with ``cause``."""
         if self._stop is None:
             self._stop = cause

@@ -58,7 +58,7 @@ class Group(Generic[Item]):
         self.sync = False
         self.finished = False
         self.queued = 0
-        self.error: BaseException | None = None
+        self.error: TallystickError | None = None
         self.lsns: Sequence[int] = ()
         self.gate = threading.Lock()
         self.futures: dict[Loop, Futures] = {}
@@ -95,7 +95,7 @@ class Group(Generic[Item]):
             if error is None:
                 future.set_result(lsns[index])
             else:
-                future.set_exception(failure(error, self.writer.name))
+                future.set_exception(fresh(error))
 
 
 class GroupTicket(Generic[Item]):
@@ -139,14 +139,12 @@ class GroupTicket(Generic[Item]):
     def _result(self) -> int:
         group = self._group
         if group.error is not None:
-            raise failure(group.error, group.writer.name)
+            raise fresh(group.error)
         return group.lsns[self._index]
 
 
-def failure(cause: BaseException, name: str) -> Exception:
-    """A fresh exception for one caller of the log ``name``, which failed by ``cause``."""
-    if isinstance(cause, TallystickError):
-        return copy.copy(cause)
+def poisoned_by(cause: BaseException, name: str) -> LogPoisonedError:
+    """What everyone is told of the log ``name`` once a write or sync failed by ``cause``."""
     error = LogPoisonedError(
         f"a write or sync failed: {cause!r}; nothing after it is acknowledged",
         file=name,
@@ -154,3 +152,10 @@ def failure(cause: BaseException, name: str) -> Exception:
     )
     error.__cause__ = cause
     return error
+
+
+def fresh(error: TallystickError) -> TallystickError:
+    """A copy for one caller: what it adds to the traceback concerns nobody else."""
+    mine = copy.copy(error)
+    mine.__cause__ = error.__cause__
+    return mine
