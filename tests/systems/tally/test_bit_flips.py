@@ -12,6 +12,7 @@ import pytest
 from tallystick.errors import CorruptLogError, TallystickError
 from tallystick.records import Outcome, Severity
 from tallystick.systems.tally.log import TallyLog
+from tallystick.systems.tally.salvage import salvage
 from tallystick.testing import MemoryFileSystem
 from tests.systems.tally.build import (
     FOLDER,
@@ -138,3 +139,19 @@ def test_salvage_gives_what_lies_behind_damage() -> None:
     salvaged = [record for record in one.records(salvage=True) if record.attributes.get("salvaged")]
     assert [record.sequence for record in believed] == [1]
     assert [record.sequence for record in salvaged] == list(range(3, 31))
+
+
+def test_salvage_writes_a_new_log_and_counts_what_is_lost() -> None:
+    fs = every_kind()
+    files = _contents(fs)
+    place = 8192 + 6 * 512  # the group of the add in transaction 7
+    files[f"{FOLDER}/0000000000000001.tally"][place + 150] ^= 1
+    damaged = MemoryFileSystem(files)
+    report = salvage(FOLDER, "/new", settings=TINY, fs=damaged)
+    assert (report.lost, report.rolled_back) == (1, [7])
+    assert "corrupt-group" in {finding.code for finding in report.findings}
+    again = reading(damaged, folder="/new")
+    assert again.verdict().engine["opened"]
+    assert len(list(again.records())) == report.records == len(_rows(fs)) - 1
+    with pytest.raises(FileExistsError):
+        salvage(FOLDER, "/new", settings=TINY, fs=damaged)

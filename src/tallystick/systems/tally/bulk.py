@@ -5,7 +5,7 @@ In: bodies. Out: `Columnar` items of about `BULK_BYTES` each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from tallystick.systems.tally.columns import Inner, encode_plain
@@ -15,14 +15,20 @@ from tallystick.systems.tally.log import Columnar
 BULK_BYTES: Final = 4 << 20
 
 
-def columnar(bodies: Sequence[bytes], capacity: int) -> Iterator[Columnar]:
-    """Groups in order; each body must fit into ``capacity`` with its offset."""
+def columnar(
+    bodies: Sequence[bytes], capacity: int, check: Callable[[int], None]
+) -> Iterator[Columnar]:
+    """Groups in order. ``check(size)`` raises if a body of that size is too large; it is called
+    before the first group is made."""
     limit = min(BULK_BYTES, capacity)
     try:
         import numpy
     except ImportError:
+        check(max(map(len, bodies), default=0))
         return _plain(bodies, limit)
-    return _vectorised(numpy, bodies, limit)
+    lengths = numpy.fromiter(map(len, bodies), numpy.int64, len(bodies))
+    check(int(lengths.max(initial=0)))
+    return _vectorised(numpy, lengths, bodies, limit)
 
 
 def _plain(bodies: Sequence[bytes], limit: int) -> Iterator[Columnar]:
@@ -37,10 +43,12 @@ def _plain(bodies: Sequence[bytes], limit: int) -> Iterator[Columnar]:
         yield Columnar(encode_plain(Code.APPEND, bodies[start:]), len(bodies) - start)
 
 
-def _vectorised(numpy: Any, bodies: Sequence[bytes], limit: int) -> Iterator[Columnar]:
+def _vectorised(
+    numpy: Any, lengths: Any, bodies: Sequence[bytes], limit: int
+) -> Iterator[Columnar]:
     count = len(bodies)
     ends = numpy.zeros(count + 1, numpy.int64)
-    numpy.cumsum(numpy.fromiter(map(len, bodies), numpy.int64, count), out=ends[1:])
+    numpy.cumsum(lengths, out=ends[1:])
     sizes = ends + 4 * numpy.arange(count + 1)
     start = 0
     while start < count:

@@ -49,11 +49,9 @@ class TallyJournal(TallyRecordJournal):
 
     def append_many(self, bodies: Sequence[bytes]) -> range:
         """Durable when it returns. Groups form while the ones before are written."""
-        for body in bodies if len(bodies) < 1000 else (max(bodies, key=len),):
-            self.log.check_size(len(body))
         first = None
         ticket: Ticket | None = None
-        for block in columnar(bodies, self.log.capacity):
+        for block in columnar(bodies, self.log.capacity, self.log.check_size):
             ticket = self.log.submit(block)
             first = first or ticket
             ticket.done()  # has the flusher begin at once

@@ -48,7 +48,7 @@ from tallystick.systems.tally.state import LogState
 _TEMPORARY: Final = "control.tmp"
 _ADVICE: Final = (
     "Nothing was changed. Restore the damaged file from a copy; or look with `tallystick explain`, "
-    "and salvage to a new log what can be read"
+    "and write what can be read to a new log with tallystick.systems.tally.salvage"
 )
 
 
