@@ -38,7 +38,7 @@ def _dropped(account: Account, recovery: Recovery) -> Difference:
     return Difference(
         "records behind the end of the log",
         f"takes {instant_text(end)} for the end of the log: {recovery.end_reason or 'end reached'}",
-        f"{account.lost_records} whole records lie behind it, among them {commits} commits",
+        f"{account.lost_records} records lie behind it, among them {commits} commits",
         f"A restart drops {commits} committed transactions without an error"
         + (" and overwrites them with zeros" if recovery.fuzzy else "")
         + ". Copy the log folder before anything starts the database.",

@@ -105,7 +105,7 @@ def _damage(piece: Piece, path: str) -> Finding:
         file=piece.file.path,
         offset=piece.offset,
         length=piece.length,
-        advice="A restart cuts the log here",
+        advice="A restart cuts the log here" if piece.envelope is not None else None,
     )
 
 

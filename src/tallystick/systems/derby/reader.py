@@ -62,7 +62,7 @@ class DerbyReading:
         """The store version in the control file, and whether the log is encrypted."""
         versions = (control_or_error(control.data) for control in self.log.controls)
         known = [one for one in versions if isinstance(one, Control)]
-        name = f"Derby {known[0].major}.{known[0].minor}" if known else "Derby"
+        name = f"{known[0].major}.{known[0].minor}" if known else "unknown version"
         return f"{name}, encrypted" if self.log.encrypted else name
 
     @property
