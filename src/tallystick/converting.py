@@ -107,7 +107,7 @@ def _require_sound(reading: LogReading, *, force: bool) -> None:
 def _role_of(reading: LogReading) -> Role:
     """The role that the system has, or for the native log the one that its records speak of."""
     system = reading.source.system
-    roles = [role for role, known in ROLES.items() if system in known]
+    roles = [role for role in _CONVERTERS if system in ROLES[role]]
     if len(roles) == 1:
         return roles[0]
     if not roles:

@@ -33,6 +33,8 @@ COMMANDS: tuple[str, ...] = (
     "indoubt",
     "convert",
     "store",
+    "backlog",
+    "replay",
     "bench",
 )
 """Modules of this package, in the order of the help page."""

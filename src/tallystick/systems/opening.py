@@ -80,12 +80,4 @@ def _open(role: Role, system: str, path: Path, fs: FileSystem, **more: Any) -> A
         )
     module, _, name = ROLES[role][system].partition(":")
     made = getattr(import_module(f"tallystick.systems.{module}"), name)
-    folder = os.fspath(path)
-    if system != "tally":
-        return made(folder, fs=fs, **more)
-    from tallystick.systems.tally.log import TallyLog
-    from tallystick.systems.tally.settings import Settings
-
-    # Files of a persist log go to a disposer, so they are not recycled.
-    settings = Settings(recycle=role is not Role.PERSIST_LOG)
-    return made(TallyLog(folder, settings=settings, fs=fs))
+    return made(os.fspath(path), fs=fs, **more)

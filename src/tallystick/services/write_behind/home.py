@@ -8,27 +8,19 @@ from __future__ import annotations
 
 import posixpath
 import uuid
-from importlib import import_module
-from typing import cast
 
 from tallystick.services.roles import PersistLog
 from tallystick.storage.files import FileSystem, read_file
+from tallystick.systems.opening import open_persist_log
 
 LOG_FOLDER = "log"
 IDENTITY_FILE = "identity"
-SYSTEMS = {
-    "tally": "tallystick.systems.tally.roles:TallyPersistLog",
-    "cloudtran": "tallystick.systems.cloudtran.role:CloudtranPersistLog",
-}
 
 
 def open_log(folder: str, system: str, fs: FileSystem) -> PersistLog:
-    """Open or create the log of the service. Raises `ValueError` for an unknown system."""
-    if system not in SYSTEMS:
-        raise ValueError(f"no persist log on {system!r}; there is {', '.join(SYSTEMS)}")
-    module, _, name = SYSTEMS[system].partition(":")
-    made = getattr(import_module(module), name)
-    return cast(PersistLog, made(posixpath.join(folder, LOG_FOLDER), fs=fs))
+    """Open or create the log of the service. Raises `UnsupportedFormatError` for a system that
+    has no persist log."""
+    return open_persist_log(posixpath.join(folder, LOG_FOLDER), system, fs)
 
 
 def read_identity(folder: str, fs: FileSystem) -> str:

@@ -1,0 +1,61 @@
+"""``tallystick replay PATH``: bring what a write-behind service left pending to its targets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tallystick.cli.output import as_json, console, print_json
+from tallystick.services.write_behind import WriteBehind
+
+
+@click.command()
+@click.argument("path", type=click.Path(exists=True, file_okay=False))
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    required=True,
+    metavar="NAME=URL",
+    help="A target and its SQLAlchemy URL; one for each name in the log.",
+)
+@click.option("--system", type=click.Choice(["tally", "cloudtran"]), default="tally")
+@click.option("--discard", multiple=True, type=int, help="Give this transaction up, durably.")
+@click.option("--timeout", type=float, help="Seconds to try.")
+@as_json
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    path: str,
+    targets: tuple[str, ...],
+    system: str,
+    discard: tuple[int, ...],
+    timeout: float | None,
+    as_json: bool,
+) -> None:
+    """Apply what the service in PATH, which must be down, left pending: per target, in order,
+    only what is pending. May be repeated. Exit code 1 if something is still pending."""
+    import sqlalchemy
+
+    engines: dict[str, Any] = {}
+    for target in targets:
+        name, separator, url = target.partition("=")
+        if not separator:
+            raise click.BadParameter(f"{target!r} is not NAME=URL", param_hint="--target")
+        engines[name] = sqlalchemy.create_engine(url)
+    with WriteBehind(path, engines, system=system, on_incomplete="hold") as behind:
+        before = len(behind.pending())
+        for number in discard:
+            behind.discard(number)
+        left = behind.replay(timeout)
+    for engine in engines.values():
+        engine.dispose()
+    if as_json:
+        print_json({"pending": before, "left": [one.number for one in left]})
+    else:
+        console().print(f"{before - len(left):,} of {before:,} applied or given up")
+        for one in left:
+            console().print(f"  still pending: {one.number} {one.reference}", style="yellow")
+    ctx.exit(int(bool(left)))

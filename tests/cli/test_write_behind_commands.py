@@ -1,0 +1,68 @@
+"""``tallystick backlog`` and ``tallystick replay`` over both logs of write-behind."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tallystick.cli import backlog, replay
+from tallystick.services.write_behind import TargetDownError, WriteBehind, WriteBehindSettings
+from tests.kit import untouched
+
+
+def down(_: Any) -> None:
+    raise TargetDownError("away")
+
+
+def run(command: Any, *arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(command, arguments)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.output
+
+
+@pytest.fixture(params=["tally", "cloudtran"])
+def left_behind(request: Any, tmp_path: Path) -> tuple[Path, str]:
+    """A service that stopped with three transactions pending for a target that is away."""
+    settings = WriteBehindSettings(close_timeout=0.0)
+    path = tmp_path / "spool"
+    with WriteBehind(path, {"orders": down}, system=request.param, settings=settings) as behind:
+        for number in range(1, 4):
+            with behind.begin(reference=f"order-{number}") as tx:
+                tx.insert("orders", {"id": number}, {"state": "new"})
+    return path, request.param
+
+
+def test_the_backlog_is_counted_and_nothing_touched(left_behind: tuple[Path, str]) -> None:
+    path, system = left_behind
+    with untouched(path):
+        code, text = run(backlog.command, str(path), "--json", "--numbers")
+    assert code == 1
+    (log,) = json.loads(text)["logs"]
+    assert (log["system"], log["pending"], log["targets"]) == (system, 3, {"orders": 3})
+    assert log["oldest_seconds"] < 600
+    assert [one["reference"] for one in log["transactions"]] == ["order-1", "order-2", "order-3"]
+    code, text = run(backlog.command, str(path))
+    assert "3 pending" in text
+
+
+def test_replay_brings_it_to_the_target_once(left_behind: tuple[Path, str], tmp_path: Path) -> None:
+    path, system = left_behind
+    database = tmp_path / "orders.db"
+    sqlite3.connect(database).execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, state TEXT)")
+    arguments = [str(path), "--system", system, "--target", f"orders=sqlite:///{database}"]
+    code, text = run(replay.command, *arguments, "--discard", "2", "--json")
+    assert (code, json.loads(text)) == (0, {"pending": 3, "left": []})
+    rows = sqlite3.connect(database).execute("SELECT id FROM orders ORDER BY id").fetchall()
+    assert rows == [(1,), (3,)]
+    assert run(replay.command, *arguments)[1] == "0 of 0 applied or given up\n"
+    assert run(backlog.command, str(path))[0] == 0
+
+
+def test_replay_needs_a_target_with_a_url(left_behind: tuple[Path, str]) -> None:
+    assert run(replay.command, str(left_behind[0]), "--target", "nonsense")[0] == 2
+    assert run(replay.command, str(left_behind[0]))[0] == 2
