@@ -61,9 +61,7 @@ class _Shards:
         with TallyLog(path, settings=settings) as log:
             for batch in batches:
                 bodies = _bodies(batch)
-                for body in bodies:
-                    log.check_size(len(body))
-                for group in columnar(bodies, log.capacity):
+                for group in columnar(bodies, log.capacity, log.check_size):
                     log.submit(group)
                 records += len(bodies)
             log.flush()
