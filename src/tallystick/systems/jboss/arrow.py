@@ -18,7 +18,7 @@ from tallystick.records import Kind, Outcome
 from tallystick.schemas import RECORDS, record_batches
 from tallystick.systems.base import Split
 from tallystick.systems.jboss.analysis import last_with_records, read_file
-from tallystick.systems.jboss.columns import features, fill_columns, names
+from tallystick.systems.jboss.columns import features, fill_columns, fill_xids, names
 from tallystick.systems.jboss.convert import KINDS, SYSTEM_NAME
 from tallystick.systems.jboss.damaged import records_of
 from tallystick.systems.jboss.files import JournalFile, JournalFiles
@@ -52,11 +52,12 @@ def _file_batches(
     table = _Tables(shape, data, file.path, log)
     for piece in pieces(data, shape, file.stamp, stop=end, rows=rows):
         found = np.frombuffer(piece, np.int64).reshape(-1, ROW)
-        valid = found[found[:, 2] == VALID]
+        plain = found[:, 2] == VALID
+        valid = found if plain.all() else found[plain]
         if _is_odd(found, valid, table.bytes[:end], place, file.stamp):
             yield from _by_objects(journal, file, log, (max(begin, place), end), rows)
             return
-        wanted = valid[(valid[:, 0] >= begin) & (valid[:, 0] < end)]
+        wanted = valid[np.searchsorted(valid[:, 0], begin) :]
         if len(wanted):
             yield table.batch(np.ascontiguousarray(wanted))
         place = int(valid[-1, 0] + valid[-1, 1]) if len(valid) else place
@@ -64,7 +65,7 @@ def _file_batches(
 
 def _is_odd(found: Any, valid: Any, data: Any, place: int, stamp: int) -> bool:
     """True if the rows hold, or hide, something that is not simply healthy or stale."""
-    stale = np.unique(found[found[:, 2] == STALE, 3])
+    stale = () if len(valid) == len(found) else np.unique(found[found[:, 2] == STALE, 3])
     if (found[:, 2] == DAMAGED).any() or any(damaged_id(int(one), stamp) for one in stale):
         return True
     ends = np.concatenate(([place], valid[:, 0] + valid[:, 1]))
@@ -107,26 +108,16 @@ class _Tables:
     def batch(self, rows: Any) -> pa.RecordBatch:
         """The records of some rows, all of them healthy."""
         count = len(rows)
+        flat = rows.reshape(-1)
         kinds = np.empty(count, np.int64)
-        values = np.empty(3 * count, np.int64)
-        present = np.empty(3 * count, np.uint8)
-        views = [np.empty(4 * count, np.int32) for _ in range(3)]
-        bodies, gtrids, bquals = views
-        fill_columns(
-            self.bytes,
-            rows.reshape(-1),
-            count,
-            self._shape,
-            self._features,
-            kinds,
-            bodies,
-            (values, present, gtrids, bquals),
-        )
-        transaction, record_id, format_id = values.reshape(-1, 3).T
-        has_transaction, has_record_id, has_xid = present.reshape(-1, 3).T.astype(bool)
-        heuristic = kinds >= 64
-        kind = np.where(heuristic, _KINDS.index(Kind.HEURISTIC), self._kinds[kinds & 63])
-        columns = {
+        numbers_ = np.zeros((2, count), np.int64)
+        present = np.zeros((3, count), np.bool_)
+        bodies = np.zeros(4 * count, np.int32)
+        shape, table = self._shape, self._features
+        xids = fill_columns(self.bytes, flat, shape, table, kinds, numbers_, present, bodies)
+        columns = self._xids(flat, kinds) if xids else {}
+        kind = np.where(kinds >= 64, _KINDS.index(Kind.HEURISTIC), self._kinds[kinds & 63])
+        columns |= {
             "system": _constant(SYSTEM_NAME, count),
             "log": _constant(self._log, count),
             "file": _constant(self._path, count),
@@ -136,13 +127,10 @@ class _Tables:
             "kind": _coded(kind, [one.value for one in _KINDS]),
             "type": _coded(self._types[kinds & 63], _NAMES),
             "clock": _constant("none", count),
-            "transaction": pa.array(transaction, mask=~has_transaction),
-            "format_id": pa.array(format_id.astype(np.int32), mask=~has_xid),
-            "gtrid": self._viewed(gtrids, has_xid),
-            "bqual": self._viewed(bquals, has_xid),
+            "transaction": _filled(pa.int64(), numbers_[0], present[0]),
             "resources": _no_texts(count),
-            "record_id": pa.array(record_id, mask=~has_record_id),
-            "body": self._viewed(bodies, bodies[::4] >= 0),
+            "record_id": _filled(pa.int64(), numbers_[1], present[1]),
+            "body": self._viewed(bodies, present[2]),
         }
         arrays = [
             columns[field.name] if field.name in columns else pa.nulls(count, field.type)
@@ -150,11 +138,31 @@ class _Tables:
         ]
         return pa.RecordBatch.from_arrays(arrays, names=RECORDS.names)
 
+    def _xids(self, rows: Any, kinds: Any) -> dict[str, pa.Array]:
+        count = len(kinds)
+        format_ids = np.zeros(count, np.int32)
+        gtrids, bquals = np.zeros(4 * count, np.int32), np.zeros(4 * count, np.int32)
+        present = np.zeros(count, np.bool_)
+        shape, table, out = self._shape, self._features, (format_ids, gtrids, bquals)
+        fill_xids(self.bytes, rows, shape, table, kinds, present, out)
+        return {
+            "format_id": _filled(pa.int32(), format_ids, present),
+            "gtrid": self._viewed(gtrids, present),
+            "bqual": self._viewed(bquals, present),
+        }
+
     def _viewed(self, views: Any, present: Any) -> pa.Array:
-        views[::4][~present] = 0
-        bits = pa.py_buffer(np.packbits(present, bitorder="little").tobytes())
-        buffers = [bits, pa.py_buffer(views), self._buffer]
+        buffers = [_bitmap(present), pa.py_buffer(views), self._buffer]
         return pa.Array.from_buffers(pa.binary_view(), len(present), buffers)
+
+
+def _filled(kind: pa.DataType, values: Any, present: Any) -> pa.Array:
+    buffers = [_bitmap(present), pa.py_buffer(values)]
+    return pa.Array.from_buffers(kind, len(present), buffers)
+
+
+def _bitmap(present: Any) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(present, bitorder="little"))
 
 
 _NAMES = [name.name for name in Name]

@@ -16,10 +16,6 @@ from tallystick.systems.jboss.narayana import HEURISTIC_TYPE, XID_PART_MAX
 from tallystick.systems.jboss.quirks import signed8
 from tallystick.systems.jboss.walk import signed4
 
-TRANSACTION, RECORD_ID, FORMAT_ID = range(3)
-BODY, GTRID, BQUAL = range(3)
-ABSENT = -1
-
 # Bits of what a record type has, by name; `features` puts them in the order of bytes on disk.
 HAS_TRANSACTION, HAS_RECORD_ID, HAS_BODY, HAS_TYPE, HAS_XID, MAY_BE_HEURISTIC = (
     1 << bit for bit in range(6)
@@ -89,61 +85,80 @@ def xid_at(data: Any, at: int, end: int) -> tuple[int, int, int]:
 
 
 @kernel
-def put_xid(data: Any, at: int, end: int, row: int, extra: int, out: Any) -> bool:
-    """Put format id, bqual and gtrid of the Xid at ``at`` if ``extra`` bytes follow it."""
-    numbers, present, gtrids, bquals = out
+def put_xid(data: Any, at: int, end: int, row: int, extra: int, out: Any) -> int:
+    """Put format id, bqual and gtrid of the Xid at ``at`` if ``extra`` bytes follow it: 1 if so."""
+    format_ids, gtrids, bquals = out
     bqual, gtrid, behind = xid_at(data, at, end)
     if bqual < 0 or behind + extra != end:
-        return False
+        return 0
     if extra and data[behind] > 1:
-        return False
-    numbers[3 * row + 2] = signed4(data, at)
-    present[3 * row + 2] = 1
+        return 0
+    format_ids[row] = signed4(data, at)
     put_view(data, at + 8, bqual, bquals, row)
     put_view(data, at + 12 + bqual, gtrid, gtrids, row)
-    return True
+    return 1
 
 
 @kernel
 def fill_columns(
-    data: Any, rows: Any, count: int, shape: Any, table: Any, kinds: Any, bodies: Any, out: Any
-) -> None:
-    """Fill the columns from ``count`` rows of four.
+    data: Any,
+    rows: Any,
+    shape: Any,
+    table: Any,
+    kinds: Any,
+    numbers: Any,
+    present: Any,
+    bodies: Any,
+) -> int:
+    """Fill the columns of every record from rows of four; returns how many may hold an Xid.
 
-    ``out`` is (numbers, present, gtrids, bquals): three numbers a row (transaction, record id,
-    format id), whether each is there, and the views; an Xid is there with its format id.
-    ``kinds`` gets the type byte, plus 64 for a heuristic outcome; ``bodies`` a view of length
-    -1 where there is no body.
+    ``numbers`` and ``present`` have a row for transactions and one for record ids; ``kinds`` gets
+    the type byte, ``bodies`` a view, of length 0 where ``present[2]`` says that there is none.
     """
-    numbers, present, gtrids, bquals = out
+    count = len(kinds)
+    xids = 0
     for row in range(count):
         at = rows[4 * row]
-        end = at + rows[4 * row + 1] - 4
         kind = int(data[at])
         bits = table[kind]
         field = at + 5 + shape[0]
         kinds[row] = kind
-        for column in range(3):
-            numbers[3 * row + column] = 0
-            present[3 * row + column] = 0
-        put_view(data, 0, 0, gtrids, row)
-        put_view(data, 0, 0, bquals, row)
         if bits & 1:
-            numbers[3 * row] = signed8(data, field)
-            present[3 * row] = 1
+            numbers[0, row] = signed8(data, field)
+            present[0, row] = True
             field += 8
         if bits & 2:
-            numbers[3 * row + 1] = signed8(data, field)
-            present[3 * row + 1] = 1
+            numbers[1, row] = signed8(data, field)
+            present[1, row] = True
             field += 8
         if bits & 4:
             begin = field + (4 if bits & 8 or shape[4] else 0) + (1 if bits & 8 else 0)
-            put_view(data, begin, end - begin, bodies, row)
-            if bits & 32 and data[begin - 1] == HEURISTIC_TYPE:
-                kinds[row] += 64 if put_xid(data, begin, end, row, 1, out) else 0
-        else:
-            put_view(data, 0, 0, bodies, row)
-            bodies[4 * row] = -1
+            put_view(data, begin, at + rows[4 * row + 1] - 4 - begin, bodies, row)
+            present[2, row] = True
+            xids += 1 if bits & 32 and data[begin - 1] == HEURISTIC_TYPE else 0
+        xids += 1 if bits & 16 else 0
+    return xids
+
+
+@kernel
+def fill_xids(
+    data: Any, rows: Any, shape: Any, table: Any, kinds: Any, present: Any, out: Any
+) -> None:
+    """Fill format id, gtrid and bqual of prepares and heuristic outcomes.
+
+    A heuristic outcome gets 64 added to its kind.
+    """
+    for row in range(len(kinds)):
+        at = rows[4 * row]
+        end = at + rows[4 * row + 1] - 4
+        bits = table[kinds[row]]
         if bits & 16:
+            field = at + 13 + shape[0]
             extra = signed4(data, field if shape[5] else field + 4)
-            put_xid(data, field + 8, field + 8 + extra, row, 0, out)
+            present[row] = put_xid(data, field + 8, field + 8 + extra, row, 0, out) == 1
+        elif bits & 32:
+            body = at + 18 + shape[0]
+            if data[body - 1] == HEURISTIC_TYPE:
+                found = put_xid(data, body, end, row, 1, out)
+                present[row] = found == 1
+                kinds[row] += 64 * found

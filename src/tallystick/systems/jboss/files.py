@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from tallystick.storage.source import ByteSource, logical_name, open_source
+from tallystick.storage.source import ByteSource, logical_name, open_source, read_head
 from tallystick.systems.base import LogSource, Split
 from tallystick.systems.jboss.compaction import Control, decode_control, plan
 from tallystick.systems.jboss.generations import Generation, Sample, shape_of_file, tell
@@ -25,9 +25,16 @@ KEPT_OPEN = 4
 class Sources:
     """Bytes of files by path, as ``opener`` gives them; the last `KEPT_OPEN` stay at hand."""
 
-    def __init__(self, opener: Callable[[str], ByteSource] = open_source) -> None:
-        self._opener = opener
+    def __init__(self, opener: Callable[[str], ByteSource] | None = None) -> None:
+        self._opener = opener or open_source
+        self._heads_alone = opener is None
         self._open: OrderedDict[str, ByteSource] = OrderedDict()
+
+    def head(self, path: str) -> bytes:
+        """The first `HEAD_SIZE` bytes of a file. Raises `LogUnreadableError`."""
+        if self._heads_alone:
+            return read_head(path, HEAD_SIZE)
+        return bytes(self.data(path)[:HEAD_SIZE])
 
     def data(self, path: str) -> memoryview:
         """All bytes of a file. Raises `LogUnreadableError`."""
@@ -55,6 +62,9 @@ class JournalFile:
 
     def data(self) -> memoryview:
         return self.sources.data(self.path)
+
+    def length(self) -> int:
+        return len(self.data())
 
     @property
     def size(self) -> int:
@@ -115,11 +125,11 @@ def open_files(source: LogSource, sources: Sources | None = None) -> JournalFile
     control = _control(paths, sources)
     names = plan(paths, control, extension)
     files = [
-        JournalFile(paths[stored], name, bytes(sources.data(paths[stored])[:HEAD_SIZE]), sources)
+        JournalFile(paths[stored], name, sources.head(paths[stored]), sources)
         for stored, name in sorted(names.items(), key=lambda pair: pair[1])
     ]
     aside = {path: _role(name, control) for name, path in paths.items() if name not in names}
-    generation = tell([Sample(f.name, f.head, f.size, f.data) for f in files])
+    generation = tell([Sample(f.name, f.head, f.length, f.data) for f in files])
     journal = JournalFiles(generation, files, aside, control, sources)
     journal.choose(generation)
     return journal

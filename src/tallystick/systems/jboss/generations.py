@@ -17,7 +17,6 @@ from tallystick.systems.jboss.layout import (
     HASH_FORMAT,
     I4,
     SHAPES,
-    Name,
     Shape,
 )
 from tallystick.systems.jboss.walk import OTHER, ROW, SECOND_SHAPE, VALID, pieces
@@ -110,8 +109,6 @@ GENERATIONS: dict[str, Generation] = {
     )
 }
 
-Opener = Callable[[str], memoryview]
-
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -119,7 +116,7 @@ class Sample:
 
     name: str
     head: bytes
-    size: int
+    size: Callable[[], int]
     data: Callable[[], memoryview]
 
 
@@ -149,7 +146,7 @@ def tell(samples: Sequence[Sample]) -> Generation:
         return _formatted(samples, versions)
     if _any_strange_format(samples):
         return _by_fill(samples)
-    return _first(samples) if any(s.size >= I4.size for s in samples) else _by_name(samples)
+    return _first(samples) if any(s.size() >= I4.size for s in samples) else _by_name(samples)
 
 
 def _formatted(samples: Sequence[Sample], versions: set[int]) -> Generation:
@@ -184,7 +181,7 @@ _FIRST = ("g1a", "g1b", "g1c", "g1d")
 def _first(samples: Sequence[Sample]) -> Generation:
     """The g1 generation whose healthy records cover most bytes."""
     covered = {
-        name: sum(_covered(sample, SHAPES[name]) for sample in samples if sample.size >= I4.size)
+        name: sum(_covered(sample, SHAPES[name]) for sample in samples if sample.size() >= I4.size)
         for name in _FIRST
     }
     best = max(covered.values())
@@ -195,7 +192,7 @@ def _first(samples: Sequence[Sample]) -> Generation:
 
 
 def _covered(sample: Sample, shape: Shape) -> int:
-    if sample.size < shape.header_size:
+    if sample.size() < shape.header_size:
         return 0
     total = 0
     for piece in pieces(sample.data(), shape, _stamp(shape, sample.head)):
@@ -211,27 +208,17 @@ def _stamp(shape: Shape, head: bytes) -> int:
 
 
 def _by_fill(samples: Sequence[Sample]) -> Generation:
-    """HornetQ fills new files with J, Artemis with zeros; only Artemis writes events."""
-    if any(_ends_with_j(sample.data()) for sample in samples if sample.size):
-        return GENERATIONS["g3-hornetq"]
-    if _named(samples, "hq", "hornetq") and not any(_has_events(sample) for sample in samples):
+    """HornetQ or Artemis. Their records are alike: names tell, and where they do not, the fill:
+    HornetQ fills new files with J, Artemis with zeros."""
+    if _named(samples, "amq", "activemq"):
+        return GENERATIONS["g3-artemis"]
+    if _named(samples, "hq", "hornetq") or any(_ends_with_j(s.data()) for s in samples if s.size()):
         return GENERATIONS["g3-hornetq"]
     return GENERATIONS["g3-artemis"]
 
 
 def _ends_with_j(data: memoryview) -> bool:
     return bytes(data[-8:]) == bytes([FILL_J]) * 8
-
-
-def _has_events(sample: Sample) -> bool:
-    if format_version(sample.head) != 2:
-        return False
-    shape, data = SHAPES["g3"], sample.data()
-    return any(
-        data[offset] == Name.EVENT and status == VALID
-        for piece in pieces(data, shape, _stamp(shape, sample.head))
-        for offset, status in zip(piece[::ROW], piece[2::ROW], strict=True)
-    )
 
 
 def _by_name(samples: Sequence[Sample]) -> Generation:

@@ -2,7 +2,8 @@
 
 * `object_state`: Narayana's transaction log (``*.txlog``): Uid, type name and state of one object,
   in its packed form: length i4, bytes, padding to a multiple of 4; the type name's length counts a
-  closing zero byte. Of late 8 bytes ``#BE`` 01 10 20 40 00 stand before it. One record per object: ADD for a new one, UPDATE afterwards, DELETE at its end.
+  closing zero byte. Of late 8 bytes ``#BE`` 01 10 20 40 00 stand before it. One
+  record per object: ADD for a new one, UPDATE afterwards, DELETE at its end.
 * `heuristic_xid`: the message journal's note of a heuristic outcome (user type 38).
 * `xid`: the extra data of PREPARE: format id i4, length i4 + bqual, length i4 + gtrid.
 
