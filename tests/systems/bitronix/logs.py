@@ -11,6 +11,7 @@ from typing import Any
 
 from tallystick.systems.base import LogSource, ReadOptions
 from tallystick.systems.bitronix.layout import HEADER_LENGTH, FileHeader, make_gtrid
+from tallystick.systems.bitronix.log import DiskJournal
 from tallystick.systems.bitronix.reader import BitronixReading
 from tallystick.systems.bitronix.record import TransactionLogRecord
 from tests.fixtures import cases, fixture_dir
@@ -18,6 +19,8 @@ from tests.fixtures import cases, fixture_dir
 CASES = cases("bitronix")
 PAIR_SIZE = 4096
 GTRID = make_gtrid("node", 5_000, 1)
+SMALL = 1500
+NAMES = ("jdbc/a", "jms/b")
 
 
 def folder_of(case: str) -> Path:
@@ -79,3 +82,18 @@ def write_pair(folder: Path, one: bytes, two: bytes) -> BitronixReading:
     (folder / "btm1.tlog").write_bytes(one)
     (folder / "btm2.tlog").write_bytes(two)
     return reading_of(folder)
+
+
+# -- live journals -----------------------------------------------------------------------------
+
+
+def gtrid(number: int) -> bytes:
+    return make_gtrid("node", 5_000, number)
+
+
+def number_of(key: bytes) -> int:
+    return int.from_bytes(key[-4:], "big")
+
+
+def open_numbers(journal: DiskJournal) -> set[int]:
+    return {number_of(key) for key in journal.collect_dangling_records()}

@@ -38,6 +38,10 @@ def expected(reading: BitronixReading) -> list[dict[str, object]]:
     return rows_of(list(record_batches(records, reading.source.path, reading.clock.value)))
 
 
+def place_of(row: dict[str, object]) -> tuple[str, str]:
+    return (str(row["file"]), f"{row['offset']:012}")
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_batches_agree_with_records(case: str) -> None:
     reading = reading_of(folder_of(case))
@@ -50,8 +54,8 @@ def test_small_batches_and_splits_give_every_record_once(case: str) -> None:
     batches = list(reading.batches(rows=3))
     assert max(one.num_rows for one in batches) <= 3
     assert rows_of(batches) == expected(reading)
-    parts = [one for split in reading.splits(1) for one in reading.batches(split)]
-    assert rows_of(parts) == expected(reading)
+    parts = rows_of([one for split in reading.splits(1) for one in reading.batches(split)])
+    assert sorted(parts, key=place_of) == sorted(expected(reading), key=place_of)
 
 
 def test_a_record_larger_than_the_window_goes_the_other_way(

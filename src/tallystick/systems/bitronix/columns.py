@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tallystick.records import Clock, Outcome, Record
+from tallystick.records import Clock, Kind, Outcome, Record
 from tallystick.schemas import RECORDS, record_batches
 from tallystick.systems.bitronix.kernels import crc_table, new_columns, walk
 from tallystick.systems.bitronix.layout import FORMAT_ID, STATUS_NAMES, status_name
@@ -31,6 +32,8 @@ SCHEMA = pa.schema(
     [field.with_type(_TEXT) if field.name in _ENCODED else field for field in RECORDS]
 )
 _TABLE = crc_table()
+_TYPES = pa.array(STATUS_NAMES)
+_KINDS = pa.array([KIND_OF[status].value for status in range(len(STATUS_NAMES))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,27 +110,38 @@ def _from_columns(
     )
     types, kinds = _statuses(columns["statuses"][:rows])
     filled = {
-        "system": _constant("bitronix", rows),
-        "log": _constant(place.log, rows),
-        "file": _constant(place.file, rows),
         "offset": pa.array(columns["offsets"][:rows].copy()),
         "length": pa.array(columns["lengths"][:rows].copy()),
-        "outcome": _constant(Outcome.VALID.value, rows),
         "kind": kinds,
         "type": types,
         "sequence": pa.array(columns["sequences"][:rows].copy()),
         "time": pa.array(columns["times"][:rows].copy()),
-        "clock": _constant(place.clock.value, rows),
-        "format_id": pa.array(np.full(rows, FORMAT_ID, np.int32)),
         "gtrid": gtrids,
         "resources": lists,
     }
-    arrays = [filled.get(field.name, pa.nulls(rows, field.type)) for field in SCHEMA]
+    constant = _constants(place, rows)
+    arrays = [filled.get(name, constant[name]) for name in SCHEMA.names]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
 def _buffer(array: npt.NDArray[Any], count: int) -> pa.Buffer:
     return pa.py_buffer(array[:count].tobytes())
+
+
+@lru_cache(maxsize=4)
+def _constants(place: _Place, rows: int) -> dict[str, pa.Array]:
+    """The columns that are the same in every row; null where nothing fills them."""
+    columns = {field.name: pa.nulls(rows, field.type) for field in SCHEMA}
+    texts = {
+        "system": "bitronix",
+        "log": place.log,
+        "file": place.file,
+        "outcome": Outcome.VALID.value,
+        "clock": place.clock.value,
+    }
+    columns |= {name: _constant(value, rows) for name, value in texts.items()}
+    columns["format_id"] = pa.array(np.full(rows, FORMAT_ID, np.int32))
+    return columns
 
 
 def _constant(value: str, rows: int) -> pa.DictionaryArray:
@@ -136,16 +150,13 @@ def _constant(value: str, rows: int) -> pa.DictionaryArray:
 
 def _statuses(statuses: npt.NDArray[np.int32]) -> tuple[pa.DictionaryArray, pa.DictionaryArray]:
     """Type and kind of each status; numbers that are no status get names of their own."""
-    known = [*range(len(STATUS_NAMES))]
-    strange: list[int] = []
-    indices = statuses.copy()
-    if statuses.min() < 0 or statuses.max() >= len(known):
-        strange = [int(one) for one in np.unique(statuses) if not 0 <= one < len(known)]
-        for index, status in enumerate(strange, len(known)):
+    types, kinds, indices = _TYPES, _KINDS, statuses.copy()
+    if statuses.min() < 0 or statuses.max() >= len(STATUS_NAMES):
+        strange = [int(one) for one in np.unique(statuses) if not 0 <= one < len(STATUS_NAMES)]
+        for index, status in enumerate(strange, len(STATUS_NAMES)):
             indices[statuses == status] = index
-    everything = known + strange
-    types = pa.array([status_name(status) for status in everything])
-    kinds = pa.array([KIND_OF[status].value for status in known] + ["unknown"] * len(strange))
+        types = pa.array([*STATUS_NAMES, *map(status_name, strange)])
+        kinds = pa.array([*_KINDS.to_pylist(), *(Kind.UNKNOWN.value for _ in strange)])
     numbers = pa.array(indices)
     return (
         pa.DictionaryArray.from_arrays(numbers, types),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 
 from tallystick.errors import CorruptLogError, LogFullError, RecordTooLargeError
 from tallystick.storage.counters import GroupCounters
@@ -18,10 +18,9 @@ from tallystick.storage.files import FileSystem
 from tallystick.storage.group import GroupWriter
 from tallystick.storage.local import LOCAL
 from tallystick.storage.tickets import GroupTicket
-from tallystick.systems.bitronix.carried import CarriedRecords
+from tallystick.systems.bitronix.file_pair import FilePair
 from tallystick.systems.bitronix.journal_file import JournalFile
 from tallystick.systems.bitronix.layout import (
-    CLEAN_LOG_STATE,
     CLOSING,
     COMMITTED,
     COMMITTING,
@@ -30,7 +29,6 @@ from tallystick.systems.bitronix.layout import (
     MEGABYTE,
     NO_TRANSACTION,
     RECORD_MIN,
-    UNCLEAN_LOG_STATE,
     UNKNOWN,
     sequence_number,
 )
@@ -84,7 +82,6 @@ class DiskJournal:
     ) -> None:
         self.path = path
         self._filter = filter_log_status
-        self._forced = forced_write_enabled
         self._batching = force_batching_enabled
         self._alone = threading.Lock()  # one forced record at a time, where they are not batched
         self._mutex = threading.Lock()  # ties numbers and state to the order of submits
@@ -93,17 +90,12 @@ class DiskJournal:
         opened = open_pair_of_files(
             Settings(fs, part1, part2, length, skip_corrupted_logs, milliseconds, boot_clock)
         )
-        self._active, self._passive = opened.active, opened.passive
         self._since_boot = opened.since_boot
         self._time, self._sequence = opened.last
         self._submitted = opened.carried
-        self._written = CarriedRecords()
-        for record in opened.carried.records():
-            self._written.apply(record)
-        self._lsn = 0
-        self._unsynced = 0
+        self._files = FilePair(opened, self._now, forced=forced_write_enabled)
         self._writer: GroupWriter[TransactionLogRecord] = GroupWriter(
-            self._write, self._sync, name=path, group_bytes=UNSYNCED_MAX // 2
+            self._files.write, self._files.sync, name=path, group_bytes=UNSYNCED_MAX // 2
         )
 
     # -- writing ---------------------------------------------------------------------------
@@ -141,7 +133,7 @@ class DiskJournal:
         self, status: int, gtrid: bytes, names: Collection[str], *, sync: bool
     ) -> GroupTicket[TransactionLogRecord]:
         with self._mutex:
-            self._time = later_time(milliseconds(self._since_boot), self._time)
+            self._time = later_time(self._now(), self._time)
             number = sequence_number(self._sequence + 1)
             record = TransactionLogRecord.create(status, gtrid, names, self._time, number)
             self._require_room(record)
@@ -152,11 +144,11 @@ class DiskJournal:
 
     def _require_room(self, record: TransactionLogRecord) -> None:
         """Whatever is open must fit into an empty file beside any one record, at all times."""
-        length = self._active.length
+        length = self.active.length
         if HEADER_LENGTH + record.size >= length:
             raise RecordTooLargeError(
                 "the record does not fit into a file of this journal",
-                file=self._active.path,
+                file=self.active.path,
                 expected=f"fewer than {length - HEADER_LENGTH} bytes",
                 found=f"{record.size} bytes",
             )
@@ -166,7 +158,7 @@ class DiskJournal:
         if needed >= length:
             raise LogFullError(
                 "open decisions leave no room",
-                file=self._active.path,
+                file=self.active.path,
                 expected=f"fewer than {length} bytes",
                 found=f"{needed} bytes with this record",
                 advice="Close open decisions, or make the journal anew with a larger max_log_size",
@@ -194,12 +186,12 @@ class DiskJournal:
         """All records of the file in use; raises `CorruptLogError` at damage, or passes over it."""
         self.force()
         with self._writer.exclusive():
-            data = self._active.read()
+            data = self.active.read()
         for piece in CountedWalk(memoryview(data)).pieces():
             if piece.record is not None:
                 yield piece.record
             elif not include_invalid:
-                raise CorruptLogError(piece.reason, file=self._active.path, offset=piece.offset)
+                raise CorruptLogError(piece.reason, file=self.active.path, offset=piece.offset)
 
     def migrate_to(self, other: DiskJournal) -> None:
         """Store every open decision in another journal too; nothing is taken from this one.
@@ -223,74 +215,20 @@ class DiskJournal:
 
         A poisoned journal is released as it is; the next opening puts it right.
         """
-        if self._active.closed:
+        if self.active.closed:
             return
         try:
             self._writer.close()
             if not self._writer.poisoned:
-                for file in (self._active, self._passive):
-                    file.set_state(CLEAN_LOG_STATE)
-                    file.datasync()
+                self._files.mark_clean()
         finally:
-            self._active.close()
-            self._passive.close()
+            self._files.close()
 
     def __enter__(self) -> DiskJournal:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    # -- in the group writer's turn ----------------------------------------------------------
-
-    def _write(self, records: list[TransactionLogRecord]) -> Sequence[int]:
-        """Append a group; everything that goes to one file in one write."""
-        pending: list[bytes] = []
-        size = 0
-        for record in records:
-            self._written.apply(record)
-            if not self._active.has_room(size + record.size):
-                self._append(b"".join(pending))
-                self._swap(record)
-                pending, size = [], 0
-            pending.append(record.encode())
-            size += record.size
-        self._append(b"".join(pending))
-        first, self._lsn = self._lsn + 1, self._lsn + len(records)
-        return range(first, self._lsn + 1)
-
-    def _append(self, data: bytes) -> None:
-        if not data:
-            return
-        if self._unsynced + len(data) > UNSYNCED_MAX:
-            self._sync()
-        self._active.append(data)
-        self._unsynced += len(data)
-
-    def _sync(self) -> None:
-        if self._forced:
-            self._active.datasync()
-        self._unsynced = 0
-
-    def _swap(self, record: TransactionLogRecord) -> None:
-        """Change files before ``record``, which is taken into account, is written.
-
-        Each step is durable before the next one relies on it: the passive file is empty before
-        it is wiped, the copies are there before its timestamp says that it is in use.
-        """
-        self._sync()
-        passive = self._passive
-        passive.empty(self._active.length)
-        passive.wipe()
-        replaced = record.gtrid if record.status == COMMITTING else None
-        copies = self._written.copies(record.time, record.sequence_number, but=replaced)
-        passive.append(b"".join(copies))
-        passive.datasync()
-        now = milliseconds(self._since_boot)
-        passive.set_timestamp(max(now, self._active.timestamp + 1, passive.length + 1))
-        passive.set_state(UNCLEAN_LOG_STATE)
-        passive.datasync()
-        self._active, self._passive = passive, self._active
 
     @property
     def counters(self) -> GroupCounters:
@@ -300,4 +238,7 @@ class DiskJournal:
     @property
     def active(self) -> JournalFile:
         """The file in use."""
-        return self._active
+        return self._files.active
+
+    def _now(self) -> int:
+        return milliseconds(self._since_boot)

@@ -112,13 +112,9 @@ class BitronixReading:
 
     def splits(self, target_bytes: int) -> Sequence[Split]:  # noqa: ARG002 - files are small
         """One per file: whether the manager is still in step depends on all that lies before."""
-        return [Split(path, 0, 1 << 62) for path in self._paths_in_order()]
+        return [Split(path, 0, 1 << 62) for path in self.source.files]
 
     # -- opening -------------------------------------------------------------------------------
-
-    def _paths_in_order(self) -> list[str]:
-        with self._opened() as journal:
-            return [part.path for part in journal.pair.order() if part.path is not None]
 
     @contextmanager
     def _opened(self) -> Iterator[about.Journal]:
