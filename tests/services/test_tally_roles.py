@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
-from tallystick.services.roles import DecisionLog, PersistLog
+import pytest
+
+from tallystick.services.roles import DecisionLog, PersistLog, RecordJournal, UndoRedoLog
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.log import TallyLog
-from tallystick.systems.tally.roles import TallyDecisionLog, TallyPersistLog
+from tallystick.systems.tally.roles import (
+    TallyDecisionLog,
+    TallyPersistLog,
+    TallyRecordJournal,
+)
 from tallystick.systems.tally.settings import Settings
+from tallystick.systems.tally.undoredo import TallyUndoRedoLog
 from tests.services.contract_decision_log import DecisionLogContract
 from tests.services.contract_persist_log import PersistLogContract
+from tests.services.contract_record_journal import Opener, RecordJournalContract
+from tests.services.contract_undo_redo_log import UndoRedoLogContract
 
 SMALL = Settings(segment_size=24 << 10, preallocate=False, idle_mark_s=None)
 DISPOSED = replace(SMALL, segment_size=256 << 10, recycle=False)
@@ -29,3 +39,21 @@ class TestTallyPersistLog(PersistLogContract):
 
     def open_log(self, folder: str, fs: FileSystem = LOCAL) -> PersistLog:
         return TallyPersistLog(TallyLog(folder, settings=DISPOSED, fs=fs))
+
+
+class TestTallyRecordJournal(RecordJournalContract):
+    """See `RecordJournalContract`."""
+
+    @pytest.fixture
+    def opener(self, tmp_path: Path) -> Opener:
+        def open_it() -> RecordJournal:
+            return TallyRecordJournal(TallyLog(str(tmp_path / "log"), settings=SMALL))
+
+        return open_it
+
+
+class TestTallyUndoRedoLog(UndoRedoLogContract):
+    """See `UndoRedoLogContract`."""
+
+    def open_log(self, folder: str, fs: FileSystem = LOCAL) -> UndoRedoLog:
+        return TallyUndoRedoLog(TallyLog(folder, settings=SMALL, fs=fs))

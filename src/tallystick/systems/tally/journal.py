@@ -44,8 +44,12 @@ class TallyJournal(TallyRecordJournal):
     def append(self, body: bytes) -> Ticket:
         return self.log.append(body)
 
+    def _end(self, transaction: int) -> None:
+        # The journal hands out the numbers itself; a transaction may end without any record.
+        self._open.discard(transaction)
+
     def append_in(self, transaction: int, body: bytes) -> None:
-        self.log.submit(Draft(Code.APPEND, body, transaction), sync=False)
+        self._element(Draft(Code.APPEND, body, transaction))
 
     def append_many(self, bodies: Sequence[bytes]) -> range:
         """Durable when it returns. Groups form while the ones before are written."""
@@ -61,6 +65,7 @@ class TallyJournal(TallyRecordJournal):
         return range(first.wait(), ticket.wait() + block.records)
 
     def prepare(self, transaction: int, extra: bytes = b"", xid: Xid | None = None) -> Ticket:
+        self._open.add(transaction)
         return self.log.submit(EndingDraft(Code.PREPARE, transaction, xid, extra))
 
     def records(self, *, from_lsn: int = 0, from_time_us: int | None = None) -> Iterator[Record]:

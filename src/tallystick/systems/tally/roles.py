@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from tallystick.errors import LogWriteError
+from tallystick.errors import LogWriteError, TransactionUsageError
 from tallystick.records import State
 from tallystick.services.roles import (
     Decision,
@@ -236,6 +236,16 @@ class TallyRecordJournal(Role):
     def __init__(self, log: TallyLog | str, *, fs: FileSystem = LOCAL) -> None:
         super().__init__(log, fs=fs)
         self.roll_back_open()
+        with self.log.state() as state:
+            self._open = {number for number, one in state.open.items() if one.ending}
+
+    def _end(self, transaction: int) -> None:
+        """The transaction ends now. Raises `TransactionUsageError` if it never began."""
+        if transaction not in self._open:
+            raise TransactionUsageError(
+                f"transaction {transaction} is not open", file=self.log.path
+            )
+        self._open.discard(transaction)
 
     def add(self, record_id: int, body: bytes, user_type: int = 0) -> Ticket:
         return self.log.submit(Draft(Code.ADD, body, None, record_id, user_type))
@@ -248,24 +258,29 @@ class TallyRecordJournal(Role):
         return self.log.submit(Draft(Code.DELETE, b"", None, record_id))
 
     def add_in(self, transaction: int, record_id: int, body: bytes, user_type: int = 0) -> None:
-        draft = Draft(Code.ADD, body, transaction, record_id, user_type)
-        self.log.submit(draft, sync=False)
+        self._element(Draft(Code.ADD, body, transaction, record_id, user_type))
 
     def update_in(self, transaction: int, record_id: int, body: bytes, user_type: int = 0) -> None:
-        draft = Draft(Code.UPDATE, body, transaction, record_id, user_type)
-        self.log.submit(draft, sync=False)
+        self._element(Draft(Code.UPDATE, body, transaction, record_id, user_type))
 
     def delete_in(self, transaction: int, record_id: int, body: bytes = b"") -> None:
-        self.log.submit(Draft(Code.DELETE, body, transaction, record_id), sync=False)
+        self._element(Draft(Code.DELETE, body, transaction, record_id))
+
+    def _element(self, draft: Draft) -> None:
+        self.log.submit(draft, sync=False)
+        self._open.add(draft.transaction or 0)
 
     def prepare(self, transaction: int, extra: bytes = b"") -> Ticket:
+        self._open.add(transaction)
         return self.log.submit(EndingDraft(Code.PREPARE, transaction, None, extra))
 
     def commit(self, transaction: int) -> Ticket:
         self._recycle()
+        self._end(transaction)
         return self.log.submit(EndingDraft(Code.COMMIT, transaction))
 
     def rollback(self, transaction: int) -> Ticket:
+        self._end(transaction)
         return self.log.submit(Draft(Code.ROLLBACK, b"", transaction))
 
     def live_records(self) -> Iterator[JournalRecord]:
