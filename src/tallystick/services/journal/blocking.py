@@ -8,12 +8,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from tallystick.errors import LogClosedError
 from tallystick.records import Record, Xid
 from tallystick.services.journal.face import Face
 from tallystick.services.journal.transaction import JournalTransaction, Phase
+
+if TYPE_CHECKING:
+    from tallystick.services.journal.resource import JournalResource
 
 
 class Transaction:
@@ -134,6 +137,12 @@ class Journal(Face):
         """Write live records of old segments again, if they are few (or ``force``), and free the
         segments; returns how many."""
         return self._engine.compact(force=force)
+
+    def as_resource(self, name: str) -> JournalResource:
+        """This journal as a resource of a transaction manager."""
+        from tallystick.services.journal.resource import JournalResource
+
+        return JournalResource(name, self)
 
     def flush(self) -> None:
         """Everything submitted so far is durable when this returns."""
