@@ -126,20 +126,38 @@ def reading_options(command: _Command) -> _Command:
         click.option("--timezone", default="UTC", help="Zone of H2's DATE and TIME values."),
         click.option("--boot-password", help="Boot password of an encrypted Derby log."),
         click.option("--encryption-key", help="Key of an encrypted log, as hex."),
+        click.option(
+            "--set",
+            "settings",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="A setting that one system documents; may be repeated.",
+        ),
     ):
         command = option(command)
     return command
 
 
 def read_options(
-    timezone: str, boot_password: str | None, encryption_key: str | None
+    timezone: str,
+    boot_password: str | None,
+    encryption_key: str | None,
+    settings: tuple[str, ...] = (),
 ) -> ReadOptions:
     """`ReadOptions` from the options above. Raises `click.BadParameter`."""
+    pairs = [setting.partition("=") for setting in settings]
+    if not all(separator for _, separator, _ in pairs):
+        raise click.BadParameter("expected NAME=VALUE", param_hint="--set")
     try:
         key = bytes.fromhex(encryption_key) if encryption_key else None
     except ValueError as error:
         raise click.BadParameter("not hexadecimal", param_hint="--encryption-key") from error
-    return ReadOptions(timezone=timezone, boot_password=boot_password, encryption_key=key)
+    return ReadOptions(
+        timezone=timezone,
+        boot_password=boot_password,
+        encryption_key=key,
+        settings={name: value for name, _, value in pairs},
+    )
 
 
 as_json = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
