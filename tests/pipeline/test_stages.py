@@ -122,3 +122,17 @@ def test_profile_counts_per_bucket_and_resource(spark: SparkSession) -> None:
     assert whole.in_doubt_age_max == 60.0
     assert rows["a", 0].transactions == 2
     assert rows["b", 0].in_doubt == 0
+
+
+def test_what_is_in_doubt_for_too_long_is_overdue(spark: SparkSession) -> None:
+    from tallystick.pipeline.stages import overdue
+
+    place: dict[str, Any] = {"coordinator": "/e/b", "clock": "wall_ms"}
+    rows: list[dict[str, Any]] = [
+        place | {"gtrid": b"\x01", "resolution": "commit", "last_time": 1_000},
+        place | {"gtrid": b"\x02", "resolution": "rollback", "last_time": 9_000},
+        place | {"gtrid": b"\x03", "resolution": "none", "last_time": 11_000},
+        {"gtrid": b"\x04", "resolution": "foreign"},
+    ]
+    found = overdue(frame(spark, GLOBAL_TRANSACTIONS, rows), 5).collect()
+    assert [(bytes(row.gtrid), row.age_seconds) for row in found] == [(b"\x01", 10.0)]

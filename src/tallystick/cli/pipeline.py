@@ -65,9 +65,10 @@ def run(
     from tallystick.pipeline.session import start
 
     job = Run(sources, out, form, _pairs("--option", option), _pairs("--resource", resource), anew)
+    settings = _pairs("--conf", conf)
     with _bar() as progress:
         progress("starting Spark", 0, 1)
-        spark = start(master, _pairs("--conf", conf))
+        spark = start(master, settings)
         try:
             summary = job(spark, progress)
             if stream:

@@ -7,6 +7,7 @@ transactions, never records.
 * `global_transactions`: one row per gtrid over all logs
 * `findings`: the logs' own, and those of the reconciliation
 * `profile`: latencies and rates per log, resource and time
+* `overdue`: what has been in doubt for too long
 * `as_of`: the change feed replayed to a table
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 from tallystick.pipeline.stages.changes import as_of
 from tallystick.pipeline.stages.findings import findings
 from tallystick.pipeline.stages.globals import global_transactions
+from tallystick.pipeline.stages.overdue import overdue
 from tallystick.pipeline.stages.profile import profile
 
-__all__ = ["as_of", "findings", "global_transactions", "profile"]
+__all__ = ["as_of", "findings", "global_transactions", "overdue", "profile"]

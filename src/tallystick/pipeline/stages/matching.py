@@ -30,10 +30,11 @@ def arrow_function(function: Callable[..., object], form: DataType) -> Callable[
 
 
 def without_copies(transactions: DataFrame) -> DataFrame:
-    """Without logs whose name is another's in the same folder with something behind it:
-    ``bank.h2.db.before-operator`` is a copy, and what it holds is past."""
-    logs = transactions.select("system", "log").distinct()
-    logs = logs.withColumn("folder", F.regexp_extract("log", _FOLDER, 1))
+    """Without logs of one file whose name is another's in the same folder with something behind
+    it: ``bank.h2.db.before-operator`` is a copy, and what it holds is past."""
+    folder = F.regexp_extract("evidence_file", _FOLDER, 1)
+    logs = transactions.select("system", "log", folder.alias("folder")).distinct()
+    logs = logs.where((F.col("folder") != "") & (F.col("folder") != F.col("log")))
     one, other = logs.alias("one"), logs.alias("other")
     same = (F.col("one.folder") == F.col("other.folder")) & (
         F.col("one.system") == F.col("other.system")
@@ -83,7 +84,7 @@ def nameless_rollbacks(transactions: DataFrame, xa: DataFrame, named: DataFrame)
 
     H2 writes a bare ROLLBACK over the prepare record of a branch that is decided from outside,
     and for nothing else. Such a record belongs to a global transaction that names this
-    resource and has no branch in its log: open decisions first, then the newest.
+    resource and has no branch in its log: the likeliest state first, then the newest.
     """
     bare = (
         (F.col("system") == "h2")
@@ -98,12 +99,21 @@ def nameless_rollbacks(transactions: DataFrame, xa: DataFrame, named: DataFrame)
     )
     claims = _claims(xa, named).join(F.broadcast(nameless.select("log").distinct()), "log")
     branches = xa.where(F.col("bqual").isNotNull()).select("format_id", "gtrid", "log")
-    order = F.struct(F.col("state") == State.COMMITTING.value, "last_time")
+    order = F.struct(_likelihood(), "last_time")
     ranked = claims.join(branches, ["format_id", "gtrid", "log"], "left_anti").withColumn(
         "number", F.row_number().over(_newest_first("log", order))
     )
     found = ranked.join(numbered, ["log", "number"])
     return found.groupBy("format_id", "gtrid").agg(F.collect_list(F.struct(*what)).alias("undone"))
+
+
+def _likelihood() -> Column:
+    """How likely a transaction in this state left a branch that was rolled back from outside:
+    open decisions wait for an operator, undecided ones were rolled back by recovery."""
+    rank = F.lit(0)
+    for place, state in enumerate((State.COMMITTED, State.UNDECIDED, State.COMMITTING), 1):
+        rank = F.when(F.col("state") == state.value, F.lit(place)).otherwise(rank)
+    return rank
 
 
 def _claims(xa: DataFrame, named: DataFrame) -> DataFrame:

@@ -53,10 +53,10 @@ def _written(records: DataFrame, bucket_seconds: int) -> DataFrame:
 
 
 def _ended(transactions: DataFrame, bucket_seconds: int) -> DataFrame:
-    seconds = (F.col("last_time") - F.col("first_time")) / _per_second()
+    seconds = (F.col("last_time") - F.col("first_time")) / per_second()
     # Joined rather than a window: one log's transactions never meet in one task.
     newest = transactions.groupBy("system", "log").agg(F.max("last_time").alias("newest"))
-    age = (F.col("newest") - F.col("last_time")) / _per_second()
+    age = (F.col("newest") - F.col("last_time")) / per_second()
     in_doubt = F.col("state").isin(*_IN_DOUBT)
     shaped = transactions.join(newest, ["system", "log"]).select(
         "system",
@@ -91,7 +91,8 @@ def _count(state: State) -> Column:
     return F.count_if(F.col("state") == state.value).alias(state.value)
 
 
-def _per_second() -> Column:
+def per_second() -> Column:
+    """Units of the row's clock in a second; null where it has none."""
     factor = F.lit(None).cast("double")
     for clock, per_second in _PER_SECOND.items():
         factor = F.when(F.col("clock") == clock.value, F.lit(per_second)).otherwise(factor)
@@ -100,4 +101,4 @@ def _per_second() -> Column:
 
 def _bucket(time: str, bucket_seconds: int) -> Column:
     width = F.lit(bucket_seconds)
-    return (F.floor(F.col(time) / _per_second() / width) * width).cast("bigint").alias("bucket")
+    return (F.floor(F.col(time) / per_second() / width) * width).cast("bigint").alias("bucket")

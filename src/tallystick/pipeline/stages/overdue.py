@@ -1,0 +1,23 @@
+"""``overdue``: global transactions that have been in doubt for too long.
+
+In: the ``global_transactions`` table. Out: one alert row per transaction with something due
+that is older than the limit, by the clock of its coordinator's journal: the newest time
+that any transaction of that journal has.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
+
+from tallystick.pipeline.stages.profile import per_second
+
+
+def overdue(global_transactions: DataFrame, limit_seconds: float) -> DataFrame:
+    """Rows with the column ``age_seconds``. Without a journal, or a clock, there is no age,
+    and no alert: `findings` has the foreign ones."""
+    newest = global_transactions.groupBy("coordinator").agg(F.max("last_time").alias("newest"))
+    age = (F.col("newest") - F.col("last_time")) / per_second()
+    aged = global_transactions.join(newest, "coordinator").withColumn("age_seconds", age)
+    due = (F.col("resolution") != "none") & (F.col("age_seconds") > limit_seconds)
+    return aged.where(due).drop("newest")
