@@ -88,9 +88,14 @@ def rollback(transaction: int) -> Item:
     return Item(0, 0, Name.ROLLBACK, 0, 0, transaction)
 
 
-def counted(shape: str, file_id: int, count: int) -> dict[str, object]:
-    """The arguments of a commit or prepare whose ``count`` elements stand in one file."""
-    return {"pairs": [(file_id, count)]} if SHAPES[shape].pairs else {"count": count}
+def commit_of(shape: str, transaction: int, *counts: tuple[int, int]) -> Item:
+    """A commit of (file id, elements) pairs; by count the last one is the commit's own file."""
+    return commit(transaction, counts[-1][1], counts if SHAPES[shape].pairs else ())
+
+
+def prepare_of(shape: str, transaction: int, extra: bytes, *counts: tuple[int, int]) -> Item:
+    """As `commit_of`, for a prepare."""
+    return prepare(transaction, extra, counts[-1][1], counts if SHAPES[shape].pairs else ())
 
 
 def engine_ids(reading: JournalReading) -> list[int]:
