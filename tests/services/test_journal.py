@@ -281,6 +281,23 @@ def test_unknown_system_is_refused(tmp_path: Path) -> None:
         Journal(tmp_path, system="papyrus")
 
 
+def test_historic_system_carries_a_journal_through_its_role(tmp_path: Path) -> None:
+    with Journal(tmp_path / "log", system="jboss") as journal:
+        journal.add(1, b"one")
+        journal.append(b"plain")
+        assert len(journal.append_many([b"a", b"b"])) == 2
+        with journal.transaction() as tx:
+            tx.add(2, b"two")
+            tx.append(b"plain too")
+            tx.delete(1)
+        with pytest.raises(UnsupportedFormatError):
+            journal.replay(from_lsn=5).__next__()
+    with Journal(tmp_path / "log", system="jboss") as journal:
+        bodies = sorted(one.body for one in journal.live_records())
+        assert bodies == [b"a", b"b", b"plain", b"plain too", b"two"]
+        assert {b"one", b"two"} <= {one.body for one in journal.replay()}
+
+
 def _kill(folder: Path, kills: int) -> int:
     def work(reporter: Reporter) -> None:
         with _journal(folder) as journal:

@@ -71,7 +71,7 @@ class AsyncJournal(Face):
         """A plain record; returns its LSN."""
         return await self.submit(body)
 
-    async def append_many(self, bodies: Sequence[bytes]) -> range:
+    async def append_many(self, bodies: Sequence[bytes]) -> Sequence[int]:
         """Plain records in as few groups as possible; returns their LSNs."""
         return await asyncio.to_thread(self._append_many, bodies)
 

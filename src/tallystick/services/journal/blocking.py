@@ -74,7 +74,7 @@ class Journal(Face):
         """A plain record; returns its LSN."""
         return self.submit(body).wait()
 
-    def append_many(self, bodies: Sequence[bytes]) -> range:
+    def append_many(self, bodies: Sequence[bytes]) -> Sequence[int]:
         """Plain records in as few groups as possible; returns their LSNs."""
         return self._append_many(bodies)
 

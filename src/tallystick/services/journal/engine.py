@@ -1,14 +1,13 @@
 """What a journal needs of a log, and how a system's log is found.
 
-In: the name of a system. Out: its `JournalEngine`. A system that can carry a journal has a module
-``journal`` with a function ``open_journal(path, **options)``.
+In: the name of a system. Out: its `JournalEngine`, found by the tables at the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from tallystick.errors import UnsupportedFormatError
 from tallystick.records import Record, Xid
@@ -36,7 +35,7 @@ class JournalEngine(Protocol):
 
     def append_in(self, transaction: int, body: bytes) -> None: ...
 
-    def append_many(self, bodies: Sequence[bytes]) -> range:
+    def append_many(self, bodies: Sequence[bytes]) -> Sequence[int]:
         """Durable when it returns the LSNs."""
         ...
 
@@ -89,15 +88,27 @@ class JournalEngine(Protocol):
     def close(self) -> None: ...
 
 
+ENGINES: Final = {"tally": "tallystick.systems.tally.journal:open_journal"}
+"""Systems with an engine of their own."""
+ROLES: Final = {"jboss": "tallystick.systems.jboss.role:JBossRecordJournal"}
+"""Systems that are record journals, and carry a journal through that role."""
+
+
 def open_engine(system: str, path: str, **options: Any) -> JournalEngine:
     """The journal engine of a system. Raises `UnsupportedFormatError` if it has none."""
-    name = f"tallystick.systems.{system}.journal"
-    try:
-        module = import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not name.startswith(error.name):
-            raise
-        raise UnsupportedFormatError(
-            f"{system} logs cannot carry a journal", advice='Use system="tally"'
-        ) from error
-    return cast(JournalEngine, module.open_journal(path, **options))
+    if system in ENGINES:
+        return cast(JournalEngine, _named(ENGINES[system])(path, **options))
+    if system in ROLES:
+        from tallystick.services.journal.over_role import RoleEngine
+
+        return RoleEngine(path, _named(ROLES[system])(path, **options))
+    raise UnsupportedFormatError(
+        f"{system} logs cannot carry a journal",
+        expected=" or ".join((*ENGINES, *ROLES)),
+        advice='Use system="tally"',
+    )
+
+
+def _named(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module), attribute)

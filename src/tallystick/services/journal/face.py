@@ -116,5 +116,5 @@ class Face:
     def _checkpoint(self, lsn: int | None) -> int:
         return self._engine.reclaim(self._engine.next_lsn if lsn is None else lsn)
 
-    def _append_many(self, bodies: Sequence[bytes]) -> range:
+    def _append_many(self, bodies: Sequence[bytes]) -> Sequence[int]:
         return self._engine.append_many(bodies)

@@ -23,6 +23,7 @@ from tallystick.systems.tally.layout import (
     COPY_OFFSET,
     DATA_OFFSET,
     HEADER_SIZE,
+    INDEX,
     GroupHeader,
     SegmentHeader,
     decode_control,
@@ -135,6 +136,7 @@ class Tail:
     def _follows(self, header: GroupHeader, due: Expected) -> bool:
         return (
             header.segment == self.segment
+            and not header.flags & INDEX  # which may stand right behind the last group
             and header.offset == due.offset
             and (header.first_lsn, header.chain) == (due.lsn, due.chain)
         )
