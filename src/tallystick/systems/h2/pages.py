@@ -134,6 +134,11 @@ class PageStoreFile:
         if run:
             self._file.pwritev(run, first * self.page_size)
 
+    def write_start(self, page_id: int, data: bytes) -> None:
+        """Write the first bytes of a page; not synced."""
+        self.grow(page_id + 1)
+        self._file.pwrite(data, page_id * self.page_size)
+
     def sync(self) -> None:
         """Make everything written durable."""
         self._file.datasync()

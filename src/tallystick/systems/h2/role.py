@@ -23,14 +23,13 @@ from tallystick.systems.h2.pages import PageStoreFile
 from tallystick.systems.h2.recovery import REDO_STAGE, UNDO_STAGE
 from tallystick.systems.h2.replay import whole_entries
 from tallystick.systems.h2.rows import pack, unpack
+from tallystick.systems.h2.writing import SECTOR_SIZE
 
 FILE = "log.h2.db"
 BATCH_PAGES = 255
 """Data pages per trunk: 1 MB of 4096-byte pages."""
 FIRST_SESSION = 3
 """0 to 2 are the engine's own sessions."""
-SECTOR_SIZE = 512
-"""What a disk writes whole or not at all."""
 _ID_BYTES_MAX = 5
 
 

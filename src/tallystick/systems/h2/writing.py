@@ -18,6 +18,9 @@ from tallystick.systems.h2.layout import VariableHeader
 from tallystick.systems.h2.output import LogOutput
 from tallystick.systems.h2.pages import PageStoreFile
 
+SECTOR_SIZE = 512
+"""What a disk writes whole or not at all."""
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -53,6 +56,8 @@ class LogWriter:
         self.output = LogOutput(
             store, key + 1, self.first_trunk, batch=batch, exclude=exclude, above=above
         )
+        self._gate = self.output.page
+        """The data page that begins what is written next."""
         self.written = 0
         """Trunk and data pages of the log that were written."""
         self._records = 0
@@ -85,10 +90,20 @@ class LogWriter:
         return range(first, first + len(items))
 
     def put_pages(self) -> None:
-        """Write the pages that are full."""
+        """Write the pages that are full, as one: the format has no checksum that would show a
+        page torn in the middle, so the first sector of the first page, without which the stream
+        ends there, is written when everything behind it is durable."""
         pages = self.output.take()
-        self.store.write_pages(pages)
         self.written += len(pages)
+        gate, self._gate = self._gate, self.output.page
+        head = pages.pop(gate, b"")
+        if pages or any(head[SECTOR_SIZE:]):
+            if head:
+                pages[gate] = bytes(len(head[:SECTOR_SIZE])) + head[SECTOR_SIZE:]
+            self.store.write_pages(pages)
+            self.store.sync()
+        if head:
+            self.store.write_start(gate, head[:SECTOR_SIZE])
 
     def start(self) -> None:
         """Make what was written durable and point the headers to it."""
