@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tallystick.systems.jboss.layout import Item, Name
+from tallystick.systems.jboss.layout import Name
 
 
 @dataclass(eq=False, slots=True)
@@ -49,6 +49,16 @@ class OpenTransaction:
             self.files.append(account)
             account.positives += 1
 
+    def element(self, account: Account, name: Name, record_id: int, size: int) -> None:
+        """Count an element that stands in this file."""
+        self.run = self.count(account.key) + 1
+        self.run_file = account.key
+        self.elements[account.key] += 1
+        if name is Name.DELETE_TX:
+            self.deleted.append((account, record_id))
+        else:
+            self.added.append((account, record_id, size, name is Name.UPDATE_TX))
+
     def count(self, key: int) -> int:
         """Elements of the unbroken run in that file: what commit and prepare carry."""
         return self.run if self.run_file == key else 0
@@ -63,17 +73,20 @@ class Books:
     open: dict[int, OpenTransaction] = field(default_factory=dict)
     live_bytes: int = 0
 
-    def take(self, account: Account, item: Item, size: int) -> None:
+    def take(
+        self, account: Account, name: Name, transaction: int | None, record_id: int, size: int
+    ) -> None:
         """Book one record of ``size`` bytes that stands in a file."""
-        number = item.record_id or 0
-        if item.name is Name.ADD:
-            self._enter(account, number, size, update=False)
-        elif item.name is Name.UPDATE:
-            self._enter(account, number, size, update=True)
-        elif item.name is Name.DELETE:
-            self._cancel(account, number)
-        elif item.transaction is not None:
-            self._take_transactional(account, item, size)
+        if name is Name.ADD:
+            account.positives += 1
+            self.live_bytes += size
+            self.records[record_id] = [(account, size)]
+        elif name is Name.UPDATE:
+            self._enter(account, record_id, size, update=True)
+        elif name is Name.DELETE:
+            self._cancel(account, record_id)
+        elif transaction is not None:
+            self._take_transactional(account, name, transaction, record_id, size)
 
     def forget(self, transaction: int) -> None:
         """Take back what an incomplete transaction counts."""
@@ -94,27 +107,18 @@ class Books:
                 gone.add(account.key)
         return going
 
-    def _take_transactional(self, account: Account, item: Item, size: int) -> None:
-        number = item.transaction or 0
-        if item.name is Name.COMMIT:
-            self._commit(account, number)
-        elif item.name is Name.ROLLBACK:
-            self._end(account, self.open.pop(number, None))
+    def _take_transactional(
+        self, account: Account, name: Name, transaction: int, record_id: int, size: int
+    ) -> None:
+        if name is Name.COMMIT:
+            self._commit(account, transaction)
+        elif name is Name.ROLLBACK:
+            self._end(account, self.open.pop(transaction, None))
         else:
-            one = self.open.setdefault(number, OpenTransaction())
+            one = self.open.setdefault(transaction, OpenTransaction())
             one.touch(account)
-            if item.name is not Name.PREPARE:
-                self._element(one, account, item, size)
-
-    def _element(self, one: OpenTransaction, account: Account, item: Item, size: int) -> None:
-        one.run = one.count(account.key) + 1
-        one.run_file = account.key
-        one.elements[account.key] += 1
-        number = item.record_id or 0
-        if item.name is Name.DELETE_TX:
-            one.deleted.append((account, number))
-        else:
-            one.added.append((account, number, size, item.name is Name.UPDATE_TX))
+            if name is not Name.PREPARE:
+                one.element(account, name, record_id, size)
 
     def _commit(self, account: Account, number: int) -> None:
         one = self.open.pop(number, None)

@@ -86,7 +86,9 @@ class _Copy:
             record = self._encoded(item)
         output = self.outputs[-1]
         output.content += record
-        self.books.take(output.file.account, item, len(record))
+        self.books.take(
+            output.file.account, item.name, item.transaction, item.record_id or 0, len(record)
+        )
 
     def _room(self) -> int:
         return self._ring.settings.file_size - len(self.outputs[-1].content)

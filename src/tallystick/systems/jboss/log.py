@@ -32,7 +32,7 @@ from tallystick.storage.group import GroupWriter
 from tallystick.storage.local import LOCAL
 from tallystick.storage.tickets import GroupTicket
 from tallystick.systems.jboss.compactor import compact
-from tallystick.systems.jboss.layout import Item, Name, encode
+from tallystick.systems.jboss.layout import Item, Name, encode, encode_body
 from tallystick.systems.jboss.placer import Entry, Placer
 from tallystick.systems.jboss.recover import Recovered, live_contents, recover
 from tallystick.systems.jboss.replay import Open
@@ -104,7 +104,7 @@ class CircularJournal:
 
     def append_add_record(self, record_id: int, user_type: int, body: bytes) -> GroupTicket[Entry]:
         """Add a record; an id is used once."""
-        entry = self._entry(_record(Name.ADD, record_id, user_type, body))
+        entry = self._entry(Name.ADD, None, record_id, user_type, body)
         with self._lock:
             self._ids.add(record_id)
             return self._submit(entry)
@@ -113,14 +113,14 @@ class CircularJournal:
         self, record_id: int, user_type: int, body: bytes
     ) -> GroupTicket[Entry]:
         """Add to a live record. Raises `LogWriteError` if no record has the id."""
-        entry = self._entry(_record(Name.UPDATE, record_id, user_type, body))
+        entry = self._entry(Name.UPDATE, None, record_id, user_type, body)
         with self._lock:
             self._check_known(record_id)
             return self._submit(entry)
 
     def append_delete_record(self, record_id: int) -> GroupTicket[Entry]:
         """End a live record. Raises `LogWriteError` if no record has the id."""
-        entry = self._entry(Item(0, 0, Name.DELETE, 0, 0, record_id=record_id))
+        entry = self._bare(Item(0, 0, Name.DELETE, 0, 0, record_id=record_id))
         with self._lock:
             self._check_known(record_id)
             self._ids.discard(record_id)
@@ -132,26 +132,26 @@ class CircularJournal:
         self, transaction: int, record_id: int, user_type: int, body: bytes
     ) -> GroupTicket[Entry]:
         """Add a record once the transaction commits."""
-        item = _record(Name.ADD_TX, record_id, user_type, body, transaction)
-        return self._element(item, transaction)
+        entry = self._entry(Name.ADD_TX, transaction, record_id, user_type, body)
+        return self._element(entry, transaction)
 
     def append_update_record_transactional(
         self, transaction: int, record_id: int, user_type: int, body: bytes
     ) -> GroupTicket[Entry]:
         """Add to a record once the transaction commits."""
-        item = _record(Name.UPDATE_TX, record_id, user_type, body, transaction)
-        return self._element(item, transaction)
+        entry = self._entry(Name.UPDATE_TX, transaction, record_id, user_type, body)
+        return self._element(entry, transaction)
 
     def append_delete_record_transactional(
         self, transaction: int, record_id: int, body: bytes = b""
     ) -> GroupTicket[Entry]:
         """End a record once the transaction commits. In g1a the body is not stored."""
-        item = Item(0, 0, Name.DELETE_TX, 0, 0, transaction, record_id, body=body)
-        return self._element(item, transaction)
+        entry = self._bare(Item(0, 0, Name.DELETE_TX, 0, 0, transaction, record_id, body=body))
+        return self._element(entry, transaction)
 
     def append_prepare_record(self, transaction: int, extra: bytes = b"") -> GroupTicket[Entry]:
         """Promise to commit or roll back as told; ``extra`` (an Xid) is not stored in g1a."""
-        entry = self._entry(Item(0, 0, Name.PREPARE, 0, 0, transaction, extra=extra))
+        entry = self._bare(Item(0, 0, Name.PREPARE, 0, 0, transaction, extra=extra))
         with self._lock:
             if self._shape.pairs:
                 self._check_open(transaction)
@@ -165,14 +165,14 @@ class CircularJournal:
             one = self._open.pop(transaction)
             self._ids.update(one.added)
             self._ids.difference_update(one.deleted)
-            return self._submit(self._entry(Item(0, 0, Name.COMMIT, 0, 0, transaction)))
+            return self._submit(self._bare(Item(0, 0, Name.COMMIT, 0, 0, transaction)))
 
     def append_rollback_record(self, transaction: int) -> GroupTicket[Entry]:
         """Drop the transaction. Raises `TransactionUsageError` if it is not open."""
         with self._lock:
             self._check_open(transaction)
             del self._open[transaction]
-            return self._submit(self._entry(Item(0, 0, Name.ROLLBACK, 0, 0, transaction)))
+            return self._submit(self._bare(Item(0, 0, Name.ROLLBACK, 0, 0, transaction)))
 
     # -- the ring ---------------------------------------------------------------------------
 
@@ -255,14 +255,12 @@ class CircularJournal:
         with self._writer.exclusive():
             yield
 
-    def _element(self, item: Item, transaction: int) -> GroupTicket[Entry]:
-        entry = self._entry(item)
+    def _element(self, entry: Entry, transaction: int) -> GroupTicket[Entry]:
         with self._lock:
             one = self._front(transaction)
             if one.prepared:
                 raise TransactionUsageError(f"transaction {transaction} is prepared")
-            number = item.record_id or 0
-            (one.deleted if item.name is Name.DELETE_TX else one.added).append(number)
+            (one.deleted if entry.name is Name.DELETE_TX else one.added).append(entry.record_id)
             return self._submit(entry, sync=False)
 
     def _front(self, transaction: int) -> _Front:
@@ -270,7 +268,7 @@ class CircularJournal:
         if transaction in self._stale:
             # Records of an earlier transaction of this number are still in the files.
             self._stale.discard(transaction)
-            self._submit(self._entry(Item(0, 0, Name.ROLLBACK, 0, 0, transaction)))
+            self._submit(self._bare(Item(0, 0, Name.ROLLBACK, 0, 0, transaction)))
         return self._open.setdefault(transaction, _Front([], []))
 
     def _discard(self, numbers: Sequence[int]) -> None:
@@ -281,17 +279,29 @@ class CircularJournal:
                 self._placer.books.forget(number)
             return
         for number in numbers:
-            self._submit(self._entry(Item(0, 0, Name.ROLLBACK, 0, 0, number)))
+            self._submit(self._bare(Item(0, 0, Name.ROLLBACK, 0, 0, number)))
         self._writer.flush()
 
     def _submit(self, entry: Entry, *, sync: bool = True) -> GroupTicket[Entry]:
         return self._writer.submit(entry, len(entry.raw), sync=sync)
 
-    def _entry(self, item: Item) -> Entry:
-        """The record with its bytes. Raises `RecordTooLargeError`."""
+    def _entry(
+        self, name: Name, transaction: int | None, record_id: int, user_type: int, body: bytes
+    ) -> Entry:
+        """A record with a body. Raises `RecordTooLargeError`."""
+        raw = encode_body(self._shape, name, transaction, record_id, user_type, body)
+        return self._fitting(Entry(name, transaction, record_id, bytearray(raw)))
+
+    def _bare(self, item: Item) -> Entry:
+        """Any other record. Raises `RecordTooLargeError`."""
         raw = bytearray(encode(self._shape, item))
-        size, room = len(raw), self.settings.file_size - self._ring.settings.data_at
-        if self._ring.settings.rounded(size) > room:
+        entry = Entry(item.name, item.transaction, item.record_id or 0, raw, item.extra or b"")
+        return self._fitting(entry)
+
+    def _fitting(self, entry: Entry) -> Entry:
+        settings = self._ring.settings
+        size, room = len(entry.raw), settings.file_size - settings.data_at
+        if size > room or settings.rounded(size) > room:
             raise RecordTooLargeError(
                 "the record is larger than a journal file can hold",
                 file=self.folder,
@@ -299,7 +309,7 @@ class CircularJournal:
                 found=f"{size} bytes",
                 advice="Split the body, or make the journal with a larger file_size",
             )
-        return Entry(item, raw)
+        return entry
 
     def _check_known(self, record_id: int) -> None:
         if record_id not in self._ids:
@@ -308,12 +318,6 @@ class CircularJournal:
     def _check_open(self, transaction: int) -> None:
         if transaction not in self._open:
             raise TransactionUsageError(f"transaction {transaction} is not open")
-
-
-def _record(
-    name: Name, record_id: int, user_type: int, body: bytes, transaction: int | None = None
-) -> Item:
-    return Item(0, 0, name, 0, 0, transaction, record_id=record_id, user_type=user_type, body=body)
 
 
 def _front_of(one: Open) -> _Front:

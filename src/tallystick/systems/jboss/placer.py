@@ -9,7 +9,7 @@ must not be committed without it, and reopening goes by what is on the disk.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tallystick.systems.jboss.books import Books, OpenTransaction
 from tallystick.systems.jboss.layout import (
@@ -28,8 +28,11 @@ from tallystick.systems.jboss.ring import Ring
 class Entry:
     """A record on its way: its bytes but for the file id, and but for what its end counts."""
 
-    item: Item
+    name: Name
+    transaction: int | None
+    record_id: int
     raw: bytearray
+    extra: bytes = b""
 
 
 class Placer:
@@ -40,19 +43,22 @@ class Placer:
         self.books = books
 
     def write(self, entries: list[Entry]) -> Sequence[int]:
+        """Write one group; returns a growing number for each record: file id and offset."""
         batch = bytearray()
         numbers = []
+        current = self.ring.current
         for entry in entries:
             record = self._placed(entry)
             if self.ring.settings.rounded(len(batch) + len(record)) > self.ring.room():
                 batch = self._written(batch)
                 self.ring.move(self.books)
+                current = self.ring.current
                 record = self._placed(entry)
-            numbers.append(
-                (self.ring.current.file_id << 31) + self.ring.current.position + len(batch)
-            )
+            numbers.append((current.file_id << 31) + current.position + len(batch))
             batch += record
-            self.books.take(self.ring.current.account, entry.item, len(record))
+            self.books.take(
+                current.account, entry.name, entry.transaction, entry.record_id, len(record)
+            )
         self._written(batch)
         return numbers
 
@@ -63,18 +69,28 @@ class Placer:
 
     def _placed(self, entry: Entry) -> bytes | bytearray:
         """The bytes of a record in the current file."""
-        current = self.ring.current
-        if entry.item.name not in (Name.COMMIT, Name.PREPARE):
-            I4.pack_into(entry.raw, 1, current.stamp)
-            if self.ring.settings.shape.hashed:
-                entry.raw[-CHECK_SIZE:] = check_of(
-                    self.ring.settings.shape, bytes(entry.raw[:-CHECK_SIZE])
-                )
-            return entry.raw
-        one = self.books.open.get(entry.item.transaction or 0, OpenTransaction())
+        current, shape = self.ring.current, self.ring.settings.shape
+        if entry.name is Name.COMMIT or entry.name is Name.PREPARE:
+            return self._ending(entry)
+        I4.pack_into(entry.raw, 1, current.stamp)
+        if shape.hashed:
+            entry.raw[-CHECK_SIZE:] = check_of(shape, bytes(entry.raw[:-CHECK_SIZE]))
+        return entry.raw
+
+    def _ending(self, entry: Entry) -> bytes:
+        """A commit or prepare with its counts as of now."""
+        current, number = self.ring.current, entry.transaction or 0
+        one = self.books.open.get(number, OpenTransaction())
         pairs = tuple((key & FILE_ID_MASK, count) for key, count in sorted(one.elements.items()))
-        count = one.count(current.file_id)
-        return encode(
-            self.ring.settings.shape,
-            replace(entry.item, file_id=current.stamp, count=count, pairs=pairs),
+        item = Item(
+            0,
+            0,
+            entry.name,
+            current.stamp,
+            0,
+            number,
+            count=one.count(current.file_id),
+            pairs=pairs,
+            extra=entry.extra,
         )
+        return encode(self.ring.settings.shape, item)

@@ -219,7 +219,9 @@ def _apply(state: Recovered, replay: Replay, placed: Placed, file: RingFile) -> 
     if ended is not None and not ended.complete:
         state.books.forget(ended.open.transaction)
     else:
-        state.books.take(file.account, item, item.length)
+        state.books.take(
+            file.account, item.name, item.transaction, item.record_id or 0, item.length
+        )
     _live(state.live, effects)
 
 
