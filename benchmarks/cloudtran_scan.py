@@ -2,8 +2,8 @@
 
 ``python benchmarks/cloudtran_scan.py [--mib 128] [--value 400] [--compress]`` writes logs of
 that size to a temporary folder and prints rates by processor time, every CRC verified: the
-vectorised batches, the record objects, a bare CRC of the files. Half of the records are persisting ones with two targets, an
-operation and a value, the others persisted ones.
+vectorised batches, the record objects, a bare CRC of the files. Half of the records are
+persisting ones with two targets, an operation and a value, the others persisted ones.
 """
 
 from __future__ import annotations

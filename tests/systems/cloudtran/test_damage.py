@@ -350,3 +350,12 @@ def test_changed_entries_parse_or_raise_the_documented_error(
     except LogFormatError:
         return
     assert b"".join(encode_entry(one.entry) for one in parsed) == raw
+
+
+def test_block_size_is_told_by_later_blocks_where_the_first_leave_it_open() -> None:
+    data = b""
+    for sequence in range(1, 100):
+        length = 3700 if sequence < 90 else 9
+        body = encode_data(Prologue(1, sequence), encode_entry(entry(sequence, bytes(length))))
+        data += encode_block(len(data), 1, body, 4096)
+    assert find_block_size([memoryview(data)], layout.SIGNATURE) == 4096

@@ -35,10 +35,11 @@ from tallystick.systems.cloudtran.repair import (
 
 SECTOR_SIZE = 512
 _EMPTY_SECTOR = bytes(SECTOR_SIZE)
-TRIAL_BLOCKS_MAX = 64
+TRIAL_FILES_MAX = 3
+TRIAL_BLOCKS_MAX = 4096
 TRIAL_HITS_MAX = 256
 TRIAL_BYTES_MAX = 32 << 20
-"""Blocks, headers and bytes that are looked at to find the disk block size."""
+"""Files, blocks, headers and bytes that are looked at to find the disk block size."""
 _CHUNK = 1 << 16
 
 
@@ -136,35 +137,41 @@ def content_end(data: memoryview) -> int:
 
 
 def find_block_size(datas: Iterable[memoryview], signature: bytes) -> int:
-    """The disk block size that explains most headers; 512 where nothing tells.
+    """The disk block size that explains the headers; the first to be tried where several do.
 
-    The headers at the beginning of the first file that has any are looked at: one behind the
-    other, or, where damage breaks the chain, as far as their signature is found.
+    The blocks of the first files are followed until one size is left. Where damage breaks the
+    chain, the size counts that explains most signatures.
     """
-    for data in datas:
-        for size in BLOCK_SIZES:
-            if _chain_holds(data, signature, size):
-                return size
+    sizes: tuple[int, ...] = BLOCK_SIZES
+    for data in islice(datas, TRIAL_FILES_MAX):
+        left = _sizes_of_chain(data, signature, sizes)
+        if len(left) == 1:
+            return left[0]
+        if left:
+            sizes = left
+            continue
         hits = _first_hits(data[:TRIAL_BYTES_MAX], signature) or _first_hits(data, signature)
         if hits:
-            return max(BLOCK_SIZES, key=lambda size: _agreeing(hits, size, len(data)))
-    return BLOCK_SIZES[0]
+            return max(sizes, key=lambda size: _agreeing(hits, size, len(data)))
+    return sizes[0]
 
 
-def _chain_holds(data: memoryview, signature: bytes, block_size: int) -> bool:
-    """True if the first blocks, or all there are, follow each other with both headers whole."""
+def _sizes_of_chain(data: memoryview, signature: bytes, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Which sizes explain all blocks from the beginning on, as far as it takes to tell."""
     place = 0
     for _ in range(TRIAL_BLOCKS_MAX):
         header = parse_header(data, place)
         if header is None or header.signature != signature or header.offset != place:
-            return False
-        seconds = second_places(place, header.size, block_size)
-        if header not in [parse_header(data, second) for second in seconds]:
-            return False
-        place += block_length(header.size, block_size)
+            return ()
+        lengths = {size: block_length(header.size, size) for size in sizes}
+        seconds = {size: place + length - HEADER_SIZE for size, length in lengths.items()}
+        sizes = tuple(size for size in sizes if parse_header(data, seconds[size]) == header)
+        if len(sizes) < 2:
+            return sizes
+        place += lengths[sizes[0]]
         if place == len(data):
-            return True
-    return True
+            break
+    return sizes
 
 
 def _first_hits(data: memoryview, signature: bytes) -> dict[int, Header]:
