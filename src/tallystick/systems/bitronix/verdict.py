@@ -131,7 +131,7 @@ def _about_file(journal: Journal, active: int) -> Iterator[Difference]:
             f"part {later.number}",
             f"The manager opens part {active + 1}, which is the older file. Its next change of "
             f"files overwrites part {later.number}, the newer one.",
-            Severity.LOSS,
+            Severity.DAMAGE,
             later.path,
             0,
         )
