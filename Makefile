@@ -25,7 +25,7 @@ interop: $(READY)
 
 soak: $(READY)
 	@scripts/ensure.sh java maven postgres mariadb
-	$(PYTHON) -m pytest -m soak --hypothesis-profile=soak $(ARGS)
+	$(PYTHON) -m pytest -m soak --timeout=0 --hypothesis-profile=soak $(ARGS)
 
 bench: $(READY)
 	$(VENV)/bin/tallystick bench all
