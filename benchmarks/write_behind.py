@@ -3,7 +3,8 @@
 ``python -m benchmarks.write_behind [--callers 64] [--seconds 3] [--database postgres]``. Both
 make every transaction durable before it is acknowledged: write-behind in its own log (one
 fdatasync per group), the outbox by a commit of the database (an insert into the table of rows
-and one into the outbox, synced by the database's own group commit). Then: how long until the table has it.
+and one into the outbox, synced by the database's own group commit). Then: how long until the
+table has it.
 """
 
 from __future__ import annotations
