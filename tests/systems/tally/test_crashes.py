@@ -50,7 +50,7 @@ def _check(limit: int, again: int) -> str:
 
 
 def test_every_operation_recovers_to_a_prefix(capsys: pytest.CaptureFixture[str]) -> None:
-    report = _check(limit=6, again=2)
+    report = _check(limit=12, again=2)
     say(capsys, f"tally journal: {report}")
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from tallystick.systems.tally.columns import Inner, encode_plain
+from tallystick.systems.tally.items import Columnar
 from tallystick.systems.tally.kinds import Code
-from tallystick.systems.tally.log import Columnar
 
 BULK_BYTES: Final = 4 << 20
 

@@ -15,9 +15,10 @@ from typing import Final
 
 from tallystick.systems.tally.carry import Bundle
 from tallystick.systems.tally.columns import Draft
+from tallystick.systems.tally.items import Action
 from tallystick.systems.tally.kinds import Code
 from tallystick.systems.tally.live import live_rows
-from tallystick.systems.tally.log import Action, TallyLog
+from tallystick.systems.tally.log import TallyLog
 from tallystick.systems.tally.state import Element
 
 LIVE_SHARE: Final = 0.3

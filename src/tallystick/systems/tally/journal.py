@@ -16,10 +16,11 @@ from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.bulk import columnar
 from tallystick.systems.tally.columns import Draft
 from tallystick.systems.tally.compaction import compact, compaction_due
+from tallystick.systems.tally.items import EndingDraft
 from tallystick.systems.tally.kinds import Code
 from tallystick.systems.tally.layout import segment_name
 from tallystick.systems.tally.live import groups_from
-from tallystick.systems.tally.log import EndingDraft, TallyLog
+from tallystick.systems.tally.log import TallyLog
 from tallystick.systems.tally.roles import TallyRecordJournal
 from tallystick.systems.tally.rows import records_of
 from tallystick.systems.tally.sealing import KeyProvider

@@ -9,61 +9,41 @@ from __future__ import annotations
 import contextlib
 import posixpath
 import threading
-import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import NamedTuple, Self, TypeAlias
+from typing import Self
 
 from tallystick.errors import (
     LogPoisonedError,
     LogWriteError,
     RecordTooLargeError,
-    TallystickError,
 )
-from tallystick.records import Finding, Xid
+from tallystick.records import Finding
 from tallystick.storage.counters import GroupCounters
 from tallystick.storage.files import FileSystem
 from tallystick.storage.group import GroupWriter
 from tallystick.storage.local import LOCAL
 from tallystick.storage.tickets import GroupTicket
 from tallystick.systems.tally.carry import Bundle, carried
-from tallystick.systems.tally.columns import Draft, Inner, encode_drafts, encode_plain
-from tallystick.systems.tally.kinds import ELEMENTS, Code, Ending, encode_ending
+from tallystick.systems.tally.columns import Draft, encode_drafts, encode_plain
+from tallystick.systems.tally.idle import IdleMark
+from tallystick.systems.tally.items import (
+    PAIR_BYTES,
+    RECORD_BYTES,
+    Action,
+    Columnar,
+    EndingDraft,
+    Item,
+    is_element,
+    runs,
+    size_of,
+)
+from tallystick.systems.tally.kinds import Code, Ending, encode_ending
 from tallystick.systems.tally.layout import LOCK_NAME
 from tallystick.systems.tally.recovery import load_key, open_log
 from tallystick.systems.tally.sealing import KeyProvider
 from tallystick.systems.tally.settings import Settings, capacity
 from tallystick.systems.tally.state import Element, LogState, Row
-
-_RECORD_BYTES = 64
-"""More than the columns of one record take."""
-_PAIR_BYTES = 12
-
-
-class EndingDraft(NamedTuple):
-    """A prepare or commit; its pairs are counted when its place is known."""
-
-    code: int
-    transaction: int
-    xid: Xid | None = None
-    extra: bytes = b""
-
-
-class Columnar(NamedTuple):
-    """Plain records, encoded before: a group of its own. Its LSN is that of the first one."""
-
-    inner: Inner
-    records: int
-
-
-class Action(NamedTuple):
-    """Something that the writer does between two groups: roll, reclaim. No record."""
-
-    run: Callable[[], None]
-
-
-Item: TypeAlias = bytes | Draft | EndingDraft | Bundle | Columnar | Action
-"""``bytes`` is a plain record (`Code.APPEND`)."""
 
 
 class TallyLog:
@@ -109,25 +89,25 @@ class TallyLog:
             siblings=self.settings.siblings,
         )
         self._closed = False
-        self._idle = _IdleMark(self, self.settings.idle_mark_s)
+        self._idle = IdleMark(self, self.settings.idle_mark_s)
 
     # -- writing ------------------------------------------------------------------------
 
     def append(self, body: bytes) -> GroupTicket[Item]:
         """A plain record."""
         size = len(body)
-        if size + _RECORD_BYTES > self.capacity:
+        if size + RECORD_BYTES > self.capacity:
             raise self._too_large(size)
         return self._writer.submit(body, size + 4)
 
     def check_size(self, size: int) -> None:
         """Raise `RecordTooLargeError` if a plain record of that size does not fit."""
-        if size + _RECORD_BYTES > self.capacity:
+        if size + RECORD_BYTES > self.capacity:
             raise self._too_large(size)
 
     def submit(self, item: Item, *, sync: bool = True) -> GroupTicket[Item]:
         """Any item. With ``sync=False`` nobody will wait: it rides in the next group."""
-        size = _size(item)
+        size = size_of(item)
         if size > self.capacity:
             raise self._too_large(size)
         return self._writer.submit(item, size, sync=sync)
@@ -165,7 +145,7 @@ class TallyLog:
         except LogWriteError as error:
             # The group can only be refused as a whole, and only if nobody builds on a part of
             # it: an element of a transaction that is not there must not be missed by its commit.
-            if self._appender.next_lsn == before and not any(map(_is_element, items)):
+            if self._appender.next_lsn == before and not any(map(is_element, items)):
                 raise
             raise LogPoisonedError(
                 f"no room for a part of what belongs together: {error.message}",
@@ -175,7 +155,7 @@ class TallyLog:
 
     def _write_runs(self, items: list[Item]) -> list[int]:
         lsns: list[int] = []
-        for kind, run in _runs(items, self.capacity):
+        for kind, run in runs(items, self.capacity):
             if kind is bytes:
                 first = self._plain(run)  # type: ignore[arg-type]
                 lsns += range(first, first + len(run))
@@ -213,7 +193,7 @@ class TallyLog:
         appender = self._appender
         if not items:
             return []
-        appender.room(sum(map(_size, items)) + self._pairs_size(items))
+        appender.room(sum(map(size_of, items)) + self._pairs_size(items))
         now, segment = appender.now(), appender.segment
         drafts: list[Draft] = []
         lsns = []
@@ -247,7 +227,7 @@ class TallyLog:
         for item in items:
             if isinstance(item, EndingDraft):
                 one = self._state.open.get(item.transaction)
-                total += _PAIR_BYTES * (2 + (len(one.counts) if one else 0))
+                total += PAIR_BYTES * (2 + (len(one.counts) if one else 0))
         return total
 
     # -- state --------------------------------------------------------------------------
@@ -339,8 +319,8 @@ class TallyLog:
 
     def write_now(self, bundles: Sequence[Bundle]) -> None:
         """Write bundles durably; to be called from within an `Action` only."""
-        fitting: list[Item] = [one for one in bundles if _size(one) <= self.capacity]
-        for _, run in _runs(fitting, self.capacity):
+        fitting: list[Item] = [one for one in bundles if size_of(one) <= self.capacity]
+        for _, run in runs(fitting, self.capacity):
             self._mixed(run)
         self._appender.sync()
 
@@ -402,78 +382,3 @@ class TallyLog:
 
 def _nothing() -> None:
     """What a barrier does."""
-
-
-def _size(item: Item) -> int:
-    """At least the inner bytes that an item takes, without its pairs."""
-    if isinstance(item, bytes):
-        return len(item) + _RECORD_BYTES
-    if isinstance(item, Draft):
-        return len(item.body) + len(item.gtrid) + _RECORD_BYTES
-    if isinstance(item, Bundle):
-        return sum(map(_size, item.drafts))
-    if isinstance(item, Columnar):
-        return item.inner.size
-    if isinstance(item, Action):
-        return 0
-    xid = item.xid
-    return len(item.extra) + _RECORD_BYTES + (len(xid.gtrid) + len(xid.bqual) if xid else 0)
-
-
-def _is_element(item: Item) -> bool:
-    return isinstance(item, EndingDraft) or (isinstance(item, Draft) and item.code in ELEMENTS)
-
-
-def _runs(items: Sequence[Item], capacity: int) -> Iterator[tuple[type, list[Item]]]:
-    """Items in runs that can be one group each: plain, columnar, mixed, or no group at all."""
-    if all(type(item) is bytes for item in items) and sum(map(_size, items)) <= capacity:
-        yield bytes, list(items)
-        return
-    run: list[Item] = []
-    size = 0
-    for item in items:
-        own = _size(item) + (_PAIR_BYTES * 64 if isinstance(item, EndingDraft) else 0)
-        alone = isinstance(item, Columnar | Action)
-        if run and (size + own > capacity or alone):
-            yield object, run
-            run, size = [], 0
-        if alone:
-            yield type(item), [item]
-        else:
-            run.append(item)
-            size += own
-    if run:
-        yield object, run
-
-
-class _IdleMark:
-    """A thread that writes a mark once nothing was written for a while."""
-
-    def __init__(self, log: TallyLog, seconds: float | None) -> None:
-        self._stopped = threading.Event()
-        if seconds is not None:
-            thread = threading.Thread(
-                target=_watch,
-                args=(weakref.ref(log), self._stopped, seconds),
-                name="tally-mark",
-                daemon=True,
-            )
-            thread.start()
-
-    def stop(self) -> None:
-        self._stopped.set()
-
-
-def _watch(reference: weakref.ref[TallyLog], stopped: threading.Event, seconds: float) -> None:
-    seen = -1
-    while not stopped.wait(seconds):
-        log = reference()
-        if log is None:
-            return
-        if log.next_lsn != seen:
-            seen = log.next_lsn
-            continue
-        with contextlib.suppress(TallystickError):  # whoever writes next will get the error
-            log.mark()
-            seen = log.next_lsn
-        del log

@@ -25,6 +25,7 @@ from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.carry import heuristic
 from tallystick.systems.tally.columns import Draft
+from tallystick.systems.tally.items import EndingDraft
 from tallystick.systems.tally.kinds import (
     OPERATION_CODES,
     Code,
@@ -36,7 +37,7 @@ from tallystick.systems.tally.kinds import (
 )
 from tallystick.systems.tally.layout import segment_name, segment_number
 from tallystick.systems.tally.live import live_rows, open_elements
-from tallystick.systems.tally.log import EndingDraft, TallyLog
+from tallystick.systems.tally.log import TallyLog
 from tallystick.systems.tally.settings import Settings
 from tallystick.systems.tally.state import LogState
 

@@ -17,8 +17,9 @@ from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.catalog import is_member, read_catalog
 from tallystick.systems.tally.columns import Draft
 from tallystick.systems.tally.decision import Case
+from tallystick.systems.tally.items import EndingDraft
 from tallystick.systems.tally.kinds import Code, decode_ending
-from tallystick.systems.tally.log import EndingDraft, TallyLog
+from tallystick.systems.tally.log import TallyLog
 from tallystick.systems.tally.recovery import load_key, reach_of
 from tallystick.systems.tally.rows import rows_of
 from tallystick.systems.tally.scan import Scan

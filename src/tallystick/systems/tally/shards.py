@@ -17,7 +17,8 @@ from tallystick.records import Outcome, Record
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.storage.tickets import GroupTicket
-from tallystick.systems.tally.log import Item, TallyLog
+from tallystick.systems.tally.items import Item
+from tallystick.systems.tally.log import TallyLog
 from tallystick.systems.tally.reader import TallyReading
 from tallystick.systems.tally.sealing import KeyProvider
 from tallystick.systems.tally.settings import Settings

@@ -13,9 +13,10 @@ from tallystick.services.roles import InDoubt, RecoveryHandler, Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.columns import Draft
+from tallystick.systems.tally.items import EndingDraft
 from tallystick.systems.tally.kinds import Code, decode_row, encode_row
 from tallystick.systems.tally.live import rows_from
-from tallystick.systems.tally.log import EndingDraft, TallyLog
+from tallystick.systems.tally.log import TallyLog
 from tallystick.systems.tally.roles import Role
 from tallystick.systems.tally.state import Row
 
