@@ -20,6 +20,9 @@ from tallystick.storage.source import is_remote
 from tallystick.systems import system
 from tallystick.systems.base import LogSource, Split
 
+LOGS_MAX = 32
+"""Logs that share a task at most: opening them counts too, and packed ones are larger inside."""
+
 NAMES_MAX = 10
 """Names of other files that one finding lists."""
 
@@ -103,7 +106,7 @@ def _packed(pieces: Iterable[Piece], limit: int) -> Iterator[Task]:
     bundle: list[Piece] = []
     size = 0
     for piece in pieces:
-        if bundle and size + piece.size > limit:
+        if bundle and (size + piece.size > limit or len(bundle) == LOGS_MAX):
             yield Task(tuple(bundle))
             bundle, size = [], 0
         bundle.append(piece)
