@@ -89,8 +89,8 @@ def key_of(reference: object) -> int:
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_every_crash_leaves_the_target_with_what_was_acknowledged(system: str) -> None:
-    recording = recorded_run(system, 3)
-    check_recovery(recording, lambda fs: recovered(system, fs), limit=8, writer_of=key_of, again=1)
+    recording = recorded_run(system, 2)
+    check_recovery(recording, lambda fs: recovered(system, fs), limit=8, writer_of=key_of)
 
 
 @pytest.mark.soak

@@ -97,6 +97,26 @@ def test_entry_sent_twice_takes_effect_once(engine: Engine) -> None:
     assert applied(engine) == [1, 2]
 
 
+def test_commit_that_took_place_although_it_failed_is_not_repeated(engine: Engine) -> None:
+    target = open_target(engine)
+    target.apply([entry(1)])
+
+    def lose_answer(connection: sa.Connection) -> None:
+        sa.event.remove(engine, "commit", lose_answer)
+        connection.connection.driver_connection.commit()  # type: ignore[union-attr]
+        raise sa.exc.OperationalError("COMMIT", {}, ConnectionError("gone"), True)
+
+    sa.event.listen(engine, "commit", lose_answer)
+    batch = [entry(2, row(OperationCode.INSERT, 1, total=1)), entry(3)]
+    with pytest.raises(sa.exc.OperationalError):
+        target.apply(batch)
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE orders SET total = 7"))
+    target.apply(batch)
+    assert table(engine) == [(1, None, 7)]
+    assert applied(engine) == [1, 2, 3]
+
+
 def test_failing_batch_leaves_nothing_behind(engine: Engine) -> None:
     target = open_target(engine)
     bad = Operation(OperationCode.INSERT, "no_such_table", b'{"id":1}', b"{}")

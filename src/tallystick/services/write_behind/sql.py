@@ -71,9 +71,16 @@ class SqlTarget:
                     for entry in fresh:
                         self._apply(connection, entry)
         except sa.exc.DBAPIError as error:
+            self._doubt(entries)
             if _is_down(error):
                 raise TargetDownError(str(error.orig)) from error
             raise
+
+    def _doubt(self, entries: Sequence[PersistEntry]) -> None:
+        """A commit that failed may have taken place: look these numbers up next time."""
+        if self._known_max >= 0:
+            greatest = max(_signed(one.number) for one in entries)
+            self._known_max = max(self._known_max, greatest)
 
     def settled(self, below: int) -> None:
         """Forget numbers that cannot come again."""
