@@ -29,19 +29,24 @@ from tallystick.records import (
 )
 
 if TYPE_CHECKING:
+    from tallystick.services.journal import AsyncJournal as AsyncJournal
     from tallystick.services.journal import Journal as Journal
     from tallystick.services.page_store import PageStore as PageStore
     from tallystick.services.transactions import TransactionManager as TransactionManager
+    from tallystick.services.write_behind import WriteBehind as WriteBehind
 
 __version__ = "0.1.0"
 
 _SERVICES = {
+    "AsyncJournal": "journal",
     "Journal": "journal",
     "PageStore": "page_store",
     "TransactionManager": "transactions",
+    "WriteBehind": "write_behind",
 }
 
 __all__ = [
+    "AsyncJournal",
     "Change",
     "Clock",
     "Difference",
@@ -62,6 +67,7 @@ __all__ = [
     "Transaction",
     "TransactionManager",
     "Verdict",
+    "WriteBehind",
     "Xid",
     "__version__",
     "explain",
