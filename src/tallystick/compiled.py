@@ -19,3 +19,13 @@ def kernel(function: _Function) -> _Function:
     except ImportError:
         return function
     return cast(_Function, numba.njit(cache=True, nogil=True)(function))
+
+
+def small_kernel(function: _Function) -> _Function:
+    """As `kernel`, but copied into the kernels that call it: for what runs once per field."""
+    try:
+        import numba
+    except ImportError:
+        return function
+    compiled = numba.njit(cache=True, nogil=True, inline="always")(function)
+    return cast(_Function, compiled)

@@ -28,7 +28,7 @@ from tallystick.systems.h2.stream import LogStream
 from tallystick.systems.h2.times import Zone
 from tallystick.systems.h2.xid import parse_name
 
-WINDOW_PAGES = 2048
+WINDOW_PAGES = 256
 _TYPES = pa.array([one.name for one in Type])
 _KIND_NAMES = pa.array([KINDS[one].value for one in Type])
 _WITH_SESSION = np.array([one in SESSION_TYPES for one in Type])
@@ -94,7 +94,7 @@ def _walk(stream: LogStream, rows: int, progress: _Progress) -> Iterator[tuple[_
     rest = np.zeros(0, dtype=np.uint8)
     page, pages = 0, WINDOW_PAGES
     while page < len(stream.data_pages) or len(rest):
-        data = np.concatenate((rest, _bodies(file, stream, progress.pages[page : page + pages])))
+        data = _join(file, stream, progress.pages[page : page + pages], rest)
         page += pages
         last = page >= len(stream.data_pages)
         at, why = 0, kernels.FULL
@@ -112,10 +112,18 @@ def _walk(stream: LogStream, rows: int, progress: _Progress) -> Iterator[tuple[_
         rest = data[at:]
 
 
-def _bodies(file: Any, stream: LogStream, ids: Any) -> Any:
+def _join(file: Any, stream: LogStream, ids: Any, rest: Any) -> Any:
+    """``rest`` and behind it the stream bytes of these pages."""
     size = stream.pages.page_size
+    data = np.empty(len(rest) + len(ids) * stream.body_size, dtype=np.uint8)
+    data[: len(rest)] = rest
+    bodies = data[len(rest) :].reshape(-1, stream.body_size)
     whole = file[: stream.pages.page_count * size].reshape(-1, size)
-    return whole[ids, layout.DATA_START :].reshape(-1)
+    if len(ids) and ids[-1] - ids[0] == len(ids) - 1 and (np.diff(ids) == 1).all():
+        bodies[:] = whole[ids[0] : ids[-1] + 1, layout.DATA_START :]
+    else:
+        bodies[:] = whole[ids, layout.DATA_START :]
+    return data
 
 
 def _batch(

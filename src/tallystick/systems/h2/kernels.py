@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tallystick.compiled import kernel
+from tallystick.compiled import kernel, small_kernel
 
 # Columns of the table that `walk` fills, by number.
 START, LENGTH, CODE, COUNT, SESSION, NUMBER, BODY_START, BODY_LENGTH = range(8)
@@ -24,7 +24,7 @@ _BAD = -1
 _SHORT = -2
 
 
-@kernel
+@small_kernel
 def _var(data: Any, at: int, end: int, limit: int) -> tuple[int, int]:
     """Value and place behind a number of at most ``limit`` bytes; place `_SHORT` or `_BAD`."""
     if at < end and data[at] < 0x80:
@@ -45,7 +45,7 @@ def _var(data: Any, at: int, end: int, limit: int) -> tuple[int, int]:
     return 0, _BAD
 
 
-@kernel
+@small_kernel
 def _units(data: Any, at: int, end: int, count: int) -> int:
     """The place behind ``count`` UTF-16 units."""
     if count > end - at:
@@ -63,7 +63,7 @@ def _units(data: Any, at: int, end: int, count: int) -> int:
     return at if at <= end else _SHORT
 
 
-@kernel
+@small_kernel
 def _counted(data: Any, at: int, end: int, text: bool) -> int:
     count, at = _var(data, at, end, 5)
     if at < 0:
@@ -75,7 +75,7 @@ def _counted(data: Any, at: int, end: int, text: bool) -> int:
     return at + count if count <= end - at else _SHORT
 
 
-@kernel
+@small_kernel
 def _numbers(data: Any, at: int, end: int, longs: int, ints: int) -> int:
     """The place behind so many long numbers and then so many short ones."""
     for index in range(longs + ints):
@@ -96,32 +96,29 @@ def _value(data: Any, at: int, end: int) -> int:
         return _units(data, at, end, code - 68)
     if 100 <= code < 132:
         return at + code - 100
+    if code in (13, 14, 21):
+        return _counted(data, at, end, True)
     if code in (4, 66, 8, 25):
         return _numbers(data, at, end, 0, 1)
     if code in (5, 67, 7, 9, 10, 58, 133):
         return _numbers(data, at, end, 1, 0)
-    if code == 11:
-        return _numbers(data, at, end, 1, 1)
+    return _other_value(data, at, end, code)
+
+
+@kernel
+def _other_value(data: Any, at: int, end: int, code: int) -> int:
+    if code in (12, 15, 16, 19, 22, 136):
+        return _counted(data, at, end, False)
     if code == 59:
         at = _numbers(data, at, end, 0, 1)
         return _numbers(data, at, end, 1, 0) if at > 0 else at
-    if code in (13, 14, 21):
-        return _counted(data, at, end, True)
-    if code in (12, 19, 22, 136, 15, 16):
-        return _counted(data, at, end, False)
-    if code == 24:
-        return _numbers(data, at, end, 2, 1)
-    if code == 132:
-        return _numbers(data, at, end, 2, 0)
-    if code == 134:
-        return _numbers(data, at, end, 3, 0)
-    if code == 2:
-        return at + 1
-    if code == 3:
-        return at + 2
-    if code == 20:
-        return at + 16
-    return _BAD
+    if code in (11, 24):
+        return _numbers(data, at, end, 1 if code == 11 else 2, 1)
+    if code in (132, 134):
+        return _numbers(data, at, end, 2 if code == 132 else 3, 0)
+    if code in (2, 3):
+        return at + code - 1
+    return at + 16 if code == 20 else _BAD
 
 
 @kernel
@@ -180,7 +177,7 @@ def _lzf(data: Any, at: int, end: int, size: int) -> bool:
 
 
 @kernel
-def _undo(data: Any, at: int, end: int, page_size: int, row: Any) -> int:
+def _undo(data: Any, at: int, end: int, page_size: int, table: Any, row: int) -> int:
     page, at = _var(data, at, end, 5)
     if at < 0:
         return at
@@ -194,18 +191,18 @@ def _undo(data: Any, at: int, end: int, page_size: int, row: Any) -> int:
         return _SHORT
     if size > 1 and not _lzf(data, at, at + count, page_size):
         return _BAD
-    row[NUMBER] = page
-    row[BODY_START], row[BODY_LENGTH] = at, count
+    table[row, NUMBER] = page
+    table[row, BODY_START], table[row, BODY_LENGTH] = at, count
     return at + count
 
 
 @kernel
-def _change(data: Any, at: int, end: int, code: int, row: Any) -> int:
+def _change(data: Any, at: int, end: int, code: int, table: Any, row: int) -> int:
     """ADD, REMOVE, TRUNCATE behind the session."""
     _, at = _var(data, at, end, 5)
     if at < 0 or code == _TRUNCATE:
         return at
-    row[NUMBER], at = _var(data, at, end, 10)
+    table[row, NUMBER], at = _var(data, at, end, 10)
     if at < 0 or code == _REMOVE:
         return at
     count, at = _var(data, at, end, 5)
@@ -215,7 +212,7 @@ def _change(data: Any, at: int, end: int, code: int, row: Any) -> int:
         return _BAD
     if count > end - at:
         return _SHORT
-    row[BODY_START], row[BODY_LENGTH] = at, count
+    table[row, BODY_START], table[row, BODY_LENGTH] = at, count
     return at + count if _row(data, at, at + count) == at + count else _BAD
 
 
@@ -231,35 +228,40 @@ def _free(data: Any, at: int, end: int) -> int:
 
 
 @kernel
-def _record(data: Any, at: int, end: int, page_size: int, row: Any) -> int:
-    """The place behind the record at ``at``, whose fields go to ``row``."""
+def _record(data: Any, at: int, end: int, page_size: int, table: Any, row: int) -> int:
+    """The place behind the record at ``at``, whose fields go to row ``row`` of ``table``."""
     code = int(data[at])
-    row[CODE], row[COUNT], row[NUMBER], row[BODY_LENGTH] = code, 1, 0, -1
+    table[row, CODE], table[row, COUNT], table[row, NUMBER], table[row, BODY_LENGTH] = (
+        code,
+        1,
+        0,
+        -1,
+    )
     at += 1
     if code == _NOOP:
         first = at
         while at < end and data[at] == 0:
             at += 1
-        row[COUNT] = at - first + 1
+        table[row, COUNT] = at - first + 1
         return at
     if code == _UNDO:
-        return _undo(data, at, end, page_size, row)
+        return _undo(data, at, end, page_size, table, row)
     if code == _CHECKPOINT:
         return at
     if code == _FREE:
         return _free(data, at, end)
     if code > _FREE:
         return _BAD
-    row[SESSION], at = _var(data, at, end, 5)
+    table[row, SESSION], at = _var(data, at, end, 5)
     if at < 0:
         return at
     if code in (_COMMIT, _ROLLBACK):
         return at
     if code == _PREPARE:
-        row[BODY_START] = at
-        row[BODY_LENGTH] = -1
+        table[row, BODY_START] = at
+        table[row, BODY_LENGTH] = -1
         return _counted(data, at, end, True)
-    return _change(data, at, end, code, row)
+    return _change(data, at, end, code, table, row)
 
 
 @kernel
@@ -271,7 +273,7 @@ def walk(data: Any, at: int, last: bool, page_size: int, table: Any) -> tuple[in
     while rows < len(table):
         if at >= end:
             return rows, at, MORE
-        behind = _record(data, at, end, page_size, table[rows])
+        behind = _record(data, at, end, page_size, table, rows)
         if behind == _SHORT or (behind >= end and not last):
             return rows, at, MORE
         if behind < 0:

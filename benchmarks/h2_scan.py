@@ -1,0 +1,66 @@
+"""How fast the H2 log is read into Arrow batches: a file made by our own writer, then read.
+
+    python benchmarks/h2_scan.py [--megabytes 120] [--row 400]
+
+Prints MB/s of file per second of processor time, with every page checksum verified. The first
+reading compiles the kernels and is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+from tallystick.systems.base import LogSource, ReadOptions
+from tallystick.systems.h2.log import PageLog
+from tallystick.systems.h2.pages import PageStoreFile
+from tallystick.systems.h2.reader import H2Reading
+from tallystick.systems.h2.rows import encode_row
+
+SESSION, TABLE = 3, 16
+ROWS_PER_COMMIT = 1_000
+ROUNDS = 5
+
+
+def make(path: Path, size: int, row_bytes: int) -> None:
+    """A page store file whose log holds about ``size`` bytes of committed rows."""
+    PageStoreFile.create(str(path)).close()
+    with PageStoreFile(str(path)) as store:
+        log = PageLog(store)
+        log.open_for_writing()
+        for number in range(size // row_bytes):
+            row = encode_row([number, "x" * (row_bytes - 16), None])
+            log.log_add_or_remove_row(SESSION, TABLE, number, row)
+            if number % ROWS_PER_COMMIT == ROWS_PER_COMMIT - 1:
+                log.commit(SESSION).wait()
+        log.commit(SESSION).wait()
+        log.close()
+
+
+def read(path: Path) -> int:
+    """Rows of all batches."""
+    source = LogSource("h2", str(path.parent), (str(path),))
+    return sum(batch.num_rows for batch in H2Reading(source, ReadOptions()).batches())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--megabytes", type=int, default=120)
+    parser.add_argument("--row", type=int, default=400, help="bytes per row")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "made.h2.db")
+        make(path, options.megabytes * 1_000_000, options.row)
+        size = path.stat().st_size
+        read(path)
+        for _ in range(ROUNDS):
+            start = time.process_time()
+            rows = read(path)
+            spent = time.process_time() - start
+            print(f"{rows} rows, {size} bytes, {size / spent / 1e6:.0f} MB/s of processor time")
+
+
+if __name__ == "__main__":
+    main()
