@@ -24,7 +24,12 @@ from tallystick.systems.h2.lzf import expand
 from tallystick.systems.h2.recovery import Recovery
 from tallystick.systems.h2.stream import LogStream, PageFile
 from tallystick.systems.h2.times import Zone
-from tallystick.systems.h2.values import Value, decode_value
+from tallystick.systems.h2.values import (
+    EngineFailureError,
+    FileCorruptedError,
+    Value,
+    decode_value,
+)
 
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
@@ -203,7 +208,9 @@ class Tables:
             for _ in range(leaf.columns):
                 value, place = decode_value(data, place, self.zone)
                 values.append(value)
-        except Exception as error:
+        except FileCorruptedError as error:
+            raise corrupted(str(error)) from error
+        except (IndexError, EngineFailureError) as error:
             raise StoreError(GENERAL_ERROR, f"a row cannot be read: {error}") from error
         return tuple(values)
 
