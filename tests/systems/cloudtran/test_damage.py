@@ -125,7 +125,7 @@ def test_a_bit_in_each_header_is_repaired_unless_it_is_the_same_one() -> None:
 @pytest.mark.parametrize("fill", ["cut", "zeros"])
 def test_cut_anywhere_leaves_the_blocks_whose_data_is_complete(case: str, fill: str) -> None:
     data = sample(case)
-    size = find_block_size([memoryview(data)], layout.SIGNATURE)
+    size = find_block_size([memoryview(data)], layout.SIGNATURE) or 0
     whole = [one for one in blocks(data, size) if one.readable]
     ends = [one.entries_at + one.content.size - 16 for one in whole if one.content is not None]
     step = 1 if len(data) < 4096 else 37

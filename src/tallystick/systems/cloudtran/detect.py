@@ -113,8 +113,9 @@ def _part(path: str) -> Part:
     return Part(path, name, ANY_SERIAL if parsed is None else parsed.serial)
 
 
-def signature_of(sources: Iterable[ByteSource]) -> bytes:
-    """The signature that the files use: ours, or one learned from the first that has another."""
+def signature_of(sources: Iterable[ByteSource]) -> bytes | None:
+    """The signature that files, or their beginnings, use: ours, or one learned from the first
+    that has another; None where nothing tells."""
     for source in sources:
         data = source.data
         if data[:SIGNATURE_SIZE] == SIGNATURE:
@@ -123,4 +124,4 @@ def signature_of(sources: Iterable[ByteSource]) -> bytes:
             learned = learned_signature(data)
             if learned is not None:
                 return learned
-    return SIGNATURE
+    return None

@@ -27,10 +27,15 @@ from tallystick.records import (
     Transaction,
     Verdict,
 )
-from tallystick.storage.source import ByteSource, open_source
+from tallystick.storage.source import ByteSource, open_source, read_head
 from tallystick.systems.base import LogSource, ReadOptions, Split, unreadable_finding
 from tallystick.systems.cloudtran.detect import file_parts, signature_of
-from tallystick.systems.cloudtran.layout import BLOCK_SIZES, SIGNATURE_SIZE, UNPACKED_MAX
+from tallystick.systems.cloudtran.layout import (
+    BLOCK_SIZES,
+    SIGNATURE,
+    SIGNATURE_SIZE,
+    UNPACKED_MAX,
+)
 from tallystick.systems.cloudtran.records import believed, block_outcome, block_records, block_spans
 from tallystick.systems.cloudtran.repair import BlockFinder
 from tallystick.systems.cloudtran.scan import FileScan, find_block_size
@@ -52,6 +57,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT = "block log, version 1"
+BEGINNING_SIZE = 2 << 20
+"""Bytes of a file that are read to find signature and disk block size."""
 _Found = TypeVar("_Found")
 
 
@@ -100,22 +107,25 @@ class CloudtranReading:
     @cached_property
     def form(self) -> Form:
         """Signature and disk block size: as set, or as the first files show them."""
-        signature = self._set_signature() or self._first(signature_of)
-        block_size = self._set_number("disk_block_size") or self._first(
+        signature = self._set_signature() or self._find(signature_of) or SIGNATURE
+        block_size = self._set_number("disk_block_size") or self._find(
             lambda sources: find_block_size((one.data for one in sources), signature)
         )
+        block_size = block_size or BLOCK_SIZES[0]
         if block_size not in BLOCK_SIZES:
             raise _bad_setting("disk_block_size", "a power of two from 512 to 65536")
         limit = self._set_number("max_transaction_size") or UNPACKED_MAX
         return Form(signature, block_size, limit)
 
-    def _first(self, find: Callable[[Iterator[ByteSource]], _Found]) -> _Found:
-        return find(self._sources())
+    def _find(self, find: Callable[[Iterator[ByteSource]], _Found | None]) -> _Found | None:
+        """What ``find`` makes of the beginnings of the files, or else of the whole files."""
+        found = find(self._sources(_beginning))
+        return found if found is not None else find(self._sources(open_source))
 
-    def _sources(self) -> Iterator[ByteSource]:
+    def _sources(self, opened: Callable[[str], ByteSource]) -> Iterator[ByteSource]:
         for part in self.parts:
             try:
-                source = open_source(part.path)
+                source = opened(part.path)
             except LogUnreadableError as error:
                 self._errors[part.path] = error
                 continue
@@ -247,6 +257,10 @@ class CloudtranReading:
         from tallystick.systems.cloudtran.splits import find_splits
 
         return find_splits(self, target_bytes)
+
+
+def _beginning(path: str) -> ByteSource:
+    return ByteSource(path, memoryview(read_head(path, BEGINNING_SIZE)))
 
 
 def _rest(spans: list[Span], size: int) -> Iterator[Span]:

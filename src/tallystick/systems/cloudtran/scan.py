@@ -136,24 +136,26 @@ def content_end(data: memoryview) -> int:
     return 0
 
 
-def find_block_size(datas: Iterable[memoryview], signature: bytes) -> int:
-    """The disk block size that explains the headers; the first to be tried where several do.
+def find_block_size(datas: Iterable[memoryview], signature: bytes) -> int | None:
+    """The disk block size that explains the headers of files, or of their beginnings; the first
+    to be tried where several do, None where there are no headers.
 
     The blocks of the first files are followed until one size is left. Where damage breaks the
     chain, the size counts that explains most signatures.
     """
     sizes: tuple[int, ...] = BLOCK_SIZES
+    followed = False
     for data in islice(datas, TRIAL_FILES_MAX):
         left = _sizes_of_chain(data, signature, sizes)
         if len(left) == 1:
             return left[0]
         if left:
-            sizes = left
+            sizes, followed = left, True
             continue
         hits = _first_hits(data[:TRIAL_BYTES_MAX], signature) or _first_hits(data, signature)
         if hits:
             return max(sizes, key=lambda size: _agreeing(hits, size, len(data)))
-    return sizes[0]
+    return sizes[0] if followed else None
 
 
 def _sizes_of_chain(data: memoryview, signature: bytes, sizes: tuple[int, ...]) -> tuple[int, ...]:
@@ -161,16 +163,18 @@ def _sizes_of_chain(data: memoryview, signature: bytes, sizes: tuple[int, ...]) 
     place = 0
     for _ in range(TRIAL_BLOCKS_MAX):
         header = parse_header(data, place)
+        if header is None and place > 0:
+            break
         if header is None or header.signature != signature or header.offset != place:
             return ()
         lengths = {size: block_length(header.size, size) for size in sizes}
         seconds = {size: place + length - HEADER_SIZE for size, length in lengths.items()}
+        if max(seconds.values()) + HEADER_SIZE > len(data) and place > 0:
+            break
         sizes = tuple(size for size in sizes if parse_header(data, seconds[size]) == header)
         if len(sizes) < 2:
             return sizes
         place += lengths[sizes[0]]
-        if place == len(data):
-            break
     return sizes
 
 
