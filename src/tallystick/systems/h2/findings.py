@@ -165,9 +165,9 @@ def _lost_finding(state: LogState, stream: LogStream, place: Place) -> Finding:
     return place.finding(
         "lost-behind-damage",
         Severity.LOSS,
-        f"log page {where} is damaged ({reason}) and {len(stream.lost)} whole log pages with "
-        f"the right key follow it: a restart silently drops at least {commits} commits and "
-        f"{rows} row changes there",
+        f"log page {where} is damaged ({reason}), and the engine takes it for the end: a restart "
+        f"silently drops at least {commits} commits and {rows} row changes that stand on it or on "
+        f"the {len(stream.lost) - (where in stream.lost)} whole pages of this log behind it",
         offset=where * stream.pages.page_size,
         advice="Copy the file before any restart; dump it with salvage to see what is behind",
         risk=len(stream.lost) * stream.body_size,

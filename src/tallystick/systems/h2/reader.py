@@ -128,7 +128,10 @@ class H2Reading:
         for entry, part, run in salvaged(state.pages, state.stream, state.zone):
             record = record_of(entry, part, None)
             if record.outcome is Outcome.VALID:
-                record.outcome = run.outcome
+                on_damage = state.stream is not None and state.stream.is_damaged(
+                    record.attributes["page"]
+                )
+                record.outcome = Outcome.CORRUPT if on_damage else run.outcome
             record.attributes |= {"salvaged": True, "why": run.why}
             yield record
 

@@ -176,8 +176,8 @@ class LogStream:
     end_key: int
     end_of_file: bool
     lost: dict[int, None] = field(default_factory=dict)
-    """Whole data pages of this log behind the page that ended it, in stream order: they were
-    written, so the log was longer once."""
+    """Data pages of this log behind its end, in stream order, and the damaged one that ended it
+    if it can be told for one: they were written, so the log was longer once."""
     skip: int = 0
     """Stream bytes before the place where a scan begins (a part read on its own)."""
 
@@ -201,6 +201,10 @@ class LogStream:
         """Byte offset in the file of a stream byte."""
         page, offset = self.place(position)
         return page * self.pages.page_size + offset
+
+    def is_damaged(self, page: int) -> bool:
+        """True for the page that ended the stream by its checksum."""
+        return self.fault is DataFault.CHECKSUM and page == self.fault_page
 
     def bodies(self, first: int, count: int) -> bytes:
         """Stream bytes of ``count`` data pages, the first one being number ``first``."""
@@ -249,12 +253,20 @@ def _follow(stream: LogStream, listed: list[tuple[int, int]], start: int) -> Non
         stream.fault, stream.fault_page, stream.end_key = fault, page, key
         stream.end_of_file = fault not in (DataFault.OUTSIDE, DataFault.CHECKSUM)
         stream.behind = [page for _, page in listed[at + 1 :]]
+        if fault is DataFault.CHECKSUM and _was_written(stream.pages, page, key):
+            stream.lost[page] = None
         for one, other in listed[at + 1 :]:
             if data_fault(stream.pages, other, one) is None:
                 stream.lost[other] = None
         return
     for page in pages_of_trunk(stream.pages, stream.chain.end_page, stream.end_key):
         stream.lost[page] = None
+
+
+def _was_written(pages: PageFile, page_id: int, key: int) -> bool:
+    """True if a damaged page still says that it is a data page of this log."""
+    page = pages.page(page_id)
+    return page[0] == layout.STREAM_DATA and layout.decode_data_header(page)[1] == key
 
 
 def _whole_pages(pages: PageFile, listed: list[tuple[int, int]]) -> int:
