@@ -15,7 +15,8 @@ Everything here fails with `OSError`, except locks: `LogLockedError`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import posixpath
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeAlias
 
 from tallystick.storage.source import ByteSource
@@ -125,6 +126,24 @@ def read_file(fs: FileSystem, path: str) -> bytes:
         return file.pread(file.size(), 0)
     finally:
         file.close()
+
+
+def write_whole(fs: FileSystem, path: str, pieces: Iterable[bytes]) -> None:
+    """Make a file that is there whole and durable, or not at all; replaces an older one."""
+    fresh = f"{path}.new"
+    if fs.exists(fresh):
+        fs.remove(fresh)
+    file = fs.create(fresh)
+    try:
+        place = 0
+        for piece in pieces:
+            file.pwrite(piece, place)
+            place += len(piece)
+        file.datasync()
+    finally:
+        file.close()
+    fs.rename(fresh, path)
+    fs.sync_dir(posixpath.dirname(path))
 
 
 def read_source(fs: FileSystem, path: str) -> ByteSource:

@@ -15,6 +15,7 @@ from pathlib import Path
 from tallystick.errors import TransactionUsageError
 from tallystick.services.roles import DecisionLog
 from tallystick.services.transactions.xids import check_node
+from tallystick.storage.files import write_whole
 from tallystick.storage.local import LOCAL
 from tallystick.systems.opening import open_decision_log
 
@@ -58,20 +59,5 @@ def _node(folder: Path, wanted: str | None) -> str:
             )
         return node
     node = check_node(wanted or f"tally-{secrets.token_hex(4)}")
-    _store(file, node)
+    write_whole(LOCAL, str(file.absolute()), [f"{node}\n".encode("ascii")])
     return node
-
-
-def _store(file: Path, node: str) -> None:
-    """Write the node id so that it is whole or absent after a crash."""
-    fresh = str(file.with_suffix(".new"))
-    if LOCAL.exists(fresh):
-        LOCAL.remove(fresh)
-    out = LOCAL.create(fresh)
-    try:
-        out.pwrite(f"{node}\n".encode("ascii"), 0)
-        out.datasync()
-    finally:
-        out.close()
-    LOCAL.rename(fresh, str(file))
-    LOCAL.sync_dir(str(file.parent))

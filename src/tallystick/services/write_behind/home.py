@@ -10,7 +10,7 @@ import posixpath
 import uuid
 
 from tallystick.services.roles import PersistLog
-from tallystick.storage.files import FileSystem, read_file
+from tallystick.storage.files import FileSystem, read_file, write_whole
 from tallystick.systems.opening import open_persist_log
 
 LOG_FOLDER = "log"
@@ -32,15 +32,5 @@ def read_identity(folder: str, fs: FileSystem) -> str:
     if fs.exists(path):
         return read_file(fs, path).decode("ascii").strip()
     identity = str(uuid.uuid4())
-    fresh = f"{path}.new"
-    if fs.exists(fresh):
-        fs.remove(fresh)
-    file = fs.create(fresh)
-    try:
-        file.pwrite(f"{identity}\n".encode("ascii"), 0)
-        file.datasync()
-    finally:
-        file.close()
-    fs.rename(fresh, path)
-    fs.sync_dir(folder)
+    write_whole(fs, path, [f"{identity}\n".encode("ascii")])
     return identity
