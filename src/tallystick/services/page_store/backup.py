@@ -1,7 +1,8 @@
 """An online backup: the pages as of a checkpoint, in a folder of their own.
 
 In: the page file, whose pages stay as they are meanwhile. Out: a folder that `PageStore`
-opens; it has no log yet, and a mark says that this is meant.
+opens; it has no log yet, and a mark says that this is meant. The mark is there first: a
+mark without pages is a backup that was never finished, and is refused.
 """
 
 from __future__ import annotations

@@ -5,14 +5,16 @@ the first change of a page since the last checkpoint its old image goes to the u
 before a changed page is written in place that image is durable.
 
 The cache holds decoded nodes; `edit` is the only way to change one. All methods are called
-under the store's latch, except `write_back` and `sync`, which work on a snapshot.
+under the store's latch, except `write_back`, which takes it for moments.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Protocol
 
 from tallystick.errors import CorruptLogError
@@ -28,6 +30,8 @@ from tallystick.services.roles import Ticket
 from tallystick.storage.files import File
 
 META_PAGE = 0
+_WRITE_PAGES = 256
+"""Pages that a checkpoint encodes and writes at once: 1 MB."""
 
 
 class UndoLog(Protocol):
@@ -42,9 +46,9 @@ class UndoLog(Protocol):
 class PageCache:
     """Nodes by page number, least recently used first.
 
-    ``capacity`` counts pages; it is exceeded while a checkpoint writes, and by what one
-    operation touches until it calls `trim`. ``steal`` is false while recovery runs: nothing is
-    written in place then.
+    ``capacity`` counts pages; it is exceeded by changed pages that must not be written now,
+    and by what one operation touches until it calls `trim`. Without ``steal`` (while recovery
+    runs) nothing is written in place.
     """
 
     file: File
@@ -55,8 +59,12 @@ class PageCache:
     dirty: set[int] = field(default_factory=set)
     logged: set[int] = field(default_factory=set)
     """Pages whose image as of the last checkpoint is in the undo log."""
-    busy_writing: bool = False
-    """True while a checkpoint writes a snapshot: evicting now could be overwritten by it."""
+    writing: dict[int, bytes | None] = field(default_factory=dict)
+    """Pages that a checkpoint has still to write; with its image if the page changed since."""
+    held: bool = False
+    """True while the pages in place must not change."""
+    limit: int = 0
+    """Pages from which on `trim` tries again."""
 
     def get(self, number: int) -> Node:
         """The node of a page; not to be changed. Raises `CorruptLogError`."""
@@ -84,14 +92,11 @@ class PageCache:
 
     @property
     def meta(self) -> Meta:
-        node = self.get(META_PAGE)
-        assert isinstance(node, Meta)
-        return node
+        return _as_meta(self.get(META_PAGE))
 
     def allocate(self, node: Node) -> int:
         """A page for ``node``: a free one, or a new one at the end of the file."""
-        meta = self.edit(META_PAGE)
-        assert isinstance(meta, Meta)
+        meta = _as_meta(self.edit(META_PAGE))
         number = meta.first_free
         if number:
             free = self.get(number)
@@ -107,40 +112,71 @@ class PageCache:
 
     def release(self, number: int) -> None:
         """Put a page on the list of free ones."""
-        meta = self.edit(META_PAGE)
-        assert isinstance(meta, Meta)
+        meta = _as_meta(self.edit(META_PAGE))
         self.put(number, Free(meta.first_free))
         meta.first_free = number
 
+    @property
+    def is_full(self) -> bool:
+        """True if `trim` has something to try."""
+        return len(self.nodes) > self.capacity and len(self.nodes) > self.limit
+
     def trim(self) -> None:
         """Make room. Called where nobody holds a node: a change to one let go would be lost."""
-        if len(self.nodes) <= self.capacity or self.busy_writing or not self.steal:
+        if not self.is_full:
             return
         # An eighth at once: the images of all of them become durable by one sync.
-        victims = [n for n, _ in zip(self.nodes, range(self.capacity // 8 + 1), strict=False)]
-        changed = {n: encode(n, self.nodes[n]) for n in sorted(victims) if n in self.dirty}
-        if changed:
+        step = self.capacity // 8 + 1
+        victims = list(islice(self._victims(), step))
+        # Where most pages have to stay, looking for others is not tried again at once.
+        self.limit = len(self.nodes) + step if len(victims) < step else 0
+        if changed := sorted(self.dirty.intersection(victims)):
+            pages = {number: encode(number, self.nodes[number]) for number in changed}
             self.log.flush().wait()
-            for first, run in _runs(changed):
-                self.file.pwritev(run, first * PAGE_SIZE)
+            self._write(pages)
+            self.dirty.difference_update(changed)
         for number in victims:
             del self.nodes[number]
-        self.dirty.difference_update(changed)
 
-    def snapshot(self) -> dict[int, bytes]:
-        """The pages to be written by a checkpoint; from here on a new section is logged."""
-        pages = {number: encode(number, self.nodes[number]) for number in sorted(self.dirty)}
+    def _victims(self) -> Iterator[int]:
+        """Pages that may go, least recently used first."""
+        fixed = self.held or not self.steal
+        for number in self.nodes:
+            if number not in self.writing and not (fixed and number in self.dirty):
+                yield number
+
+    def hold(self, held: bool) -> None:
+        """Whether the pages in place must stay as they are, once they are written back."""
+        self.held = held
+        self.limit = 0
+
+    def start_writing(self) -> None:
+        """Every changed page is to be written as it is now; from here on a new section is
+        logged."""
+        self.writing = dict.fromkeys(sorted(self.dirty))
         self.dirty.clear()
         self.logged.clear()
-        return pages
 
-    def write_back(self, pages: dict[int, bytes]) -> None:
-        """Write pages in place, neighbours together, and sync."""
-        for first, run in _runs(pages):
-            self.file.pwritev(run, first * PAGE_SIZE)
+    def write_back(self, latch: AbstractContextManager[object]) -> None:
+        """Write the pages of `start_writing` in place, neighbours together, and sync."""
+        while self.writing:
+            with latch:
+                some = list(islice(self.writing.items(), _WRITE_PAGES))
+                pages = {n: image or encode(n, self.nodes[n]) for n, image in some}
+            self._write(pages)
+            with latch:
+                for number in pages:
+                    del self.writing[number]
+        self.limit = 0
         self.file.datasync()
 
+    def _write(self, pages: dict[int, bytes]) -> None:
+        for first, run in _runs(pages):
+            self.file.pwritev(run, first * PAGE_SIZE)
+
     def _read(self, number: int) -> Node:
+        if number and number >= self.meta.page_count:
+            raise CorruptLogError(f"page {number} is asked for, but the last one is before it")
         return decode(number, self.file.pread(PAGE_SIZE, number * PAGE_SIZE))
 
     def _old_node(self, number: int) -> Node | None:
@@ -151,7 +187,16 @@ class PageCache:
     def _log_image(self, number: int, node: Node | None) -> None:
         if number not in self.logged:
             self.logged.add(number)
-            self.log.add_undo(number, None if node is None else encode(number, node))
+            image = None if node is None else encode(number, node)
+            if number in self.writing:
+                self.writing[number] = image  # as of the checkpoint: what it has to write
+            self.log.add_undo(number, image)
+
+
+def _as_meta(node: Node) -> Meta:
+    if not isinstance(node, Meta):
+        raise CorruptLogError("page 0 is not the one that says what is where", offset=0)
+    return node
 
 
 def _runs(pages: dict[int, bytes]) -> Iterable[tuple[int, list[bytes]]]:

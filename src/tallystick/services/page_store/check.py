@@ -1,7 +1,8 @@
 """The integrity check of a page store.
 
-In: its pages. Out: every `Defect`: damaged pages, keys out of order, pages used twice or by
-nobody, free pages in use. Reads every page once; memory grows by a bit per page.
+In: its pages. Out: every `Defect`: damaged pages, keys out of order or out of reach, leaves
+that are not linked in order, pages used twice or by nobody, free pages in use. Reads every
+page once, whatever they hold; memory grows by a byte per page.
 """
 
 from __future__ import annotations
@@ -11,7 +12,15 @@ from dataclasses import dataclass
 
 from tallystick.errors import CorruptLogError
 from tallystick.services.page_store.cache import META_PAGE, PageCache
-from tallystick.services.page_store.layout import Free, Inner, Leaf, Overflow
+from tallystick.services.page_store.layout import (
+    KEY_MAX,
+    KEY_MIN,
+    PAGE_SIZE,
+    Free,
+    Inner,
+    Leaf,
+    Overflow,
+)
 from tallystick.services.page_store.tables import Tables
 from tallystick.services.page_store.tree import Tree
 
@@ -25,14 +34,14 @@ class Defect:
 
 
 class _Check:
-    def __init__(self, cache: PageCache) -> None:
+    def __init__(self, cache: PageCache, page_count: int) -> None:
         self._cache = cache
-        self._used = bytearray(cache.meta.page_count)
+        self._used = bytearray(page_count)
         self._used[META_PAGE] = 1
 
     def run(self, tables: Tables) -> Iterator[Defect]:
         for name, tree in tables.trees():
-            yield from self._guarded(tree.root, self._tree(name, tree))
+            yield from self._tree(name, tree)
         yield from self._guarded(META_PAGE, self._free_pages())
         for number, used in enumerate(self._used):
             if not used:
@@ -45,28 +54,51 @@ class _Check:
             yield Defect(page, str(error))
 
     def _tree(self, name: str, tree: Tree) -> Iterator[Defect]:
-        last: int | None = None
-        for number, node in tree.pages():
-            yield from self._use(number, f"a node of {name}")
-            if node.keys != sorted(set(node.keys)):
-                yield Defect(number, f"{name}: keys are not in order")
-            if isinstance(node, Inner):
+        leaves = _Leaves(name)
+        waiting = [(tree.root, KEY_MIN, KEY_MAX + 1)]
+        while waiting:
+            self._cache.trim()
+            number, low, high = waiting.pop()
+            if defects := list(self._use(number, f"a node of {name}")):
+                yield from defects  # its children were walked, or are nowhere
                 continue
-            if node.keys and last is not None and node.keys[0] <= last:
-                yield Defect(number, f"{name}: keys overlap those of the leaf before")
-            last = node.keys[-1] if node.keys else last
-            yield from self._long_rows(name, tree, number, node)
+            yield from self._guarded(
+                number, self._node(name, tree, number, (low, high), leaves, waiting)
+            )
+        yield from leaves.follow(0, 0)
+
+    def _node(
+        self,
+        name: str,
+        tree: Tree,
+        number: int,
+        bounds: tuple[int, int],
+        leaves: _Leaves,
+        waiting: list[tuple[int, int, int]],
+    ) -> Iterator[Defect]:
+        node = self._cache.get(number)
+        if not isinstance(node, Leaf | Inner):
+            yield Defect(number, f"is no node of {name}")
+            return
+        if node.keys != sorted(set(node.keys)):
+            yield Defect(number, f"{name}: keys are not in order")
+        if node.keys and not bounds[0] <= min(node.keys) <= max(node.keys) < bounds[1]:
+            yield Defect(number, f"{name}: keys that belong to other pages")
+        if isinstance(node, Inner):
+            edges = [bounds[0], *node.keys, bounds[1]]
+            waiting.extend(reversed([*zip(node.children, edges[:-1], edges[1:], strict=True)]))
+            return
+        yield from leaves.follow(number, node.next)
+        yield from self._long_rows(name, tree, number, node)
 
     def _long_rows(self, name: str, tree: Tree, number: int, leaf: Leaf) -> Iterator[Defect]:
         for key, row in zip(leaf.keys, leaf.rows, strict=True):
-            if not isinstance(row, Overflow):
-                continue
-            length = 0
-            for page, chunk in tree.chain(row):
-                yield from self._use(page, f"row {key} of {name}")
-                length += len(chunk.data)
-            if length != row.length:
-                yield Defect(number, f"{name}: row {key} has {length} bytes, not {row.length}")
+            if isinstance(row, Overflow):
+                yield from self._guarded(number, self._long_row(f"row {key} of {name}", tree, row))
+
+    def _long_row(self, what: str, tree: Tree, row: Overflow) -> Iterator[Defect]:
+        for page, _ in tree.chain(row):
+            yield from self._use(page, what)
 
     def _free_pages(self) -> Iterator[Defect]:
         number = self._cache.meta.first_free
@@ -90,6 +122,23 @@ class _Check:
             self._used[number] = 1
 
 
+class _Leaves:
+    """The links of a tree's leaves, which have to lead through all of them in order."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._last, self._link = 0, 0
+
+    def follow(self, number: int, link: int) -> Iterator[Defect]:
+        """The next leaf in order of keys; 0 is the end."""
+        if self._last and self._link != number:
+            yield Defect(self._last, f"{self._name}: is linked to {self._link}, not to {number}")
+        self._last, self._link = number, link
+
+
 def check_store(cache: PageCache, tables: Tables) -> list[Defect]:
     """Everything that is wrong; empty is good."""
-    return list(_Check(cache).run(tables))
+    count, most = cache.meta.page_count, cache.file.size() // PAGE_SIZE + len(cache.nodes)
+    if count > most:
+        return [Defect(META_PAGE, f"speaks of {count} pages, where at most {most} can be")]
+    return list(_Check(cache, count).run(tables))

@@ -31,12 +31,14 @@ from tallystick.storage.crc import crc32
 
 PAGE_SIZE = 4096
 HEAD = struct.Struct("<BxHIQ")
+CHECKED = struct.Struct("<QBxH")
+"""Page number and the first bytes of the head: what the checksum covers first."""
+LINK = struct.Struct("<Q")
 META = struct.Struct("<QQQQ")
 LEAF_ENTRY = struct.Struct("<qIQ")
 INNER_ENTRY = struct.Struct("<qQ")
-_NUMBER = struct.Struct("<Q")
-_CRC = 4
-"""Offset of the checksum."""
+_LINK = HEAD.size - LINK.size
+"""Offset of the link: from here on the checksum covers everything."""
 
 ROOM = PAGE_SIZE - HEAD.size
 """Bytes of a page behind its head."""
@@ -78,7 +80,8 @@ class Leaf:
 
     def size(self) -> int:
         """Bytes that the entries take."""
-        return sum(map(entry_size, self.rows))
+        inline = sum([len(row) for row in self.rows if isinstance(row, bytes)])
+        return LEAF_ENTRY.size * len(self.rows) + inline
 
 
 @dataclass(slots=True)
@@ -123,10 +126,10 @@ def entry_size(row: bytes | Overflow) -> int:
 def encode(number: int, node: Node) -> bytes:
     """The page of a node, checksum included."""
     kind, count, link, body = _ENCODERS[type(node)](node)
-    page = HEAD.pack(kind, count, 0, link) + body
-    page += bytes(PAGE_SIZE - len(page))
-    assert len(page) == PAGE_SIZE, "a node larger than its page"
-    return page[:_CRC] + struct.pack("<I", _checksum(number, page)) + page[_CRC + 4 :]
+    assert len(body) <= ROOM, "a node larger than its page"
+    body = body.ljust(ROOM, b"\0")
+    crc = crc32(LINK.pack(link), crc32(CHECKED.pack(number, kind, count)))
+    return HEAD.pack(kind, count, crc32(body, crc), link) + body
 
 
 def decode(number: int, page: bytes) -> Node:
@@ -134,17 +137,13 @@ def decode(number: int, page: bytes) -> Node:
     if len(page) != PAGE_SIZE:
         raise _corrupt(number, f"{PAGE_SIZE} bytes", f"{len(page)} bytes")
     kind, count, stored, link = HEAD.unpack_from(page)
-    if _checksum(number, page) != stored:
+    covered = crc32(CHECKED.pack(number, kind, count))
+    if page[1] or crc32(memoryview(page)[_LINK:], covered) != stored:
         raise _corrupt(number, "its checksum", "another")
     try:
         return _DECODERS[kind](page, count, link)
     except (KeyError, struct.error, ValueError) as error:
         raise _corrupt(number, "a node", f"kind {kind} with {count} entries") from error
-
-
-def _checksum(number: int, page: bytes) -> int:
-    start = crc32(page[:_CRC], crc32(_NUMBER.pack(number)))
-    return crc32(memoryview(page)[_CRC + 4 :], start)
 
 
 def _corrupt(number: int, expected: str, found: str) -> CorruptLogError:
@@ -163,14 +162,13 @@ def _encode_meta(node: Meta) -> tuple[int, int, int, bytes]:
 
 
 def _encode_leaf(node: Leaf) -> tuple[int, int, int, bytes]:
-    entries, bodies = [], []
-    for key, row in zip(node.keys, node.rows, strict=True):
-        if isinstance(row, bytes):
-            entries.append(LEAF_ENTRY.pack(key, len(row), 0))
-            bodies.append(row)
-        else:
-            entries.append(LEAF_ENTRY.pack(key, row.length, row.page))
-    return PageKind.LEAF, len(node.keys), node.next, b"".join(entries + bodies)
+    rows, places = node.rows, [0] * len(node.rows)
+    lengths = [len(row) if isinstance(row, bytes) else row.length for row in rows]
+    bodies = [row for row in rows if isinstance(row, bytes)]
+    if len(bodies) < len(rows):
+        places = [0 if isinstance(row, bytes) else row.page for row in rows]
+    entries = map(LEAF_ENTRY.pack, node.keys, lengths, places)
+    return PageKind.LEAF, len(node.keys), node.next, b"".join([*entries, *bodies])
 
 
 def _encode_inner(node: Inner) -> tuple[int, int, int, bytes]:
@@ -199,6 +197,8 @@ def _decode_leaf(page: bytes, count: int, link: int) -> Leaf:
     for key, length, overflow in LEAF_ENTRY.iter_unpack(page[HEAD.size : end]):
         leaf.keys.append(key)
         if overflow:
+            if length > ROW_MAX:
+                raise ValueError("a row longer than any")
             leaf.rows.append(Overflow(overflow, length))
             continue
         if end + length > PAGE_SIZE:

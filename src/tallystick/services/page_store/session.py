@@ -6,7 +6,9 @@ sees; at commit its rows go to the redo log, and once they are durable to the pa
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, MutableMapping
+from operator import index
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from tallystick.services.page_store.store import PageStore
 
 _BATCH_ROWS = 256
+_BATCH_BYTES = 1 << 20
+"""A scan holds so much at once, or one longer row."""
 
 
 class Session:
@@ -31,7 +35,9 @@ class Session:
         self.number = number
         self.prepared_as = ""
         self._store = store
-        self._overlay: dict[Row, bytes | None] = {}
+        self.changes: dict[Row, bytes | None] = {}
+        """What is to be written: rows by table and key, None for removed ones."""
+        self.locked: set[Row] = set()
         self._history: list[tuple[Row, bool, bytes | None]] = []
         self._open = True
 
@@ -50,15 +56,16 @@ class Session:
         while len(self._history) > savepoint:
             row, existed, old = self._history.pop()
             if existed:
-                self._overlay[row] = old
+                self.changes[row] = old
             else:
-                # The row keeps its lock and with it its place; nothing is logged for it.
-                self._overlay[row] = self._store.read(*row)
+                del self.changes[row]
 
     def prepare(self, name: str) -> None:
         """Make the transaction durable and able to go either way; it can outlive a crash as
         in doubt under ``name``. Only `commit` or `rollback` may follow."""
         self._require_open()
+        if not name:
+            raise TransactionUsageError("a transaction is prepared under a name")
         self._store.prepare(self, name)
         self.prepared_as = name
 
@@ -79,55 +86,57 @@ class Session:
         self._open = False
         self._store.rollback(self)
 
-    @property
-    def changes(self) -> dict[Row, bytes | None]:
-        """What is to be written: rows by table and key, None for removed ones."""
-        return self._overlay
-
     def get(self, table: int, key: int) -> bytes | None:
         """The row as this transaction sees it."""
+        self._require_live()
         row = (table, key)
-        if row in self._overlay:
-            return self._overlay[row]
+        if row in self.changes:
+            return self.changes[row]
         return self._store.read(table, key)
+
+    def lock(self, table: int, key: int) -> Row:
+        """Keep others from changing a row until the end. Raises `BusyError` if one has it."""
+        self._require_open()
+        row = (table, index(key))
+        if row not in self.locked:
+            if not KEY_MIN <= key <= KEY_MAX:
+                raise KeyError(f"key {key} is not a signed 64-bit number")
+            self._store.lock_row(self.number, row)
+            self.locked.add(row)
+        return row
 
     def put(self, table: int, key: int, value: bytes | None) -> None:
         """Change a row, or remove it with None. Raises `BusyError` if another has it locked."""
-        self._require_open()
-        if not KEY_MIN <= key <= KEY_MAX:
-            raise KeyError(f"key {key} is not a signed 64-bit number")
         if value is not None and len(value) > ROW_MAX:
             raise RecordTooLargeError(
                 "the row is too long", expected=f"at most {ROW_MAX} bytes", found=str(len(value))
             )
-        row = (table, key)
-        if row not in self._overlay:
-            self._store.lock_row(self.number, row)
-            self._history.append((row, False, None))
-        else:
-            self._history.append((row, True, self._overlay[row]))
-        self._overlay[row] = value
+        row = self.lock(table, key)
+        self._history.append((row, row in self.changes, self.changes.get(row)))
+        self.changes[row] = value
 
     def scan(self, table: int, start: int, stop: int | None) -> Iterator[tuple[int, bytes]]:
         """Rows with ``start <= key < stop`` in order, own changes included."""
-        own = sorted(
-            key
-            for other, key in self._overlay
-            if other == table and key >= start and (stop is None or key < stop)
-        )
+        self._require_live()
+        end = KEY_MAX + 1 if stop is None else stop
+        own = self._own_keys(table, start, end)
         following: int | None = start
-        while following is not None:
-            rows, following = self._store.batch(table, following, _BATCH_ROWS)
-            merged = dict(rows)
-            while own and (following is None or own[0] < following):
-                key = own.pop(0)
-                merged.pop(key, None)
-                if (value := self._overlay[table, key]) is not None:
-                    merged[key] = value
-            for key in sorted(merged):
-                if stop is not None and key >= stop:
+        while following is not None and following < end:
+            rows, following = self._store.batch(table, following, _BATCH_ROWS, _BATCH_BYTES)
+            here = end if following is None else following
+            committed = dict(rows)
+            first = bisect_left(own, here)
+            for key in sorted(committed.keys() | own[:first]):
+                if key >= end:
                     return
-                yield key, merged[key]
+                # As it is now: it may have changed while the caller looked at rows before it.
+                row = self.changes.get((table, key), committed.get(key))
+                if row is not None:
+                    yield key, row
+            del own[:first]
+
+    def _own_keys(self, table: int, start: int, end: int) -> list[int]:
+        return sorted([key for other, key in self.changes if other == table and start <= key < end])
 
     def _require_open(self) -> None:
         self._require_live()
@@ -176,6 +185,18 @@ class Table(MutableMapping[int, bytes]):
             raise KeyError(key)
         self._session.put(self._table, key, None)
 
+    def for_update(self, key: int) -> bytes:
+        """The row, locked first: nobody changes it between this read and a write that rests on
+        it. Raises `KeyError`; the lock stays even so."""
+        self._session.lock(self._table, key)
+        return self[key]
+
+    def clear(self) -> None:
+        """Remove every row; in one pass, where a mapping would look for the first one each
+        time."""
+        for key in self:
+            self._session.put(self._table, key, None)
+
     def __iter__(self) -> Iterator[int]:
         return (key for key, _ in self.range())
 
@@ -183,5 +204,7 @@ class Table(MutableMapping[int, bytes]):
         return sum(1 for _ in self.range())
 
     def range(self, start: int = KEY_MIN, stop: int | None = None) -> Iterator[tuple[int, bytes]]:
-        """Keys and rows with ``start <= key < stop``, in order."""
+        """Keys and rows with ``start <= key < stop``, in order. Rows are read some at a time,
+        each time as they are committed then; this transaction may change rows meanwhile, and
+        ones that it adds may be left out."""
         return self._session.scan(self._table, start, stop)

@@ -21,23 +21,33 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tallystick.errors import IncompleteLogError, LogClosedError
+from tallystick.errors import (
+    IncompleteLogError,
+    LogClosedError,
+    LogWriteError,
+    TransactionUsageError,
+)
 from tallystick.services.page_store.backup import copy_pages
 from tallystick.services.page_store.check import Defect, check_store
+from tallystick.services.page_store.checkpoint import Checkpoints, Turns
 from tallystick.services.page_store.gate import CommitGate
 from tallystick.services.page_store.layout import PAGE_SIZE
 from tallystick.services.page_store.locks import Row, RowLocks
 from tallystick.services.page_store.recovery import OpenLog, open_pages
 from tallystick.services.page_store.session import Session
 from tallystick.services.page_store.tables import CATALOGUE, Tables
-from tallystick.services.roles import InDoubt, UndoRedoLog
+from tallystick.services.roles import InDoubt, Ticket, UndoRedoLog
 from tallystick.storage.files import FileSystem
+from tallystick.storage.forks import forked_error, tell_of_forks
 from tallystick.storage.local import LOCAL
 from tallystick.systems.opening import open_undo_redo_log
 
 CACHE_BYTES = 32 << 20
 CHECKPOINT_BYTES = 32 << 20
 LOCK_SECONDS = 10.0
+FIRST_SESSION = 3
+LAST_SESSION = (1 << 31) - 1
+"""Session numbers go round: logs keep them as signed 32-bit numbers."""
 
 
 class PageStore:
@@ -68,32 +78,48 @@ class PageStore:
         self._capacity = max(cache_bytes // PAGE_SIZE, 16)
         self._checkpoint_bytes = checkpoint_bytes
         self._lock_timeout = lock_timeout
-        self._latch = threading.RLock()
-        self._gate = CommitGate()
-        self._checkpointing = threading.Lock()
         self._locks = RowLocks()
         self._making_tables = threading.Lock()
-        self._sessions = iter(range(3, 1 << 31))
+        self._session = FIRST_SESSION
         self._closed = False
         self._failure: BaseException | None = None
+        self._make_turns()
         fs.mkdir(str(self.path))
         self._open()
+        tell_of_forks(self)
+
+    def _make_turns(self) -> None:
+        self._latch = threading.RLock()
+        self._gate = CommitGate()
 
     def _open(self) -> None:
-        self._log, self._cache, self._doubtful, self._section = open_pages(
+        self._log, self._cache, self._doubtful, section = open_pages(
             self.path, self._fs, self._open_log, self._capacity
         )
-        self._tables = Tables(self._cache)
-        self._since_checkpoint = 0
+        try:
+            self._tables = Tables(self._cache)
+        except BaseException:
+            self._close_files()
+            raise
         self._prepared: dict[str, tuple[Session, int]] = {}
+        self._checkpoints = Checkpoints(
+            self._log,
+            self._cache,
+            Turns(self._gate, self._latch),
+            section,
+            self._checkpoint_bytes,
+            lambda: [section for _, section in list(self._prepared.values())],
+        )
 
     # -- tables and transactions ----------------------------------------------------------------
 
     def begin(self) -> Session:
         """Begin a transaction: ``with store.begin() as tx``."""
-        self._require_writable()
         with self._latch:
-            return Session(self, next(self._sessions))
+            self._require_writable()
+            number = self._session
+            self._session = number + 1 if number < LAST_SESSION else FIRST_SESSION
+        return Session(self, number)
 
     def create_table(self, name: str) -> None:
         """Make an empty table, durably; fine if it is there."""
@@ -109,22 +135,26 @@ class PageStore:
 
     def table_id(self, name: str) -> int:
         """The number of a table in the log. Raises `KeyError`."""
-        with self._reading():
+        with self._latch:
+            self._require_open()
             return self._tables.id_of(name)
 
     # -- for sessions ----------------------------------------------------------------------------
 
     def read(self, table: int, key: int) -> bytes | None:
         """A committed row."""
-        with self._reading():
-            return self._tables.tree(table).get(key)
+        with self._latch:
+            self._require_open()
+            row = self._tables.tree(table).get(key)
+            self._trim()
+            return row
 
     def batch(
-        self, table: int, start: int, count: int
+        self, table: int, start: int, count: int, size: int
     ) -> tuple[list[tuple[int, bytes]], int | None]:
-        """Committed rows from ``start`` on, and where to go on."""
+        """Committed rows from ``start`` on, about ``size`` bytes of them, and where to go on."""
         with self._reading():
-            return self._tables.tree(table).batch(start, count)
+            return self._tables.tree(table).batch(start, count, size)
 
     def lock_row(self, session: int, row: Row) -> None:
         """Lock a row until the session ends."""
@@ -133,46 +163,75 @@ class PageStore:
     def prepare(self, session: Session, name: str) -> None:
         """Log the session's rows and its prepare record, durably."""
         with self._gate.shared():
-            self._log_rows(session)
-            self._prepared[name] = session, self._section
-            self._durable(lambda: self._log.prepare_commit(session.number, name).wait())
+            self._require_writable()
+            if self._prepared.setdefault(name, (session, self._checkpoints.section))[0] != session:
+                raise TransactionUsageError(f"there is a prepared transaction {name} already")
+            try:
+                self._log_rows(session)
+                self._wait(session, lambda: self._log.prepare_commit(session.number, name))
+            except BaseException:
+                del self._prepared[name]
+                raise
 
     def commit(self, session: Session) -> None:
         """Make the session's changes durable, then visible."""
-        changes = session.changes
-        if not changes and not session.prepared:
-            return
         try:
-            with self._gate.shared():
-                if not session.prepared:
-                    self._log_rows(session)
-                self._durable(lambda: self._log.commit(session.number).wait())
-                self._durable(lambda: self._apply(changes))
-                self._forget(session)
+            if session.changes or session.prepared:
+                with self._gate.shared():
+                    self._require_writable()
+                    if not session.prepared:
+                        self._log_rows(session)
+                    self._wait(session, lambda: self._log.commit(session.number))
+                    with self._trusted():
+                        self._apply(session.changes)
+                    self._prepared.pop(session.prepared_as, None)
         finally:
-            self._locks.release(list(changes))
-        if self._checkpoint_is_due():
-            self.checkpoint()
+            self._locks.release(session.locked)
+        if self._checkpoints.due:
+            with self._trusted():
+                self._checkpoints.run_if_due()
 
     def rollback(self, session: Session) -> None:
         """Forget the session; of a prepared one the log is told."""
-        if session.prepared:
-            with self._gate.shared():
-                self._durable(lambda: self._log.rollback(session.number).wait())
-                self._forget(session)
-        self._locks.release(list(session.changes))
-
-    def _forget(self, session: Session) -> None:
-        self._prepared.pop(session.prepared_as, None)
+        try:
+            if session.prepared:
+                with self._gate.shared():
+                    self._require_writable()
+                    self._wait(session, lambda: self._log.rollback(session.number))
+                    self._prepared.pop(session.prepared_as, None)
+        finally:
+            self._locks.release(session.locked)
 
     def _log_rows(self, session: Session) -> None:
-        for (table, key), row in session.changes.items():
-            self._log.log_row(session.number, table, key, row)
+        log_row, number = self._log.log_row, session.number
+        with self._unless_refused(session):
+            for (table, key), row in session.changes.items():
+                log_row(number, table, key, row)
 
-    def _durable(self, work: Callable[[], Any]) -> None:
+    def _wait(self, session: Session, end: Callable[[], Ticket]) -> None:
+        with self._unless_refused(session):
+            ticket = end()
+        with self._trusted():
+            ticket.wait()
+
+    @contextmanager
+    def _unless_refused(self, session: Session) -> Iterator[None]:
+        """A record that the log refuses as such does it no harm: the session is given up."""
+        try:
+            yield
+        except LogWriteError:
+            with self._trusted():
+                self._log.rollback(session.number)
+            raise
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    @contextmanager
+    def _trusted(self) -> Iterator[None]:
         """What must succeed, or the state in memory can no longer be trusted."""
         try:
-            work()
+            yield
         except BaseException as error:
             self._failure = error
             raise
@@ -181,49 +240,25 @@ class PageStore:
         with self._latch:
             for (table, key), row in changes.items():
                 self._tables.apply(table, key, row)
-                self._since_checkpoint += 32 + len(row or b"")
-            self._cache.trim()
-
-    def _checkpoint_is_due(self) -> bool:
-        """By rows logged, or by pages that a recovery would hold in memory."""
-        pages = len(self._cache.logged) * PAGE_SIZE
-        return max(self._since_checkpoint, pages) > self._checkpoint_bytes
+                self._cache.trim()
+            self._checkpoints.count(changes.values())
 
     # -- checkpoints and backups -----------------------------------------------------------------
 
     def checkpoint(self) -> None:
         """Write changed pages in place and free what the log no longer needs. Commits wait only
-        while the changed pages are copied; reads hardly ever."""
+        until the log has started a new section; reads hardly ever."""
         self._require_writable()
-        with self._checkpointing:
-            self._durable(self._checkpoint)
-
-    def _checkpoint(self) -> None:
-        with self._gate.exclusive(), self._latch:
-            # Images first: the section that needs them ends here.
-            self._log.flush().wait()
-            pages = self._cache.snapshot()
-            self._section = self._log.checkpoint()
-            self._since_checkpoint = 0
-            self._cache.busy_writing = True
-        try:
-            self._cache.write_back(pages)
-        finally:
-            self._cache.busy_writing = False
-        self._log.flush().wait()
-        needed = [section for _, section in self._prepared.values()]
-        self._log.remove_until(min([self._section, *needed]))
+        with self._trusted():
+            self._checkpoints.run()
 
     def backup(self, target: str | os.PathLike[str]) -> None:
-        """Copy the store as of now to a new folder, while it goes on working."""
+        """Copy the store as of now to a new folder, while it goes on working. Meanwhile changed
+        pages stay in memory; a commit that finds a checkpoint due waits for the copy's end.
+        Raises what writing to ``target`` raises; the store is none the worse for that."""
         self._require_writable()
-        with self._checkpointing:
-            self._durable(self._checkpoint)
-            self._cache.busy_writing = True  # pages in place stay as of the checkpoint
-            try:
-                copy_pages(self._fs, self._cache.file, Path(target))
-            finally:
-                self._cache.busy_writing = False
+        with self._checkpoints.held():
+            copy_pages(self._fs, self._cache.file, Path(target))
 
     def check(self) -> Sequence[Defect]:
         """Everything that is wrong with pages and trees; empty is good."""
@@ -245,14 +280,16 @@ class PageStore:
             session, _ = self._prepared[name]
             (session.commit if commit else session.rollback)()
             return
-        if all(one.name != name for one in self._doubtful):
-            raise KeyError(name)
-        self._log.settle(name, commit=commit).wait()
-        self._doubtful = [one for one in self._doubtful if one.name != name]
-        if not self._doubtful:
-            with self._latch:
-                self._close_files()
-                self._open()
+        with self._latch:
+            self._require_open()
+            if all(one.name != name for one in self._doubtful):
+                raise KeyError(name)
+            with self._trusted():
+                self._log.settle(name, commit=commit).wait()
+                self._doubtful = [one for one in self._doubtful if one.name != name]
+                if not self._doubtful:
+                    self._close_files()
+                    self._open()
 
     def as_resource(self, name: str) -> Any:
         """This store as a resource of a transaction manager."""
@@ -276,22 +313,34 @@ class PageStore:
             if self._failure is None and not self._doubtful:
                 self.checkpoint()
         finally:
-            self._closed = True
-            self._close_files()
+            with self._latch:
+                self._closed = True
+                self._close_files()
 
     def _close_files(self) -> None:
-        self._log.close()
-        self._cache.file.close()
+        try:
+            self._log.close()
+        finally:
+            self._cache.file.close()
+
+    def forked(self) -> None:
+        """In a forked child: nothing can be used, and no lock of a lost thread is waited for."""
+        self._failure = forked_error(str(self.path))
+        self._make_turns()
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        if self._closed:
-            raise LogClosedError("the page store is closed", file=str(self.path))
         with self._latch:
+            self._require_open()
             yield
-            self._cache.trim()
+            self._trim()
 
-    def _require_writable(self) -> None:
+    def _trim(self) -> None:
+        if self._cache.is_full:
+            with self._trusted():
+                self._cache.trim()
+
+    def _require_open(self) -> None:
         if self._closed:
             raise LogClosedError("the page store is closed", file=str(self.path))
         if self._failure is not None:
@@ -300,6 +349,9 @@ class PageStore:
                 file=str(self.path),
                 advice="Close it and open it again: recovery reads what is on the disk",
             ) from self._failure
+
+    def _require_writable(self) -> None:
+        self._require_open()
         if self._doubtful:
             raise IncompleteLogError(
                 f"transactions are in doubt: {[one.name for one in self._doubtful]}",

@@ -17,7 +17,8 @@ from tallystick.services.page_store.tree import FIRST_KEY, Tree
 
 CATALOGUE = 0
 _ROOT = struct.Struct("<Q")
-_EVERY_TABLE = 1 << 31
+_TABLES_AT_ONCE = 1000
+_BYTES_AT_ONCE = 1 << 20
 
 
 class Tables:
@@ -28,8 +29,12 @@ class Tables:
         self._catalogue = Tree(cache, cache.meta.catalogue)
         self._trees = {CATALOGUE: self._catalogue}
         self._names: dict[str, int] = {}
-        for number, row in self._catalogue.batch(FIRST_KEY, _EVERY_TABLE)[0]:
-            self._learn(number, row)
+        following: int | None = FIRST_KEY
+        while following is not None:
+            rows, following = self._catalogue.batch(following, _TABLES_AT_ONCE, _BYTES_AT_ONCE)
+            for number, row in rows:
+                self._learn(number, row)
+            cache.trim()
 
     def names(self) -> list[str]:
         """Names of all tables, in order."""
@@ -72,6 +77,10 @@ class Tables:
             self._learn(number, row)
 
     def _learn(self, number: int, row: bytes) -> None:
-        (root,) = _ROOT.unpack_from(row)
+        try:
+            (root,) = _ROOT.unpack_from(row)
+            name = row[_ROOT.size :].decode()
+        except (struct.error, UnicodeDecodeError) as error:
+            raise CorruptLogError(f"the catalogue's row of table {number} is none") from error
         self._trees[number] = Tree(self._cache, root)
-        self._names[row[_ROOT.size :].decode()] = number
+        self._names[name] = number

@@ -43,19 +43,35 @@ class Tree:
             return None
         return self._whole(leaf.rows[place])
 
-    def batch(self, start: int, count: int) -> tuple[list[tuple[int, bytes]], int | None]:
-        """At most about ``count`` rows from ``start`` on, and the key to go on from, if any."""
+    def batch(
+        self, start: int, count: int, size: int
+    ) -> tuple[list[tuple[int, bytes]], int | None]:
+        """Rows from ``start`` on, at most ``count``, and no more once they have ``size`` bytes;
+        and the key to go on from, if any."""
         rows: list[tuple[int, bytes]] = []
-        number = self._path(start)[-1]
-        while number:
-            leaf = self._leaf(number)
-            place = bisect_left(leaf.keys, start)
-            for index in range(place, len(leaf.keys)):
-                if len(rows) >= count:
+        for leaf in self._leaves(start):
+            for index in range(bisect_left(leaf.keys, start), len(leaf.keys)):
+                if len(rows) >= count or size <= 0:
                     return rows, leaf.keys[index]
-                rows.append((leaf.keys[index], self._whole(leaf.rows[index])))
-            number = leaf.next
+                row = self._whole(leaf.rows[index])
+                rows.append((leaf.keys[index], row))
+                size -= len(row)
         return rows, None
+
+    def _leaves(self, start: int) -> Iterator[Leaf]:
+        """The leaf where ``start`` belongs and those behind it."""
+        number, last = self._path(start)[-1], KEY_MIN - 1
+        for _ in range(self._cache.meta.page_count):
+            leaf = self._leaf(number)
+            if leaf.keys:
+                if leaf.keys[0] <= last:
+                    break
+                last = leaf.keys[-1]
+            yield leaf
+            number = leaf.next
+            if not number:
+                return
+        raise CorruptLogError(f"the leaves of the tree at page {self.root} are not in order")
 
     def set(self, key: int, row: bytes) -> None:
         """Add the row or replace the one that is there."""
@@ -64,8 +80,11 @@ class Tree:
         place = bisect_left(leaf.keys, key)
         stored = self._store(row)
         if place < len(leaf.keys) and leaf.keys[place] == key:
-            self._drop(leaf.rows[place])
+            old = leaf.rows[place]
             leaf.rows[place] = stored
+            self._drop(old)
+            if entry_size(stored) <= entry_size(old):
+                return
         else:
             leaf.keys.insert(place, key)
             leaf.rows.insert(place, stored)
@@ -98,24 +117,27 @@ class Tree:
 
     def pages(self) -> Iterator[tuple[int, Leaf | Inner]]:
         """Leaves and inner nodes with their page numbers, parents first; a node is good until
-        the next one is asked for."""
-        waiting = [(self.root, 0)]
+        the next one is asked for. Raises `CorruptLogError` rather than walk in circles."""
+        waiting, left = [self.root], self._cache.meta.page_count
         while waiting:
             self._cache.trim()
-            number, depth = waiting.pop()
+            number = waiting.pop()
             node = self._cache.get(number)
-            if depth > DEPTH_MAX or not isinstance(node, Leaf | Inner):
-                raise CorruptLogError(f"page {number} is no node of the tree at {self.root}")
+            left -= 1
+            if left < 0 or not isinstance(node, Leaf | Inner):
+                raise CorruptLogError(f"page {number} is no node of the tree at page {self.root}")
             if isinstance(node, Inner):
-                waiting.extend((child, depth + 1) for child in reversed(node.children))
+                waiting.extend(reversed(node.children))
             yield number, node
 
     def chain(self, row: Overflow) -> Iterator[tuple[int, Chunk]]:
         """The overflow pages of a long row. Raises `CorruptLogError` if they are not whole."""
         number, rest = row.page, row.length
+        if rest > self._cache.meta.page_count * ROOM:
+            raise CorruptLogError(f"the row at page {number} is longer than all pages")
         while rest > 0:
             chunk = self._cache.get(number)
-            if not isinstance(chunk, Chunk) or not chunk.data:
+            if not isinstance(chunk, Chunk) or len(chunk.data) != min(rest, ROOM):
                 raise CorruptLogError(f"page {number} is no part of a long row")
             yield number, chunk
             rest -= len(chunk.data)
