@@ -238,7 +238,6 @@ class Transaction:
     ``complete`` is false if elements are missing, and ``holes`` then says which.
     ``evidence`` is the place (file, offset) of the record that decides the state, and
     ``evidence_type`` the system's name of that record.
-    ``durable`` tells whether the state is known to have been forced (null: unknown).
     """
 
     system: str
