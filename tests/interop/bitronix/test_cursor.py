@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.systems.bitronix.cursor import Accepted, RandomAccessCursor, Refused
+from tallystick.systems.bitronix.cursor import Accepted, RandomAccessCursor, Refused, singles
 from tests.interop.bitronix.original import dump_cursor
 from tests.systems.bitronix.logs import file_bytes, record
 
@@ -32,7 +32,7 @@ def test_the_cursor_says_what_the_original_says_about_random_damage(tmp_path: Pa
 
 def _ours(content: bytes) -> list[str]:
     lines = []
-    for event in RandomAccessCursor(memoryview(content)).events():
+    for event in singles(RandomAccessCursor(memoryview(content)).events()):
         if isinstance(event, Accepted):
             lines.append(f"{event.record}, end={event.record.end_record}")
         elif isinstance(event, Refused):

@@ -7,8 +7,9 @@ messages, 32-bit arithmetic and the places where reading resumes are the origina
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from tallystick.systems.bitronix.layout import (
     COUNT,
@@ -18,10 +19,22 @@ from tallystick.systems.bitronix.layout import (
     NAME_LENGTH,
     signed32,
 )
-from tallystick.systems.bitronix.record import TransactionLogRecord, unique_names
+from tallystick.systems.bitronix.record import (
+    TransactionLogRecord,
+    decode_record,
+    unique_names,
+)
 
 EOF = "java.io.EOFException"
 NEGATIVE_SIZE = "java.lang.NegativeArraySizeException"
+NO_TERMINATOR = " (no record terminator found)"
+
+_GROUP = struct.Struct(">iii")
+"""What a complaint of 2.1.4 takes where L leads nowhere: status, L, not the end marker."""
+_NOWHERE_MIN, _NOWHERE_MAX = -(1 << 31) + 4, 4
+"""Such an L: L - 4 as Java's int is not above zero, so nothing is skipped."""
+_LENGTH_AT_ONCE_MAX = 8192
+"""Largest L of a record that is decoded at one go; bounds the work for each step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +55,36 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A ``CorruptedTransactionLogException``; reading resumes at ``next_offset``."""
+    """A ``CorruptedTransactionLogException``; reading resumes at ``next_offset``.
+
+    ``place`` and ``detail`` make its message. ``times`` stands for as many complaints in a row,
+    ``stride`` bytes apart and different only in their places; this is the first of them.
+    """
 
     offset: int
-    message: str
+    place: int
+    detail: str
     next_offset: int
+    times: int = 1
+
+    @property
+    def message(self) -> str:
+        return f"corrupted log found at position {self.place}{self.detail}"
+
+    @property
+    def stride(self) -> int:
+        return self.next_offset - self.offset
+
+    def single(self, number: int) -> Refused:
+        """One of them, counted from 0."""
+        by = number * self.stride
+        return replace(
+            self,
+            offset=self.offset + by,
+            place=self.place + by,
+            next_offset=self.next_offset + by,
+            times=1,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +104,13 @@ class Stop:
 Event = Accepted | Refused | Stop
 
 
-def corrupted(place: int, detail: str) -> str:
-    """The message of a ``CorruptedTransactionLogException``."""
-    return f"corrupted log found at position {place}{detail}"
+def singles(events: Iterable[Event]) -> Iterator[Event]:
+    """The events with each complaint that stands for many told as many."""
+    for event in events:
+        if isinstance(event, Refused) and event.times > 1:
+            yield from (event.single(number) for number in range(event.times))
+        else:
+            yield event
 
 
 def crc_mismatch(recorded: int, calculated: int) -> str:
@@ -93,7 +135,7 @@ class RandomAccessCursor:
 
     ``place`` is the file pointer between two calls. A cursor may be put on any place, to see
     where the original would find itself. Linear in the counted range: each complaint moves on
-    by at least eight bytes.
+    by at least eight bytes, and a run of those that zeros cause is told as one.
     """
 
     def __init__(self, data: memoryview, place: int = HEADER_LENGTH) -> None:
@@ -115,17 +157,49 @@ class RandomAccessCursor:
             if isinstance(event, Stop):
                 return
 
-    def step(self) -> Event:
-        """One call of the original: the next record, a complaint, or the end."""
+    def step(self, limit: int | None = None) -> Event:
+        """One call of the original: the next record, a complaint, or the end.
+
+        A complaint that repeats at once stands for all calls that begin below ``limit``.
+        """
         start = self.place
         if start >= self._end:
             return Stop(None, start, start)
         try:
-            return Accepted(start, self._read())
+            return Accepted(start, self._whole() or self._read())
         except CorruptedError as error:
-            return Refused(start, corrupted(start, str(error)), self.place)
+            behind, detail = self.place, str(error)
+            alike = detail == NO_TERMINATOR and behind == start + _GROUP.size
+            times = 1 + (self._skip_alike(limit) if alike else 0)
+            return Refused(start, start, detail, behind, times)
         except UncheckedError as stop:
             return Stop(stop.error, start, self.place)
+
+    def _skip_alike(self, limit: int | None) -> int:
+        """Move over the groups that give the same complaint again; returns their number."""
+        room = (min(self._end, len(self._data)) - self.place) // _GROUP.size
+        if limit is not None:
+            room = min(room, -((self.place - limit) // _GROUP.size))
+        view = self._data[self.place : self.place + max(room, 0) * _GROUP.size]
+        times = 0
+        for _, length, marker in _GROUP.iter_unpack(view):
+            if not _NOWHERE_MIN <= length <= _NOWHERE_MAX or marker == END_RECORD:
+                break
+            times += 1
+        self.place += times * _GROUP.size
+        return times
+
+    def _whole(self) -> TransactionLogRecord | None:
+        """The record here, as every real writer leaves it; None if it needs a closer look."""
+        start = self.place
+        length = int.from_bytes(self._data[start + 4 : start + 8], "big")
+        if length > _LENGTH_AT_ONCE_MAX:
+            return None
+        record = decode_record(self._data, start, min(self._end, len(self._data)))
+        if record is None or not record.is_exact:
+            return None
+        self.place += record.size
+        return record
 
     def _read(self) -> TransactionLogRecord:
         status = self._number(4)
@@ -168,7 +242,7 @@ class RandomAccessCursor:
                 f"recordLength: {length})"
             )
         if self._number(4) != END_RECORD:
-            raise CorruptedError(" (no record terminator found)")
+            raise CorruptedError(NO_TERMINATOR)
         return self.place
 
     def _names(self, length: int, used: int, behind: int) -> list[bytes]:

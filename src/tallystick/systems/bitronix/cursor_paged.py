@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from tallystick.systems.bitronix.cursor import (
     NEGATIVE_SIZE,
+    NO_TERMINATOR,
     Accepted,
     CorruptedError,
     Event,
@@ -19,7 +20,6 @@ from tallystick.systems.bitronix.cursor import (
     Refused,
     Stop,
     UncheckedError,
-    corrupted,
     crc_mismatch,
 )
 from tallystick.systems.bitronix.layout import (
@@ -116,7 +116,7 @@ class PagedCursor:
             try:
                 record = self._read()
             except CorruptedError as error:
-                yield Refused(start, corrupted(self._place, str(error)), self._place)
+                yield Refused(start, self._place, str(error), self._place)
             except UncheckedError as stop:
                 yield Stop(stop.error, start, self._place)
                 return
@@ -184,7 +184,7 @@ class PagedCursor:
         end_code = page.number(4)
         page.reset()
         if end_code != END_RECORD:
-            raise CorruptedError(" (no record terminator found)")
+            raise CorruptedError(NO_TERMINATOR)
 
     def _names(self, length: int, used: int, behind: int) -> list[bytes]:
         page = self._page

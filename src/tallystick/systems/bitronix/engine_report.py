@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tallystick.systems.bitronix.cursor import Accepted, Event, JavaError, Refused, Stop
+from tallystick.systems.bitronix.cursor import (
+    Accepted,
+    Event,
+    JavaError,
+    Refused,
+    Stop,
+    singles,
+)
 from tallystick.systems.bitronix.engine import (
     CODE_LINES,
     CORRUPTED,
@@ -33,16 +40,15 @@ LONG_RUN = 16
 """Complaints of one kind in a row, evenly spaced, that are told as one from here on."""
 
 
-def engine_verdict(parts: Parts) -> dict[str, Any]:
-    """The verdict of every code line, by its name."""
+def engine_verdict(parts: Parts, events: list[list[Event]]) -> dict[str, Any]:
+    """The verdict of every code line, by its name; ``events`` are those of the oldest."""
     oldest, newer = CODE_LINES
-    first = _line_verdict(parts, oldest)
-    second = _line_verdict(parts, newer)
+    first = _line_verdict(parts, events)
+    second = _line_verdict(parts, cursor_events(parts, newer))
     return {oldest: first, newer: _told_by_reference(second, first, oldest)}
 
 
-def _line_verdict(parts: Parts, line: str) -> dict[str, Any]:
-    events = cursor_events(parts, line)
+def _line_verdict(parts: Parts, events: list[list[Event]]) -> dict[str, Any]:
     verdict: dict[str, Any] = {
         f"part{number}": _part(part, events[number - 1]) for number, part in enumerate(parts, 1)
     }
@@ -101,35 +107,41 @@ def _events(events: list[Event]) -> list[dict[str, Any]]:
     told: list[dict[str, Any]] = []
     place = 0
     while place < len(events):
-        run = _run_length(events, place)
-        first = _event(events[place])
-        if run >= LONG_RUN:
-            last = _event(events[place + run - 1])
-            stride = first["nextOffset"] - first["offset"]
-            first["repeated"] = {"times": run, "stride": stride, "last": last}
+        behind = _run_end(events, place)
+        run = events[place:behind]
+        times = sum(event.times for event in run if isinstance(event, Refused))
+        if times >= LONG_RUN:
+            told.append(_repeated(run[0], run[-1], times))
         else:
-            run = 1
-        told.append(first)
-        place += run
+            told += [_event(one) for one in singles(run)]
+        place = behind
     return told
 
 
-def _run_length(events: list[Event], place: int) -> int:
-    """How many complaints of one kind and one stride stand in a row from ``place`` on."""
+def _run_end(events: list[Event], place: int) -> int:
+    """Behind the complaints of one kind and one stride that stand in a row from ``place`` on."""
     kind = _complaint(events[place])
     behind = place + 1
     if kind is not None:
         while behind < len(events) and _complaint(events[behind]) == kind:
             behind += 1
-    return behind - place
+    return behind
 
 
 def _complaint(event: Event) -> tuple[int, str] | None:
     """Stride and text of a complaint that names nothing but its place."""
-    if not isinstance(event, Refused):
+    if not isinstance(event, Refused) or not event.detail.startswith(" ("):
         return None
-    kind = event.message.partition(" (")[2]
-    return (event.next_offset - event.offset, kind) if kind else None
+    return (event.stride, event.detail)
+
+
+def _repeated(first: Event, last: Event, times: int) -> dict[str, Any]:
+    """Many complaints as the first of them, their number and the last."""
+    assert isinstance(first, Refused)  # nothing else repeats
+    assert isinstance(last, Refused)
+    last = last.single(last.times - 1)
+    run = {"times": times, "stride": first.stride, "last": _event(last)}
+    return _event(first) | {"repeated": run}
 
 
 def _event(event: Event) -> dict[str, Any]:

@@ -144,7 +144,7 @@ class CountedWalk:
             self._original = RandomAccessCursor(self._data, piece.offset)
         gives = False
         while self._original.place < piece.end and not self._original_stopped:
-            event = self._original.step()
+            event = self._original.step(piece.end)
             self._original_stopped = isinstance(event, Stop)
             gives = gives or (isinstance(event, Accepted) and event.offset == piece.offset)
         if self._original.place == piece.end:

@@ -37,7 +37,7 @@ def verdict(journal: Journal, findings: Sequence[Finding]) -> Verdict:
         SYSTEM,
         journal.log,
         FORMAT,
-        engine_verdict(journal.pair.data),
+        engine_verdict(journal.pair.data, events),
         _strict(journal, known, strict_open, findings, differences),
         differences,
     )
