@@ -18,6 +18,7 @@ from __future__ import annotations
 import secrets
 import struct
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from tallystick.errors import CorruptLogError
@@ -32,6 +33,8 @@ PAGES = "pages"
 LOG_FOLDER = "log"
 SIDE = "recovered"
 BACKUP_MARK = "backup"
+FRESH = "fresh"
+"""The pages of a store that is being made: they are durable before its log is there."""
 NEW = ".new"
 
 OpenLog = Callable[[Path, FileSystem], UndoRedoLog]
@@ -43,11 +46,14 @@ _SIDE_PAGE = struct.Struct("<Q")
 
 def open_pages(path: Path, fs: FileSystem, open_log: OpenLog, capacity: int) -> Opened:
     """Open or create; the last item is the section that is being logged now."""
-    _require_log(path, fs)
+    _require_whole(path, fs)
+    if not fs.exists(str(path / PAGES)) and not fs.list(str(path / LOG_FOLDER)):
+        write_new(fs, path / FRESH, [_no_tables()])
     log = open_log(path / LOG_FOLDER, fs)
     try:
         if not fs.exists(str(path / PAGES)):
-            _create(path, fs)
+            fs.rename(str(path / FRESH), str(path / PAGES))
+            fs.sync_dir(str(path))
         file = fs.open(str(path / PAGES))
     except BaseException:
         log.close()
@@ -55,27 +61,43 @@ def open_pages(path: Path, fs: FileSystem, open_log: OpenLog, capacity: int) -> 
     try:
         return _recover(path, fs, log, file, capacity)
     except BaseException:
-        log.close()
-        file.close()
+        try:
+            log.close()
+        finally:
+            file.close()
         raise
 
 
-def _require_log(path: Path, fs: FileSystem) -> None:
-    """Pages without a log are whole only in a backup."""
-    if not fs.exists(str(path / PAGES)) or fs.list(str(path / LOG_FOLDER)):
-        return
-    if not fs.exists(str(path / BACKUP_MARK)):
+def _require_whole(path: Path, fs: FileSystem) -> None:
+    """Pages without a log are whole only in a backup; a log without pages is not, once its
+    first pages have got their name; a backup without pages was never finished."""
+    pages, fresh, log, backup = (
+        bool(fs.list(str(path / name))) if name == LOG_FOLDER else fs.exists(str(path / name))
+        for name in (PAGES, FRESH, LOG_FOLDER, BACKUP_MARK)
+    )
+    if pages and not log and not backup:
         raise CorruptLogError(
             "the log of this page store is missing: committed rows may be lost",
             file=str(path / LOG_FOLDER),
             advice="Bring the folder back, or restore a backup",
         )
+    if log and not pages and not fresh:
+        raise CorruptLogError(
+            "the pages of this page store are missing",
+            file=str(path / PAGES),
+            advice="Bring the file back, or restore a backup",
+        )
+    if backup and not pages:
+        raise CorruptLogError(
+            "this backup was never finished",
+            file=str(path),
+            advice="Take another; nothing in this folder is of use",
+        )
 
 
-def _create(path: Path, fs: FileSystem) -> None:
+def _no_tables() -> bytes:
     nodes: list[Node] = [Meta(2, 0, 1, secrets.randbits(63)), Leaf()]
-    content = b"".join(encode(number, node) for number, node in enumerate(nodes))
-    write_new(fs, path / PAGES, [content])
+    return b"".join(encode(number, node) for number, node in enumerate(nodes))
 
 
 def write_new(fs: FileSystem, path: Path, pieces: Iterable[bytes]) -> None:
@@ -90,6 +112,10 @@ def write_new(fs: FileSystem, path: Path, pieces: Iterable[bytes]) -> None:
             file.pwrite(piece, place)
             place += len(piece)
         file.datasync()
+    except BaseException:
+        with suppress(OSError):
+            fs.remove(fresh)  # what it took on a full disk is needed there
+        raise
     finally:
         file.close()
     fs.rename(fresh, str(path))
@@ -99,8 +125,8 @@ def write_new(fs: FileSystem, path: Path, pieces: Iterable[bytes]) -> None:
 class _Handler:
     """What recovery of the log does to the pages."""
 
-    def __init__(self, file: File) -> None:
-        self.cache = PageCache(file, NoUndo(), capacity=0, steal=False)
+    def __init__(self, file: File, capacity: int) -> None:
+        self.cache = PageCache(file, NoUndo(), capacity, steal=False)
         self._file = file
         self._tables: Tables | None = None
 
@@ -109,9 +135,11 @@ class _Handler:
 
     def redo_add(self, table: int, key: int, row: bytes) -> None:
         self._redo().apply(table, key, row)
+        self.cache.trim()
 
     def redo_remove(self, table: int, key: int) -> None:
         self._redo().apply(table, key, None)
+        self.cache.trim()
 
     def redo_truncate(self, table: int) -> None:
         self._redo().tree(table).clear()
@@ -153,7 +181,7 @@ def _recover(path: Path, fs: FileSystem, log: UndoRedoLog, file: File, capacity:
     if fs.exists(str(side)):
         log.recover(_Ignore())
     else:
-        handler = _Handler(file)
+        handler = _Handler(file, capacity)
         log.recover(handler)
         if doubtful := list(log.in_doubt()):
             return log, handler.cache, doubtful, 0
@@ -165,9 +193,10 @@ def _recover(path: Path, fs: FileSystem, log: UndoRedoLog, file: File, capacity:
     section = log.checkpoint()
     log.flush().wait()
     log.remove_until(section)
-    if fs.exists(str(side)):
-        fs.remove(str(side))
-        fs.sync_dir(str(path))
+    for done in (side, path / BACKUP_MARK):
+        if fs.exists(str(done)):
+            fs.remove(str(done))
+            fs.sync_dir(str(path))
     return log, PageCache(file, log, capacity), [], section
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,7 @@ from tallystick.services.page_store.locks import Row, RowLocks
 from tallystick.services.page_store.recovery import OpenLog, open_pages
 from tallystick.services.page_store.session import Session
 from tallystick.services.page_store.tables import CATALOGUE, Tables
-from tallystick.services.roles import InDoubt, Ticket, UndoRedoLog
+from tallystick.services.roles import InDoubt, UndoRedoLog
 from tallystick.storage.files import FileSystem
 from tallystick.storage.forks import forked_error, tell_of_forks
 from tallystick.storage.local import LOCAL
@@ -167,8 +167,9 @@ class PageStore:
             if self._prepared.setdefault(name, (session, self._checkpoints.section))[0] != session:
                 raise TransactionUsageError(f"there is a prepared transaction {name} already")
             try:
-                self._log_rows(session)
-                self._wait(session, lambda: self._log.prepare_commit(session.number, name))
+                with self._logging(session):
+                    self._log_rows(session)
+                    self._log.prepare_commit(session.number, name).wait()
             except BaseException:
                 del self._prepared[name]
                 raise
@@ -179,9 +180,10 @@ class PageStore:
             if session.changes or session.prepared:
                 with self._gate.shared():
                     self._require_writable()
-                    if not session.prepared:
-                        self._log_rows(session)
-                    self._wait(session, lambda: self._log.commit(session.number))
+                    with self._logging(session):
+                        if not session.prepared:
+                            self._log_rows(session)
+                        self._log.commit(session.number).wait()
                     with self._trusted():
                         self._apply(session.changes)
                     self._prepared.pop(session.prepared_as, None)
@@ -197,31 +199,29 @@ class PageStore:
             if session.prepared:
                 with self._gate.shared():
                     self._require_writable()
-                    self._wait(session, lambda: self._log.rollback(session.number))
+                    with self._trusted():
+                        self._log.rollback(session.number).wait()
                     self._prepared.pop(session.prepared_as, None)
         finally:
             self._locks.release(session.locked)
 
     def _log_rows(self, session: Session) -> None:
         log_row, number = self._log.log_row, session.number
-        with self._unless_refused(session):
-            for (table, key), row in session.changes.items():
-                log_row(number, table, key, row)
-
-    def _wait(self, session: Session, end: Callable[[], Ticket]) -> None:
-        with self._unless_refused(session):
-            ticket = end()
-        with self._trusted():
-            ticket.wait()
+        for (table, key), row in session.changes.items():
+            log_row(number, table, key, row)
 
     @contextmanager
-    def _unless_refused(self, session: Session) -> Iterator[None]:
-        """A record that the log refuses as such does it no harm: the session is given up."""
+    def _logging(self, session: Session) -> Iterator[None]:
+        """A record that the log refuses does it no harm: a session that is not prepared is
+        given up, and the store goes on."""
         try:
             yield
-        except LogWriteError:
-            with self._trusted():
-                self._log.rollback(session.number)
+        except LogWriteError as error:
+            if session.prepared:
+                self._failure = error
+            else:
+                with self._trusted():
+                    self._log.rollback(session.number)
             raise
         except BaseException as error:
             self._failure = error
