@@ -52,7 +52,8 @@ def rows(spark: SparkSession) -> Rows:
         for name in cases("estate")
         for transfer in _manifest(name)["transfers"]
     }
-    for row in global_transactions(source).collect():
+    # The stage reads its table many times, as the runner lets it do from Parquet.
+    for row in global_transactions(source.localCheckpoint()).collect():
         found[by_gtrid[bytes(row.gtrid)]][bytes(row.gtrid)] = row
     return found
 

@@ -61,8 +61,7 @@ def test_runs_add_up(
     before = _tables(out)
     assert all(before[table] for table in ("files", "records", "transactions", "profile"))
 
-    again = run(spark)
-    assert again.read == []
+    assert run.advance(spark) == []
     assert _tables(out) == before
 
     shutil.copytree(fixture_dir("bitronix") / "dangling", estate / "new")
@@ -75,12 +74,12 @@ def test_runs_add_up(
 
         broken.setattr("tallystick.pipeline.stages.global_transactions", fail)
         with pytest.raises(RuntimeError, match="half way"):
-            run(spark)
+            run.advance(spark)
     assert _tables(out) == before
 
     (estate / "readme").write_text("no log, and no reason to read a log again")
-    assert run(spark).read == [str(estate / "new")]
-    Run([str(estate)], str(tmp_path / "anew"))(spark)
+    assert run.advance(spark) == [str(estate / "new")]
+    Run([str(estate)], str(tmp_path / "anew")).advance(spark)
     assert _tables(out) == _tables(tmp_path / "anew")
     _ask_all(spark, out)
 

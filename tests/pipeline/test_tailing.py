@@ -140,11 +140,12 @@ def test_only_records_stream() -> None:
 
 
 def test_a_stream_gives_what_a_batch_gives(spark: SparkSession, tmp_path: Path) -> None:
-    """Two queries with one checkpoint, in steps of 300 records, over a real journal."""
+    """Two queries with one checkpoint, in three steps, over a real journal."""
     path = str(fixture_dir("bitronix") / "rollover-2")
     expected = spark.read.format("tallystick").load(path).where("outcome = 'valid'").count()
+    step = str(expected // 3 + 1)
     for _ in range(2):
-        stream = spark.readStream.format("tallystick").option("maxRowsPerTrigger", "300").load(path)
+        stream = spark.readStream.format("tallystick").option("maxRowsPerTrigger", step).load(path)
         query = (
             stream.writeStream.format("parquet")
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
