@@ -10,10 +10,12 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tallystick.errors import MissingExtraError, TallystickError
+from tallystick.pipeline.quiet import without_java_notes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,11 +36,13 @@ DEFAULTS = {
 def start(
     master: str | None = None, settings: Mapping[str, str] | None = None, app: str = "tallystick"
 ) -> SparkSession:
-    """The running session, or a new one. Raises `TallystickError` where Java is missing."""
+    """The running session, with ``settings`` made in it, or a new one. Raises `TallystickError`
+    where Java is missing."""
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise MissingExtraError("pyspark", "spark") from error
+    fresh = SparkSession.getActiveSession() is None
     _require_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -48,9 +52,11 @@ def start(
     builder = SparkSession.builder.appName(app)
     if master is not None or "SPARK_REMOTE" not in os.environ:
         builder = builder.master(master or os.environ.get("MASTER", "local[*]"))
-    for name, value in (_quiet() | DEFAULTS | dict(settings or {})).items():
+    defaults = _quiet() | DEFAULTS if fresh else {}
+    for name, value in (defaults | dict(settings or {})).items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    with without_java_notes() if fresh else nullcontext():
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
 
