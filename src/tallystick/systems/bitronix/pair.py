@@ -7,7 +7,7 @@ dangling set over both, and what was counted. Nothing here is the engine's opini
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from tallystick.records import Outcome
@@ -36,11 +36,14 @@ class Part:
     """One file of the pair; ``data`` is None where it is missing or cannot be read.
 
     ``number`` is 1 or 2. What is asked for is looked for, without walking through the file.
+    With ``keeps`` set the file is walked through once, and its pieces stay in memory.
     """
 
     number: int
     path: str | None
     data: memoryview | None
+    keeps: bool = False
+    _kept: list[Piece] | None = field(default=None, init=False, repr=False)
 
     @cached_property
     def header(self) -> FileHeader | None:
@@ -60,6 +63,13 @@ class Part:
 
     def counted(self) -> Iterator[Piece]:
         """Header and counted range, piece by piece."""
+        if not self.keeps:
+            return self._walk()
+        if self._kept is None:
+            self._kept = list(self._walk())
+        return iter(self._kept)
+
+    def _walk(self) -> Iterator[Piece]:
         if self.data is None or not self.size:
             return
         yield header_piece(self.data)

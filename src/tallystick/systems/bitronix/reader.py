@@ -37,7 +37,7 @@ _HEAD = HEADER_LENGTH + RECORD_HEAD.size
 
 @dataclass(slots=True)
 class BitronixReading:
-    """One journal. Everything but `batches` keeps a record at a time and what is open."""
+    """One journal. Everything but `files` and `verdict` keeps little more than what is open."""
 
     source: LogSource
     options: ReadOptions
@@ -91,7 +91,8 @@ class BitronixReading:
             return self._findings(journal)
 
     def verdict(self) -> Verdict:
-        with self._opened() as journal:
+        """Both verdicts. Memory grows with the records, all of which the engine's part lists."""
+        with self._opened(keeps=True) as journal:
             return judged.verdict(journal, self._findings(journal))
 
     def batches(
@@ -117,14 +118,14 @@ class BitronixReading:
     # -- opening -------------------------------------------------------------------------------
 
     @contextmanager
-    def _opened(self) -> Iterator[about.Journal]:
+    def _opened(self, *, keeps: bool = False) -> Iterator[about.Journal]:
         with ExitStack() as stack:
             parts = []
             for number, path in self._numbered():
                 data = None
                 with suppress(LogUnreadableError):  # a finding tells it
                     data = None if path is None else stack.enter_context(open_source(path)).data
-                parts.append(Part(number, path, data))
+                parts.append(Part(number, path, data, keeps))
             yield about.Journal(self.source.path, Pair((parts[0], parts[1])))
 
     def _numbered(self) -> list[tuple[int, str | None]]:
