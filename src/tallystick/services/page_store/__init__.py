@@ -5,7 +5,8 @@ any crash exactly what was committed; prepared transactions wait as in doubt.
 
 * `store`: the order of things; `session`: one transaction; `locks`, `gate`: who may when
 * `tables`, `tree`, `cache`, `layout`: tables as B+ trees, over pages, over a file
-* `recovery`: opening after a crash; `backup`, `check`: a copy while working, and its health
+* `checkpoint`: pages go in place; `recovery`: opening after a crash
+* `backup`, `check`: a copy while working, and its health
 * `resource`: a store under a transaction manager
 """
 

@@ -125,11 +125,11 @@ class PageCache:
         """Make room. Called where nobody holds a node: a change to one let go would be lost."""
         if not self.is_full:
             return
-        # An eighth at once: the images of all of them become durable by one sync.
-        step = self.capacity // 8 + 1
+        # An eighth more than needed: the images of all of them become durable by one sync.
+        step = len(self.nodes) - self.capacity + self.capacity // 8
         victims = list(islice(self._victims(), step))
         # Where most pages have to stay, looking for others is not tried again at once.
-        self.limit = len(self.nodes) + step if len(victims) < step else 0
+        self.limit = len(self.nodes) + self.capacity // 8 if len(victims) < step else 0
         if changed := sorted(self.dirty.intersection(victims)):
             pages = {number: encode(number, self.nodes[number]) for number in changed}
             self.log.flush().wait()

@@ -184,6 +184,7 @@ def _recover(path: Path, fs: FileSystem, log: UndoRedoLog, file: File, capacity:
         handler = _Handler(file, capacity)
         log.recover(handler)
         if doubtful := list(log.in_doubt()):
+            _require_pages(path, handler.cache)
             return log, handler.cache, doubtful, 0
         if changed := {n: encode(n, handler.cache.nodes[n]) for n in sorted(handler.cache.dirty)}:
             write_new(fs, side, [side_content(changed)])
@@ -197,7 +198,22 @@ def _recover(path: Path, fs: FileSystem, log: UndoRedoLog, file: File, capacity:
         if fs.exists(str(done)):
             fs.remove(str(done))
             fs.sync_dir(str(path))
-    return log, PageCache(file, log, capacity), [], section
+    cache = PageCache(file, log, capacity)
+    _require_pages(path, cache)
+    return log, cache, [], section
+
+
+def _require_pages(path: Path, cache: PageCache) -> None:
+    """Every page that page 0 speaks of is in the file, or in memory still."""
+    count, most = cache.meta.page_count, cache.file.size() // PAGE_SIZE + len(cache.dirty)
+    if count > most:
+        raise CorruptLogError(
+            "pages are missing at the end of the file",
+            file=str(path / PAGES),
+            expected=f"{count} pages",
+            found=f"at most {most}",
+            advice="Restore a backup",
+        )
 
 
 def side_content(pages: dict[int, bytes]) -> bytes:

@@ -82,6 +82,7 @@ class PageStore:
         self._making_tables = threading.Lock()
         self._session = FIRST_SESSION
         self._closed = False
+        self._forked = False
         self._failure: BaseException | None = None
         self._make_turns()
         fs.mkdir(str(self.path))
@@ -306,8 +307,9 @@ class PageStore:
             return self._cache.meta.store_id
 
     def close(self) -> None:
-        """Checkpoint and close; after a failure close without it. Twice is fine."""
-        if self._closed:
+        """Checkpoint and close; after a failure close without it. Twice is fine. In a forked
+        child there is nothing to close."""
+        if self._closed or self._forked:
             return
         try:
             if self._failure is None and not self._doubtful:
@@ -325,6 +327,7 @@ class PageStore:
 
     def forked(self) -> None:
         """In a forked child: nothing can be used, and no lock of a lost thread is waited for."""
+        self._forked = True
         self._failure = forked_error(str(self.path))
         self._make_turns()
 
