@@ -34,6 +34,12 @@ def command() -> None:
 @click.option("--format", "form", default="parquet", show_default=True, help="Any Spark format.")
 @click.option("--stream", is_flag=True, help="Keep the tables up to date until interrupted.")
 @click.option("--every", default=2.0, show_default=True, help="Seconds between looks (--stream).")
+@click.option(
+    "--alert-after",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Append to the table alerts what is in doubt for longer (--stream).",
+)
 @click.option("--conf", multiple=True, metavar="NAME=VALUE", help="Setting of Spark.")
 @click.option("--option", multiple=True, metavar="NAME=VALUE", help="Option of the data source.")
 @click.option("--resource", multiple=True, metavar="NAME=LOG", help="Log of a resource name.")
@@ -49,6 +55,7 @@ def run(
     form: str,
     stream: bool,
     every: float,
+    alert_after: float | None,
     conf: tuple[str, ...],
     option: tuple[str, ...],
     resource: tuple[str, ...],
@@ -72,7 +79,7 @@ def run(
         try:
             summary = job(spark, progress)
             if stream:
-                _follow(job, spark, every)
+                _follow(job, spark, every, alert_after)
                 summary = job(spark, progress)
         finally:
             spark.stop()
@@ -83,13 +90,19 @@ def run(
     ctx.exit(summary.exit_code)
 
 
-def _follow(job: Run, spark: SparkSession, every: float) -> None:
+def _follow(job: Run, spark: SparkSession, every: float, alert_after: float | None) -> None:
     """Until interrupted, or asked to end, between two rounds: no round is broken off."""
+    from tallystick.pipeline.alerting import raise_alerts
+
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
+    if alert_after is not None:
+        raise_alerts(spark, job, alert_after)
     for read in job.follow(spark, every, stopped):
         click.echo(f"read {', '.join(read)}", err=True)
+        if alert_after is not None:
+            raise_alerts(spark, job, alert_after)
 
 
 def _pairs(name: str, values: tuple[str, ...]) -> dict[str, str]:

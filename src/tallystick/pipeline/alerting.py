@@ -1,0 +1,61 @@
+"""A streaming job that raises an alert for each branch that has been in doubt for too long.
+
+In: logs that are being written, and a limit. Out: rows of `stages.overdue` appended to the table
+``alerts`` beside the others, each global transaction once per resolution, however often the
+job is started again.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tallystick.pipeline.options import OptionError
+from tallystick.pipeline.runner import Run
+from tallystick.pipeline.stages import overdue
+from tallystick.storage.source import is_remote
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+ALERTS = "alerts"
+
+KEYS = ("gtrid", "resolution")
+
+
+def watch(
+    spark: SparkSession, run: Run, limit_seconds: float, *, until_now: bool = False
+) -> StreamingQuery:
+    """The running query: new records bring the tables of ``run`` up to date, then alerts follow.
+
+    Ages are by the clocks of the coordinators' journals, so none grows while all logs rest. With
+    ``until_now`` the query ends when what is there now has been seen.
+    """
+
+    def step(_records: DataFrame, _number: int) -> None:
+        run.advance(spark)
+        raise_alerts(spark, run, limit_seconds)
+
+    reader = spark.readStream.format("tallystick").options(**run.options)
+    records = reader.option("paths", json.dumps(list(run.sources))).load()
+    writer = records.writeStream.foreachBatch(step)
+    writer = writer.option("checkpointLocation", f"{run.out}/_alerts_checkpoint")
+    return (writer.trigger(availableNow=True) if until_now else writer).start()
+
+
+def raise_alerts(spark: SparkSession, run: Run, limit_seconds: float) -> None:
+    """Append what is overdue in the tables now and was not told before.
+
+    Raises `OptionError` where the tables are not on this machine's file system.
+    """
+    if is_remote(run.out):
+        raise OptionError("alerts are kept in local folders only", found=run.out)
+    judged = spark.read.format(run.form).load(f"{run.out}/global_transactions")
+    late = overdue(judged, limit_seconds)
+    folder = f"{run.out}/{ALERTS}"
+    if Path(folder).is_dir():
+        told = spark.read.format(run.form).load(folder).select(*KEYS)
+        late = late.join(told, list(KEYS), "left_anti")
+    late.coalesce(1).write.format(run.form).mode("append").save(folder)
