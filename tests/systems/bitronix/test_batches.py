@@ -21,6 +21,7 @@ KERNELS = (
     "crc_of_four",
     "crc_range",
     "copy",
+    "has_high_bits",
     "is_ascending",
     "take_names",
     "walk",
@@ -78,6 +79,21 @@ def test_the_kernel_gives_the_same_as_plain_python(
     monkeypatch.setattr(columns, "walk", kernels.walk)
     reading = reading_of(folder_of(case))
     assert rows_of(list(reading.batches())) == expected(reading)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 15, 16, 17, 127, 128, 129, 300, 1000])
+@pytest.mark.parametrize("room", [0, 1, 14, 15, 16, 90])
+def test_names_of_any_length_at_the_end_of_a_file(tmp_path: Path, size: int, room: int) -> None:
+    records = [
+        record(status, number, "a", "b" * size, "c" * (size + number))
+        for number, status in enumerate((0, 8, 3))
+    ]
+    length = 21 + sum(one.size for one in records) + room
+    reading = write_pair(
+        tmp_path, file_bytes(records, 9_000, size=length), file_bytes([], 8_000, size=length)
+    )
+    assert rows_of(list(reading.batches())) == expected(reading)
+    assert len(expected(reading)) == 3
 
 
 def test_crc_of_the_kernel_is_zlibs() -> None:

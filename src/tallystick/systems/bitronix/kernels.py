@@ -25,6 +25,9 @@ Number: TypeAlias = Any
 ROWS, PLACE, GTRID_BYTES, NAMES, NAME_BYTES = range(5)
 """Places in the counters that `walk` returns."""
 
+SPARE = 15
+"""Bytes that `copy` reads and writes beyond what it is asked for, at most."""
+
 _POLYNOMIAL = 0xEDB88320
 
 
@@ -110,26 +113,56 @@ def crc_range(data: Bytes, begin: Number, end: Number, start: Number, table: Tab
 
 
 @kernel
-def copy(data: Bytes, place: Number, out: Bytes, used: Number, size: Number) -> Number:
-    """Copy ``size`` bytes; returns their bits, or-ed together."""
-    bits = np.uint8(0)
+def copy(data: Bytes, place: Number, out: Bytes, used: Number, size: Number) -> None:
+    """Copy ``size`` bytes, and up to `SPARE` more without meaning."""
     done = 0
-    while done + 4 <= size:
-        source, target = np.uint64(place + done), np.uint64(used + done)
-        one, two = data[source], data[source + np.uint64(1)]
-        three, four = data[source + np.uint64(2)], data[source + np.uint64(3)]
-        out[target] = one
-        out[target + np.uint64(1)] = two
-        out[target + np.uint64(2)] = three
-        out[target + np.uint64(3)] = four
-        bits |= one | two | three | four
-        done += 4
     while done < size:
-        byte = data[np.uint64(place + done)]
-        out[np.uint64(used + done)] = byte
-        bits |= byte
-        done += 1
-    return bits
+        # All loads before all stores: only so they become one of each.
+        source, target = np.uint64(place + done), np.uint64(used + done)
+        b0 = data[source]
+        b1 = data[source + np.uint64(1)]
+        b2 = data[source + np.uint64(2)]
+        b3 = data[source + np.uint64(3)]
+        b4 = data[source + np.uint64(4)]
+        b5 = data[source + np.uint64(5)]
+        b6 = data[source + np.uint64(6)]
+        b7 = data[source + np.uint64(7)]
+        b8 = data[source + np.uint64(8)]
+        b9 = data[source + np.uint64(9)]
+        b10 = data[source + np.uint64(10)]
+        b11 = data[source + np.uint64(11)]
+        b12 = data[source + np.uint64(12)]
+        b13 = data[source + np.uint64(13)]
+        b14 = data[source + np.uint64(14)]
+        b15 = data[source + np.uint64(15)]
+        out[target] = b0
+        out[target + np.uint64(1)] = b1
+        out[target + np.uint64(2)] = b2
+        out[target + np.uint64(3)] = b3
+        out[target + np.uint64(4)] = b4
+        out[target + np.uint64(5)] = b5
+        out[target + np.uint64(6)] = b6
+        out[target + np.uint64(7)] = b7
+        out[target + np.uint64(8)] = b8
+        out[target + np.uint64(9)] = b9
+        out[target + np.uint64(10)] = b10
+        out[target + np.uint64(11)] = b11
+        out[target + np.uint64(12)] = b12
+        out[target + np.uint64(13)] = b13
+        out[target + np.uint64(14)] = b14
+        out[target + np.uint64(15)] = b15
+        done += 16
+
+
+@kernel
+def has_high_bits(data: Bytes, begin: Number, end: Number) -> Number:
+    """True if a byte of the range, or of the four below ``end``, is above 7F."""
+    bits = low_number32(data, end - 4)
+    place = begin
+    while place + 4 <= end:
+        bits |= low_number32(data, place)
+        place += 4
+    return bits & np.uint32(0x80808080) != np.uint32(0)
 
 
 @kernel
@@ -150,6 +183,7 @@ def take_names(
 ) -> tuple[Number, Number]:
     """Copy the names from their count at ``place`` on; the new counts, or -1 if not plain."""
     count = number32(data, place)
+    look_closer = has_high_bits(data, place, last)  # in names, or in a length above 127
     place += 4
     before: Number = -1
     before_size: Number = 0
@@ -163,8 +197,9 @@ def take_names(
             return -1, 0
         if before >= 0 and not is_ascending(data, before, before_size, place, size):
             return -1, 0
-        if copy(data, place, out, used, size) & np.uint8(0x80):
+        if look_closer and has_high_bits(data, place, place + size):
             return -1, 0
+        copy(data, place, out, used, size)
         before, before_size = place, size
         place += size
         used += size
@@ -191,8 +226,9 @@ def walk(
     name_bytes: Bytes,
 ) -> tuple[Number, Number, Number, Number, Number]:
     """Fill one row per plain record from ``place`` on, until ``end``, ``len(offsets)`` rows, or
-    a record that is not plain. Arrays of ends have one place more than rows, the first of them
-    zero; the byte arrays hold as much as lies between ``place`` and ``end``.
+    a record that is not plain or that ends within `SPARE` bytes of the end of the file. Arrays
+    of ends have one place more than rows, the first of them zero; the byte arrays hold as much
+    as lies between ``place`` and ``end``, and `SPARE` more.
     """
     row = 0
     gtrid_used: Number = 0
@@ -203,6 +239,8 @@ def walk(
         behind = place + length + 8
         gtrid_size = np.int64(data[place + 28])
         if length < 29 + gtrid_size or behind > end or gtrid_size > 127:
+            break
+        if behind + SPARE > len(data):
             break
         if number32(data, behind - 4) != 0x786E7442:
             break
@@ -239,8 +277,8 @@ def new_columns(rows: int, size: int) -> dict[str, npt.NDArray[Any]]:
         "sequences": np.empty(rows, np.int64),
         "times": np.empty(rows, np.int64),
         "gtrid_ends": np.zeros(rows + 1, np.int32),
-        "gtrids": np.empty(size, np.uint8),
+        "gtrids": np.empty(size + SPARE, np.uint8),
         "list_ends": np.zeros(rows + 1, np.int32),
         "name_ends": np.zeros(size // 2 + 2, np.int32),
-        "name_bytes": np.empty(size, np.uint8),
+        "name_bytes": np.empty(size + SPARE, np.uint8),
     }
