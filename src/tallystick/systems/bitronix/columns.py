@@ -159,8 +159,9 @@ def _statuses(statuses: npt.NDArray[np.int32]) -> tuple[pa.DictionaryArray, pa.D
         kinds = pa.array([*_KINDS.to_pylist(), *(Kind.UNKNOWN.value for _ in strange)])
     numbers = pa.array(indices)
     return (
-        pa.DictionaryArray.from_arrays(numbers, types),
-        pa.DictionaryArray.from_arrays(numbers, kinds),
+        # Each number is known to be an index.
+        pa.DictionaryArray.from_arrays(numbers, types, safe=False),
+        pa.DictionaryArray.from_arrays(numbers, kinds, safe=False),
     )
 
 
