@@ -23,7 +23,6 @@ from typing import Any, Self
 
 from tallystick.errors import (
     IncompleteLogError,
-    LogClosedError,
     LogWriteError,
     TransactionUsageError,
 )
@@ -31,6 +30,7 @@ from tallystick.services.page_store.backup import copy_pages
 from tallystick.services.page_store.check import Defect, check_store
 from tallystick.services.page_store.checkpoint import Checkpoints, Turns
 from tallystick.services.page_store.gate import CommitGate
+from tallystick.services.page_store.health import Health
 from tallystick.services.page_store.layout import PAGE_SIZE
 from tallystick.services.page_store.locks import Row, RowLocks
 from tallystick.services.page_store.recovery import OpenLog, open_pages
@@ -38,7 +38,7 @@ from tallystick.services.page_store.session import Session
 from tallystick.services.page_store.tables import CATALOGUE, Tables
 from tallystick.services.roles import InDoubt, UndoRedoLog
 from tallystick.storage.files import FileSystem
-from tallystick.storage.forks import forked_error, tell_of_forks
+from tallystick.storage.forks import tell_of_forks
 from tallystick.storage.local import LOCAL
 from tallystick.systems.opening import open_undo_redo_log
 
@@ -81,9 +81,7 @@ class PageStore:
         self._locks = RowLocks()
         self._making_tables = threading.Lock()
         self._session = FIRST_SESSION
-        self._closed = False
-        self._forked = False
-        self._failure: BaseException | None = None
+        self._health = Health(str(self.path))
         self._make_turns()
         fs.mkdir(str(self.path))
         self._open()
@@ -137,7 +135,7 @@ class PageStore:
     def table_id(self, name: str) -> int:
         """The number of a table in the log. Raises `KeyError`."""
         with self._latch:
-            self._require_open()
+            self._health.require_open()
             return self._tables.id_of(name)
 
     # -- for sessions ----------------------------------------------------------------------------
@@ -145,7 +143,7 @@ class PageStore:
     def read(self, table: int, key: int) -> bytes | None:
         """A committed row."""
         with self._latch:
-            self._require_open()
+            self._health.require_open()
             row = self._tables.tree(table).get(key)
             self._trim()
             return row
@@ -185,13 +183,13 @@ class PageStore:
                         if not session.prepared:
                             self._log_rows(session)
                         self._log.commit(session.number).wait()
-                    with self._trusted():
+                    with self._health.trusted():
                         self._apply(session.changes)
                     self._prepared.pop(session.prepared_as, None)
         finally:
             self._locks.release(session.locked)
         if self._checkpoints.due:
-            with self._trusted():
+            with self._health.trusted():
                 self._checkpoints.run_if_due()
 
     def rollback(self, session: Session) -> None:
@@ -200,7 +198,7 @@ class PageStore:
             if session.prepared:
                 with self._gate.shared():
                     self._require_writable()
-                    with self._trusted():
+                    with self._health.trusted():
                         self._log.rollback(session.number).wait()
                     self._prepared.pop(session.prepared_as, None)
         finally:
@@ -219,22 +217,13 @@ class PageStore:
             yield
         except LogWriteError as error:
             if session.prepared:
-                self._failure = error
+                self._health.failure = error
             else:
-                with self._trusted():
+                with self._health.trusted():
                     self._log.rollback(session.number)
             raise
         except BaseException as error:
-            self._failure = error
-            raise
-
-    @contextmanager
-    def _trusted(self) -> Iterator[None]:
-        """What must succeed, or the state in memory can no longer be trusted."""
-        try:
-            yield
-        except BaseException as error:
-            self._failure = error
+            self._health.failure = error
             raise
 
     def _apply(self, changes: dict[Row, bytes | None]) -> None:
@@ -250,7 +239,7 @@ class PageStore:
         """Write changed pages in place and free what the log no longer needs. Commits wait only
         until the log has started a new section; reads hardly ever."""
         self._require_writable()
-        with self._trusted():
+        with self._health.trusted():
             self._checkpoints.run()
 
     def backup(self, target: str | os.PathLike[str]) -> None:
@@ -282,10 +271,10 @@ class PageStore:
             (session.commit if commit else session.rollback)()
             return
         with self._latch:
-            self._require_open()
+            self._health.require_open()
             if all(one.name != name for one in self._doubtful):
                 raise KeyError(name)
-            with self._trusted():
+            with self._health.trusted():
                 self._log.settle(name, commit=commit).wait()
                 self._doubtful = [one for one in self._doubtful if one.name != name]
                 if not self._doubtful:
@@ -309,14 +298,14 @@ class PageStore:
     def close(self) -> None:
         """Checkpoint and close; after a failure close without it. Twice is fine. In a forked
         child there is nothing to close."""
-        if self._closed or self._forked:
+        if self._health.closed or self._health.forked:
             return
         try:
-            if self._failure is None and not self._doubtful:
+            if self._health.failure is None and not self._doubtful:
                 self.checkpoint()
         finally:
             with self._latch:
-                self._closed = True
+                self._health.closed = True
                 self._close_files()
 
     def _close_files(self) -> None:
@@ -327,34 +316,23 @@ class PageStore:
 
     def forked(self) -> None:
         """In a forked child: nothing can be used, and no lock of a lost thread is waited for."""
-        self._forked = True
-        self._failure = forked_error(str(self.path))
+        self._health.fork()
         self._make_turns()
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
         with self._latch:
-            self._require_open()
+            self._health.require_open()
             yield
             self._trim()
 
     def _trim(self) -> None:
         if self._cache.is_full:
-            with self._trusted():
+            with self._health.trusted():
                 self._cache.trim()
 
-    def _require_open(self) -> None:
-        if self._closed:
-            raise LogClosedError("the page store is closed", file=str(self.path))
-        if self._failure is not None:
-            raise LogClosedError(
-                f"the page store failed: {self._failure}",
-                file=str(self.path),
-                advice="Close it and open it again: recovery reads what is on the disk",
-            ) from self._failure
-
     def _require_writable(self) -> None:
-        self._require_open()
+        self._health.require_open()
         if self._doubtful:
             raise IncompleteLogError(
                 f"transactions are in doubt: {[one.name for one in self._doubtful]}",
