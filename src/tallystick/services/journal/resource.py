@@ -9,19 +9,13 @@ the log's own columns and as extra data in the form that Artemis gives it, bqual
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from tallystick.errors import LogClosedError, LogPoisonedError, LogWriteError
+from tallystick.errors import LogWriteError
 from tallystick.records import Xid
-from tallystick.services.transactions.resource import (
-    BranchRolledBack,
-    BranchUnknown,
-    Problem,
-    ResourceUnreachable,
-    Vote,
-)
+from tallystick.services.transactions.embedded import EmbeddedBranch, EmbeddedResource, answers
+from tallystick.services.transactions.resource import BranchRolledBack, BranchUnknown, Vote
 
 if TYPE_CHECKING:
     from tallystick.services.journal.blocking import Journal, Transaction
@@ -29,15 +23,15 @@ if TYPE_CHECKING:
 _NUMBER = struct.Struct(">i")
 
 
-class JournalResource:
-    """A journal under its unique name; it is not closed with its transaction manager."""
+class JournalResource(EmbeddedResource):
+    """A journal under its unique name."""
 
     def __init__(self, name: str, journal: Journal) -> None:
-        self.name = name
+        super().__init__(name)
         self._journal = journal
 
     def begin(self, xid: Xid) -> JournalBranch:
-        with _answers():
+        with answers():
             return JournalBranch(self._journal.transaction(), xid)
 
     def in_doubt(self) -> Sequence[Xid]:
@@ -50,7 +44,7 @@ class JournalResource:
         self._settle(xid, self._journal.rollback_prepared)
 
     def _prepared(self) -> dict[Xid, int]:
-        with _answers():
+        with answers():
             waiting = self._journal.prepared()
         known = ((decode_xid(one.extra), one.transaction) for one in waiting)
         return {xid: number for xid, number in known if xid is not None}
@@ -59,24 +53,16 @@ class JournalResource:
         number = self._prepared().get(xid)
         if number is None:
             raise BranchUnknown("the journal knows no such branch")
-        with _answers():
+        with answers():
             end(number)
 
-    def preflight(self) -> Sequence[Problem]:
-        """Always empty: there is nothing to set up."""
-        return []
 
-    def close(self) -> None:
-        """The journal belongs to the application."""
-
-
-class JournalBranch:
+class JournalBranch(EmbeddedBranch):
     """One branch: a transaction of the journal."""
 
     def __init__(self, transaction: Transaction, xid: Xid) -> None:
-        self.xid = xid
+        super().__init__(transaction, xid)
         self._transaction = transaction
-        self._over = False
 
     @property
     def handle(self) -> Transaction:
@@ -84,38 +70,11 @@ class JournalBranch:
 
     def prepare(self) -> Vote:
         try:
-            with _answers():
+            with answers():
                 self._transaction.prepare(encode_xid(self.xid), self.xid)
         except LogWriteError as error:
             raise BranchRolledBack(str(error)) from error
         return Vote.PREPARED
-
-    def commit(self) -> None:
-        self._end(self._transaction.commit)
-
-    def commit_one_phase(self) -> None:
-        self._end(self._transaction.commit)
-
-    def rollback(self) -> None:
-        if not self._over:
-            self._end(self._transaction.rollback)
-
-    def _end(self, end: Callable[[], object]) -> None:
-        self._over = True
-        with _answers():
-            end()
-
-    def close(self) -> None:
-        """The transaction has ended, or is in doubt with its journal."""
-
-
-@contextmanager
-def _answers() -> Iterator[None]:
-    """A journal that failed knows nothing until it is opened again."""
-    try:
-        yield
-    except (LogClosedError, LogPoisonedError, OSError) as error:
-        raise ResourceUnreachable(str(error)) from error
 
 
 def encode_xid(xid: Xid) -> bytes:

@@ -6,38 +6,32 @@ name that H2 gives to one: ``XID_<format>_<bqual hex>_<gtrid hex>``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tallystick.errors import LogClosedError, LogPoisonedError, TallystickError
+from tallystick.errors import TallystickError
 from tallystick.records import Xid
 from tallystick.services.page_store.session import Session
-from tallystick.services.transactions.resource import (
-    BranchRolledBack,
-    BranchUnknown,
-    Problem,
-    ResourceUnreachable,
-    Vote,
-)
+from tallystick.services.transactions.embedded import EmbeddedBranch, EmbeddedResource, answers
+from tallystick.services.transactions.resource import BranchRolledBack, BranchUnknown, Vote
 
 if TYPE_CHECKING:
     from tallystick.services.page_store.store import PageStore
 
 
-class PageStoreResource:
-    """A store under its unique name; it is not closed with its transaction manager."""
+class PageStoreResource(EmbeddedResource):
+    """A store under its unique name."""
 
     def __init__(self, name: str, store: PageStore) -> None:
-        self.name = name
+        super().__init__(name)
         self._store = store
 
     def begin(self, xid: Xid) -> PageStoreBranch:
-        with _answers():
+        with answers():
             return PageStoreBranch(self._store.begin(), xid)
 
     def in_doubt(self) -> Sequence[Xid]:
-        with _answers():
+        with answers():
             found = [parse_name(one.name) for one in self._store.in_doubt()]
         return [xid for xid in found if xid is not None]
 
@@ -49,26 +43,18 @@ class PageStoreResource:
 
     def _settle(self, xid: Xid, *, commit: bool) -> None:
         try:
-            with _answers():
+            with answers():
                 self._store.settle(format_name(xid), commit=commit)
         except KeyError:
             raise BranchUnknown("the store knows no such branch") from None
 
-    def preflight(self) -> Sequence[Problem]:
-        """Always empty: there is nothing to set up."""
-        return []
 
-    def close(self) -> None:
-        """The store belongs to the application."""
-
-
-class PageStoreBranch:
+class PageStoreBranch(EmbeddedBranch):
     """One branch: a session of the store."""
 
     def __init__(self, session: Session, xid: Xid) -> None:
-        self.xid = xid
+        super().__init__(session, xid)
         self._session = session
-        self._over = False
 
     @property
     def handle(self) -> Session:
@@ -76,41 +62,13 @@ class PageStoreBranch:
 
     def prepare(self) -> Vote:
         if not self._session.changes:
-            self._finish(self._session.rollback)
+            self.rollback()
             return Vote.READ_ONLY
         try:
             self._session.prepare(format_name(self.xid))
         except TallystickError as error:
             raise BranchRolledBack(str(error)) from error
         return Vote.PREPARED
-
-    def commit(self) -> None:
-        self._finish(self._session.commit)
-
-    def commit_one_phase(self) -> None:
-        self._finish(self._session.commit)
-
-    def rollback(self) -> None:
-        if not self._over:
-            self._finish(self._session.rollback)
-
-    def _finish(self, end: object) -> None:
-        self._over = True
-        with _answers():
-            assert callable(end)
-            end()
-
-    def close(self) -> None:
-        """The session has ended, or is in doubt with its store."""
-
-
-@contextmanager
-def _answers() -> Iterator[None]:
-    """A store that failed knows nothing until it is opened again."""
-    try:
-        yield
-    except (LogClosedError, LogPoisonedError, OSError) as error:
-        raise ResourceUnreachable(str(error)) from error
 
 
 def format_name(xid: Xid) -> str:
