@@ -8,7 +8,7 @@ export PYSPARK_PYTHON := $(abspath $(PYTHON))
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 # Spark binds to the first address it finds; the local one is always there.
 export SPARK_LOCAL_IP := 127.0.0.1
-# Two workers: the suites are bound by processors, and one of them may hold a Java process.
+# Two workers: the suites are bound by processors. Spark's tests share one Java process instead.
 WORKERS ?= 2
 
 run: $(READY)
@@ -17,7 +17,8 @@ run: $(READY)
 
 test: $(READY)
 	@scripts/ensure.sh java maven postgres mariadb browser
-	$(PYTHON) -m pytest -n $(WORKERS) --dist loadgroup -m "not soak and not interop" $(ARGS)
+	$(PYTHON) -m pytest -n $(WORKERS) --dist loadfile -m "not soak and not interop and not spark" $(ARGS)
+	$(PYTHON) -m pytest -m "spark and not soak and not interop" $(ARGS)
 
 interop: $(READY)
 	@scripts/ensure.sh java maven

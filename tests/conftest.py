@@ -13,19 +13,11 @@ settings.register_profile("soak", deadline=None, print_blob=True, max_examples=5
 settings.load_profile("default")
 
 
-# Fixture -> what is marked. Tests that share something costly run in one worker.
-_COSTLY = {"spark": "spark", "postgres_server": "servers", "mariadb_server": "servers"}
-
-
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Group tests by the costly fixtures that they use."""
+    """Mark what uses the Spark session, so that it can be run in one process."""
     for item in items:
-        names = set(getattr(item, "fixturenames", ()))
-        if "spark" in names:
+        if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-        for group in {_COSTLY[name] for name in names & _COSTLY.keys()}:
-            item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -139,7 +139,6 @@ def _run(master: str, source: Path, out: Path, archive: str, python: str) -> Non
 
 @pytest.mark.soak
 @pytest.mark.spark
-@pytest.mark.xdist_group("spark")
 def test_a_cluster_makes_the_tables_that_one_machine_makes(cluster: str, tmp_path: Path) -> None:
     source = tmp_path / "logs"
     for case in ("crash-mid-commit", "committed-2pc"):

@@ -165,6 +165,7 @@ def _check(spark: SparkSession, writer: Writer, kills: int) -> None:
     assert writer.moved > 0
 
 
+@pytest.mark.soak
 def test_a_stream_that_is_killed_writes_each_record_once(
     spark: SparkSession, writer: Writer
 ) -> None:

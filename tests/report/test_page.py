@@ -64,7 +64,6 @@ def page(tables: Path, browser: Chrome) -> Chrome:
 
 
 @pytest.mark.browser
-@pytest.mark.xdist_group("browser")
 class TestInBrowser:
     def test_no_console_error_and_no_request_leaves_the_page(self, page: Chrome) -> None:
         assert [line for line in _log(page, "browser") if line["level"] == "SEVERE"] == []

@@ -27,7 +27,7 @@ from tallystick.services.transactions.xids import XidFactory
 from tests.servers import Server, make_postgres
 from tests.services.transactions.model import ModelLog, World
 
-pytestmark = [pytest.mark.postgres, pytest.mark.mariadb, pytest.mark.xdist_group("servers")]
+pytestmark = [pytest.mark.postgres, pytest.mark.mariadb]
 
 _TABLE = "CREATE TABLE IF NOT EXISTS accounts (id INTEGER PRIMARY KEY, balance INTEGER NOT NULL)"
 _ids = itertools.count(1)

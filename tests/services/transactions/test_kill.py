@@ -26,7 +26,7 @@ from tallystick.services.transactions import TransactionManager
 from tests.servers import Server, make_postgres
 from tests.services.transactions import killed
 
-pytestmark = [pytest.mark.postgres, pytest.mark.mariadb, pytest.mark.xdist_group("servers")]
+pytestmark = [pytest.mark.postgres, pytest.mark.mariadb]
 
 _names = itertools.count(1)
 _TABLE = "CREATE TABLE accounts (id INTEGER PRIMARY KEY, balance INTEGER NOT NULL)"
