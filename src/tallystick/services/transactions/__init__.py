@@ -6,7 +6,8 @@ or machine stops at whichever moment; what only an operator can settle is a reco
 * `manager`: begins transactions and keeps the living; `transaction`: one of them at work
 * `commit`: two-phase commit by presumed abort; `recovery`, `background`: what a crash left
 * `resource`: what a resource must do; `resources`: PostgreSQL, MariaDB, SQLite, and others
-* `embedded`: what resources in this process share; `xids`: ids and their node; `home`: the coordinator's directory; `metrics`: its numbers
+* `embedded`: what resources in this process share
+* `xids`: ids and their node; `home`: the coordinator's directory; `metrics`: its numbers
 """
 
 from __future__ import annotations
