@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Protocol, TypeAlias
 
 from tallystick.storage.source import ByteSource
@@ -140,6 +141,10 @@ def write_whole(fs: FileSystem, path: str, pieces: Iterable[bytes]) -> None:
             file.pwrite(piece, place)
             place += len(piece)
         file.datasync()
+    except BaseException:
+        with suppress(OSError):
+            fs.remove(fresh)  # what it took on a full disk is needed there
+        raise
     finally:
         file.close()
     fs.rename(fresh, path)

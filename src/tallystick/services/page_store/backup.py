@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tallystick.errors import LogWriteError
-from tallystick.services.page_store.recovery import BACKUP_MARK, PAGES, write_new
-from tallystick.storage.files import File, FileSystem
+from tallystick.services.page_store.recovery import BACKUP_MARK, PAGES
+from tallystick.storage.files import File, FileSystem, write_whole
 
 _PIECE = 1 << 20
 
@@ -22,8 +22,8 @@ def copy_pages(fs: FileSystem, file: File, target: Path) -> None:
     fs.mkdir(str(target))
     if fs.exists(str(target / PAGES)):
         raise LogWriteError("there is a page store already", file=str(target))
-    write_new(fs, target / BACKUP_MARK, [b"pages without a log\n"])
-    write_new(fs, target / PAGES, _pieces(file))
+    write_whole(fs, str(target / BACKUP_MARK), [b"pages without a log\n"])
+    write_whole(fs, str(target / PAGES), _pieces(file))
 
 
 def _pieces(file: File) -> Iterator[bytes]:

@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import secrets
 import struct
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 
 from tallystick.errors import CorruptLogError
@@ -27,7 +26,7 @@ from tallystick.services.page_store.layout import PAGE_SIZE, Leaf, Meta, Node, e
 from tallystick.services.page_store.tables import Tables
 from tallystick.services.roles import InDoubt, Ticket, UndoRedoLog
 from tallystick.storage.crc import crc32
-from tallystick.storage.files import File, FileSystem, read_file
+from tallystick.storage.files import File, FileSystem, read_file, write_whole
 
 PAGES = "pages"
 LOG_FOLDER = "log"
@@ -35,7 +34,6 @@ SIDE = "recovered"
 BACKUP_MARK = "backup"
 FRESH = "fresh"
 """The pages of a store that is being made: they are durable before its log is there."""
-NEW = ".new"
 
 OpenLog = Callable[[Path, FileSystem], UndoRedoLog]
 Opened = tuple[UndoRedoLog, PageCache, list[InDoubt], int]
@@ -48,7 +46,7 @@ def open_pages(path: Path, fs: FileSystem, open_log: OpenLog, capacity: int) -> 
     """Open or create; the last item is the section that is being logged now."""
     _require_whole(path, fs)
     if not fs.exists(str(path / PAGES)) and not fs.list(str(path / LOG_FOLDER)):
-        write_new(fs, path / FRESH, [_no_tables()])
+        write_whole(fs, str(path / FRESH), [_no_tables()])
     log = open_log(path / LOG_FOLDER, fs)
     try:
         if not fs.exists(str(path / PAGES)):
@@ -98,28 +96,6 @@ def _require_whole(path: Path, fs: FileSystem) -> None:
 def _no_tables() -> bytes:
     nodes: list[Node] = [Meta(2, 0, 1, secrets.randbits(63)), Leaf()]
     return b"".join(encode(number, node) for number, node in enumerate(nodes))
-
-
-def write_new(fs: FileSystem, path: Path, pieces: Iterable[bytes]) -> None:
-    """A file that is there whole and durable, or not at all."""
-    fresh = f"{path}{NEW}"
-    if fs.exists(fresh):
-        fs.remove(fresh)
-    file = fs.create(fresh)
-    try:
-        place = 0
-        for piece in pieces:
-            file.pwrite(piece, place)
-            place += len(piece)
-        file.datasync()
-    except BaseException:
-        with suppress(OSError):
-            fs.remove(fresh)  # what it took on a full disk is needed there
-        raise
-    finally:
-        file.close()
-    fs.rename(fresh, str(path))
-    fs.sync_dir(str(path.parent))
 
 
 class _Handler:
@@ -187,7 +163,7 @@ def _recover(path: Path, fs: FileSystem, log: UndoRedoLog, file: File, capacity:
             _require_pages(path, handler.cache)
             return log, handler.cache, doubtful, 0
         if changed := {n: encode(n, handler.cache.nodes[n]) for n in sorted(handler.cache.dirty)}:
-            write_new(fs, side, [side_content(changed)])
+            write_whole(fs, str(side), [side_content(changed)])
     if fs.exists(str(side)):
         _install(side, read_file(fs, str(side)), file)
     file.datasync()
