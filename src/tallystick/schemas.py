@@ -22,7 +22,6 @@ from tallystick.records import (
     LogFile,
     Outcome,
     Record,
-    Span,
     Transaction,
     jsonable,
 )
@@ -215,21 +214,6 @@ def change_rows(changes: Iterable[Change], clock: str) -> Iterator[dict[str, Any
         row = {name: getattr(one, name) for name in CHANGES.names if hasattr(one, name)}
         values = None if one.values is None else json_text(dict(one.values))
         yield row | {"kind": one.kind.value, "clock": clock, "values": values}
-
-
-def span_rows(path: str, spans: Iterable[Span]) -> list[dict[str, Any]]:
-    """Spans as plain rows, for the segment map of the report."""
-    return [
-        {
-            "file": path,
-            "offset": span.offset,
-            "length": span.length,
-            "outcome": span.outcome.value,
-            "what": span.what,
-            "reason": span.reason,
-        }
-        for span in spans
-    ]
 
 
 def batch_of(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:

@@ -21,7 +21,15 @@ from tallystick.systems.cloudtran.names import parse_name
 from tallystick.systems.cloudtran.repair import BlockFinder
 from tallystick.systems.cloudtran.scan import FileScan
 from tallystick.systems.cloudtran.state import LogState, OpenEntry
-from tallystick.systems.cloudtran.survey import Loss, Part, Remark, Sighting, Survey, sightings
+from tallystick.systems.cloudtran.survey import (
+    Loss,
+    Opener,
+    Part,
+    Remark,
+    Sighting,
+    Survey,
+    sightings,
+)
 
 
 @dataclass(slots=True)
@@ -70,7 +78,7 @@ def recover(fs: FileSystem, folder: str, settings: LogSettings) -> Recovered:
     )
 
 
-def _opener(fs: FileSystem, settings: LogSettings):  # type: ignore[no-untyped-def]
+def _opener(fs: FileSystem, settings: LogSettings) -> Opener:
     @contextmanager
     def opened(part: Part) -> Iterator[FileScan]:
         with read_source(fs, part.path) as source:
