@@ -32,14 +32,14 @@ def bucket(storage_options: dict[str, str]) -> Iterator[str]:
     server.start()
     try:
         store: Any = s3fs.S3FileSystem()
-        store.mkdir("logs")
+        store.mkdir("estates")
         for path in sorted((fixture_dir("bitronix") / CASE).glob("*.tlog*")):
             raw = path.read_bytes()
             plain = gzip.decompress(raw) if path.suffix == ".gz" else raw
             name = path.name.removesuffix(".gz")
-            store.pipe(f"logs/plain/{name}", plain)
-            store.pipe(f"logs/packed/{name}.gz", gzip.compress(plain))
-        yield "s3://logs"
+            store.pipe(f"estates/plain/{name}", plain)
+            store.pipe(f"estates/packed/{name}.gz", gzip.compress(plain))
+        yield "s3://estates"
     finally:
         server.stop()
 
