@@ -54,14 +54,14 @@ ORIGINALS = {
         ("org.apache.activemq:artemis-journal:2.40.0",),
         "org.apache.activemq.artemis",
         "import org.apache.activemq.artemis.core.io.nio.NIOSequentialFileFactory;",
-        "new NIOSequentialFileFactory(new File(args[0]), buffered, 1)",
+        "new NIOSequentialFileFactory(new File(folder), buffered, 1)",
         "-1,",
     ),
     "hornetq": Original(
         ("org.hornetq:hornetq-journal:2.4.7.Final",),
         "org.hornetq",
         "import org.hornetq.core.journal.impl.NIOSequentialFileFactory;",
-        "new NIOSequentialFileFactory(args[0], buffered)",
+        "new NIOSequentialFileFactory(folder, buffered)",
         plain_fields=True,
     ),
 }
