@@ -1,9 +1,10 @@
 """Bitronix journals: durable commits per second, ours beside the original's, in one run.
 
-``python benchmarks/bitronix_commit.py [--seconds 3] [--threads 1 64] [--original]``. A commit is a
-forced COMMITTING record with two names and an unforced COMMITTED one. Both journals have their
-defaults: forced writes on, group commit on, files of 2 MB. Rates vary with the machine; compare
-only what one run prints.
+``python benchmarks/bitronix_commit.py [--seconds 2] [--rounds 3] [--callers 1 64] [--original]``.
+A commit is a forced COMMITTING record with two names and an unforced COMMITTED one. Both journals
+have their defaults: forced writes on, group commit on, files of 2 MB. Callers are threads, and
+separately asyncio tasks, which only ours knows. Rates are medians of alternating rounds and vary
+with the machine; compare only what one run prints.
 """
 
 from __future__ import annotations
@@ -12,14 +13,17 @@ import argparse
 import os
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
+from callers import table, task_rate, thread_rate
+
+from tallystick.services.roles import Ticket
 from tallystick.systems.bitronix.layout import COMMITTED, COMMITTING, make_gtrid
 from tallystick.systems.bitronix.log import DiskJournal
 
 NAMES = ("jdbc/orders", "jms/queue")
+ORIGINAL = "original 2.1.4, threads"
 
 
 def bare_rate(folder: Path, seconds: float) -> float:
@@ -36,54 +40,56 @@ def bare_rate(folder: Path, seconds: float) -> float:
     return count / seconds
 
 
-def our_rate(folder: Path, threads: int, seconds: float) -> tuple[float, float]:
+def our_rate(folder: Path, callers: int, seconds: float, *, tasks: bool) -> tuple[float, float]:
     """Commits per second, and commits per sync."""
-    journal = DiskJournal(str(folder))
-    end = time.perf_counter() + seconds
-    counts = [0] * threads
+    with DiskJournal(str(folder)) as journal:
 
-    def commit(number: int) -> None:
-        while time.perf_counter() < end:
-            gtrid = make_gtrid("node", number, counts[number])
-            journal.log_forced(COMMITTING, gtrid, NAMES).wait()
-            journal.log(COMMITTED, gtrid, NAMES)
-            counts[number] += 1
+        def commit(caller: int, count: int) -> Ticket:
+            if count:
+                journal.log(COMMITTED, make_gtrid("node", caller, count - 1), NAMES)
+            return journal.log_forced(COMMITTING, make_gtrid("node", caller, count), NAMES)
 
-    workers = [threading.Thread(target=commit, args=(number,)) for number in range(threads)]
-    begin = time.perf_counter()
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    rate = sum(counts) / (time.perf_counter() - begin)
-    per_sync = sum(counts) / max(journal.counters.fsyncs, 1)
-    journal.close()
-    return rate, per_sync
-
-
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--seconds", type=float, default=3)
-    arguments.add_argument("--threads", type=int, nargs="+", default=[1, 64])
-    arguments.add_argument("--original", action="store_true")
-    chosen = arguments.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        print(f"bare pwrite + fdatasync       {bare_rate(Path(place), 1):9.0f} /s")
-        for threads in chosen.threads:
-            ours, per_sync = our_rate(Path(place, f"ours-{threads}"), threads, chosen.seconds)
-            print(f"{threads:3} threads, ours             {ours:9.0f} /s, {per_sync:5.1f} per sync")
-            if chosen.original:
-                rate = original_rate(Path(place, f"real-{threads}"), threads, chosen.seconds)
-                print(f"{threads:3} threads, original 2.1.4   {rate:9.0f} /s")
+        rate = (task_rate if tasks else thread_rate)(commit, callers, seconds)
+        return rate, journal.counters.records / 2 / max(journal.counters.fsyncs, 1)
 
 
 def original_rate(folder: Path, threads: int, seconds: float) -> float:
-    """The real journal in its own process."""
+    """The real journal in its own process, after a warm-up."""
     sys.path.insert(0, str(Path(__file__).parent.parent))
     from tests.interop.bitronix.original import commit_rate
 
     folder.mkdir()
     return commit_rate(folder, threads, seconds)
+
+
+def one_round(place: Path, callers: int, seconds: float, *, original: bool) -> dict[str, float]:
+    """One turn of everything, in a folder of its own."""
+    threads, per_sync = our_rate(place / "threads", callers, seconds, tasks=False)
+    rates = {"ours, threads": threads, "ours, threads: commits per sync": per_sync}
+    rates["ours, tasks"], _ = our_rate(place / "tasks", callers, seconds, tasks=True)
+    if original:
+        rates[ORIGINAL] = original_rate(place / "original", callers, seconds)
+    return rates
+
+
+def main() -> None:
+    """Measure."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--callers", type=int, nargs="+", default=[1, 64])
+    parser.add_argument("--original", action="store_true")
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        print(f"bare pwrite + fdatasync {bare_rate(Path(place), 1):,.0f} /s")
+    for callers in chosen.callers:
+        rounds = []
+        for _ in range(chosen.rounds):
+            with tempfile.TemporaryDirectory() as place:
+                rounds.append(
+                    one_round(Path(place), callers, chosen.seconds, original=chosen.original)
+                )
+        table(callers, rounds, [ORIGINAL])
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import click
 
 import tallystick
 
-_HELPERS = ("engine_peers",)
+_HELPERS = ("callers", "engine_peers")
 
 
 def benchmarks() -> dict[str, Path]:

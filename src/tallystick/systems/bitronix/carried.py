@@ -32,24 +32,29 @@ class CarriedRecords:
 
     def apply(self, record: TransactionLogRecord) -> None:
         """Take the next record into account."""
-        before = self._size_of(record.gtrid)
+        gtrid = record.gtrid
+        before = self.decisions.get(gtrid)
         self.decisions.apply(record)
-        if record.status == UNKNOWN:
-            self._heuristics[record.gtrid] = self._joined(record)
-        elif record.status == NO_TRANSACTION:
-            self._heuristics.pop(record.gtrid, None)
-        self.size += self._size_of(record.gtrid) - before
+        after = self.decisions.get(gtrid)
+        if after is not before:
+            self.size += _copy_size(after) - _copy_size(before)
+        if record.status in (UNKNOWN, NO_TRANSACTION):
+            self._apply_outcome(record)
 
-    def _joined(self, record: TransactionLogRecord) -> TransactionLogRecord:
-        known = self._heuristics.get(record.gtrid)
-        if known is None:
-            return record
-        names = tuple(sorted({*known.unique_names, *record.unique_names}))
-        return replace(record, unique_names=names)
+    def _apply_outcome(self, record: TransactionLogRecord) -> None:
+        before = self._heuristics.pop(record.gtrid, None)
+        after = None if record.status == NO_TRANSACTION else _joined(before, record)
+        if after is not None:
+            self._heuristics[record.gtrid] = after
+        self.size += _copy_size(after) - _copy_size(before)
 
     @property
     def heuristics(self) -> Mapping[bytes, TransactionLogRecord]:
         return self._heuristics
+
+    def size_with_at_most(self, record: TransactionLogRecord) -> int:
+        """Quickly, what `size_with` is not above: the record, and a copy with all it could add."""
+        return self.size + 2 * record.size
 
     def size_with(self, record: TransactionLogRecord) -> int:
         """Bytes of ``record`` and of all copies that must stand before it in a new file."""
@@ -97,4 +102,19 @@ class CarriedRecords:
         return [one for one in both if one is not None]
 
     def _size_of(self, gtrid: bytes) -> int:
-        return sum(one.exact_length + LENGTH_OUTSIDE for one in self._kept(gtrid))
+        return sum(_copy_size(one) for one in self._kept(gtrid))
+
+
+def _joined(
+    known: TransactionLogRecord | None, record: TransactionLogRecord
+) -> TransactionLogRecord:
+    """The record with the names of both."""
+    if known is None:
+        return record
+    names = tuple(sorted({*known.unique_names, *record.unique_names}))
+    return replace(record, unique_names=names)
+
+
+def _copy_size(record: TransactionLogRecord | None) -> int:
+    """Bytes of its copy."""
+    return 0 if record is None else record.exact_length + LENGTH_OUTSIDE

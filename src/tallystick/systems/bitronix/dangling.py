@@ -40,6 +40,9 @@ class DanglingSet:
 
     def _close(self, record: TransactionLogRecord) -> None:
         kept = self._open[record.gtrid]
+        if kept.unique_names == record.unique_names:
+            del self._open[record.gtrid]
+            return
         left = tuple(name for name in kept.unique_names if name not in record.unique_names)
         if not left:
             del self._open[record.gtrid]

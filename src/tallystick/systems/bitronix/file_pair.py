@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tallystick.systems.bitronix.carried import CarriedRecords
+from tallystick.systems.bitronix.encoder import Entry
 from tallystick.systems.bitronix.layout import (
     CLEAN_LOG_STATE,
     COMMITTING,
@@ -34,20 +35,21 @@ class FilePair:
         for record in opened.carried.records():
             self._written.apply(record)
 
-    def write(self, records: list[TransactionLogRecord]) -> Sequence[int]:
+    def write(self, entries: list[Entry]) -> Sequence[int]:
         """Append a group; everything that goes to one file in one write."""
         pending: list[bytes] = []
-        size = 0
-        for record in records:
-            self._written.apply(record)
-            if not self.active.has_room(size + record.size):
+        room = self.active.room
+        written = self._written
+        for record, data in entries:
+            written.apply(record)
+            room -= len(data)
+            if room <= 0:
                 self._append(b"".join(pending))
                 self._swap(record)
-                pending, size = [], 0
-            pending.append(record.encode())
-            size += record.size
+                pending, room = [], self.active.room - len(data)
+            pending.append(data)
         self._append(b"".join(pending))
-        first, self._lsn = self._lsn + 1, self._lsn + len(records)
+        first, self._lsn = self._lsn + 1, self._lsn + len(entries)
         return range(first, self._lsn + 1)
 
     def _append(self, data: bytes) -> None:

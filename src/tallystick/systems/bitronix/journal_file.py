@@ -55,9 +55,11 @@ class JournalFile:
     def timestamp(self) -> int:
         return self.header.timestamp
 
-    def has_room(self, size: int) -> bool:
-        """As 2.1.4 sees it: the last byte of a file is never used."""
-        return self.position + size < self.length
+    @property
+    def room(self) -> int:
+        """Bytes behind the position. As 2.1.4 sees it, the last one is never used: what is
+        written must be shorter."""
+        return self.length - self.position
 
     def append(self, data: bytes) -> None:
         """Write records, then the position behind them; not synced."""

@@ -18,6 +18,7 @@ from tallystick.storage.files import FileSystem
 from tallystick.storage.group import GroupWriter
 from tallystick.storage.local import LOCAL
 from tallystick.storage.tickets import GroupTicket
+from tallystick.systems.bitronix.encoder import Entry, RecordEncoder
 from tallystick.systems.bitronix.file_pair import FilePair
 from tallystick.systems.bitronix.journal_file import JournalFile
 from tallystick.systems.bitronix.layout import (
@@ -93,8 +94,9 @@ class DiskJournal:
         self._since_boot = opened.since_boot
         self._time, self._sequence = opened.last
         self._submitted = opened.carried
+        self._encoder = RecordEncoder()
         self._files = FilePair(opened, self._now, forced=forced_write_enabled)
-        self._writer: GroupWriter[TransactionLogRecord] = GroupWriter(
+        self._writer: GroupWriter[Entry] = GroupWriter(
             self._files.write, self._files.sync, name=path, group_bytes=UNSYNCED_MAX // 2
         )
 
@@ -111,7 +113,7 @@ class DiskJournal:
 
     def log_forced(
         self, status: int, gtrid: bytes, unique_names: Collection[str]
-    ) -> GroupTicket[TransactionLogRecord]:
+    ) -> GroupTicket[Entry]:
         """Store a status and promise that it becomes durable; errors as in `log`."""
         if self._batching:
             return self._submit(status, gtrid, unique_names, sync=True)
@@ -131,13 +133,14 @@ class DiskJournal:
 
     def _submit(
         self, status: int, gtrid: bytes, names: Collection[str], *, sync: bool
-    ) -> GroupTicket[TransactionLogRecord]:
+    ) -> GroupTicket[Entry]:
         with self._mutex:
             self._time = later_time(self._now(), self._time)
             number = sequence_number(self._sequence + 1)
-            record = TransactionLogRecord.create(status, gtrid, names, self._time, number)
+            entry = self._encoder.encode(status, gtrid, names, self._time, number)
+            record, data = entry
             self._require_room(record)
-            ticket = self._writer.submit(record, record.size, sync=sync)
+            ticket = self._writer.submit(entry, len(data), sync=sync)
             self._sequence += 1
             self._submitted.apply(record)
         return ticket
@@ -145,6 +148,9 @@ class DiskJournal:
     def _require_room(self, record: TransactionLogRecord) -> None:
         """Whatever is open must fit into an empty file beside any one record, at all times."""
         length = self.active.length
+        at_most = HEADER_LENGTH + self._submitted.size_with_at_most(record) + CLOSING_SLACK
+        if at_most < length:
+            return
         if HEADER_LENGTH + record.size >= length:
             raise RecordTooLargeError(
                 "the record does not fit into a file of this journal",
@@ -204,7 +210,7 @@ class DiskJournal:
             other.log(record.status, record.gtrid, record.unique_names)
         other.force()
 
-    def settle(self, gtrid: bytes) -> GroupTicket[TransactionLogRecord]:
+    def settle(self, gtrid: bytes) -> GroupTicket[Entry]:
         """Close a heuristic outcome: an operator has dealt with it. Raises `KeyError`."""
         return self.log_forced(NO_TRANSACTION, gtrid, self.heuristic_records()[gtrid].unique_names)
 

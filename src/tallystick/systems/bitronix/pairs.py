@@ -13,6 +13,7 @@ from typing import Any
 from tallystick.errors import LogWriteError
 from tallystick.storage.crc import crc32
 from tallystick.storage.tickets import GroupTicket
+from tallystick.systems.bitronix.encoder import Entry
 from tallystick.systems.bitronix.log import DEFAULT_NAMES, DiskJournal
 from tallystick.systems.bitronix.record import TransactionLogRecord
 
@@ -42,10 +43,10 @@ class PairedJournal:
 
     def log_forced(
         self, status: int, gtrid: bytes, unique_names: Collection[str]
-    ) -> GroupTicket[TransactionLogRecord]:
+    ) -> GroupTicket[Entry]:
         return self.journal_of(gtrid).log_forced(status, gtrid, unique_names)
 
-    def settle(self, gtrid: bytes) -> GroupTicket[TransactionLogRecord]:
+    def settle(self, gtrid: bytes) -> GroupTicket[Entry]:
         return self.journal_of(gtrid).settle(gtrid)
 
     def force(self) -> None:

@@ -59,7 +59,7 @@ class TransactionLogRecord:
         name that is not ASCII: the original writes all three and cannot read them back.
         """
         names = tuple(sorted(set(unique_names)))
-        _refuse_unreadable(gtrid, names)
+        refuse_unreadable(gtrid, names)
         rest = _rest(gtrid, names, END_RECORD)
         length = LENGTH_FIXED - COUNT.size - len(END_MARKER) + len(rest)
         head = CRC_HEAD.pack(status, length, RECORD_HEADER_LENGTH, time, sequence)
@@ -199,7 +199,12 @@ def _decode_names(raw: bytes, place: int) -> tuple[list[bytes], int] | None:
 
 def _rest(gtrid: bytes, names: Collection[str], end_record: int) -> bytes:
     """What follows the gtrid length byte."""
-    pieces = [gtrid, COUNT.pack(len(names))]
+    return gtrid + encode_names(names, end_record)
+
+
+def encode_names(names: Collection[str], end_record: int) -> bytes:
+    """What follows the gtrid: the names with their count, and the end marker."""
+    pieces = [COUNT.pack(len(names))]
     for name in names:
         raw = name.encode("ascii", "replace")
         pieces += (NAME_LENGTH.pack(len(raw)), raw)
@@ -211,7 +216,8 @@ def _ascii_or_replacement(byte: int) -> str:
     return chr(byte) if byte < 0x80 else "�"
 
 
-def _refuse_unreadable(gtrid: bytes, names: Iterable[str]) -> None:
+def refuse_unreadable(gtrid: bytes, names: Iterable[str]) -> None:
+    """Raise `RecordTooLargeError` for what the originals write and cannot read back."""
     if len(gtrid) > GTRID_MAX:
         raise RecordTooLargeError(
             "the gtrid is too long", expected=f"at most {GTRID_MAX} bytes", found=str(len(gtrid))
