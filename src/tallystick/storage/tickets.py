@@ -125,6 +125,11 @@ class GroupTicket(Generic[Item]):
             group.writer.flusher.wake()
         return group.finished
 
+    @property
+    def finished(self) -> bool:
+        """`done`, for somebody who does not want to start a flush by asking."""
+        return self._group.finished
+
     def __await__(self) -> Generator[object, None, int]:
         """Like `wait`, without blocking the event loop; a cancelled task's item is written
         all the same."""

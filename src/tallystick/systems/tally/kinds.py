@@ -107,7 +107,7 @@ ELEMENTS: Final = frozenset(
 """Codes that, in a transaction, are counted by its prepare and commit records."""
 
 _PAIR = struct.Struct("<QI")
-_COUNT = struct.Struct("<H")
+COUNT = struct.Struct("<H")
 _XID = struct.Struct("<iBB")
 _ROW = struct.Struct("<i")
 _TIME = struct.Struct("<q")
@@ -146,13 +146,13 @@ def encode_ending(ending: Ending) -> bytes:
     xid = ending.xid
     form, bqual = (0, b"") if xid is None else (xid.format_id, xid.bqual)
     head = _XID.pack(form, len(bqual), xid is not None)
-    return _COUNT.pack(len(ending.pairs)) + pairs + head + bqual + ending.extra
+    return COUNT.pack(len(ending.pairs)) + pairs + head + bqual + ending.extra
 
 
 def decode_ending(body: bytes, gtrid: bytes = b"") -> Ending:
     """The ending in a body. Raises `CorruptLogError`."""
     cursor = _Cursor(body)
-    (count,) = cursor.take(_COUNT)
+    (count,) = cursor.take(COUNT)
     pairs = tuple(
         (segment, number) for segment, number in (cursor.take(_PAIR) for _ in range(count))
     )
@@ -181,17 +181,17 @@ def decode_row(body: bytes) -> tuple[int, bytes]:
 
 def encode_names(names: Collection[str], rest: bytes = b"") -> bytes:
     """count u16; per name length u16 and UTF-8, in order of names; then ``rest``."""
-    pieces = [_COUNT.pack(len(names))]
+    pieces = [COUNT.pack(len(names))]
     for name in sorted(names):
         text = name.encode()
-        pieces += (_COUNT.pack(len(text)), text)
+        pieces += (COUNT.pack(len(text)), text)
     return b"".join(pieces) + rest
 
 
 def decode_names(body: bytes) -> tuple[tuple[str, ...], bytes]:
     """Names, and what follows them. Raises `CorruptLogError`."""
     cursor = _Cursor(body)
-    (count,) = cursor.take(_COUNT)
+    (count,) = cursor.take(COUNT)
     names = tuple(cursor.text() for _ in range(count))
     return names, cursor.rest()
 
@@ -214,9 +214,9 @@ def encode_note(state: State, resources: Collection[str]) -> bytes:
 
 # -- persist log --------------------------------------------------------------------------
 
-_OPERATION = struct.Struct("<BHHii")
-_EVERY_TARGET = 0xFFFF
-_NO_VALUE = -1
+OPERATION_HEAD = struct.Struct("<BHHii")
+EVERY_TARGET = 0xFFFF
+NO_VALUE = -1
 OPERATION_CODES: Final = ("opaque", "insert", "update", "delete")
 
 
@@ -238,16 +238,16 @@ def encode_entry(
     code u8, target u16 (65535: every), collection length u16, key and value length i32
     (-1: no value), collection, key, value."""
     text = reference.encode()
-    pieces = [_COUNT.pack(len(targets))]
+    pieces = [COUNT.pack(len(targets))]
     for name in targets:
-        pieces += (_COUNT.pack(len(name.encode())), name.encode())
-    pieces += (_COUNT.pack(len(text)), text)
+        pieces += (COUNT.pack(len(name.encode())), name.encode())
+    pieces += (COUNT.pack(len(text)), text)
     for one in operations:
         collection = one.collection.encode()
         value = one.value or b""
-        size = _NO_VALUE if one.value is None else len(value)
-        target = _EVERY_TARGET if one.target is None else one.target
-        head = _OPERATION.pack(one.code, target, len(collection), len(one.key), size)
+        size = NO_VALUE if one.value is None else len(value)
+        target = EVERY_TARGET if one.target is None else one.target
+        head = OPERATION_HEAD.pack(one.code, target, len(collection), len(one.key), size)
         pieces += (head, collection, one.key, value)
     return b"".join(pieces)
 
@@ -255,18 +255,18 @@ def encode_entry(
 def decode_entry(body: bytes) -> tuple[tuple[str, ...], str, tuple[PersistOperation, ...]]:
     """Targets, reference and operations. Raises `CorruptLogError`."""
     cursor = _Cursor(body)
-    (count,) = cursor.take(_COUNT)
+    (count,) = cursor.take(COUNT)
     targets = tuple(cursor.text() for _ in range(count))
     reference = cursor.text()
     operations = []
     while not cursor.at_end:
-        code, target, collection_size, key_size, value_size = cursor.take(_OPERATION)
-        if code >= len(OPERATION_CODES) or (target != _EVERY_TARGET and target >= count):
+        code, target, collection_size, key_size, value_size = cursor.take(OPERATION_HEAD)
+        if code >= len(OPERATION_CODES) or (target != EVERY_TARGET and target >= count):
             raise cursor.unfit("a known operation and target", f"{code} for {target}")
         collection = cursor.utf8(cursor.piece(collection_size))
         key = cursor.piece(key_size)
-        value = None if value_size == _NO_VALUE else cursor.piece(value_size)
-        where = None if target == _EVERY_TARGET else target
+        value = None if value_size == NO_VALUE else cursor.piece(value_size)
+        where = None if target == EVERY_TARGET else target
         operations.append(PersistOperation(code, collection, key, value, where))
     return targets, reference, tuple(operations)
 
@@ -293,7 +293,7 @@ class _Cursor:
         return self._body[start : self._place]
 
     def text(self) -> str:
-        (size,) = self.take(_COUNT)
+        (size,) = self.take(COUNT)
         return self.utf8(self.piece(size))
 
     def utf8(self, data: bytes) -> str:

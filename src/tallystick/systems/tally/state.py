@@ -18,9 +18,9 @@ from tallystick.systems.tally.kinds import (
     Ending,
     decode_decision,
     decode_ending,
-    decode_entry,
     decode_names,
 )
+from tallystick.systems.tally.persisting import entry_targets, mark_targets
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +249,7 @@ class LogState:
 
     def _persisting(self, row: Row) -> None:
         number = row.draft.key or 0
-        targets, _, _ = decode_entry(row.draft.body)
+        targets = entry_targets(row.draft.body)
         self.pending[number] = OpenEntry(
             row.segment, row.time_us, row.draft.body, targets, set(targets)
         )
@@ -257,8 +257,7 @@ class LogState:
             del self.pending[number]
 
     def _persisted(self, row: Row) -> None:
-        names, _ = decode_names(row.draft.body)
-        self._hold(row.draft.key, names)
+        self._hold(row.draft.key, mark_targets(row.draft.body))
 
     def _discard(self, row: Row) -> None:
         entry = self.pending.get(row.draft.key or 0)
