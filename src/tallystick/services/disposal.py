@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
@@ -43,6 +43,21 @@ class DisposableLog(Protocol):
     def disposable(self) -> Sequence[str]: ...
 
     def disposed(self, path: str) -> None: ...
+
+
+@runtime_checkable
+class HoldingDisposer(Protocol):
+    """A disposer that may want a file to stay for a reader; it says so before the log gives the
+    file up, and from then on agrees."""
+
+    def agrees(self, path: str) -> bool: ...
+
+
+@runtime_checkable
+class AskingLog(Protocol):
+    """A log that can do without a file before it is disposed of, and so asks earlier."""
+
+    def ask_first(self, agreed: Callable[[str], bool]) -> None: ...
 
 
 class Postponed(Exception):  # noqa: N818 - not an error: the file may not go yet
@@ -79,6 +94,8 @@ class Disposal:
         self._poll = poll_seconds
         self._wake = threading.Event()
         self._deadline: float | None = None
+        if isinstance(log, AskingLog) and isinstance(disposer, HoldingDisposer):
+            log.ask_first(self._agrees)
         self._thread = threading.Thread(target=self._run, name="log disposal", daemon=True)
         self._thread.start()
 
@@ -111,6 +128,16 @@ class Disposal:
                 return False
             self._retry = self._retry_first
         return True
+
+    def _agrees(self, path: str) -> bool:
+        """Asked by the log, in whichever thread makes room: a failure is no agreement."""
+        assert isinstance(self._disposer, HoldingDisposer)
+        try:
+            agreed = self._disposer.agrees(path)
+        except Exception as error:  # whatever a foreign disposer raises is a failure of it
+            return self._failed(path, error)
+        self.counters.postponed += not agreed
+        return agreed
 
     def _dispose(self, path: str) -> bool:
         try:

@@ -11,11 +11,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tallystick.services.disposal import LogDisposer, Postponed
+from tallystick.services.disposal import HoldingDisposer, LogDisposer, Postponed
 from tallystick.storage.local import LOCAL
 
 Committed = Callable[[], str | None]
 """The name of the newest log file that a reader is through with; None if there is none."""
+
+
+def agreed_by(disposer: LogDisposer, path: str) -> bool:
+    """True unless the disposer holds the file for a reader."""
+    return not isinstance(disposer, HoldingDisposer) or disposer.agrees(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +34,21 @@ class KeepForReader:
     committed: Committed
     disposer: LogDisposer
 
+    def agrees(self, path: str) -> bool:
+        """True once the reader is through with the file."""
+        return self._waiting(path) is None and agreed_by(self.disposer, path)
+
     def dispose(self, path: str) -> None:
+        if waiting := self._waiting(path):
+            raise Postponed(waiting)
+        self.disposer.dispose(path)
+
+    def _waiting(self, path: str) -> str | None:
         done = self.committed()
         name = posixpath.basename(path)
         if done is None or name > done:
-            raise Postponed(f"{name} waits for its reader, who is through with {done}")
-        self.disposer.dispose(path)
+            return f"{name} waits for its reader, who is through with {done}"
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +103,10 @@ class Chain:
 
     steps: Sequence[LogDisposer]
 
+    def agrees(self, path: str) -> bool:
+        """True once every step agrees."""
+        return all(agreed_by(step, path) for step in self.steps)
+
     def dispose(self, path: str) -> None:
         for step in self.steps:
             step.dispose(path)
@@ -102,6 +120,10 @@ class Copying:
     """
 
     disposer: LogDisposer
+
+    def agrees(self, path: str) -> bool:
+        """True once the disposer agrees."""
+        return agreed_by(self.disposer, path)
 
     def dispose(self, path: str) -> None:
         folder = Path(path).parent / ".disposal"

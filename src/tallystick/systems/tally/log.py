@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import posixpath
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -39,7 +39,8 @@ from tallystick.systems.tally.items import (
     size_of,
 )
 from tallystick.systems.tally.kinds import Code, Ending, encode_ending
-from tallystick.systems.tally.layout import LOCK_NAME
+from tallystick.systems.tally.layout import LOCK_NAME, segment_name
+from tallystick.systems.tally.reclaiming import Reclaiming
 from tallystick.systems.tally.recovery import load_key, open_log
 from tallystick.systems.tally.sealing import KeyProvider
 from tallystick.systems.tally.settings import Settings, capacity
@@ -75,6 +76,7 @@ class TallyLog:
         self._appender = recovered.appender
         self._state = recovered.state
         self._state_lock = threading.Lock()
+        self._reclaiming = Reclaiming(self._appender, self._state, self._state_lock)
         self.findings: tuple[Finding, ...] = recovered.findings
         control = self._appender.control
         self.capacity = capacity(control.segment_size, control.sector_size)
@@ -292,10 +294,10 @@ class TallyLog:
         before. ``keep_from`` is a segment that, with all younger ones, has to stay.
         """
         freed: list[int] = []
+        agreed = self._reclaiming.agreed()
 
         def act() -> None:
-            with self._state_lock:
-                freed.extend(self._reclaim(checkpoint_lsn, keep_from))
+            freed.extend(self._reclaiming.free(checkpoint_lsn, keep_from, agreed))
 
         self.submit(Action(act)).wait()
         return freed
@@ -304,6 +306,7 @@ class TallyLog:
         """The same when the next group is written. If more than ``carry_after`` segments are
         kept, open decisions and entries in the oldest one are written again at the end of the
         log first, unless they are more than ``carry_most``."""
+        agreed = self._reclaiming.agreed()
 
         def act() -> None:
             appender = self._appender
@@ -312,10 +315,16 @@ class TallyLog:
                 bundles = carried(self._state, first + 1)
                 if len(bundles) <= carry_most:
                     self.write_now(bundles)
-            with self._state_lock:
-                self._reclaim(0, None)
+            self._reclaiming.free(0, agreed)
 
         self.submit(Action(act), sync=False)
+
+    def ask_before_reclaiming(self, may_go: Callable[[str], bool]) -> None:
+        """Give up no segment from now on whose path ``may_go`` does not agree to: a reader
+        somewhere else is not through with it. Asked oldest first, by whoever reclaims."""
+        self._reclaiming.ask_first(
+            lambda number: may_go(posixpath.join(self.path, segment_name(number)))
+        )
 
     def write_now(self, bundles: Sequence[Bundle]) -> None:
         """Write bundles durably; to be called from within an `Action` only."""
@@ -331,20 +340,6 @@ class TallyLog:
     def hold(self, number: int) -> contextlib.AbstractContextManager[None]:
         """Keep the files of this segment and of all later ones while somebody reads them."""
         return self._appender.hold(number)
-
-    def _reclaim(self, checkpoint_lsn: int, keep_from: int | None) -> list[int]:
-        state, appender = self._state, self._appender
-        state.advance(min(checkpoint_lsn, appender.next_lsn))
-        needed = state.needed_from()
-        keep = appender.segment if needed is None else needed
-        freed = appender.free_before(
-            keep if keep_from is None else min(keep, keep_from),
-            checkpoint_lsn=state.checkpoint_lsn,
-            next_transaction=state.next_transaction,
-            next_key=state.next_key,
-        )
-        state.forget_before(appender.control.first_segment)
-        return freed
 
     # -- end ----------------------------------------------------------------------------
 

@@ -7,7 +7,8 @@ state. A role owns the log that it is given and closes it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from tallystick.errors import LogWriteError, TransactionUsageError
 from tallystick.records import State
@@ -23,9 +24,10 @@ from tallystick.services.roles import (
 )
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
-from tallystick.systems.tally.carry import heuristic
+from tallystick.storage.tickets import GroupTicket
+from tallystick.systems.tally.carry import Bundle, heuristic
 from tallystick.systems.tally.columns import Draft
-from tallystick.systems.tally.items import EndingDraft
+from tallystick.systems.tally.items import EndingDraft, Item
 from tallystick.systems.tally.kinds import (
     OPERATION_CODES,
     Code,
@@ -40,6 +42,9 @@ from tallystick.systems.tally.live import live_rows, open_elements
 from tallystick.systems.tally.log import TallyLog
 from tallystick.systems.tally.settings import Settings
 from tallystick.systems.tally.state import LogState
+
+MARKS_MAX = 256
+"""Marks of one submitted bundle: they fit into the smallest segment."""
 
 
 class Role:
@@ -128,6 +133,7 @@ class TallyPersistLog(Role):
         with self.log.state() as state:
             self._next = state.next_key
         self._number_lock = threading.Lock()  # ties the numbers to the order of the log
+        self._marks: deque[tuple[Bundle, GroupTicket[Item]]] = deque()
 
     def persisting(
         self, targets: Sequence[str], operations: Iterable[Operation], reference: str = ""
@@ -143,8 +149,34 @@ class TallyPersistLog(Role):
 
     def persisted(self, number: int, targets: Collection[str]) -> None:
         """Record, without forcing, that these targets hold it."""
+        self.persisted_all((number,), targets)
+
+    def persisted_all(self, numbers: Sequence[int], targets: Collection[str]) -> None:
+        """Record, without forcing, that these targets hold each of them."""
         body = encode_names(targets)
-        self.log.submit(Draft(Code.PERSISTED, body, key=number), sync=False)
+        for start in range(0, len(numbers), MARKS_MAX):
+            some = numbers[start : start + MARKS_MAX]
+            bundle = Bundle(tuple(Draft(Code.PERSISTED, body, None, number) for number in some))
+            self._marks.append((bundle, self.log.submit(bundle, sync=False)))
+        self._mark_again()
+
+    def _mark_again(self) -> None:
+        """Nobody waits for marks: those for which there was no room are submitted anew."""
+        with self._number_lock:
+            for _ in range(len(self._marks)):
+                bundle, ticket = self._marks[0]
+                if not ticket.finished:
+                    return
+                self._marks.popleft()
+                try:
+                    ticket.wait()
+                except LogWriteError:
+                    self._marks.append((bundle, self.log.submit(bundle, sync=False)))
+
+    def lowest_pending(self) -> int | None:
+        """The smallest number that is pending in what is durable."""
+        with self.log.state() as state:
+            return min(state.pending, default=None)
 
     def discard(self, number: int) -> Ticket:
         """An operator's durable decision not to persist what is still pending. Raises `KeyError`
@@ -165,10 +197,16 @@ class TallyPersistLog(Role):
 
     def sync(self) -> Ticket:
         """Everything recorded so far, persisted marks included."""
+        self._mark_again()
         return self.log.barrier()
+
+    def ask_first(self, agreed: Callable[[str], bool]) -> None:
+        """Have no file given up, recycled or disposed of that ``agreed(path)`` is not true for."""
+        self.log.ask_before_reclaiming(agreed)
 
     def disposable(self) -> Sequence[str]:
         """Files that a disposer may take now, oldest first."""
+        self._mark_again()
         self.log.reclaim()
         if self.log.settings.recycle:
             return []
