@@ -72,6 +72,23 @@ class PersistLogContract:
         assert [(entry.number, left) for entry, left in log.pending()] == [(first, BILLING)]
         log.close()
 
+    def test_many_are_marked_at_once_and_the_lowest_that_is_left_is_known(
+        self, tmp_path: Path
+    ) -> None:
+        log = self.open_log(str(tmp_path / "log"))
+        numbers = [log.persisting(TARGETS, OPERATIONS[:1])[0] for _ in range(600)]
+        log.persisted_all(numbers[:500], TARGETS)
+        log.persisted_all(numbers, ("orders",))
+        log.sync().wait()
+        assert log.lowest_pending() == numbers[500]
+        log.close()
+        log = self.open_log(str(tmp_path / "log"))
+        assert [entry.number for entry, _ in log.pending()] == numbers[500:]
+        log.persisted_all(numbers[500:], BILLING)
+        log.sync().wait()
+        assert log.lowest_pending() is None
+        log.close()
+
     def test_mark_of_an_unknown_transaction_is_let_be(self, tmp_path: Path) -> None:
         log = self.open_log(str(tmp_path / "log"))
         log.persisted(99, ("a",))

@@ -155,15 +155,28 @@ class BlockLog:
     def persisted(self, number: int, targets: Collection[str]) -> None:
         """Record, without forcing, that these targets hold the transaction; a transaction that
         is complete or unknown is let be."""
+        self.persisted_all((number,), targets)
+
+    def persisted_all(self, numbers: Sequence[int], targets: Collection[str]) -> None:
+        """`persisted` for each of these transactions."""
+        names = frozenset(targets)
+        entries = self._writer.state.entries
         with self._writer.lock:
-            one = self._writer.state.entries.get(number)
-            if one is None:
-                return
-            held = None if one.pending <= set(targets) else frozenset(targets)
+            known = [(number, entries[number].pending) for number in numbers if number in entries]
+            effects = [
+                Effect(EffectKind.MARKS, number, None if pending <= names else names)
+                for number, pending in known
+            ]
         with self._order:
             self._check_open()
-            self._mark(Effect(EffectKind.MARKS, number, held))
+            for effect in effects:
+                self._mark(effect)
         self._tender.prompt()
+
+    def lowest_pending(self) -> int | None:
+        """The smallest number that is pending in what is durable."""
+        with self._writer.lock:
+            return min(self._writer.state.entries, default=None)
 
     def discard(self, number: int) -> Ticket:
         """Record durably that an operator gave the transaction up. Raises `KeyError`."""

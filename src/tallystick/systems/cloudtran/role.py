@@ -51,6 +51,12 @@ class CloudtranPersistLog:
     def persisted(self, number: int, targets: Collection[str]) -> None:
         self._log.persisted(number, targets)
 
+    def persisted_all(self, numbers: Sequence[int], targets: Collection[str]) -> None:
+        self._log.persisted_all(numbers, targets)
+
+    def lowest_pending(self) -> int | None:
+        return self._log.lowest_pending()
+
     def discard(self, number: int) -> Ticket:
         return self._log.discard(number)
 

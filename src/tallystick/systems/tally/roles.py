@@ -27,7 +27,7 @@ from tallystick.storage.local import LOCAL
 from tallystick.storage.tickets import GroupTicket
 from tallystick.systems.tally.carry import Bundle, heuristic
 from tallystick.systems.tally.columns import Draft
-from tallystick.systems.tally.items import EndingDraft, Item
+from tallystick.systems.tally.items import RECORD_BYTES, EndingDraft, Item
 from tallystick.systems.tally.kinds import (
     OPERATION_CODES,
     Code,
@@ -44,7 +44,7 @@ from tallystick.systems.tally.settings import Settings
 from tallystick.systems.tally.state import LogState
 
 MARKS_MAX = 256
-"""Marks of one submitted bundle: they fit into the smallest segment."""
+"""Marks that are submitted as one."""
 
 
 class Role:
@@ -154,8 +154,9 @@ class TallyPersistLog(Role):
     def persisted_all(self, numbers: Sequence[int], targets: Collection[str]) -> None:
         """Record, without forcing, that these targets hold each of them."""
         body = encode_names(targets)
-        for start in range(0, len(numbers), MARKS_MAX):
-            some = numbers[start : start + MARKS_MAX]
+        most = max(1, min(MARKS_MAX, self.log.capacity // (len(body) + RECORD_BYTES)))
+        for start in range(0, len(numbers), most):
+            some = numbers[start : start + most]
             bundle = Bundle(tuple(Draft(Code.PERSISTED, body, None, number) for number in some))
             self._marks.append((bundle, self.log.submit(bundle, sync=False)))
         self._mark_again()
