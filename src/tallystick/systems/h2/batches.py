@@ -1,8 +1,8 @@
 """Records as Arrow batches, without a Python object per record.
 
 In: the bytes of a file and its log. Out: batches of the `RECORDS` schema, strings as
-dictionaries, the same rows as `records()` gives. The compiled walk takes what is in order; from
-the first record that is not, the plain scan goes on.
+dictionaries and bodies as views into the joined bytes, the same rows as `records()` gives. The
+compiled walk takes what is in order; from the first record that is not, the plain scan goes on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tallystick.records import Clock, Outcome, Record
 from tallystick.schemas import RECORDS, record_batches
@@ -23,12 +22,28 @@ from tallystick.systems.h2 import kernels, layout
 from tallystick.systems.h2.describe import KINDS, SESSION_TYPES, SYSTEM, record_of
 from tallystick.systems.h2.entries import Type
 from tallystick.systems.h2.fields import decode_string
+from tallystick.systems.h2.page_kernels import file_offsets
 from tallystick.systems.h2.scan import Scan
 from tallystick.systems.h2.stream import LogStream
 from tallystick.systems.h2.times import Zone
 from tallystick.systems.h2.xid import parse_name
+from tallystick.vectors import (
+    VIEWED_MAX,
+    coded,
+    constant,
+    new_bitmap,
+    new_views,
+    no_texts,
+    numbers,
+    put_views,
+    record_batch,
+    viewed,
+)
 
-WINDOW_PAGES = 256
+WINDOW = 1 << 20
+"""Stream bytes that are joined at once; more only for a record that does not fit."""
+TABLE_ROWS = 1 << 13
+"""Records of a batch at most, however many are wanted."""
 _TYPES = pa.array([one.name for one in Type])
 _KIND_NAMES = pa.array([KINDS[one].value for one in Type])
 _WITH_SESSION = np.array([one in SESSION_TYPES for one in Type])
@@ -49,10 +64,13 @@ class _Progress:
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """Stream bytes that are joined now: ``data[0]`` stands at ``place`` in the stream."""
+    """Stream bytes that are joined now, and what the walk found in them."""
 
     data: Any
-    place: int
+    table: Any
+    offsets: Any
+    """Of the records in the file."""
+    sequence: Any
 
 
 def record_batches_of(
@@ -60,10 +78,10 @@ def record_batches_of(
 ) -> Iterator[pa.RecordBatch]:
     """The log's records, or those of ``split``, in batches of at most ``rows`` rows."""
     progress = _Progress(np.array(stream.data_pages, dtype=np.int64))
-    for stretch, table in _walk(stream, rows, progress):
-        batch = _batch(stream, stretch, table, log, progress)
-        if (part := _in_split(batch, split)).num_rows:
-            yield part
+    for stretch in _walk(stream, rows, progress):
+        part = _in_split(stretch, split)
+        if part.table.shape[1]:
+            yield _batch(part, stream.pages.file, log)
     wanted = (
         record
         for record in _rest(stream, zone, progress)
@@ -87,29 +105,48 @@ def _rest(stream: LogStream, zone: Zone, progress: _Progress) -> Iterator[Record
         yield record_of(entry, stream, None)
 
 
-def _walk(stream: LogStream, rows: int, progress: _Progress) -> Iterator[tuple[_Stretch, Any]]:
-    """Tables of at most ``rows`` rows and the bytes that they speak of."""
+def _walk(stream: LogStream, rows: int, progress: _Progress) -> Iterator[_Stretch]:
+    """Stretches of at most ``rows`` records."""
     file = np.frombuffer(stream.pages.data, dtype=np.uint8)
-    table = np.zeros((rows, kernels.COLUMNS), dtype=np.int64)
     rest = np.zeros(0, dtype=np.uint8)
-    page, pages = 0, WINDOW_PAGES
+    window = max(WINDOW // stream.body_size, 1)
+    page, pages = 0, window
     while page < len(stream.data_pages) or len(rest):
         data = _join(file, stream, progress.pages[page : page + pages], rest)
         page += pages
         last = page >= len(stream.data_pages)
         at, why = 0, kernels.FULL
         while why == kernels.FULL:
+            # a batch keeps its table
+            table = np.empty((kernels.COLUMNS, min(rows, TABLE_ROWS)), dtype=np.int64)
             count, at, why = kernels.walk(data, at, last, stream.pages.page_size, table)
             if count:
-                yield _Stretch(data, progress.place), table[:count]
-            progress.rows += count
-            progress.records += int(table[:count, kernels.COUNT].sum())
-        pages = pages * 2 if at == 0 else WINDOW_PAGES
+                yield _stretch(stream, data, table[:, :count], progress)
+        pages = pages * 2 if at == 0 else window
         progress.place += at
         progress.strange = why == kernels.STRANGE
         if last or progress.strange:
             return
         rest = data[at:]
+
+
+def _stretch(stream: LogStream, data: Any, table: Any, progress: _Progress) -> _Stretch:
+    offsets = table[kernels.START].copy()
+    page_size = stream.pages.page_size
+    file_offsets(offsets, progress.place, progress.pages, page_size, stream.body_size)
+    behind = progress.records + 1 + np.cumsum(table[kernels.COUNT])
+    progress.rows += table.shape[1]
+    progress.records = int(behind[-1]) - 1
+    return _Stretch(data, table, offsets, behind - table[kernels.COUNT])
+
+
+def _in_split(stretch: _Stretch, split: Split | None) -> _Stretch:
+    offsets = stretch.offsets
+    if split is None or (offsets.min() >= split.begin and offsets.max() < split.end):
+        return stretch
+    kept = (offsets >= split.begin) & (offsets < split.end)
+    table = np.ascontiguousarray(stretch.table[:, kept])
+    return _Stretch(stretch.data, table, offsets[kept], stretch.sequence[kept])
 
 
 def _join(file: Any, stream: LogStream, ids: Any, rest: Any) -> Any:
@@ -126,82 +163,57 @@ def _join(file: Any, stream: LogStream, ids: Any, rest: Any) -> Any:
     return data
 
 
-def _batch(
-    stream: LogStream, stretch: _Stretch, table: Any, log: str, progress: _Progress
-) -> pa.RecordBatch:
-    count = len(table)
-    codes = table[:, kernels.CODE]
+def _batch(stretch: _Stretch, file: str, log: str) -> pa.RecordBatch:
+    table = stretch.table
+    count = table.shape[1]
+    codes = table[kernels.CODE]
+    small = codes.astype(np.int8)
     columns: dict[str, Any] = {
-        "system": _constant(SYSTEM, count),
-        "log": _constant(log, count),
-        "file": _constant(stream.pages.file, count),
-        "offset": pa.array(
-            _offsets(stream, progress.pages, stretch.place + table[:, kernels.START])
-        ),
-        "length": pa.array(table[:, kernels.LENGTH].copy()),
-        "outcome": _constant(Outcome.VALID.value, count),
-        "kind": _coded(codes, _KIND_NAMES),
-        "type": _coded(codes, _TYPES),
-        "sequence": pa.array(_sequence(table, progress.records)),
-        "clock": _constant(Clock.NONE.value, count),
-        "transaction": _where(table[:, kernels.SESSION], _WITH_SESSION[codes], signed32=True),
-        "record_id": _record_ids(table, codes),
-        "resources": _no_resources(count),
-        "body": _binaries(stretch.data, table),
+        "system": constant(SYSTEM, count),
+        "log": constant(log, count),
+        "file": constant(file, count),
+        "offset": numbers(stretch.offsets, None),
+        "length": numbers(table[kernels.LENGTH], None),
+        "outcome": constant(Outcome.VALID.value, count),
+        "kind": coded(small, _KIND_NAMES),
+        "type": coded(small, _TYPES),
+        "sequence": numbers(stretch.sequence, None),
+        "clock": constant(Clock.NONE.value, count),
+        "transaction": numbers(_signed32(table[kernels.SESSION]), _bits(_WITH_SESSION[codes])),
+        "record_id": numbers(_record_ids(table, codes), _bits(_WITH_NUMBER[codes])),
+        "resources": no_texts(count),
+        "body": _bodies(stretch.data, table),
     }
-    columns |= _branches(stretch.data, table, codes)
-    arrays = [columns.get(field.name, pa.nulls(count, field.type)) for field in RECORDS]
-    return pa.RecordBatch.from_arrays(arrays, names=RECORDS.names)
+    return record_batch(columns | _branches(stretch.data, table, codes), count)
 
 
-def _sequence(table: Any, before: int) -> Any:
-    counts = table[:, kernels.COUNT]
-    return before + 1 + np.cumsum(counts) - counts
+def _signed32(values: Any) -> Any:
+    return values.astype(np.int32).astype(np.int64)
 
 
-def _offsets(stream: LogStream, pages: Any, places: Any) -> Any:
-    index, rest = np.divmod(places, stream.body_size)
-    return pages[index] * stream.pages.page_size + rest + layout.DATA_START
-
-
-def _constant(text: str, count: int) -> Any:
-    return pa.DictionaryArray.from_arrays(
-        pa.array(np.zeros(count, dtype=np.int32)), pa.array([text])
-    )
-
-
-def _coded(codes: Any, names: Any) -> Any:
-    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), names)
-
-
-def _where(values: Any, known: Any, *, signed32: bool = False) -> Any:
-    if signed32:
-        values = values.astype(np.uint32).view(np.int32).astype(np.int64)
-    return pa.array(values, mask=~known)
+def _bits(known: Any) -> Any | None:
+    return None if known.all() else np.packbits(known, bitorder="little")
 
 
 def _record_ids(table: Any, codes: Any) -> Any:
-    numbers = table[:, kernels.NUMBER].copy()
+    values = table[kernels.NUMBER]
     pages = codes == Type.UNDO
-    numbers[pages] = numbers[pages].astype(np.uint32).view(np.int32)
-    return _where(numbers, _WITH_NUMBER[codes])
+    if pages.any():
+        values[pages] = _signed32(values[pages])
+    return values
 
 
-def _no_resources(count: int) -> Any:
-    kind = RECORDS.field("resources").type
-    offsets = pa.array(np.zeros(count + 1, dtype=np.int32))
-    return pa.ListArray.from_arrays(offsets, pa.array([], kind.value_type)).cast(kind)
-
-
-def _binaries(data: Any, table: Any) -> Any:
-    lengths = table[:, kernels.BODY_LENGTH]
-    offsets = np.zeros(len(table) + 1, dtype=np.int64)
-    np.cumsum(np.maximum(lengths, 0), out=offsets[1:])
-    bodies = np.empty(int(offsets[-1]), dtype=np.uint8)
-    kernels.gather(data, table, bodies)
-    valid = pa.array(lengths >= 0).buffers()[1]
-    buffers = [valid, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(bodies)]
-    return pa.Array.from_buffers(pa.binary(), len(table), buffers)
+def _bodies(data: Any, table: Any) -> pa.Array:
+    """Views into the joined bytes; copies where these are too many for views."""
+    count = table.shape[1]
+    starts, lengths = table[kernels.BODY_START], table[kernels.BODY_LENGTH]
+    if len(data) > VIEWED_MAX:
+        places = zip(starts.tolist(), lengths.tolist(), strict=True)
+        bodies = [bytes(data[at : at + size]) if size >= 0 else None for at, size in places]
+        return pa.array(bodies, pa.binary())
+    views, valid = new_views(count), new_bitmap(count)
+    put_views(data, starts, lengths, views, valid)
+    return viewed(views, valid, pa.py_buffer(data))
 
 
 def _branches(data: Any, table: Any, codes: Any) -> dict[str, Any]:
@@ -210,23 +222,14 @@ def _branches(data: Any, table: Any, codes: Any) -> dict[str, Any]:
     if not len(rows):
         return {}
     columns: dict[str, list[Any]] = {
-        name: [None] * len(table) for name in ("format_id", "gtrid", "bqual")
+        name: [None] * len(codes) for name in ("format_id", "gtrid", "bqual")
     }
     for row in rows:
-        start = int(table[row, kernels.BODY_START])
-        record = int(table[row, kernels.START] + table[row, kernels.LENGTH])
+        start = int(table[kernels.BODY_START, row])
+        record = int(table[kernels.START, row] + table[kernels.LENGTH, row])
         name, _ = decode_string(bytes(data[start:record]), 0)
         xid = parse_name(name)
         if xid is not None:
             for field, values in columns.items():
                 values[row] = getattr(xid, field)
     return {name: pa.array(values, RECORDS.field(name).type) for name, values in columns.items()}
-
-
-def _in_split(batch: pa.RecordBatch, split: Split | None) -> pa.RecordBatch:
-    if split is None:
-        return batch
-    offsets = batch.column("offset")
-    return batch.filter(
-        pc.and_(pc.greater_equal(offsets, split.begin), pc.less(offsets, split.end))
-    )

@@ -1,6 +1,6 @@
 """The walk over the log stream for vectorised reading, as compiled kernels.
 
-In: stream bytes as a NumPy array. Out: columns of numbers, one row per record or run of no-ops.
+In: stream bytes as a NumPy array. Out: columns of numbers, one place per record or run of no-ops.
 The walk knows everything that is in order; at the first record that is not (cut, damaged, unknown,
 arrays in arrays) it stops, and the caller goes on with `scan.Scan`, which knows the rest.
 """
@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tallystick.compiled import kernel, small_kernel
 
-# Columns of the table that `walk` fills, by number.
+# Rows of the table that `walk` fills, by number: each is a column of the batch.
 START, LENGTH, CODE, COUNT, SESSION, NUMBER, BODY_START, BODY_LENGTH = range(8)
 COLUMNS = 8
 """``NUMBER`` is the row key, or the page of an undo image."""
@@ -50,9 +52,11 @@ def _units(data: Any, at: int, end: int, count: int) -> int:
     """The place behind ``count`` UTF-16 units."""
     if count > end - at:
         return _SHORT
-    high = data[0] & 0
-    for byte in data[at : at + count]:
-        high |= byte
+    high = np.uint8(0)
+    place, behind = np.uint64(at), np.uint64(at + count)
+    while place < behind:  # compiled to wide steps
+        high |= data[place]
+        place += np.uint64(1)
     if high < 0x80:
         return at + count
     for _ in range(count):
@@ -121,7 +125,7 @@ def _other_value(data: Any, at: int, end: int, code: int) -> int:
     return at + 16 if code == 20 else _BAD
 
 
-@kernel
+@small_kernel
 def _row(data: Any, at: int, end: int) -> int:
     """The place behind the values of a row, or `_BAD`."""
     count, at = _var(data, at, end, 5)
@@ -191,18 +195,18 @@ def _undo(data: Any, at: int, end: int, page_size: int, table: Any, row: int) ->
         return _SHORT
     if size > 1 and not _lzf(data, at, at + count, page_size):
         return _BAD
-    table[row, NUMBER] = page
-    table[row, BODY_START], table[row, BODY_LENGTH] = at, count
+    table[NUMBER, row] = page
+    table[BODY_START, row], table[BODY_LENGTH, row] = at, count
     return at + count
 
 
-@kernel
+@small_kernel
 def _change(data: Any, at: int, end: int, code: int, table: Any, row: int) -> int:
     """ADD, REMOVE, TRUNCATE behind the session."""
     _, at = _var(data, at, end, 5)
     if at < 0 or code == _TRUNCATE:
         return at
-    table[row, NUMBER], at = _var(data, at, end, 10)
+    table[NUMBER, row], at = _var(data, at, end, 10)
     if at < 0 or code == _REMOVE:
         return at
     count, at = _var(data, at, end, 5)
@@ -212,7 +216,7 @@ def _change(data: Any, at: int, end: int, code: int, table: Any, row: int) -> in
         return _BAD
     if count > end - at:
         return _SHORT
-    table[row, BODY_START], table[row, BODY_LENGTH] = at, count
+    table[BODY_START, row], table[BODY_LENGTH, row] = at, count
     return at + count if _row(data, at, at + count) == at + count else _BAD
 
 
@@ -227,11 +231,11 @@ def _free(data: Any, at: int, end: int) -> int:
     return at
 
 
-@kernel
+@small_kernel
 def _record(data: Any, at: int, end: int, page_size: int, table: Any, row: int) -> int:
     """The place behind the record at ``at``, whose fields go to row ``row`` of ``table``."""
     code = int(data[at])
-    table[row, CODE], table[row, COUNT], table[row, NUMBER], table[row, BODY_LENGTH] = (
+    table[CODE, row], table[COUNT, row], table[NUMBER, row], table[BODY_LENGTH, row] = (
         code,
         1,
         0,
@@ -242,7 +246,7 @@ def _record(data: Any, at: int, end: int, page_size: int, table: Any, row: int) 
         first = at
         while at < end and data[at] == 0:
             at += 1
-        table[row, COUNT] = at - first + 1
+        table[COUNT, row] = at - first + 1
         return at
     if code == _UNDO:
         return _undo(data, at, end, page_size, table, row)
@@ -252,25 +256,25 @@ def _record(data: Any, at: int, end: int, page_size: int, table: Any, row: int) 
         return _free(data, at, end)
     if code > _FREE:
         return _BAD
-    table[row, SESSION], at = _var(data, at, end, 5)
+    table[SESSION, row], at = _var(data, at, end, 5)
     if at < 0:
         return at
     if code in (_COMMIT, _ROLLBACK):
         return at
     if code == _PREPARE:
-        table[row, BODY_START] = at
-        table[row, BODY_LENGTH] = -1
+        table[BODY_START, row] = at
+        table[BODY_LENGTH, row] = -1
         return _counted(data, at, end, True)
     return _change(data, at, end, code, table, row)
 
 
 @kernel
 def walk(data: Any, at: int, last: bool, page_size: int, table: Any) -> tuple[int, int, int]:
-    """Fill ``table`` (rows of `COLUMNS` 64-bit numbers) from ``at``. Returns the number of rows,
-    the place behind the last one, and why it stopped. ``last``: no more bytes will come."""
+    """Fill ``table`` (`COLUMNS` rows of 64-bit numbers) from ``at``. Returns how many records, the
+    place behind the last one, and why it stopped. ``last``: no more bytes will come."""
     rows = 0
     end = len(data)
-    while rows < len(table):
+    while rows < table.shape[1]:
         if at >= end:
             return rows, at, MORE
         behind = _record(data, at, end, page_size, table, rows)
@@ -278,45 +282,8 @@ def walk(data: Any, at: int, last: bool, page_size: int, table: Any) -> tuple[in
             return rows, at, MORE
         if behind < 0:
             return rows, at, STRANGE
-        table[rows, START] = at
-        table[rows, LENGTH] = behind - at
+        table[START, rows] = at
+        table[LENGTH, rows] = behind - at
         at = behind
         rows += 1
     return rows, at, FULL
-
-
-@kernel
-def gather(data: Any, table: Any, out: Any) -> int:
-    """Copy the bodies of ``table`` one after the other into ``out``; returns their bytes."""
-    done = 0
-    for row in range(len(table)):
-        count = table[row, BODY_LENGTH]
-        if count > 0:
-            start = table[row, BODY_START]
-            out[done : done + count] = data[start : start + count]
-            done += count
-    return done
-
-
-@kernel
-def first_fault(data: Any, ids: Any, keys: Any, page_size: int) -> int:
-    """How many of these pages, from the first, are whole data pages with their log key."""
-    for index in range(len(ids)):
-        start = ids[index] * page_size
-        if ids[index] < 0 or start + page_size > len(data) or data[start] != 8:
-            return index
-        first = 255 + int(data[start])
-        second = 255 + first
-        for place in (6, page_size // 2 - 1, page_size // 2, page_size - 2, page_size - 1):
-            first += int(data[start + place])
-            second += first
-        one = (((first & 255) + (first >> 8)) ^ ids[index]) & 255
-        two = (((second & 255) + (second >> 8)) ^ (ids[index] >> 8)) & 255
-        if one != data[start + 1] or two != data[start + 2]:
-            return index
-        key = 0
-        for place in range(7, 11):
-            key = key << 8 | int(data[start + place])
-        if key != keys[index] & 0xFFFFFFFF:
-            return index
-    return len(ids)

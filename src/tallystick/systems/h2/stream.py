@@ -286,7 +286,7 @@ def _whole_pages_compiled(pages: PageFile, listed: list[tuple[int, int]]) -> int
         import numpy as np
     except ImportError:
         return 0
-    from tallystick.systems.h2.kernels import first_fault
+    from tallystick.systems.h2.page_kernels import first_fault
 
     table = np.array(listed, dtype=np.int64)
     data = np.frombuffer(pages.data, dtype=np.uint8)
