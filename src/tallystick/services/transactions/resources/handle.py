@@ -13,11 +13,14 @@ from tallystick.errors import TransactionUsageError
 
 
 class Handle:
-    """``execute`` and ``cursor`` of a connection, while its branch is open."""
+    """``execute`` and ``cursor`` of a connection to the resource ``name``, while its branch is
+    open."""
+
+    __slots__ = ("_connection", "name")
 
     def __init__(self, connection: Any, name: str) -> None:
         self._connection = connection
-        self._name = name
+        self.name = name
 
     def cursor(self) -> Any:
         """A DB-API cursor of the branch."""
@@ -38,14 +41,14 @@ class Handle:
     def commit(self) -> None:
         """Refused: the transaction commits all of its branches."""
         raise TransactionUsageError(
-            f"commit of {self._name!r} alone would break the transaction",
+            f"commit of {self.name!r} alone would break the transaction",
             advice="Leave the 'with' block, or call commit() of the transaction",
         )
 
     def rollback(self) -> None:
         """Refused: the transaction rolls back all of its branches."""
         raise TransactionUsageError(
-            f"rollback of {self._name!r} alone would break the transaction",
+            f"rollback of {self.name!r} alone would break the transaction",
             advice="Call rollback() of the transaction",
         )
 
@@ -56,7 +59,7 @@ class Handle:
     def _open(self) -> Any:
         if self._connection is None:
             raise TransactionUsageError(
-                f"the branch on {self._name!r} is over",
+                f"the branch on {self.name!r} is over",
                 advice="Use the handle inside its transaction only",
             )
         return self._connection

@@ -8,23 +8,27 @@ Ids are written as ``X'gtrid',X'bqual',format`` and read from XA RECOVER in its 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from tallystick.errors import MissingExtraError, TransactionUsageError
+from tallystick.errors import MissingExtraError
 from tallystick.records import Xid
 from tallystick.services.transactions.resource import (
     BranchHeuristic,
     BranchRolledBack,
     BranchUnknown,
     Problem,
-    ResourceUnreachable,
     Vote,
 )
+from tallystick.services.transactions.resources.connected import (
+    ConnectedResource,
+    Reachable,
+    closed_by_application,
+    told,
+)
 from tallystick.services.transactions.resources.handle import Handle
-from tallystick.services.transactions.resources.pool import Pool
 
 try:
     import pymysql
@@ -47,7 +51,10 @@ _RECOVER_MYSQL = "XA RECOVER CONVERT XID"
 _LITERAL = re.compile(r"[xX]?'[^']*'")
 
 
-class MySqlResource:
+reachable = Reachable(pymysql.err.Error)
+
+
+class MySqlResource(ConnectedResource[Connection]):
     """A MariaDB or MySQL server; ``connect`` makes a PyMySQL connection."""
 
     def __init__(self, name: str, connect: Callable[[], Connection]) -> None:
@@ -56,8 +63,7 @@ class MySqlResource:
             connection.autocommit(True)  # MariaDB ends no branch in a session without it
             return connection
 
-        self.name = name
-        self.pool: Pool[Connection] = Pool(connect_outside)
+        super().__init__(name, connect_outside, reachable, _answers)
 
     @classmethod
     def from_url(cls, name: str, url: str) -> MySqlResource:
@@ -72,25 +78,16 @@ class MySqlResource:
         }
         return cls(name, lambda: pymysql.connect(**settings))
 
-    def begin(self, xid: Xid) -> MySqlBranch:
-        with reachable():
-            connection = self.pool.take()
-            if not self._usable(connection):
-                self.pool.give(connection, broken=True)
-                self.pool.drop_idle()
-                connection = self.pool.take()
+    def start(self, connection: Connection, xid: Xid) -> MySqlBranch:
+        """Begin the branch on the server."""
         branch = MySqlBranch(self, connection, xid)
         branch.start()
         return branch
 
-    @staticmethod
-    def _usable(connection: Connection) -> bool:
-        return bool(connection.open)
-
     def in_doubt(self) -> Sequence[Xid]:
         """What XA RECOVER lists; ids the server made itself are left out (format 1 and a text
         that begins with ``MySQLXid``)."""
-        with self._borrow() as connection, connection.cursor() as cursor:
+        with reachable, self.pool.borrow() as connection, connection.cursor() as cursor:
             maria = "MariaDB" in connection.get_server_info()
             cursor.execute(_RECOVER_MARIADB if maria else _RECOVER_MYSQL)
             rows = cursor.fetchall()
@@ -105,24 +102,11 @@ class MySqlResource:
         self._finish("XA ROLLBACK", xid)
 
     def _finish(self, command: str, xid: Xid) -> None:
-        with self._borrow() as connection:
-            run(connection, f"{command} {literal(xid)}")
-
-    @contextmanager
-    def _borrow(self) -> Iterator[Connection]:
-        with reachable():
-            connection = self.pool.take()
-            if connection.open and not _answers(connection):
-                self.pool.give(connection, broken=True)
-                self.pool.drop_idle()
-                connection = self.pool.take()
-            try:
-                yield connection
-            finally:
-                self.pool.give(connection, broken=not connection.open)
+        with reachable, self.pool.borrow() as connection, connection.cursor() as cursor:
+            run(cursor, f"{command} {literal(xid)}")
 
     def preflight(self) -> Sequence[Problem]:
-        with self._borrow() as connection, connection.cursor() as cursor:
+        with reachable, self.pool.borrow() as connection, connection.cursor() as cursor:
             cursor.execute("SELECT VERSION()")
             (version,) = cursor.fetchone()
             problems = []
@@ -146,17 +130,17 @@ class MySqlResource:
             )
         return problems
 
-    def close(self) -> None:
-        self.pool.close()
-
 
 class MySqlBranch:
     """One branch: a connection with an XA transaction."""
 
+    __slots__ = ("_connection", "_cursor", "_ended", "_handle", "_literal", "_over", "_pool", "xid")
+
     def __init__(self, resource: MySqlResource, connection: Connection, xid: Xid) -> None:
         self.xid = xid
-        self._resource = resource
+        self._pool = resource.pool
         self._connection = connection
+        self._cursor = connection.cursor()  # one for all XA statements: they have no rows
         self._literal = literal(xid)
         self._ended = False
         self._over = False
@@ -164,8 +148,7 @@ class MySqlBranch:
 
     def start(self) -> None:
         """Begin the branch on the server."""
-        with reachable():
-            run(self._connection, f"XA START {self._literal}")
+        run(self._cursor, f"XA START {self._literal}")
 
     @property
     def raw(self) -> Connection:
@@ -177,65 +160,51 @@ class MySqlBranch:
         return self._handle
 
     def prepare(self) -> Vote:
-        with reachable():
+        with reachable:
             self._end()
-            run(self._connection, f"XA PREPARE {self._literal}")
+            run(self._cursor, f"XA PREPARE {self._literal}")
         return Vote.PREPARED
 
     def commit(self) -> None:
-        with reachable():
-            try:
-                run(self._connection, f"XA COMMIT {self._literal}")
-            finally:
-                self._over = True
+        self._over = True
+        with reachable:
+            run(self._cursor, f"XA COMMIT {self._literal}")
 
     def commit_one_phase(self) -> None:
-        with reachable():
+        with reachable:
             self._end()
-            try:
-                run(self._connection, f"XA COMMIT {self._literal} ONE PHASE")
-            finally:
-                self._over = True
+            self._over = True
+            run(self._cursor, f"XA COMMIT {self._literal} ONE PHASE")
 
     def rollback(self) -> None:
         if self._over or not self._connection.open:
             return
-        with reachable():
+        with reachable:
             with suppress(BranchRolledBack):  # the server wants its rollback all the same
                 self._end()
             self._over = True
-            run(self._connection, f"XA ROLLBACK {self._literal}")
+            run(self._cursor, f"XA ROLLBACK {self._literal}")
 
     def _end(self) -> None:
         if not self._connection.open:
-            raise TransactionUsageError(f"the connection of {self._resource.name!r} was closed")
+            raise closed_by_application(self._handle.name)
         if not self._ended:
             self._ended = True
-            run(self._connection, f"XA END {self._literal}")
+            run(self._cursor, f"XA END {self._literal}")
 
     def close(self) -> None:
         self._handle.detach()
         broken = not self._connection.open or not self._over
-        self._resource.pool.give(self._connection, broken=broken)
+        self._pool.give(self._connection, broken=broken)
 
 
-@contextmanager
-def reachable() -> Iterator[None]:
-    """Turn an error of the driver that says nothing of the branch into `ResourceUnreachable`."""
-    try:
-        yield
-    except pymysql.err.Error as error:
-        raise ResourceUnreachable(str(error.args[-1] if error.args else error)) from error
-
-
-def run(connection: Connection, statement: str) -> None:
+def run(cursor: Any, statement: str) -> None:
     """Run an XA statement; the server's refusals become answers."""
     try:
-        with connection.cursor() as cursor:
-            cursor.execute(statement)
+        cursor.execute(statement)
     except pymysql.err.Error as error:
         code = error.args[0] if error.args else 0
-        text = f"{statement.partition(' X')[0]}: {error.args[-1]}"
+        text = f"{statement.partition(' X')[0]}: {told(error)}"
         if code == XAER_NOTA:
             raise BranchUnknown(text) from error
         if code in _ROLLED_BACK:

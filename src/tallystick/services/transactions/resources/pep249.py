@@ -7,8 +7,7 @@ only". Ids are handed to ``connection.xid`` as text, or as they are where it tak
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tallystick.errors import TransactionUsageError
@@ -17,15 +16,33 @@ from tallystick.services.transactions.resource import (
     BranchRolledBack,
     BranchUnknown,
     Problem,
-    ResourceUnreachable,
+    ResourceAnswer,
     Vote,
 )
-from tallystick.services.transactions.resources.pool import Pool
+from tallystick.services.transactions.resources.connected import (
+    ConnectedResource,
+    Reachable,
+    told,
+)
 
 _CALLS = ("xid", "tpc_begin", "tpc_prepare", "tpc_commit", "tpc_rollback", "tpc_recover")
 
 
-class TpcResource:
+class TpcAnswers(Reachable):
+    """What a driver's errors mean; ``unknown`` tells those of a branch that is not known."""
+
+    __slots__ = ("_unknown",)
+
+    def __init__(self, driver: Any, unknown: Callable[[Exception], bool]) -> None:
+        super().__init__(driver.Error)
+        self._unknown = unknown
+
+    def answer(self, error: BaseException) -> ResourceAnswer:
+        unknown = isinstance(error, Exception) and self._unknown(error)
+        return BranchUnknown(told(error)) if unknown else super().answer(error)
+
+
+class TpcResource(ConnectedResource[Any]):
     """A database whose driver has the calls; ``driver`` is its module, for its errors.
 
     ``unknown`` tells by an error whether the database does not know the branch.
@@ -39,32 +56,29 @@ class TpcResource:
         *,
         unknown: Callable[[Exception], bool] = lambda _: False,
     ) -> None:
-        self.name = name
+        self.answers = TpcAnswers(driver, unknown)
+        super().__init__(name, connect, self.answers)
         self.driver = driver
-        self.unknown = unknown
-        self.pool: Pool[Any] = Pool(connect)
 
-    def begin(self, xid: Xid) -> TpcBranch:
-        with self.answers():
-            connection = self.pool.take()
-        branch = TpcBranch(self, connection, xid)
-        branch.start()
-        return branch
+    def start(self, connection: Any, xid: Xid) -> TpcBranch:
+        """Begin the transaction on the database."""
+        connection.tpc_begin(_theirs(connection, xid))
+        return TpcBranch(self, connection, xid)
 
     def in_doubt(self) -> Sequence[Xid]:
-        with self._borrow() as connection:
+        with self.answers, self.pool.borrow() as connection:
             return [_ours(found) for found in connection.tpc_recover()]
 
     def commit(self, xid: Xid) -> None:
-        with self._borrow() as connection:
+        with self.answers, self.pool.borrow() as connection:
             connection.tpc_commit(_theirs(connection, xid))
 
     def rollback(self, xid: Xid) -> None:
-        with self._borrow() as connection:
+        with self.answers, self.pool.borrow() as connection:
             connection.tpc_rollback(_theirs(connection, xid))
 
     def preflight(self) -> Sequence[Problem]:
-        with self._borrow() as connection:
+        with self.answers, self.pool.borrow() as connection:
             missing = [call for call in _CALLS if not hasattr(connection, call)]
         if not missing:
             return []
@@ -76,29 +90,6 @@ class TpcResource:
             )
         ]
 
-    @contextmanager
-    def _borrow(self) -> Iterator[Any]:
-        with self.answers():
-            connection = self.pool.take()
-            sound = False
-            try:
-                yield connection
-                sound = True
-            finally:
-                self.pool.give(connection, broken=not sound)
-
-    @contextmanager
-    def answers(self) -> Iterator[None]:
-        """Turn the driver's errors into answers that say nothing more than is known."""
-        try:
-            yield
-        except self.driver.Error as error:
-            kind = BranchUnknown if self.unknown(error) else ResourceUnreachable
-            raise kind(str(error)) from error
-
-    def close(self) -> None:
-        self.pool.close()
-
 
 class TpcBranch:
     """One branch: a connection between ``tpc_begin`` and its end."""
@@ -108,11 +99,6 @@ class TpcBranch:
         self._resource = resource
         self._connection = connection
         self._over = False
-
-    def start(self) -> None:
-        """Begin the transaction on the database."""
-        with self._resource.answers():
-            self._connection.tpc_begin(_theirs(self._connection, self.xid))
 
     @property
     def handle(self) -> Any:
@@ -129,7 +115,7 @@ class TpcBranch:
         return Vote.PREPARED
 
     def commit(self) -> None:
-        with self._resource.answers():
+        with self._resource.answers:
             self._connection.tpc_commit()
         self._over = True
 
@@ -138,7 +124,7 @@ class TpcBranch:
 
     def rollback(self) -> None:
         if not self._over:
-            with self._resource.answers():
+            with self._resource.answers:
                 self._connection.tpc_rollback()
             self._over = True
 

@@ -1,14 +1,14 @@
 """Connections waiting for their next branch.
 
-In: a function that connects. Out: connections, the most recently used first; what failed
-is closed and not used again.
+In: a function that connects, and one that asks a connection whether it is alive. Out:
+connections, the most recently used first; what failed is closed and not used again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 
@@ -17,6 +17,7 @@ class Closable(Protocol):
 
 
 _Connection = TypeVar("_Connection", bound=Closable)
+_Begun = TypeVar("_Begun")
 
 IDLE_MAX = 64
 
@@ -24,18 +25,51 @@ IDLE_MAX = 64
 class Pool(Generic[_Connection]):
     """Idle connections, at most `IDLE_MAX`; safe for threads."""
 
-    def __init__(self, connect: Callable[[], _Connection]) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], _Connection],
+        alive: Callable[[_Connection], bool] = lambda _: True,
+    ) -> None:
         self._connect = connect
+        self._alive = alive
         self._idle: list[_Connection] = []
         self._lock = threading.Lock()
         self._closed = False
 
     def take(self) -> _Connection:
         """An idle connection or a new one; errors of the driver go up."""
-        with self._lock:
-            if self._idle:
-                return self._idle.pop()
-        return self._connect()
+        idle = self._take_idle()
+        return self._connect() if idle is None else idle
+
+    def begin(self, start: Callable[[_Connection], _Begun]) -> _Begun:
+        """``start`` on a connection, which goes out with it. It may be called again with a new
+        connection where an idle one turns out to be dead, so it must do nothing lasting."""
+        idle = self._take_idle()
+        if idle is not None:
+            with contextlib.suppress(Exception):  # whatever it was, a new connection tells
+                return start(idle)
+            self._drop(idle)
+        connection = self._connect()
+        try:
+            return start(connection)
+        except BaseException:
+            discard(connection)
+            raise
+
+    @contextlib.contextmanager
+    def borrow(self) -> Iterator[_Connection]:
+        """A connection that is alive, for the length of the block; closed if that fails."""
+        connection = self._take_idle()
+        if connection is not None and not self._alive(connection):
+            self._drop(connection)
+            connection = None
+        connection = connection or self._connect()
+        try:
+            yield connection
+        except BaseException:
+            discard(connection)
+            raise
+        self.give(connection)
 
     def give(self, connection: _Connection, *, broken: bool = False) -> None:
         """Take a connection back; a broken one is closed."""
@@ -45,17 +79,25 @@ class Pool(Generic[_Connection]):
                 return
         discard(connection)
 
-    def drop_idle(self) -> None:
-        """Close the idle ones: after one failure the others are stale too."""
+    def close(self) -> None:
+        """Close the idle ones now and the others when they come back."""
+        self._closed = True
+        self._drop_idle()
+
+    def _take_idle(self) -> _Connection | None:
+        with self._lock:
+            return self._idle.pop() if self._idle else None
+
+    def _drop(self, connection: _Connection) -> None:
+        """Close a dead one and the idle ones: what killed it has killed them too."""
+        discard(connection)
+        self._drop_idle()
+
+    def _drop_idle(self) -> None:
         with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:
             discard(connection)
-
-    def close(self) -> None:
-        """Close the idle ones now and the others when they come back."""
-        self._closed = True
-        self.drop_idle()
 
 
 def discard(connection: Closable) -> None:

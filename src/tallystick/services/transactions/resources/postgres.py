@@ -1,17 +1,16 @@
 """PostgreSQL through psycopg 3.
 
 In: a connection string or function. Out: branches as prepared transactions whose ids are
-spelled by psycopg's own `Xid` (the spelling of pgjdbc), so that other coordinators see the
-same branches. PREPARE TRANSACTION in a failed transaction answers a silent ROLLBACK, so the
-state of the connection is looked at before and the answer is never taken on trust.
+spelled as psycopg's own `Xid` spells them (and pgjdbc), so that other coordinators see the
+same branches. PREPARE TRANSACTION in a failed transaction is answered by a silent ROLLBACK,
+so the tag of the answer is read.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tallystick.errors import MissingExtraError, TransactionUsageError
@@ -20,14 +19,19 @@ from tallystick.services.transactions.resource import (
     BranchRolledBack,
     BranchUnknown,
     Problem,
-    ResourceUnreachable,
+    ResourceAnswer,
     Vote,
 )
-from tallystick.services.transactions.resources.pool import Pool
+from tallystick.services.transactions.resources.connected import (
+    ConnectedResource,
+    Reachable,
+    closed_by_application,
+    told,
+)
 
 try:
     import psycopg
-    from psycopg.pq import TransactionStatus
+    from psycopg.pq import ExecStatus, TransactionStatus
 except ImportError as error:  # pragma: no cover - the extra is missing
     raise MissingExtraError("psycopg", "postgres") from error
 
@@ -38,8 +42,14 @@ _LOST_CLASSES = ("08", "57")
 GID_MAX = 199
 """Bytes of a prepared transaction's identifier, a limit of the server."""
 
+_PREPARED = "PREPARE TRANSACTION"
+_FAILED = "a statement failed, so the server only rolls back"
 
-class PostgresResource:
+
+reachable = Reachable(psycopg.Error)
+
+
+class PostgresResource(ConnectedResource[Connection]):
     """A PostgreSQL database; ``connect`` makes a connection that is not in autocommit mode.
 
     ``detect_read_only`` asks before each prepare whether the branch wrote anything (one more
@@ -49,9 +59,8 @@ class PostgresResource:
     def __init__(
         self, name: str, connect: Callable[[], Connection], *, detect_read_only: bool = False
     ) -> None:
-        self.name = name
+        super().__init__(name, connect, reachable, _alive)
         self.detect_read_only = detect_read_only
-        self.pool: Pool[Connection] = Pool(connect)
 
     @classmethod
     def from_url(cls, name: str, url: str) -> PostgresResource:
@@ -59,30 +68,21 @@ class PostgresResource:
         plain = url.replace("postgresql+psycopg://", "postgresql://", 1)
         return cls(name, lambda: psycopg.connect(plain))
 
-    def begin(self, xid: Xid) -> PostgresBranch:
-        with reachable():
-            connection = self.pool.take()
-            if connection.closed or connection.broken:
-                connection = self._replace(connection)
+    def start(self, connection: Connection, xid: Xid) -> PostgresBranch:
+        """Begin the transaction on the server."""
         if connection.autocommit:
-            self.pool.give(connection, broken=True)
             raise TransactionUsageError(
                 f"the connections of {self.name!r} are in autocommit mode",
                 advice="Connect with autocommit=False",
             )
         branch = PostgresBranch(self, connection, xid)
-        branch.start()
+        connection.tpc_begin(native(xid))
         return branch
-
-    def _replace(self, connection: Connection) -> Connection:
-        self.pool.give(connection, broken=True)
-        self.pool.drop_idle()
-        return self.pool.take()
 
     def in_doubt(self) -> Sequence[Xid]:
         """Prepared transactions of this database; texts that are no XA id are left out."""
         query = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
-        with self._borrow() as connection:
+        with reachable, self.pool.borrow() as connection:
             rows = connection.execute(query).fetchall()
             connection.rollback()
         return [xid for (gid,) in rows if (xid := parse_gid(gid)) is not None]
@@ -93,31 +93,12 @@ class PostgresResource:
     def rollback(self, xid: Xid) -> None:
         self._finish("ROLLBACK PREPARED", xid)
 
-    def _finish(self, command: str, xid: Xid) -> None:
-        # Not through tpc_commit: an id of another coordinator may not be text in psycopg's sense.
-        with self._borrow() as connection:
-            connection.autocommit = True
-            try:
-                connection.execute(f"{command} '{format_gid(xid)}'")
-            except psycopg.errors.UndefinedObject as error:
-                raise BranchUnknown(str(error)) from error
-            finally:
-                if not connection.closed:
-                    connection.autocommit = False
-
-    @contextmanager
-    def _borrow(self) -> Iterator[Connection]:
-        with reachable():
-            connection = self.pool.take()
-            if connection.closed or connection.broken:
-                connection = self._replace(connection)
-            try:
-                yield connection
-            finally:
-                self.pool.give(connection, broken=connection.closed or connection.broken)
+    def _finish(self, verb: str, xid: Xid) -> None:
+        with reachable, self.pool.borrow() as connection:
+            finish(connection, verb, format_gid(xid))
 
     def preflight(self) -> Sequence[Problem]:
-        with self._borrow() as connection:
+        with reachable, self.pool.borrow() as connection:
             row = connection.execute("SHOW max_prepared_transactions").fetchone()
             connection.rollback()
         if row is not None and int(row[0]) > 0:
@@ -130,23 +111,22 @@ class PostgresResource:
             )
         ]
 
-    def close(self) -> None:
-        self.pool.close()
-
 
 class PostgresBranch:
-    """One branch: a connection with a two-phase transaction."""
+    """One branch: a connection with a two-phase transaction.
+
+    To psycopg it stays one until the end, so that ``commit`` and the like are refused.
+    """
+
+    __slots__ = ("_connection", "_gid", "_over", "_prepared", "_resource", "xid")
 
     def __init__(self, resource: PostgresResource, connection: Connection, xid: Xid) -> None:
         self.xid = xid
         self._resource = resource
         self._connection = connection
+        self._gid = format_gid(xid)
+        self._prepared = False
         self._over = False
-
-    def start(self) -> None:
-        """Begin the transaction on the server."""
-        with reachable():
-            self._connection.tpc_begin(native(self.xid))
 
     @property
     def raw(self) -> Connection:
@@ -160,73 +140,93 @@ class PostgresBranch:
     def prepare(self) -> Vote:
         connection = self._connection
         if connection.closed:
-            raise TransactionUsageError(f"the connection of {self._resource.name!r} was closed")
-        if connection.info.transaction_status == TransactionStatus.INERROR:
-            raise BranchRolledBack("a statement failed, so the server would only roll back")
-        with reachable(), refusals():
+            raise closed_by_application(self._resource.name)
+        with reachable, refusals:
             if self._resource.detect_read_only and self._read_only():
                 connection.tpc_commit()
                 self._over = True
                 return Vote.READ_ONLY
-            connection.tpc_prepare()
+            tag = run(connection, f"PREPARE TRANSACTION '{self._gid}'")
+        if tag != _PREPARED:
+            raise BranchRolledBack(f"{_FAILED}: it answered PREPARE TRANSACTION with {tag}")
+        self._prepared = True
         return Vote.PREPARED
 
     def _read_only(self) -> bool:
+        if self._connection.pgconn.transaction_status != TransactionStatus.INTRANS:
+            return False
         row = self._connection.execute("SELECT pg_current_xact_id_if_assigned() IS NULL").fetchone()
         return row is not None and bool(row[0])
 
     def commit(self) -> None:
-        with reachable():
-            try:
-                self._connection.tpc_commit()
-            except psycopg.errors.UndefinedObject as error:
-                raise BranchUnknown(str(error)) from error
-            finally:
-                self._over = True
+        self._over = True
+        with reachable:
+            finish(self._connection, "COMMIT PREPARED", self._gid)
 
     def commit_one_phase(self) -> None:
-        if self._connection.info.transaction_status == TransactionStatus.INERROR:
-            raise BranchRolledBack("a statement failed, so the server would only roll back")
-        try:
-            with reachable(), refusals():
-                self._connection.tpc_commit()
-        finally:
-            self._over = True
+        if self._connection.pgconn.transaction_status == TransactionStatus.INERROR:
+            raise BranchRolledBack(_FAILED)
+        self._over = True
+        with reachable, refusals:
+            self._connection.tpc_commit()
 
     def rollback(self) -> None:
         if self._over or self._connection.closed:
             return
         self._over = True
-        with reachable():
-            try:
+        with reachable:
+            if self._prepared:
+                finish(self._connection, "ROLLBACK PREPARED", self._gid)
+            else:
                 self._connection.tpc_rollback()
-            except psycopg.errors.UndefinedObject as error:
-                raise BranchUnknown(str(error)) from error
 
     def close(self) -> None:
-        broken = self._connection.closed or self._connection.broken
-        idle = not broken and self._connection.info.transaction_status == TransactionStatus.IDLE
-        self._resource.pool.give(self._connection, broken=broken or not idle or not self._over)
+        connection = self._connection
+        sound = self._over and connection.pgconn.transaction_status == TransactionStatus.IDLE
+        if sound and self._prepared:
+            connection.tpc_commit()  # sends nothing: psycopg, too, lets go of the transaction
+        self._resource.pool.give(connection, broken=not sound)
 
 
-@contextmanager
-def reachable() -> Iterator[None]:
-    """Turn any error of the driver that says nothing of the branch into `ResourceUnreachable`."""
+class Refusals(Reachable):
+    """A block in which a server's refusal means that it has rolled back: `BranchRolledBack`."""
+
+    __slots__ = ()
+
+    def answer(self, error: BaseException) -> ResourceAnswer:
+        state = getattr(error, "sqlstate", None)
+        if state is None or state[:2] in _LOST_CLASSES:
+            return super().answer(error)
+        return BranchRolledBack(told(error))
+
+
+refusals = Refusals(psycopg.DatabaseError)
+
+
+def finish(connection: Connection, verb: str, gid: str) -> None:
+    """End a prepared transaction. Raises `BranchUnknown`, or the driver's error."""
     try:
-        yield
-    except psycopg.Error as error:
-        raise ResourceUnreachable(str(error).strip()) from error
+        run(connection, f"{verb} '{gid}'")
+    except psycopg.errors.UndefinedObject as error:
+        raise BranchUnknown(told(error)) from error
 
 
-@contextmanager
-def refusals() -> Iterator[None]:
-    """Turn a server's refusal, by which it has rolled back, into `BranchRolledBack`."""
-    try:
-        yield
-    except psycopg.DatabaseError as error:
-        if error.sqlstate is None or error.sqlstate[:2] in _LOST_CLASSES:
-            raise
-        raise BranchRolledBack(str(error).strip()) from error
+def run(connection: Connection, command: str) -> str:
+    """One command, by libpq's simple protocol; the tag of the answer.
+
+    Not by ``tpc_prepare`` and ``tpc_commit``: psycopg does not look at the tag, and makes
+    the command anew at a price above that of its round trip.
+    """
+    result = connection.pgconn.exec_(command.encode("ascii"))
+    if result.status != ExecStatus.COMMAND_OK:
+        raise psycopg.errors.error_from_result(result)
+    return (result.command_status or b"").decode("ascii")
+
+
+def _alive(connection: Connection) -> bool:
+    if connection.closed:
+        return False
+    return connection.pgconn.exec_(b"").status == ExecStatus.EMPTY_QUERY
 
 
 def native(xid: Xid) -> psycopg.Xid:

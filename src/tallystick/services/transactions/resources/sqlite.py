@@ -9,8 +9,7 @@ be durable.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from tallystick.records import Xid
@@ -21,21 +20,23 @@ from tallystick.services.transactions.resource import (
     ResourceUnreachable,
     Vote,
 )
+from tallystick.services.transactions.resources.connected import ConnectedResource, Reachable
 from tallystick.services.transactions.resources.handle import Handle
-from tallystick.services.transactions.resources.pool import Pool
 
 OUTCOMES = "tallystick_outcomes"
 _CREATE = f"CREATE TABLE IF NOT EXISTS {OUTCOMES} (gtrid BLOB PRIMARY KEY) WITHOUT ROWID"
 
 
-class SqliteResource:
+reachable = Reachable(sqlite3.Error)
+
+
+class SqliteResource(ConnectedResource[sqlite3.Connection]):
     """A SQLite database file; ``timeout`` is how long to wait for its lock, in seconds."""
 
     def __init__(self, name: str, path: str | Path, *, timeout: float = 30.0) -> None:
-        self.name = name
+        super().__init__(name, self._connect, reachable)
         self._path = str(path)
         self._timeout = timeout
-        self.pool: Pool[sqlite3.Connection] = Pool(self._connect)
 
     @classmethod
     def from_url(cls, name: str, url: str) -> SqliteResource:
@@ -50,10 +51,9 @@ class SqliteResource:
         connection.execute(_CREATE)
         return connection
 
-    def begin(self, xid: Xid) -> SqliteBranch:
-        with reachable():
-            connection = self.pool.take()
-            connection.execute("BEGIN")
+    def start(self, connection: sqlite3.Connection, xid: Xid) -> SqliteBranch:
+        """Begin a transaction."""
+        connection.execute("BEGIN")
         return SqliteBranch(self, connection, xid)
 
     def in_doubt(self) -> Sequence[Xid]:
@@ -68,33 +68,24 @@ class SqliteResource:
 
     def has_outcome(self, gtrid: bytes) -> bool:
         query = f"SELECT 1 FROM {OUTCOMES} WHERE gtrid = ?"
-        with self._borrow() as connection:
+        with reachable, self.pool.borrow() as connection:
             return connection.execute(query, (gtrid,)).fetchone() is not None
 
     def outcomes(self) -> Sequence[bytes]:
-        with self._borrow() as connection:
+        with reachable, self.pool.borrow() as connection:
             return [row[0] for row in connection.execute(f"SELECT gtrid FROM {OUTCOMES}")]
 
     def forget_outcomes(self, gtrids: Sequence[bytes]) -> None:
         if not gtrids:
             return
-        with self._borrow() as connection:
+        with reachable, self.pool.borrow() as connection:
             connection.execute("BEGIN IMMEDIATE")
             rows = [(gtrid,) for gtrid in gtrids]
             connection.executemany(f"DELETE FROM {OUTCOMES} WHERE gtrid = ?", rows)
             connection.execute("COMMIT")
 
-    @contextmanager
-    def _borrow(self) -> Iterator[sqlite3.Connection]:
-        with reachable():
-            connection = self.pool.take()
-            try:
-                yield connection
-            finally:
-                self.pool.give(connection, broken=connection.in_transaction)
-
     def preflight(self) -> Sequence[Problem]:
-        with self._borrow() as connection:
+        with reachable, self.pool.borrow() as connection:
             (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
         if mode.lower() not in ("off", "memory"):
             return []
@@ -105,9 +96,6 @@ class SqliteResource:
                 "PRAGMA journal_mode=WAL",
             )
         ]
-
-    def close(self) -> None:
-        self.pool.close()
 
 
 class SqliteBranch:
@@ -150,19 +138,10 @@ class SqliteBranch:
             raise ResourceUnreachable(str(error)) from error
 
     def rollback(self) -> None:
-        with reachable():
+        with reachable:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
 
     def close(self) -> None:
         self._handle.detach()
         self._resource.pool.give(self._connection, broken=self._connection.in_transaction)
-
-
-@contextmanager
-def reachable() -> Iterator[None]:
-    """Turn an error of SQLite into `ResourceUnreachable`."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise ResourceUnreachable(str(error)) from error
