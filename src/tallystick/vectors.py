@@ -19,6 +19,7 @@ from tallystick.schemas import RECORDS
 VIEWED_MAX = (1 << 31) - 1
 """A view's place in its buffer has 31 bits."""
 _SIZE_MIN = 1 << 14
+_BINARY_VIEW = pa.binary_view()
 _TEXT_LIST = RECORDS.field("resources").type
 
 
@@ -58,12 +59,12 @@ def numbers(values: Any, valid: Any | None) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [bits, pa.py_buffer(values)])
 
 
-def viewed(views: Any, valid: Any | None, *buffers: pa.Buffer) -> pa.Array:
-    """A column of binary views as `put_view` makes them, into ``buffers``."""
+def viewed(
+    views: Any, valid: Any | None, data: pa.Buffer, kind: pa.DataType = _BINARY_VIEW
+) -> pa.Array:
+    """A column of views as `put_view` makes them, into ``data``."""
     bits = None if valid is None else pa.py_buffer(valid)
-    return pa.Array.from_buffers(
-        pa.binary_view(), len(views), [bits, pa.py_buffer(views), *buffers]
-    )
+    return pa.Array.from_buffers(kind, len(views), [bits, pa.py_buffer(views), data])
 
 
 def new_bitmap(count: int) -> Any:

@@ -5,8 +5,9 @@ read-only memoryview of the unpacked bytes. Reading changes nothing: files are o
 without updating the access time where the system allows it.
 
 Files up to `READ_WHOLE_MAX` are read into memory at once, so that a file which shrinks while
-it is read cannot hurt; larger ones are mapped. ``.gz`` and ``.zst`` are unpacked to an
-unnamed temporary file in pieces, never more than `UNPACKED_MAX` bytes.
+it is read cannot hurt; larger ones are mapped, because memory for a copy of them would cost
+more time than most of what is done with the bytes. ``.gz`` and ``.zst`` are unpacked to an unnamed
+temporary file in pieces, never more than `UNPACKED_MAX` bytes.
 """
 
 from __future__ import annotations
@@ -24,10 +25,7 @@ from typing import IO, Any, Self
 
 from tallystick.errors import LogUnreadableError, MissingExtraError
 
-READ_WHOLE_MAX = 64 << 20
-_LARGE = 32 << 20
-"""Files of so many bytes are read into huge pages where the system has them: with small ones
-the faults cost as much time as the bytes."""
+READ_WHOLE_MAX = 32 << 20
 UNPACKED_MAX = 1 << 40
 _PIECE = 1 << 20
 PACKINGS = (".gz", ".zst")
@@ -186,21 +184,7 @@ def _from_descriptor(path: str, descriptor: int) -> ByteSource:
     if size > READ_WHOLE_MAX:
         mapped = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
         return ByteSource(path, memoryview(mapped), mapped)
-    if size >= _LARGE:
-        return _read_large(path, descriptor, size)
     return ByteSource(path, memoryview(_read_whole(descriptor, size)))
-
-
-def _read_large(path: str, descriptor: int, size: int) -> ByteSource:
-    room = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if (advice := getattr(mmap, "MADV_HUGEPAGE", None)) is not None:
-        with contextlib.suppress(OSError):
-            room.madvise(advice)
-    place = 0
-    with memoryview(room) as view:
-        while place < size and (count := os.preadv(descriptor, [view[place:]], place)):
-            place += count
-    return ByteSource(path, memoryview(room).toreadonly()[:place], room)
 
 
 def _read_whole(descriptor: int, size: int) -> bytes:

@@ -1,15 +1,15 @@
 """Records as Arrow batches, without a Python object per record.
 
 In: a `CloudtranReading`, and one split or all files. Out: batches of the `RECORDS` schema that
-agree with ``records()`` row by row, ``attributes`` left null. Blocks with both headers whole go
-through compiled kernels, checksums included; whatever stops these goes through the scan.
+agree with ``records()`` row by row, bodies and names as views, ``attributes`` left null.
+Blocks with both headers whole go through compiled kernels, checksums included; whatever stops
+these goes through the scan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tallystick.errors import LogFormatError
 from tallystick.records import Clock, Kind, Outcome
-from tallystick.schemas import RECORDS, record_batches
+from tallystick.schemas import record_batches
 from tallystick.storage.crc import crc32
 from tallystick.systems.base import Split
 from tallystick.systems.cloudtran import kernels
@@ -32,6 +32,16 @@ from tallystick.systems.cloudtran.records import TYPES, block_records
 from tallystick.systems.cloudtran.scan import FileScan
 from tallystick.systems.cloudtran.survey import Part, Succession
 from tallystick.systems.cloudtran.verdict import SYSTEM_NAME
+from tallystick.vectors import (
+    coded,
+    constant,
+    new_bitmap,
+    new_views,
+    numbers,
+    put_views,
+    record_batch,
+    viewed,
+)
 
 if TYPE_CHECKING:
     from tallystick.systems.cloudtran.reader import CloudtranReading
@@ -41,7 +51,6 @@ RUN_BYTES = 8 << 20
 RUN_BLOCKS = 4096
 _KINDS = pa.array([Kind.PERSISTING.value, Kind.PERSISTED.value])
 _TYPES = pa.array(list(TYPES.values()))
-_COLUMNS = tuple(RECORDS.names)
 
 
 def read_batches(
@@ -77,7 +86,7 @@ class _Walk:
         while offset < end and not self.succession.ended:
             found = kernels.walk_blocks(data, offset, end, signature, size, RUN_BYTES, out)
             run = _Run.of(self.scan, data, self._sound(out[:found]))
-            for begin in range(0, len(run.entries), self.rows):
+            for begin in range(0, run.entries.shape[1], self.rows):
                 yield self._batch(run, begin, begin + self.rows)
             if run.count:
                 offset = run.end
@@ -115,40 +124,38 @@ class _Walk:
         return block.end, record_batches(records, self.log, Clock.WALL_US.value, self.rows)
 
     def _batch(self, run: _Run, begin: int, end: int) -> pa.RecordBatch:
-        entries = run.entries[begin:end]
-        count = len(entries)
-        kinds = pa.array((entries[:, kernels.KIND] - 1).astype(np.int8))
-        blocks = entries[:, kernels.BLOCK]
+        entries = run.entries[:, begin:end]
+        count = entries.shape[1]
+        kinds = (entries[kernels.KIND] - 1).astype(np.int8)
+        blocks = entries[kernels.BLOCK]
         offsets, lengths = run.places(entries, blocks)
+        bodies = entries[kernels.BODY] - run.base
         columns = {
-            "system": _constant(SYSTEM_NAME, count),
-            "log": _constant(self.log, count),
-            "file": _constant(self.part.path, count),
-            "offset": pa.array(offsets),
-            "length": pa.array(lengths),
-            "outcome": _constant(Outcome.VALID.value, count),
-            "kind": pa.DictionaryArray.from_arrays(kinds, _KINDS),
-            "type": pa.DictionaryArray.from_arrays(kinds, _TYPES),
-            "sequence": pa.array(run.blocks[:, kernels.SEQUENCE][blocks]),
-            "time": pa.array(entries[:, kernels.TIME]),
-            "clock": _constant(Clock.WALL_US.value, count),
-            "transaction": pa.array(entries[:, kernels.NUMBER]),
-            "resources": _targets(run.data, entries),
-            "body": _bodies(run.data, entries),
+            "system": constant(SYSTEM_NAME, count),
+            "log": constant(self.log, count),
+            "file": constant(self.part.path, count),
+            "offset": numbers(offsets, None),
+            "length": numbers(lengths, None),
+            "outcome": constant(Outcome.VALID.value, count),
+            "kind": coded(kinds, _KINDS),
+            "type": coded(kinds, _TYPES),
+            "sequence": numbers(run.blocks[:, kernels.SEQUENCE][blocks], None),
+            "time": numbers(entries[kernels.TIME], None),
+            "clock": constant(Clock.WALL_US.value, count),
+            "transaction": numbers(entries[kernels.NUMBER], None),
+            "resources": _targets(run.window, bodies, entries[kernels.TARGETS]),
+            "body": _bodies(run.window, bodies, entries[kernels.BODY_LENGTH]),
         }
-        arrays = [columns.get(name) for name in _COLUMNS]
-        filled = [
-            _nulls(field.type, count) if array is None else array
-            for array, field in zip(arrays, RECORDS, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(filled, names=list(_COLUMNS))
+        return record_batch(columns, count)
 
 
 @dataclass(slots=True)
 class _Run:
-    """Entries of several whole blocks of one codec; places are in ``data``."""
+    """Entries of several whole blocks of one codec; their places count from ``base`` bytes
+    before ``window``, which holds all of them."""
 
-    data: Any
+    base: int
+    window: Any
     blocks: Any
     entries: Any
     packed: bool
@@ -164,10 +171,12 @@ class _Run:
             blocks = blocks[: len(starts)]
         counts = np.ascontiguousarray(blocks[:, kernels.COUNT])
         rows = min(int(counts.sum()), int((ends - starts).sum()) // kernels.ENTRY_MIN)
-        entries = np.empty((rows, kernels.ENTRY_COLUMNS), np.uint64)
+        entries = np.empty((kernels.ENTRY_COLUMNS, rows), np.uint64)
         whole = kernels.walk_entries(data, starts, ends, counts, entries)
         kept = int(counts[:whole].sum())
-        return cls(data, blocks[:whole], entries[:kept].view(np.int64), packed)
+        base, end = (int(starts[0]), int(ends[whole - 1])) if whole else (0, 0)
+        found = entries[:, :kept].view(np.int64)
+        return cls(base, data[base:end], blocks[:whole], found, packed)
 
     @property
     def count(self) -> int:
@@ -182,7 +191,7 @@ class _Run:
     def places(self, entries: Any, blocks: Any) -> tuple[Any, Any]:
         """Offsets and lengths in the file; packed entries share those of their stream."""
         if not self.packed:
-            return entries[:, kernels.PLACE], entries[:, kernels.ENTRY_LENGTH]
+            return entries[kernels.PLACE], entries[kernels.ENTRY_LENGTH]
         offsets = self.blocks[:, kernels.OFFSET][blocks] + (HEADER_SIZE + PROLOGUE_SIZE)
         return offsets, self.blocks[:, kernels.SIZE][blocks] - PROLOGUE_SIZE
 
@@ -205,37 +214,16 @@ def _unpacked(scan: FileScan, starts: Any, ends: Any) -> tuple[Any, Any, Any]:
     return np.frombuffer(b"".join(pieces), np.uint8), places[:-1], places[1:]
 
 
-@lru_cache(maxsize=64)
-def _nulls(kind: pa.DataType, count: int) -> pa.Array:
-    return pa.nulls(count, kind)
+def _bodies(data: Any, starts: Any, lengths: Any) -> pa.Array:
+    views, valid = new_views(len(starts)), new_bitmap(len(starts))
+    put_views(data, starts, lengths, views, valid)
+    return viewed(views, None, pa.py_buffer(data))
 
 
-@lru_cache(maxsize=64)
-def _constant(value: str, count: int) -> pa.DictionaryArray:
-    indices = pa.array(np.zeros(count, np.int8))
-    return pa.DictionaryArray.from_arrays(indices, pa.array([value]))
-
-
-def _bodies(data: Any, entries: Any) -> pa.Array:
-    starts, ends = entries[:, kernels.BODY], entries[:, kernels.BODY_END]
-    offsets = np.zeros(len(entries) + 1, np.int32)
-    np.cumsum((ends - starts).astype(np.int32), out=offsets[1:])
-    out = np.empty(int(offsets[-1]), np.uint8)
-    kernels.gather(data, starts, ends, offsets, out)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(out)]
-    return pa.Array.from_buffers(pa.binary(), len(entries), buffers)
-
-
-def _targets(data: Any, entries: Any) -> pa.Array:
-    counts = entries[:, kernels.TARGETS]
-    lists = np.zeros(len(entries) + 1, np.int32)
-    np.cumsum(counts.astype(np.int32), out=lists[1:])
-    names = int(lists[-1])
-    offsets = np.empty(names + 1, np.int32)
-    # a name is at most 255 bytes and lies inside its entry
-    room = int((entries[:, kernels.BODY_END] - entries[:, kernels.BODY]).sum())
-    out = np.empty(min(room, names * 255), np.uint8)
-    used = kernels.gather_targets(data, entries[:, kernels.BODY], counts, offsets, out)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(out[:used])]
-    values = pa.Array.from_buffers(pa.string(), names, buffers)
-    return pa.ListArray.from_arrays(pa.array(lists), values, type=RECORDS.field("resources").type)
+def _targets(data: Any, starts: Any, counts: Any) -> pa.Array:
+    lists = np.zeros(len(starts) + 1, np.int32)
+    np.cumsum(counts, out=lists[1:])
+    views = new_views(int(lists[-1]))
+    kernels.put_targets(data, starts, counts, views)
+    names = viewed(views, None, pa.py_buffer(data), kind=pa.string_view())
+    return pa.ListArray.from_arrays(pa.array(lists), names)

@@ -11,6 +11,7 @@ from typing import Any
 
 from tallystick.compiled import kernel
 from tallystick.systems.cloudtran import entries, layout
+from tallystick.vectors import put_view
 
 Array = Any
 """A NumPy array; of bytes unless a docstring says otherwise."""
@@ -28,8 +29,8 @@ _NO_VALUE = entries.NO_VALUE
 # columns of a block row
 OFFSET, LENGTH, SIZE, CRC, COUNT, CODEC, SERIAL, SEQUENCE = range(8)
 BLOCK_COLUMNS = 8
-# columns of an entry row
-PLACE, ENTRY_LENGTH, KIND, NUMBER, TIME, BODY, BODY_END, TARGETS, BLOCK = range(9)
+# rows of the table of entries: each is a column of the batch
+PLACE, ENTRY_LENGTH, KIND, NUMBER, TIME, BODY, BODY_LENGTH, TARGETS, BLOCK = range(9)
 ENTRY_COLUMNS = 9
 
 
@@ -111,9 +112,9 @@ def _block(data: Array, offset: int, signature: Array, block_size: int, row: Arr
 
 @kernel
 def walk_entries(data: Array, starts: Array, ends: Array, counts: Array, out: Array) -> int:
-    """Rows of all entries of blocks whose entries lie at ``starts`` to ``ends`` of ``data``,
-    into ``out`` (unsigned 64-bit; one row per entry, places in ``data``). Returns how many
-    leading blocks hold exactly ``counts`` entries and nothing else."""
+    """All entries of blocks whose entries lie at ``starts`` to ``ends`` of ``data``, into the
+    columns of ``out`` (`ENTRY_COLUMNS` rows of unsigned 64-bit numbers, places in ``data``).
+    Returns how many leading blocks hold exactly ``counts`` entries and nothing else."""
     row = 0
     for block in range(len(starts)):
         place, end = int(starts[block]), int(ends[block])
@@ -122,7 +123,7 @@ def walk_entries(data: Array, starts: Array, ends: Array, counts: Array, out: Ar
             length = _entry(data, place, end, out, row)
             if length == 0:
                 return block
-            out[row, BLOCK] = block
+            out[BLOCK, row] = block
             place += length
             row += 1
         if place != end or row != last:
@@ -132,7 +133,7 @@ def walk_entries(data: Array, starts: Array, ends: Array, counts: Array, out: Ar
 
 @kernel
 def _entry(data: Array, place: int, limit: int, out: Array, row: int) -> int:
-    """Fill the row of one entry; its length, or 0 if it is none."""
+    """Fill the column of one entry; its length, or 0 if it is none."""
     if limit - place < _HEAD:
         return 0
     end = place + 4 + _u32(data, place)
@@ -151,9 +152,9 @@ def _entry(data: Array, place: int, limit: int, out: Array, row: int) -> int:
         behind = _operations(data, behind, end, targets)
     if behind != end:
         return 0
-    out[row, PLACE], out[row, ENTRY_LENGTH], out[row, KIND] = place, end - place, kind
-    out[row, NUMBER], out[row, TIME] = number, _u64(data, place + 16)
-    out[row, BODY], out[row, BODY_END], out[row, TARGETS] = body, end, targets
+    out[PLACE, row], out[ENTRY_LENGTH, row], out[KIND, row] = place, end - place, kind
+    out[NUMBER, row], out[TIME, row] = number, _u64(data, place + 16)
+    out[BODY, row], out[BODY_LENGTH, row], out[TARGETS, row] = body, end - body, targets
     return end - place
 
 
@@ -224,32 +225,13 @@ def _utf8(data: Array, place: int, end: int) -> bool:
 
 
 @kernel
-def gather(data: Array, starts: Array, ends: Array, offsets: Array, out: Array) -> None:
-    """Copy the ranges ``starts`` to ``ends`` of ``data`` one behind the other."""
-    for index in range(len(starts)):
-        source = data[int(starts[index]) : int(ends[index])]
-        _copy(source, out[int(offsets[index]) : int(offsets[index]) + len(source)])
-
-
-@kernel
-def _copy(source: Array, target: Array) -> None:
-    # a plain loop over two slices becomes a block copy; slice assignment does not
-    for index in range(len(source)):
-        target[index] = source[index]
-
-
-@kernel
-def gather_targets(data: Array, bodies: Array, counts: Array, offsets: Array, out: Array) -> int:
-    """Copy the target names of all entries; fills 32-bit string ``offsets``, returns the bytes."""
-    name = target = 0
+def put_targets(data: Array, bodies: Array, counts: Array, views: Array) -> None:
+    """Views of the target names of all entries, one behind the other."""
+    name = 0
     for index in range(len(bodies)):
         place = int(bodies[index]) + 2
         for _ in range(int(counts[index])):
             size = int(data[place])
-            offsets[name] = target
-            _copy(data[place + 1 : place + 1 + size], out[target : target + size])
+            put_view(data, place + 1, size, views, name)
             place += 1 + size
-            target += size
             name += 1
-    offsets[name] = target
-    return target
