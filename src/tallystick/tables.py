@@ -6,7 +6,7 @@ Records come from the reader's vectorised path; the other tables are small besid
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -28,16 +28,23 @@ TABLES: dict[str, pa.Schema] = {
 
 
 def batches_of(
-    reading: LogReading, table: str, split: Split | None = None, rows: int = BATCH_ROWS
+    reading: LogReading,
+    table: str,
+    split: Split | None = None,
+    rows: int = BATCH_ROWS,
+    schema: pa.Schema | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The table's batches of at most ``rows`` rows; ``split`` applies to records alone.
+    """The table's batches of at most ``rows`` rows; ``split`` applies to records alone, and so
+    does ``schema``: columns of the table, where not all are wanted.
 
     The column ``log`` is `log_name`, so that no two logs share a name.
     """
     source = reading.source
     if table == "records":
         for batch in reading.batches(split, rows=rows):
-            yield from _pieces(_named(schemas.plain(batch), source), rows)
+            yield from _pieces(
+                schemas.plain(_named(batch, source), schema or schemas.RECORDS), rows
+            )
     else:
         for batch in batches_of_rows(_ROWS[table](reading), TABLES[table], rows):
             yield _named(batch, source)
@@ -48,6 +55,14 @@ def salvaged_batches(reading: LogReading, rows: int = BATCH_ROWS) -> Iterator[pa
     records = reading.records(salvage=True)
     name = log_name(reading.source)
     return schemas.record_batches(records, name, reading.clock.value, rows)
+
+
+def selected(table: str, columns: Sequence[str]) -> pa.Schema:
+    """The schema of some columns of a table, or of all where none are named."""
+    import pyarrow
+
+    whole = TABLES[table]
+    return pyarrow.schema([whole.field(name) for name in columns or whole.names])
 
 
 def log_name(source: LogSource) -> str:

@@ -13,7 +13,7 @@ from tallystick.pipeline import executing, options, planning
 from tallystick.pipeline.options import OptionError, SourceOptions
 from tallystick.pipeline.planning import Task
 from tallystick.pipeline.source import PruningReader, TableReader
-from tallystick.tables import TABLES
+from tallystick.tables import TABLES, selected
 from tests.fixtures import fixture_dir
 from tests.pipeline.fake import SYSTEM
 
@@ -42,7 +42,8 @@ def _rows(settings: SourceOptions) -> list[dict[str, Any]]:
     batches = [
         batch for task in planning.tasks(settings) for batch in executing.execute(task, settings)
     ]
-    assert all(batch.schema == TABLES[settings.table] for batch in batches)
+    schema = selected(settings.table, settings.columns)
+    assert all(batch.schema == schema for batch in batches)
     return [row for batch in batches for row in batch.to_pylist()]
 
 
@@ -70,6 +71,14 @@ def test_every_table_has_its_rows(logs: Path, table: str) -> None:
     rows = _rows(SourceOptions((str(logs),), table=table))
     assert rows
     assert {row["system"] for row in rows} - {""} == {"fake"}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_named_columns_are_all_that_is_made(logs: Path, table: str) -> None:
+    names = TABLES[table].names[3::-2]
+    rows = _rows(SourceOptions((str(logs),), table=table, columns=tuple(names)))
+    whole = _rows(SourceOptions((str(logs),), table=table))
+    assert rows == [{name: row[name] for name in names} for row in whole]
 
 
 def test_what_is_no_log_is_a_finding(logs: Path) -> None:
@@ -113,6 +122,7 @@ def test_salvage_marks_what_is_behind_damage(logs: Path) -> None:
         ({"path": "/x", "mode": "lenient"}, "permissive"),
         ({"path": "/x", "encryptionKey": "xyz"}, "hexadecimal"),
         ({"paths": "no json"}, "no JSON"),
+        ({"path": "/x", "columns": "file, nonsense"}, "columns of records: system, log"),
     ],
 )
 def test_wrong_options_are_named(given: dict[str, str], said: str) -> None:
@@ -180,6 +190,21 @@ class TestInSpark:
             assert frame.where("system = 'bitronix'").count() == frame.count()
         finally:
             spark.conf.set(setting, before or "false")
+
+    def test_a_declared_schema_is_what_is_read(self, spark: SparkSession, path: str) -> None:
+        whole = spark.read.format("tallystick").load(path)
+        declared = spark.read.format("tallystick").schema("`offset` bigint, kind string").load(path)
+        named = spark.read.format("tallystick").option("columns", "offset, kind").load(path)
+        assert declared.columns == named.columns == ["offset", "kind"]
+        rows = [sorted(frame.collect()) for frame in (whole[["offset", "kind"]], declared, named)]
+        assert rows[0] == rows[1] == rows[2]
+        filtered = declared.where("kind = 'decision'")
+        assert filtered.count() == whole.where("kind = 'decision'").count()
+
+    def test_a_schema_of_other_columns_is_refused(self, spark: SparkSession, path: str) -> None:
+        reader = spark.read.format("tallystick").schema("`offset` string")
+        with pytest.raises(Exception, match="does not fit the table records"):
+            reader.load(path).count()
 
     def test_several_paths_load_at_once(self, spark: SparkSession, path: str) -> None:
         other = str(fixture_dir("bitronix") / "fresh")

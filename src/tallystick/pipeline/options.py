@@ -15,7 +15,7 @@ from tallystick.storage.source import is_remote
 from tallystick.systems.base import ReadOptions
 from tallystick.tables import TABLES
 
-SPLIT_BYTES = 64 << 20
+SPLIT_BYTES = 128 << 20
 """Work of one task: small logs are put together, large files divided, up to about this."""
 
 MODES = ("permissive", "failfast")
@@ -52,14 +52,17 @@ class SourceOptions:
     hold_folder: str | None = None
     """Where a stream tells disposers what it has read, for `KeepForReader`."""
     reading: ReadOptions = ReadOptions()  # noqa: RUF009 - frozen
+    columns: tuple[str, ...] = ()
+    """Columns that are wanted, in their order; none: all of the table."""
 
 
 def parse(options: Mapping[str, str]) -> SourceOptions:
     """The options as one checked value. Raises `OptionError` that names option and value."""
     given = {name.lower(): value for name, value in options.items()}
+    table = _one_of(given, "table", tuple(TABLES), "records")
     return SourceOptions(
         _paths(given),
-        _one_of(given, "table", tuple(TABLES), "records"),
+        table,
         _positive(given, "splitbytes", SPLIT_BYTES),
         _one_of(given, "mode", MODES, "permissive"),
         _one_of(given, "salvage", ("true", "false"), "false") == "true",
@@ -75,6 +78,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
             boot_password=given.get("bootpassword"),
             encryption_key=_key(given.get("encryptionkey")),
         ),
+        _columns(given, table),
     )
 
 
@@ -96,6 +100,15 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
     if "path" not in given:
         raise OptionError("no path was given", advice="Use .load(PATH) or option('path', PATH)")
     return (_local(given["path"]),)
+
+
+def _columns(given: Mapping[str, str], table: str) -> tuple[str, ...]:
+    names = tuple(filter(None, map(str.strip, given.get("columns", "").split(","))))
+    for name in names:
+        if name not in TABLES[table].names:
+            expected = f"columns of {table}: {', '.join(TABLES[table].names)}"
+            raise OptionError("option columns", expected=expected, found=name)
+    return names
 
 
 def _local(path: str) -> str:

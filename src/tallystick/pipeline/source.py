@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 try:
@@ -30,7 +31,7 @@ except ImportError as error:
 from tallystick.pipeline.executing import execute
 from tallystick.pipeline.options import OptionError, SourceOptions, local_path, parse
 from tallystick.pipeline.planning import Piece, Task, tasks
-from tallystick.tables import TABLES
+from tallystick.tables import TABLES, selected
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,10 +54,11 @@ class TallystickDataSource(DataSource):
         return "tallystick"
 
     def schema(self) -> StructType:
-        return spark_schema(TABLES[parse(self.options).table])
-
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark passes it
         options = parse(self.options)
+        return spark_schema(selected(options.table, options.columns))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = narrowed(parse(self.options), schema)
         # Spark refuses a reader that defines pushFilters unless push-down is switched on.
         return PruningReader(options) if _pushing_down() else TableReader(options)
 
@@ -146,6 +148,23 @@ def spark_schema(schema: pa.Schema) -> StructType:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(schema)
+
+
+def narrowed(options: SourceOptions, schema: StructType) -> SourceOptions:
+    """The options with the columns of a schema: what a query declares is all that is made.
+
+    Raises `OptionError` for a column that the table has not, or has in another type.
+    """
+    known = {field.name: field.dataType for field in spark_schema(TABLES[options.table])}
+    for field in schema:
+        if known.get(field.name) != field.dataType:
+            raise OptionError(
+                f"the schema does not fit the table {options.table}",
+                expected="columns of "
+                + ", ".join(f"{n} {t.simpleString()}" for n, t in known.items()),
+                found=f"{field.name} {field.dataType.simpleString()}",
+            )
+    return replace(options, columns=tuple(schema.names))
 
 
 def _allowed(one: Filter) -> frozenset[str] | None:
