@@ -1,8 +1,15 @@
-"""Durable commits per second: our live log and, with ``--derby``, the real database beside it.
+"""Derby's log: durable commits per second, ours beside the real one's, in one run.
 
-``python benchmarks/derby_commit.py [--seconds 3] [--derby]``. Each caller begins, logs one insert
-of 100 bytes and commits; every commit is on the disk when it returns. Derby does more for each
-(SQL, pages, locks); its log is the part that waits. Derby is fetched by Maven coordinates.
+``python benchmarks/derby_commit.py [--seconds 2] [--rounds 3] [--callers 1 64] [--derby]``. Each
+caller begins, logs one insert with a row of 96 bytes, and commits; every commit is on the disk
+when it counts. Callers are threads, and separately asyncio tasks, which only ours knows. Beside:
+
+* *log alone*: Derby 10.14.2.0's raw store, ``Transaction.logAndDo`` and ``commit`` in 64 threads:
+  its LogToFile and LogAccessFile with their defaults, without SQL, pages and locks;
+* *database*: its embedded database, one-row inserts by JDBC, which does all of that too.
+
+Rates are medians of alternating rounds and vary with the machine; compare only what one run
+prints. Derby is fetched by Maven coordinates.
 """
 
 from __future__ import annotations
@@ -10,43 +17,35 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-import threading
-import time
 from pathlib import Path
 
+from callers import table, task_rate, thread_rate
+
+from tallystick.services.roles import Ticket
 from tallystick.systems.derby import operations
 from tallystick.systems.derby.encodings import compressed_int, compressed_long, format_id
 from tallystick.systems.derby.log import LogToFile
 
-CALLERS = (1, 8, 64)
+ORIGINALS = {"Derby's log alone": "RawLog", "Derby's database": "Commits"}
+PAGE = b"".join(map(compressed_long, (0, 1168, 1, 0)))
+INSERT = format_id(operations.INSERT) + PAGE + compressed_int(6) + b"\0\0\0\1"
+IMAGE = b"\0\6\1\x20\0\x60" + bytes(96)
 
 
-def ours(folder: str, callers: int, seconds: float) -> tuple[float, float]:
-    """Commits per second, and flushes per commit; each flush is durable when it ends."""
-    page = b"".join(map(compressed_long, (0, 1168, 1, 0)))
-    insert = format_id(operations.INSERT) + page + compressed_int(6) + b"\0\0\0\1"
-    image = b"\0\6\1\x20\0\x60" + bytes(96)
-    done = [0] * callers
-    with LogToFile(folder, archive=True, switch_interval=64 << 20) as log:
-        end = time.monotonic() + seconds
+def our_rate(folder: str, callers: int, seconds: float, *, tasks: bool) -> tuple[float, float]:
+    """Commits per second, and commits per write, each of which is synced."""
+    with LogToFile(folder) as log:
 
-        def work(caller: int) -> None:
-            while time.monotonic() < end:
-                number = log.begin()
-                log.log(number, insert, image)
-                log.commit(number)
-                done[caller] += 1
+        def commit(_caller: int, _count: int) -> Ticket:
+            number = log.begin()
+            log.log(number, INSERT, IMAGE)
+            return log.submit_commit(number)
 
-        threads = [threading.Thread(target=work, args=(caller,)) for caller in range(callers)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        flushes = log.counters.groups
-    return sum(done) / seconds, flushes / max(sum(done), 1)
+        rate = (task_rate if tasks else thread_rate)(commit, callers, seconds)
+        return rate, log.counters.records / max(log.counters.groups, 1)
 
 
-def derbys(folder: str, callers: int, seconds: float) -> float:
+def original_rate(program: str, folder: str, callers: int, seconds: float) -> float:
     """Commits per second of Derby 10.14.2.0 with its defaults."""
     root = Path(__file__).parents[1]
     sys.path.insert(0, str(root))
@@ -55,31 +54,41 @@ def derbys(folder: str, callers: int, seconds: float) -> float:
     jars = classpath(["org.apache.derby:derby:10.14.2.0"])
     classes = compile_java(root / "tests" / "interop" / "derby", jars)
     printed = run_java(
-        "Commits",
+        program,
         folder,
         callers,
         seconds,
         classpath=f"{jars}:{classes}",
         options=["-Dderby.stream.error.file=/dev/null"],
-        timeout_s=seconds + 120,
+        timeout_s=2 * seconds + 120,
     )
     return float(printed.split()[-1])
 
 
+def one_round(place: str, callers: int, seconds: float, *, derby: bool) -> dict[str, float]:
+    """One turn of everything, in a folder of its own."""
+    threads, per_write = our_rate(f"{place}/threads", callers, seconds, tasks=False)
+    rates = {"ours, threads": threads, "ours, threads: commits per sync": per_write}
+    rates["ours, tasks"], _ = our_rate(f"{place}/tasks", callers, seconds, tasks=True)
+    for name, program in ORIGINALS.items() if derby else ():
+        rates[name] = original_rate(program, f"{place}/{program}", callers, seconds)
+    return rates
+
+
 def main() -> None:
     """Measure."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--derby", action="store_true", help="the real database too")
-    options = parser.parse_args()
-    for callers in CALLERS:
-        with tempfile.TemporaryDirectory() as folder:
-            rate, share = ours(f"{folder}/log", callers, options.seconds)
-            line = f"{callers:3} callers: ours {rate:8,.0f} commits/s, {share:.3f} flushes each"
-            if options.derby:
-                theirs = derbys(f"{folder}/db", callers, options.seconds)
-                line += f"; Derby {theirs:8,.0f} commits/s; ratio {rate / theirs:.1f}"
-            print(line)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--callers", type=int, nargs="+", default=[1, 64])
+    parser.add_argument("--derby", action="store_true", help="the real Derby too")
+    chosen = parser.parse_args()
+    for callers in chosen.callers:
+        rounds = []
+        for _ in range(chosen.rounds):
+            with tempfile.TemporaryDirectory() as place:
+                rounds.append(one_round(place, callers, chosen.seconds, derby=chosen.derby))
+        table(callers, rounds, list(ORIGINALS))
 
 
 if __name__ == "__main__":

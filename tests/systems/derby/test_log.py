@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import threading
 from collections.abc import Hashable
@@ -171,6 +172,28 @@ def test_switched_files_are_linked_and_end_with_a_marker(tmp_path: Path) -> None
     assert len(list(reading.changes())) == 100
     whats = [span.what for file in reading.files()[:2] for span in file.spans]
     assert whats == ["file header", "records", "end marker"] * 2
+
+
+def test_tasks_commits_share_flushes_and_switch_files(tmp_path: Path) -> None:
+    folder = tmp_path / "db" / "log"
+
+    async def commit(log: LogToFile, text: str) -> None:
+        number = log.begin()
+        log.log(number, insert(0), row(text))
+        await log.submit_commit(number)
+
+    async def run(log: LogToFile) -> None:
+        for turn in range(10):
+            await asyncio.gather(*(commit(log, f"{turn} {one}") for one in range(20)))
+
+    with LogToFile(str(folder), switch_interval=4096, archive=True) as log:
+        asyncio.run(run(log))
+        assert log.counters.records >= 200
+        assert log.counters.groups <= 40
+        found = committed(log)
+    assert sorted(found) == sorted(f"{turn} {one}" for turn in range(10) for one in range(20))
+    assert len(list(folder.glob("log*.dat"))) > 3
+    assert reading_of(tmp_path).recovery.boots is True
 
 
 def test_large_record_needs_no_buffer(tmp_path: Path) -> None:

@@ -57,10 +57,11 @@ def checksum_record_size(cipher: LogCipher | None) -> int:
 class LogBuffer:
     """One buffer; ``position`` is where the next record goes, ``reserved`` where the first did."""
 
-    __slots__ = ("data", "instant", "position", "reserved")
+    __slots__ = ("data", "instant", "position", "reserved", "size")
 
     def __init__(self, size: int, reserved: int) -> None:
         self.data = bytearray(size)
+        self.size = size
         self.reserved = reserved
         self.position = reserved
         self.instant = 0
@@ -71,13 +72,13 @@ class LogBuffer:
 
     @property
     def bytes_free(self) -> int:
-        return len(self.data) - self.position
+        return self.size - self.position
 
-    def append(self, *parts: bytes) -> None:
-        """Copy a record's parts behind what is there."""
-        for part in parts:
-            self.data[self.position : self.position + len(part)] = part
-            self.position += len(part)
+    def append(self, record: bytes) -> None:
+        """Copy a record behind what is there; it fits."""
+        end = self.position + len(record)
+        self.data[self.position : end] = record
+        self.position = end
 
 
 class LogAccessFile:
@@ -125,8 +126,9 @@ class LogAccessFile:
         Called before every record with the log's current end, which then becomes the instant of
         the checksum record.
         """
-        if not self.current.empty:
-            if length + OVERHEAD <= self.current.bytes_free:
+        current = self.current
+        if current.position != current.reserved:
+            if current.position + length + OVERHEAD <= current.size:
                 return 0
             self.switch_log_buffer()
         self.current.instant = make_instant(file_number, end)
@@ -136,8 +138,9 @@ class LogAccessFile:
         """Take a record in; one that no buffer can hold goes to the file directly."""
         length = len(data) + len(optional)
         head, tail = PREFIX.pack(length, instant), LENGTH.pack(length)
-        if length + OVERHEAD <= self.current.bytes_free:
-            self.current.append(head, data, optional, tail)
+        current = self.current
+        if current.position + length + OVERHEAD <= current.size:
+            current.append(head + data + optional + tail)
         else:
             self._write_directly([head, data, optional, tail])
 

@@ -45,6 +45,8 @@ POSITION_MASK = 0x7FFFFFFF
 _SLACK = 1 << 20
 """Room that is kept for what other threads append between the check and the record."""
 _PADDING_MAX = 16
+_ROOMY = POSITION_MAX - 2 * _SLACK
+"""A record that ends below fits, with all that surrounds it."""
 
 
 class _WriteSynced:
@@ -162,11 +164,12 @@ class AppendingLog:
 
     def _append(self, body: bytes) -> int:
         """The caller has made room and holds the lock."""
-        self._check()
+        if self._stop is not None:
+            self._check()
         if self._cipher is not None:
             body = self._cipher.encrypt(body + bytes(-len(body) % self._cipher.block_size))
         length, access, position = len(body), self._access, self._end & POSITION_MASK
-        if position + self._needed(length) >= POSITION_MAX:
+        if position + length > _ROOMY and position + self._needed(length) >= POSITION_MAX:
             raise LogFullError("other threads have filled the log file", file=self._folder.path)
         try:
             reserved = access.reserve_space_for_checksum(length, self._end >> 32, position)
@@ -182,6 +185,8 @@ class AppendingLog:
 
     def _make_room(self, length: int) -> None:
         """Go on in a new file where this one may not hold the record. Not under the lock."""
+        if (self._end & POSITION_MASK) + length < _ROOMY:
+            return
         needed = self._needed(length + _PADDING_MAX)
         if HEADER_SIZE + needed >= POSITION_MAX:
             raise RecordTooLargeError(

@@ -7,6 +7,7 @@ In: the bytes between the two lengths, decrypted. Out: a `Body`. Decoding raises
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from tallystick.errors import LogFormatError
 from tallystick.records import Kind, Xid
@@ -89,7 +90,15 @@ def encode_body(
     group: int, transaction: int, operation: bytes, optional: bytes = b"", undo: int | None = None
 ) -> bytes:
     """A record body; ``undo`` is the instant a compensation record undoes."""
-    head = format_id(LOG_RECORD) + compressed_int(group)
-    number = format_id(TRANSACTION_ID) + compressed_long(transaction)
-    tail = len(optional).to_bytes(4) + optional if undo is None else undo.to_bytes(8)
-    return head + (number if transaction else format_id(NULL)) + operation + tail
+    head = _head(group, bool(transaction))
+    number = compressed_long(transaction) if transaction else b""
+    if undo is not None:
+        return head + number + operation + undo.to_bytes(8)
+    return head + number + operation + len(optional).to_bytes(4) + optional
+
+
+@cache
+def _head(group: int, numbered: bool) -> bytes:
+    """What stands before the number of the transaction: groups are few."""
+    number = TRANSACTION_ID if numbered else NULL
+    return format_id(LOG_RECORD) + compressed_int(group) + format_id(number)

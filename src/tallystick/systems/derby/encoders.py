@@ -20,23 +20,25 @@ from tallystick.systems.derby.layout import (
 )
 from tallystick.systems.derby.operations import BEGIN, CHECKPOINT, END, Fields
 
+_BEGIN, _END, _NO_XID = format_id(BEGIN), format_id(END), format_id(NULL)
+
 
 def encode_global_id(xid: Xid | None) -> bytes:
     """A global id object; null for None."""
     if xid is None:
-        return format_id(NULL)
+        return _NO_XID
     parts = b"".join(len(part).to_bytes(1) + part for part in (xid.gtrid, xid.bqual))
     return format_id(GLOBAL_ID) + xid.format_id.to_bytes(4, signed=True) + parts
 
 
 def encode_begin(status: int, xid: Xid | None) -> bytes:
     """A begin operation: user or internal, with its global id."""
-    return format_id(BEGIN) + status.to_bytes(4) + encode_global_id(xid)
+    return _BEGIN + status.to_bytes(4) + encode_global_id(xid)
 
 
 def encode_end(status: int, xid: Xid | None) -> bytes:
     """An end operation: committed, aborted or prepared."""
-    return format_id(END) + encode_global_id(xid) + compressed_int(status)
+    return _END + encode_global_id(xid) + compressed_int(status)
 
 
 def encode_checkpoint(redo_mark: int, undo_mark: int, table: bytes) -> bytes:

@@ -13,8 +13,9 @@ from tallystick.errors import (
     TransactionUsageError,
 )
 from tallystick.records import Xid
+from tallystick.services.roles import Ticket
 from tallystick.systems.derby import encoders, operations
-from tallystick.systems.derby.appending import AppendingLog
+from tallystick.systems.derby.appending import POSITION_MASK, AppendingLog
 from tallystick.systems.derby.body import encode_body
 from tallystick.systems.derby.layout import (
     Group,
@@ -27,9 +28,10 @@ HEAD_MAX = 256
 _BEGIN = int(Group.RAWSTORE | Group.FIRST)
 _PAGE = int(Group.RAWSTORE | Group.XA_NEEDLOCK)
 _CLR = _PAGE | int(Group.COMPENSATION)
-_PREPARED = int(Group.RAWSTORE | Group.PREPARE)
-_COMMITTED = int(Group.RAWSTORE | Group.COMMIT | Group.LAST)
-_ABORTED = int(Group.RAWSTORE | Group.ABORT | Group.LAST)
+# Group and status of the records that end a transaction.
+_PREPARE = (int(Group.RAWSTORE | Group.PREPARE), operations.STATUS_PREPARED)
+_COMMIT = (int(Group.RAWSTORE | Group.COMMIT | Group.LAST), operations.STATUS_COMMITTED)
+_ABORT = (int(Group.RAWSTORE | Group.ABORT | Group.LAST), operations.STATUS_ABORTED)
 
 
 class LogToFile(AppendingLog):
@@ -44,13 +46,20 @@ class LogToFile(AppendingLog):
     # -- transactions -----------------------------------------------------------------------
 
     def begin(self, xid: Xid | None = None, *, internal: bool = False) -> int:
-        """Begin a transaction; returns its number."""
-        status = operations.STATUS_INTERNAL if internal else operations.STATUS_USER
+        """Begin a transaction; returns its number. Goes on in a new log file where the current
+        one is larger than the switch interval."""
+        if self._end & POSITION_MASK > self._interval:
+            self.switch_log_file(self._interval)
+        self._make_room(HEAD_MAX)
+        return self._begin(operations.STATUS_INTERNAL if internal else operations.STATUS_USER, xid)
+
+    def _begin(self, status: int, xid: Xid | None = None) -> int:
+        """The caller has made room."""
         operation = encoders.encode_begin(status, xid)
-        self._make_room(len(operation) + HEAD_MAX)
         with self._state:
             number, self._next = self._next, self._next + 1
             first = self._append(encode_body(_BEGIN, number, operation))
+            internal = status == operations.STATUS_INTERNAL
             self._table[number] = OpenTransaction(number, first, first, internal, xid)
         return number
 
@@ -75,17 +84,21 @@ class LogToFile(AppendingLog):
 
     def prepare(self, number: int) -> None:
         """Durably prepared: in doubt until it is committed or aborted."""
-        self.flush(self._end_transaction(number, _PREPARED, operations.STATUS_PREPARED))
+        self.flush(self._end_transaction(number, *_PREPARE))
 
     def commit(self, number: int, *, sync: bool = True) -> None:
         """Committed, durably unless ``sync`` is false."""
-        end = self._end_transaction(number, _COMMITTED, operations.STATUS_COMMITTED)
+        end = self._end_transaction(number, *_COMMIT)
         if sync:
             self.flush(end)
 
+    def submit_commit(self, number: int) -> Ticket:
+        """Committed once the ticket is done: for tasks, and for many commits at once."""
+        return self.submit(self._end_transaction(number, *_COMMIT))
+
     def abort(self, number: int, *, sync: bool = True) -> None:
         """Aborted; its compensation records must have been logged before."""
-        end = self._end_transaction(number, _ABORTED, operations.STATUS_ABORTED)
+        end = self._end_transaction(number, *_ABORT)
         if sync:
             self.flush(end)
 
@@ -117,11 +130,12 @@ class LogToFile(AppendingLog):
         """
         if split_instant(self._end)[1] > self._interval:
             self.switch_log_file(self._interval)
+        self._make_room(HEAD_MAX)
         with self._state:
             redo = self._end
             undo = min((one.first for one in self._table.values()), default=redo)
             undo = min(undo, redo)
-            number = self.begin(internal=True)
+            number = self._begin(operations.STATUS_INTERNAL)
         self.flush(redo)
         if clean is not None:
             clean()
