@@ -20,7 +20,7 @@ KERNELS = (
     "low_number32",
     "crc_of_four",
     "crc_range",
-    "copy",
+    "put_view",
     "has_high_bits",
     "is_ascending",
     "take_names",
@@ -67,6 +67,15 @@ def test_a_record_larger_than_the_window_goes_the_other_way(
     reading = write_pair(tmp_path, file_bytes(records, 9_000), file_bytes([], 8_000))
     assert rows_of(list(reading.batches())) == expected(reading)
     assert len(expected(reading)) == 3
+
+
+def test_records_with_more_names_than_there_is_room_for(tmp_path: Path) -> None:
+    many = [f"name-{number:03}" for number in range(3 * kernels.NAMES_PER_ROW)]
+    records = [record(8, 1, "a"), record(8, 2, *many), record(3, 3, "a", "b"), record(8, 4, *many)]
+    reading = write_pair(tmp_path, file_bytes(records, 9_000), file_bytes([], 8_000))
+    for rows in (1, 2, 10_000):
+        assert rows_of(list(reading.batches(rows=rows))) == expected(reading)
+    assert len(expected(reading)) == 4
 
 
 @pytest.mark.parametrize("case", ["damaged-name-flip", "made-unsorted", "non-ascii", "gtrids"])

@@ -1,15 +1,16 @@
 """The rows of ``records()`` as Arrow batches, without a Python object per record.
 
 In: the bytes of one file. Out: batches of the `RECORDS` schema, its repeating strings
-dictionary-encoded and ``attributes`` null. A compiled kernel takes whole records in a row; what
-it leaves (damage, names out of order, spare bytes) goes through the strict walk, piece by piece.
+dictionary-encoded, its texts as views and ``attributes`` null. A compiled kernel takes whole
+records in a row; what it leaves (damage, names out of order, spare bytes) goes through the strict
+walk, piece by piece.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,20 +18,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tallystick.records import Clock, Kind, Outcome, Record
-from tallystick.schemas import RECORDS, record_batches
+from tallystick.schemas import record_batches
 from tallystick.systems.bitronix.kernels import crc_table, new_columns, walk
 from tallystick.systems.bitronix.layout import FORMAT_ID, STATUS_NAMES, status_name
 from tallystick.systems.bitronix.rows import KIND_OF, record_of
 from tallystick.systems.bitronix.scan import CountedWalk, Piece, header_piece
+from tallystick.vectors import coded, constant, numbers, record_batch, viewed
 
 WINDOW = 1 << 20
 """Bytes that one call of the kernel may look at: bounds its output arrays."""
 
-_TEXT = pa.dictionary(pa.int32(), pa.string())
-_ENCODED = ("system", "log", "file", "outcome", "kind", "type", "clock")
-SCHEMA = pa.schema(
-    [field.with_type(_TEXT) if field.name in _ENCODED else field for field in RECORDS]
-)
+ROWS = 1 << 14
+"""Records of a batch at most, however many are wanted."""
 _TABLE = crc_table()
 _TYPES = pa.array(STATUS_NAMES)
 _KINDS = pa.array([KIND_OF[status].value for status in range(len(STATUS_NAMES))])
@@ -54,13 +53,12 @@ def batches(
         return
     walker = CountedWalk(data)
     array = np.frombuffer(data, np.uint8)
-    scratch = new_columns(rows, WINDOW)
     odd: list[Record] = []
     while walker.place < walker.end:
-        if walker.in_step and (count := _take(array, walker, scratch)) is not None:
+        if walker.in_step and (batch := _take(array, walker, place, rows)) is not None:
             yield from _from_objects(odd, place)
             odd = []
-            yield _from_columns(scratch, count, place)
+            yield batch
             continue
         odd += _told(file, walker.next_piece())
         if len(odd) >= rows:
@@ -75,104 +73,66 @@ def _told(file: str, piece: Piece) -> list[Record]:
 
 
 def _take(
-    array: npt.NDArray[np.uint8], walker: CountedWalk, scratch: dict[str, npt.NDArray[Any]]
-) -> tuple[int, int, int, int] | None:
+    array: npt.NDArray[np.uint8], walker: CountedWalk, place: _Place, rows: int
+) -> pa.RecordBatch | None:
     """Let the kernel walk on; None if no plain record stands at the place."""
-    end = min(walker.end, walker.place + WINDOW)
-    count, place, *used = walk(array, walker.place, end, _TABLE, **scratch)
-    walker.place = int(place)
-    return (int(count), *map(int, used)) if count else None  # type: ignore[return-value]
+    begin = walker.place
+    window = array[begin : min(walker.end, begin + WINDOW)]
+    columns = new_columns(min(rows, ROWS))
+    count, size, names = walk(window, _TABLE, **columns)
+    if not count:
+        return None
+    walker.place += int(size)
+    columns["offsets"] += begin
+    data = pa.py_buffer(window)
+    return _from_columns(columns, data, (int(count), int(names)), place)
 
 
 def _from_columns(
-    columns: dict[str, npt.NDArray[Any]], counts: tuple[int, int, int, int], place: _Place
+    columns: dict[str, npt.NDArray[Any]], data: pa.Buffer, counts: tuple[int, int], place: _Place
 ) -> pa.RecordBatch:
-    rows, gtrid_bytes, names, name_bytes = counts
-    texts = pa.Array.from_buffers(
-        pa.string(),
-        names,
-        [
-            None,
-            _buffer(columns["name_ends"], names + 1),
-            _buffer(columns["name_bytes"], name_bytes),
-        ],
-    )
-    gtrids = pa.Array.from_buffers(
-        pa.binary(),
-        rows,
-        [None, _buffer(columns["gtrid_ends"], rows + 1), _buffer(columns["gtrids"], gtrid_bytes)],
-    )
-    lists = pa.Array.from_buffers(
-        RECORDS.field("resources").type,
-        rows,
-        [None, _buffer(columns["list_ends"], rows + 1)],
-        children=[texts],
-    )
-    types, kinds = _statuses(columns["statuses"][:rows])
+    count, names = counts
+    lists = numbers(columns["list_ends"][: count + 1], None)
+    texts = viewed(columns["names"][:names], None, data, kind=pa.string_view())
+    types, kinds = _statuses(columns["statuses"][:count])
     filled = {
-        "offset": pa.array(columns["offsets"][:rows].copy()),
-        "length": pa.array(columns["lengths"][:rows].copy()),
+        "system": constant("bitronix", count),
+        "log": constant(place.log, count),
+        "file": constant(place.file, count),
+        "offset": numbers(columns["offsets"][:count], None),
+        "length": numbers(columns["lengths"][:count], None),
+        "outcome": constant(Outcome.VALID.value, count),
         "kind": kinds,
         "type": types,
-        "sequence": pa.array(columns["sequences"][:rows].copy()),
-        "time": pa.array(columns["times"][:rows].copy()),
-        "gtrid": gtrids,
-        "resources": lists,
+        "sequence": numbers(columns["sequences"][:count], None),
+        "time": numbers(columns["times"][:count], None),
+        "clock": constant(place.clock.value, count),
+        "format_id": _format_ids(ROWS).slice(0, count),
+        "gtrid": viewed(columns["gtrids"][:count], None, data),
+        "resources": pa.ListArray.from_arrays(lists, texts),
     }
-    constant = _constants(place, rows)
-    arrays = [filled.get(name, constant[name]) for name in SCHEMA.names]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    return record_batch(filled, count)
 
 
-def _buffer(array: npt.NDArray[Any], count: int) -> pa.Buffer:
-    return pa.py_buffer(array[:count].tobytes())
-
-
-@lru_cache(maxsize=4)
-def _constants(place: _Place, rows: int) -> dict[str, pa.Array]:
-    """The columns that are the same in every row; null where nothing fills them."""
-    columns = {field.name: pa.nulls(rows, field.type) for field in SCHEMA}
-    texts = {
-        "system": "bitronix",
-        "log": place.log,
-        "file": place.file,
-        "outcome": Outcome.VALID.value,
-        "clock": place.clock.value,
-    }
-    columns |= {name: _constant(value, rows) for name, value in texts.items()}
-    columns["format_id"] = pa.array(np.full(rows, FORMAT_ID, np.int32))
-    return columns
-
-
-def _constant(value: str, rows: int) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([value]))
+@cache
+def _format_ids(count: int) -> pa.Array:
+    return pa.array(np.full(count, FORMAT_ID, np.int32))
 
 
 def _statuses(statuses: npt.NDArray[np.int32]) -> tuple[pa.DictionaryArray, pa.DictionaryArray]:
     """Type and kind of each status; numbers that are no status get names of their own."""
-    types, kinds, indices = _TYPES, _KINDS, statuses.copy()
+    types, kinds, indices = _TYPES, _KINDS, statuses
     if statuses.min() < 0 or statuses.max() >= len(STATUS_NAMES):
         strange = [int(one) for one in np.unique(statuses) if not 0 <= one < len(STATUS_NAMES)]
+        indices = statuses.copy()
         for index, status in enumerate(strange, len(STATUS_NAMES)):
             indices[statuses == status] = index
         types = pa.array([*STATUS_NAMES, *map(status_name, strange)])
         kinds = pa.array([*_KINDS.to_pylist(), *(Kind.UNKNOWN.value for _ in strange)])
-    numbers = pa.array(indices)
-    return (
-        # Each number is known to be an index.
-        pa.DictionaryArray.from_arrays(numbers, types, safe=False),
-        pa.DictionaryArray.from_arrays(numbers, kinds, safe=False),
-    )
+    return coded(indices, types), coded(indices, kinds)
 
 
 def _from_objects(records: list[Record], place: _Place) -> Iterator[pa.RecordBatch]:
     for record in records:
         record.attributes = {}
-    for batch in record_batches(records, place.log, place.clock.value):
-        arrays = [
-            batch.column(field.name).dictionary_encode()
-            if field.name in _ENCODED
-            else batch.column(field.name)
-            for field in SCHEMA
-        ]
-        yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    yield from record_batches(records, place.log, place.clock.value)

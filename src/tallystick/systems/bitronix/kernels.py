@@ -1,9 +1,10 @@
 """The compiled walk over whole records: checks each one and lays its columns out for Arrow.
 
 In: the bytes of a file and output arrays. Out: how many plain records stand in a row, and where
-the first thing that is none begins. Plain is a record as every real writer leaves it: L exact,
-names ASCII, sorted and each once, end marker in its place, CRC right. For those the CRC covers
-the bytes as they stand, but for the CRC itself and the gtrid length byte.
+the first thing that is none begins; texts are left where they are, as views. Plain
+is a record as every real writer leaves it: L exact, names ASCII, sorted and each once, end marker
+in its place, CRC right. For those the CRC covers the bytes as they stand, but for the CRC itself
+and the gtrid length byte.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tallystick.compiled import kernel
+from tallystick.vectors import new_views, put_view
 
 Bytes = npt.NDArray[np.uint8]
 Longs = npt.NDArray[np.int64]
@@ -22,11 +24,8 @@ Table = npt.NDArray[np.uint32]
 Number: TypeAlias = Any
 """An int; in plain Python sometimes one of NumPy's."""
 
-ROWS, PLACE, GTRID_BYTES, NAMES, NAME_BYTES = range(5)
-"""Places in the counters that `walk` returns."""
-
-SPARE = 15
-"""Bytes that `copy` reads and writes beyond what it is asked for, at most."""
+NAMES_PER_ROW = 8
+"""Room for resource names in output arrays; records with more of them make a shorter batch."""
 
 _POLYNOMIAL = 0xEDB88320
 
@@ -113,48 +112,6 @@ def crc_range(data: Bytes, begin: Number, end: Number, start: Number, table: Tab
 
 
 @kernel
-def copy(data: Bytes, place: Number, out: Bytes, used: Number, size: Number) -> None:
-    """Copy ``size`` bytes, and up to `SPARE` more without meaning."""
-    done = 0
-    while done < size:
-        # All loads before all stores: only so they become one of each.
-        source, target = np.uint64(place + done), np.uint64(used + done)
-        b0 = data[source]
-        b1 = data[source + np.uint64(1)]
-        b2 = data[source + np.uint64(2)]
-        b3 = data[source + np.uint64(3)]
-        b4 = data[source + np.uint64(4)]
-        b5 = data[source + np.uint64(5)]
-        b6 = data[source + np.uint64(6)]
-        b7 = data[source + np.uint64(7)]
-        b8 = data[source + np.uint64(8)]
-        b9 = data[source + np.uint64(9)]
-        b10 = data[source + np.uint64(10)]
-        b11 = data[source + np.uint64(11)]
-        b12 = data[source + np.uint64(12)]
-        b13 = data[source + np.uint64(13)]
-        b14 = data[source + np.uint64(14)]
-        b15 = data[source + np.uint64(15)]
-        out[target] = b0
-        out[target + np.uint64(1)] = b1
-        out[target + np.uint64(2)] = b2
-        out[target + np.uint64(3)] = b3
-        out[target + np.uint64(4)] = b4
-        out[target + np.uint64(5)] = b5
-        out[target + np.uint64(6)] = b6
-        out[target + np.uint64(7)] = b7
-        out[target + np.uint64(8)] = b8
-        out[target + np.uint64(9)] = b9
-        out[target + np.uint64(10)] = b10
-        out[target + np.uint64(11)] = b11
-        out[target + np.uint64(12)] = b12
-        out[target + np.uint64(13)] = b13
-        out[target + np.uint64(14)] = b14
-        out[target + np.uint64(15)] = b15
-        done += 16
-
-
-@kernel
 def has_high_bits(data: Bytes, begin: Number, end: Number) -> Number:
     """True if a byte of the range, or of the four below ``end``, is above 7F."""
     bits = low_number32(data, end - 4)
@@ -178,69 +135,61 @@ def is_ascending(
 
 
 @kernel
-def take_names(
-    data: Bytes, place: Number, last: Number, names: Number, used: Number, ends: Ints, out: Bytes
-) -> tuple[Number, Number]:
-    """Copy the names from their count at ``place`` on; the new counts, or -1 if not plain."""
+def take_names(data: Bytes, place: Number, last: Number, names: Number, views: Table) -> Number:
+    """Views of the names from their count at ``place`` on, behind ``names`` others; how many
+    views there are now, or -1 if not plain or too many."""
     count = number32(data, place)
+    if count > len(views) - names:
+        return -1
     look_closer = has_high_bits(data, place, last)  # in names, or in a length above 127
     place += 4
     before: Number = -1
     before_size: Number = 0
     for _ in range(count):
         if place + 2 > last:
-            return -1, 0
+            return -1
         at = np.uint64(place)
         size = (np.int64(data[at]) << 8) | np.int64(data[at + np.uint64(1)])
         place += 2
         if size > 32767 or place + size > last:
-            return -1, 0
+            return -1
         if before >= 0 and not is_ascending(data, before, before_size, place, size):
-            return -1, 0
+            return -1
         if look_closer and has_high_bits(data, place, place + size):
-            return -1, 0
-        copy(data, place, out, used, size)
+            return -1
+        put_view(data, place, size, views, names)
         before, before_size = place, size
         place += size
-        used += size
         names += 1
-        ends[names] = used
-    return (names, used) if place == last else (-1, 0)
+    return names if place == last else -1
 
 
 @kernel
 def walk(
     data: Bytes,
-    place: Number,
-    end: Number,
     table: Table,
     offsets: Longs,
     lengths: Longs,
     statuses: Ints,
     sequences: Longs,
     times: Longs,
-    gtrid_ends: Ints,
-    gtrids: Bytes,
+    gtrids: Table,
     list_ends: Ints,
-    name_ends: Ints,
-    name_bytes: Bytes,
-) -> tuple[Number, Number, Number, Number, Number]:
-    """Fill one row per plain record from ``place`` on, until ``end``, ``len(offsets)`` rows, or
-    a record that is not plain or that ends within `SPARE` bytes of the end of the file. Arrays
-    of ends have one place more than rows, the first of them zero; the byte arrays hold as much
-    as lies between ``place`` and ``end``, and `SPARE` more.
+    names: Table,
+) -> tuple[Number, Number, Number]:
+    """Fill one row per plain record of ``data``, up to ``len(offsets)`` rows, or to a record that
+    is not plain, not all there, or has too many names. Returns rows, the place behind them and the
+    number of names. ``list_ends`` has one place more than rows, the first of them zero.
     """
     row = 0
-    gtrid_used: Number = 0
-    names: Number = 0
-    used: Number = 0
+    named: Number = 0
+    place: Number = 0
+    end = len(data)
     while row < len(offsets) and place + 37 <= end:
         length = number32(data, place + 4)
         behind = place + length + 8
-        gtrid_size = np.int64(data[place + 28])
+        gtrid_size = np.int64(data[np.uint64(place + 28)])
         if length < 29 + gtrid_size or behind > end or gtrid_size > 127:
-            break
-        if behind + SPARE > len(data):
             break
         if number32(data, behind - 4) != 0x786E7442:
             break
@@ -248,13 +197,11 @@ def walk(
         crc = crc_range(data, place + 29, behind, crc, table)
         if np.int64(crc ^ np.uint32(0xFFFFFFFF)) != number32(data, place + 24) & 0xFFFFFFFF:
             break
-        body = place + 29 + gtrid_size
-        taken, taken_bytes = take_names(data, body, behind - 4, names, used, name_ends, name_bytes)
+        taken = take_names(data, place + 29 + gtrid_size, behind - 4, named, names)
         if taken < 0:
             break
-        names, used = taken, taken_bytes
-        copy(data, place + 29, gtrids, gtrid_used, gtrid_size)
-        gtrid_used += gtrid_size
+        named = taken
+        put_view(data, place + 29, gtrid_size, gtrids, row)
         offsets[row] = place
         lengths[row] = length + 8
         statuses[row] = number32(data, place)
@@ -262,23 +209,20 @@ def walk(
         times[row] = (high << 32) | (number32(data, place + 16) & 0xFFFFFFFF)
         sequences[row] = number32(data, place + 20)
         row += 1
-        gtrid_ends[row] = gtrid_used
-        list_ends[row] = names
+        list_ends[row] = named
         place = behind
-    return row, place, gtrid_used, names, used
+    return row, place, named
 
 
-def new_columns(rows: int, size: int) -> dict[str, npt.NDArray[Any]]:
-    """Output arrays for `walk` over ``size`` bytes, at most ``rows`` records."""
+def new_columns(rows: int) -> dict[str, npt.NDArray[Any]]:
+    """Output arrays for `walk`, for at most ``rows`` records."""
     return {
         "offsets": np.empty(rows, np.int64),
         "lengths": np.empty(rows, np.int64),
         "statuses": np.empty(rows, np.int32),
         "sequences": np.empty(rows, np.int64),
         "times": np.empty(rows, np.int64),
-        "gtrid_ends": np.zeros(rows + 1, np.int32),
-        "gtrids": np.empty(size + SPARE, np.uint8),
+        "gtrids": new_views(rows),
         "list_ends": np.zeros(rows + 1, np.int32),
-        "name_ends": np.zeros(size // 2 + 2, np.int32),
-        "name_bytes": np.empty(size + SPARE, np.uint8),
+        "names": new_views(rows * NAMES_PER_ROW),
     }
