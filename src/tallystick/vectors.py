@@ -73,12 +73,13 @@ def new_bitmap(count: int) -> Any:
 
 
 def new_views(count: int) -> Any:
-    """Room for so many views: four numbers each."""
-    return np.empty((count, 4), np.uint32)
+    """Room for so many views, all of them empty: four numbers each. Also the view of a null must
+    be a possible one."""
+    return np.zeros((count, 4), np.uint32)
 
 
 @kernel
-def put_view(data: Any, begin: int, length: int, views: Any, row: int) -> None:
+def put_view(data: Any, begin: Any, length: Any, views: Any, row: Any) -> None:
     """The view of ``length`` bytes at ``begin``: the length, and either all of at most 12 bytes
     or the first 4, the number of the buffer (0) and the place in it."""
     views[row, 0] = length
@@ -107,7 +108,13 @@ def put_views(data: Any, starts: Any, lengths: Any, views: Any, valid: Any) -> N
         length = int(lengths[row])
         put_view(data, int(starts[row]), max(length, 0), views, row)
         if length >= 0:
-            valid[row >> 3] |= np.uint8(1 << (row & 7))
+            put_bit(valid, row)
+
+
+@kernel
+def put_bit(valid: Any, row: int) -> None:
+    """Mark a row as valid."""
+    valid[row >> 3] |= np.uint8(1 << (row & 7))
 
 
 def _size(count: int) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tallystick.compiled import kernel
-from tallystick.vectors import new_views, put_view
+from tallystick.vectors import put_view
 
 Bytes = npt.NDArray[np.uint8]
 Longs = npt.NDArray[np.int64]
@@ -222,7 +222,7 @@ def new_columns(rows: int) -> dict[str, npt.NDArray[Any]]:
         "statuses": np.empty(rows, np.int32),
         "sequences": np.empty(rows, np.int64),
         "times": np.empty(rows, np.int64),
-        "gtrids": new_views(rows),
+        "gtrids": np.empty((rows, 4), np.uint32),
         "list_ends": np.zeros(rows + 1, np.int32),
-        "names": new_views(rows * NAMES_PER_ROW),
+        "names": np.empty((rows * NAMES_PER_ROW, 4), np.uint32),
     }

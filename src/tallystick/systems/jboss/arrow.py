@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tallystick.records import Kind, Outcome
-from tallystick.schemas import RECORDS, record_batches
+from tallystick.schemas import record_batches
 from tallystick.systems.base import Split
 from tallystick.systems.jboss.analysis import last_with_records, read_file
 from tallystick.systems.jboss.columns import features, fill_columns, fill_xids, names
@@ -24,10 +24,19 @@ from tallystick.systems.jboss.damaged import records_of
 from tallystick.systems.jboss.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.judge import damaged_id
 from tallystick.systems.jboss.layout import STAMP_SIZE, Name, Shape
-from tallystick.systems.jboss.walk import DAMAGED, ROW, STALE, VALID, numbers, pieces
-
-VIEWED_MAX = (1 << 31) - 1
-"""Views point into a buffer with 31 bits; larger files are read by objects."""
+from tallystick.systems.jboss.walk import DAMAGED, ROW, STALE, VALID, pieces
+from tallystick.systems.jboss.walk import numbers as shape_numbers
+from tallystick.vectors import (
+    VIEWED_MAX,
+    coded,
+    constant,
+    new_bitmap,
+    new_views,
+    no_texts,
+    numbers,
+    record_batch,
+    viewed,
+)
 
 
 def batches(
@@ -98,87 +107,63 @@ class _Tables:
     def __init__(self, shape: Shape, data: memoryview, path: str, log: str) -> None:
         self.bytes = np.frombuffer(data, np.uint8)
         self._buffer = pa.py_buffer(data)
-        self._shape = numbers(shape)
+        self._shape = shape_numbers(shape)
         self._features = np.array(features(shape), np.int64)
         self._path, self._log = path, log
         named = [Name(one) if one else None for one in names(shape)]
-        self._types = np.array([_NAMES.index(one.name) if one else 0 for one in named], np.int8)
-        self._kinds = np.array([_KINDS.index(KINDS[one]) if one else 0 for one in named], np.int8)
+        types = [_NAMES.index(one.name) if one else 0 for one in named]
+        kinds = [_KINDS.index(KINDS[one]) if one else 0 for one in named]
+        heuristics = [_KINDS.index(Kind.HEURISTIC)] * len(named)
+        # by the byte on disk, and from 64 on by that of a heuristic outcome
+        rest = [0] * (64 - len(named))
+        self._types = np.array(types + rest + types, np.int8)
+        self._kinds = np.array(kinds + rest + heuristics, np.int8)
 
     def batch(self, rows: Any) -> pa.RecordBatch:
         """The records of some rows, all of them healthy."""
         count = len(rows)
-        flat = rows.reshape(-1)
-        kinds = np.empty(count, np.int64)
-        numbers_ = np.zeros((2, count), np.int64)
-        present = np.zeros((3, count), np.bool_)
-        bodies = np.zeros(4 * count, np.int32)
+        kinds = np.empty(count, np.uint8)
+        values = np.zeros((2, count), np.int64)
+        present = np.zeros((3, -(-count // 8)), np.uint8)
+        bodies = new_views(count)
         shape, table = self._shape, self._features
-        xids = fill_columns(self.bytes, flat, shape, table, kinds, numbers_, present, bodies)
-        columns = self._xids(flat, kinds) if xids else {}
-        kind = np.where(kinds >= 64, _KINDS.index(Kind.HEURISTIC), self._kinds[kinds & 63])
-        columns |= {
-            "system": _constant(SYSTEM_NAME, count),
-            "log": _constant(self._log, count),
-            "file": _constant(self._path, count),
-            "offset": pa.array(rows[:, 0]),
-            "length": pa.array(rows[:, 1]),
-            "outcome": _constant(Outcome.VALID.value, count),
-            "kind": _coded(kind, [one.value for one in _KINDS]),
-            "type": _coded(self._types[kinds & 63], _NAMES),
-            "clock": _constant("none", count),
-            "transaction": _filled(pa.int64(), numbers_[0], present[0]),
-            "resources": _no_texts(count),
-            "record_id": _filled(pa.int64(), numbers_[1], present[1]),
-            "body": self._viewed(bodies, present[2]),
-        }
-        arrays = [
-            columns[field.name] if field.name in columns else pa.nulls(count, field.type)
-            for field in RECORDS
-        ]
-        return pa.RecordBatch.from_arrays(arrays, names=RECORDS.names)
+        xids = fill_columns(self.bytes, rows, shape, table, kinds, values, present, bodies)
+        columns = self._xids(rows, kinds) if xids else {}
+        return record_batch(
+            columns
+            | {
+                "system": constant(SYSTEM_NAME, count),
+                "log": constant(self._log, count),
+                "file": constant(self._path, count),
+                "offset": numbers(rows[:, 0].copy(), None),
+                "length": numbers(rows[:, 1].copy(), None),
+                "outcome": constant(Outcome.VALID.value, count),
+                "kind": coded(self._kinds[kinds], _KIND_NAMES),
+                "type": coded(self._types[kinds], _TYPE_NAMES),
+                "clock": constant("none", count),
+                "transaction": numbers(values[0], present[0]),
+                "resources": no_texts(count),
+                "record_id": numbers(values[1], present[1]),
+                "body": viewed(bodies, present[2], self._buffer),
+            },
+            count,
+        )
 
     def _xids(self, rows: Any, kinds: Any) -> dict[str, pa.Array]:
         count = len(kinds)
         format_ids = np.zeros(count, np.int32)
-        gtrids, bquals = np.zeros(4 * count, np.int32), np.zeros(4 * count, np.int32)
-        present = np.zeros(count, np.bool_)
+        gtrids, bquals = new_views(count), new_views(count)
+        present = new_bitmap(count)
         shape, table, out = self._shape, self._features, (format_ids, gtrids, bquals)
         fill_xids(self.bytes, rows, shape, table, kinds, present, out)
         return {
-            "format_id": _filled(pa.int32(), format_ids, present),
-            "gtrid": self._viewed(gtrids, present),
-            "bqual": self._viewed(bquals, present),
+            "format_id": numbers(format_ids, present),
+            "gtrid": viewed(gtrids, present, self._buffer),
+            "bqual": viewed(bquals, present, self._buffer),
         }
-
-    def _viewed(self, views: Any, present: Any) -> pa.Array:
-        buffers = [_bitmap(present), pa.py_buffer(views), self._buffer]
-        return pa.Array.from_buffers(pa.binary_view(), len(present), buffers)
-
-
-def _filled(kind: pa.DataType, values: Any, present: Any) -> pa.Array:
-    buffers = [_bitmap(present), pa.py_buffer(values)]
-    return pa.Array.from_buffers(kind, len(present), buffers)
-
-
-def _bitmap(present: Any) -> pa.Buffer:
-    return pa.py_buffer(np.packbits(present, bitorder="little"))
 
 
 _NAMES = [name.name for name in Name]
+_TYPE_NAMES = pa.array(_NAMES)
 _KINDS = list(Kind)
-
-
-def _constant(text: str, count: int) -> pa.Array:
-    return _coded(np.zeros(count, np.int8), [text])
-
-
-def _coded(codes: Any, texts: list[str]) -> pa.Array:
-    indices = pa.array(codes.astype(np.int8))
-    return pa.DictionaryArray.from_arrays(indices, pa.array(texts, pa.string()))
-
-
-def _no_texts(count: int) -> pa.Array:
-    offsets = pa.array(np.zeros(count + 1, np.int32))
-    field = RECORDS.field("resources").type
-    return pa.ListArray.from_arrays(offsets, pa.array([], pa.string()), type=field)
+_KIND_NAMES = pa.array([one.value for one in _KINDS])

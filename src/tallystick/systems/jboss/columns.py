@@ -1,9 +1,7 @@
 """Fields of healthy records as columns: compiled kernels, no Python object per record.
 
-In: the bytes of one file and the rows of its scan. Out: arrays, one number or view a record.
-
-A view is how Arrow's binary views have it: four i4, length and either up to 12 bytes, or the
-first 4 bytes, a buffer number and an offset in that buffer, which here is the file itself.
+In: the bytes of one file and the rows of its scan. Out: arrays, one number or view a record, with
+the bits that say which rows have one.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ from tallystick.systems.jboss.layout import IN_TRANSACTION, OF_RECORD, WITH_BODY
 from tallystick.systems.jboss.narayana import HEURISTIC_TYPE, XID_PART_MAX
 from tallystick.systems.jboss.quirks import signed8
 from tallystick.systems.jboss.walk import signed4
+from tallystick.vectors import put_bit, put_view
 
 # Bits of what a record type has, by name; `features` puts them in the order of bytes on disk.
 HAS_TRANSACTION, HAS_RECORD_ID, HAS_BODY, HAS_TYPE, HAS_XID, MAY_BE_HEURISTIC = (
@@ -39,35 +38,6 @@ def features(shape: Shape) -> list[int]:
 def names(shape: Shape) -> list[int]:
     """The name of each byte on disk (0 to 19), 0 where it is none."""
     return [int(shape.type_name(byte)) if byte >= Name.EVENT else 0 for byte in range(20)]
-
-
-@kernel
-def put_view(data: Any, begin: int, length: int, views: Any, row: int) -> None:
-    """Write the view of ``length`` bytes at ``begin`` as four i4."""
-    at = 4 * row
-    views[at] = length
-    views[at + 1] = 0
-    views[at + 2] = 0
-    views[at + 3] = 0
-    if length > 12:
-        views[at + 1] = little4(data, begin)
-        views[at + 3] = begin
-        return
-    word = 0
-    for place in range(length):
-        word |= int(data[begin + place]) << (8 * (place % 4))
-        if place % 4 == 3 or place == length - 1:
-            views[at + 1 + place // 4] = word - 0x100000000 if word >= 0x80000000 else word
-            word = 0
-
-
-@kernel
-def little4(data: Any, at: int) -> int:
-    """The little-endian signed 4 bytes at ``at``."""
-    high = int(data[at + 3])
-    if high >= 128:
-        high -= 256
-    return (high << 24) | (int(data[at + 2]) << 16) | (int(data[at + 1]) << 8) | int(data[at])
 
 
 @kernel
@@ -112,29 +82,29 @@ def fill_columns(
 ) -> int:
     """Fill the columns of every record from rows of four; returns how many may hold an Xid.
 
-    ``numbers`` and ``present`` have a row for transactions and one for record ids; ``kinds`` gets
-    the type byte, ``bodies`` a view, of length 0 where ``present[2]`` says that there is none.
+    ``numbers`` has a row for transactions and one for record ids, ``present`` a bitmap for either
+    and one for bodies; ``kinds`` gets the type byte, ``bodies`` a view.
     """
-    count = len(kinds)
     xids = 0
-    for row in range(count):
-        at = rows[4 * row]
+    transactions, records, with_body = present[0], present[1], present[2]
+    for row in range(len(kinds)):
+        at = int(rows[row, 0])
         kind = int(data[at])
         bits = table[kind]
         field = at + 5 + shape[0]
         kinds[row] = kind
         if bits & 1:
             numbers[0, row] = signed8(data, field)
-            present[0, row] = True
+            put_bit(transactions, row)
             field += 8
         if bits & 2:
             numbers[1, row] = signed8(data, field)
-            present[1, row] = True
+            put_bit(records, row)
             field += 8
         if bits & 4:
             begin = field + (4 if bits & 8 or shape[4] else 0) + (1 if bits & 8 else 0)
-            put_view(data, begin, at + rows[4 * row + 1] - 4 - begin, bodies, row)
-            present[2, row] = True
+            put_view(data, begin, at + int(rows[row, 1]) - 4 - begin, bodies, row)
+            put_bit(with_body, row)
             xids += 1 if bits & 32 and data[begin - 1] == HEURISTIC_TYPE else 0
         xids += 1 if bits & 16 else 0
     return xids
@@ -149,16 +119,16 @@ def fill_xids(
     A heuristic outcome gets 64 added to its kind.
     """
     for row in range(len(kinds)):
-        at = rows[4 * row]
-        end = at + rows[4 * row + 1] - 4
+        at = int(rows[row, 0])
+        end = at + int(rows[row, 1]) - 4
         bits = table[kinds[row]]
         if bits & 16:
             field = at + 13 + shape[0]
             extra = signed4(data, field if shape[5] else field + 4)
-            present[row] = put_xid(data, field + 8, field + 8 + extra, row, 0, out) == 1
+            if put_xid(data, field + 8, field + 8 + extra, row, 0, out):
+                put_bit(present, row)
         elif bits & 32:
             body = at + 18 + shape[0]
-            if data[body - 1] == HEURISTIC_TYPE:
-                found = put_xid(data, body, end, row, 1, out)
-                present[row] = found == 1
-                kinds[row] += 64 * found
+            if data[body - 1] == HEURISTIC_TYPE and put_xid(data, body, end, row, 1, out):
+                put_bit(present, row)
+                kinds[row] += 64
