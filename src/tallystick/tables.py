@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from tallystick import schemas
 from tallystick.schemas import BATCH_ROWS
@@ -25,6 +25,15 @@ TABLES: dict[str, pa.Schema] = {
     "findings": schemas.FINDINGS,
 }
 """What a single log tells, by table."""
+
+
+@runtime_checkable
+class ChangeBatches(Protocol):
+    """A reading that has its changes as batches, too."""
+
+    def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """All of ``changes()`` as batches of the `schemas.CHANGES` schema."""
+        ...
 
 
 def batches_of(
@@ -45,6 +54,9 @@ def batches_of(
             yield from _pieces(
                 schemas.plain(_named(batch, source), schema or schemas.RECORDS), rows
             )
+    elif table == "changes" and isinstance(reading, ChangeBatches):
+        for batch in reading.change_batches(rows):
+            yield _named(batch, source)
     else:
         for batch in batches_of_rows(_ROWS[table](reading), TABLES[table], rows):
             yield _named(batch, source)

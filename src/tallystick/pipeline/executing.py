@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tallystick.errors import TallystickError
+from tallystick.pipeline.feeds import feeding
 from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import Piece, Task
 from tallystick.reading import error_finding
@@ -44,6 +45,8 @@ def _guarded(piece: Piece, options: SourceOptions, schema: pa.Schema) -> Iterato
 
 def _read(piece: Piece, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     reading = system(piece.source.system).read(piece.source, options.reading)
+    if options.table in ("transactions", "changes"):
+        reading = feeding(reading, options.reading)
     if options.salvage and options.table == "records":
         return salvaged_batches(reading)
     return batches_of(reading, options.table, piece.split, schema=schema)
