@@ -99,6 +99,31 @@ class UndoRedoLogContract:
         assert recovered(log).rows == {(TABLE, 1): b"again" * 100, (TABLE, -3): b""}
         log.close()
 
+    def test_rows_logged_together_are_as_if_logged_one_by_one(self, tmp_path: Path) -> None:
+        rows: dict[tuple[int, int], bytes | None] = {(TABLE, 2): b"two", (TABLE + 1, -9): b""}
+        rows |= {(TABLE, 1): None, (TABLE, 3): b"long" * 500, (TABLE, 4): b"last"}
+        log = self.open_log(str(tmp_path / "log"))
+        log.log_row(7, TABLE, 1, b"one")
+        log.log_rows(7, rows)
+        log.log_rows(8, {(TABLE, 2): b"never"})
+        log.log_rows(7, {})
+        log.commit(7).wait()
+        log = self._reopened(log, tmp_path)
+        assert recovered(log).rows == {place: row for place, row in rows.items() if row is not None}
+        log.close()
+
+    def test_rows_longer_than_a_group_are_one_transaction(self, tmp_path: Path) -> None:
+        rows = {(TABLE, key): bytes([key]) * 900 for key in range(100)}
+        log = self.open_log(str(tmp_path / "log"))
+        log.log_rows(7, rows)
+        log.prepare_commit(7, "all").wait()
+        log = self._reopened(log, tmp_path)
+        assert not recovered(log).rows
+        log.settle("all", commit=True).wait()
+        log = self._reopened(log, tmp_path)
+        assert recovered(log).rows == rows
+        log.close()
+
     def test_truncate_empties_its_own_table(self, tmp_path: Path) -> None:
         log = self.open_log(str(tmp_path / "log"))
         for table in (TABLE, TABLE + 1):

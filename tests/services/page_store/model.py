@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,6 +65,10 @@ class ModelLog:
 
     def log_row(self, session: int, table: int, key: int, row: bytes | None) -> None:
         self._append("row", session, table, key, row)
+
+    def log_rows(self, session: int, rows: Mapping[tuple[int, int], bytes | None]) -> None:
+        for (table, key), row in rows.items():
+            self.log_row(session, table, key, row)
 
     def log_truncate(self, session: int, table: int) -> None:
         self._append("truncate", session, table)

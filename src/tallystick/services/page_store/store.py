@@ -167,7 +167,7 @@ class PageStore:
                 raise TransactionUsageError(f"there is a prepared transaction {name} already")
             try:
                 with self._logging(session):
-                    self._log_rows(session)
+                    self._log.log_rows(session.number, session.changes)
                     self._log.prepare_commit(session.number, name).wait()
             except BaseException:
                 del self._prepared[name]
@@ -181,7 +181,7 @@ class PageStore:
                     self._require_writable()
                     with self._logging(session):
                         if not session.prepared:
-                            self._log_rows(session)
+                            self._log.log_rows(session.number, session.changes)
                         self._log.commit(session.number).wait()
                     with self._health.trusted():
                         self._apply(session.changes)
@@ -203,11 +203,6 @@ class PageStore:
                     self._prepared.pop(session.prepared_as, None)
         finally:
             self._locks.release(session.locked)
-
-    def _log_rows(self, session: Session) -> None:
-        log_row, number = self._log.log_row, session.number
-        for (table, key), row in session.changes.items():
-            log_row(number, table, key, row)
 
     @contextmanager
     def _logging(self, session: Session) -> Iterator[None]:

@@ -10,7 +10,7 @@ carried over to a fresh log, whole, before anything is added.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tallystick.errors import RecordTooLargeError
 from tallystick.services.roles import InDoubt, RecoveryHandler, Ticket
@@ -101,6 +101,13 @@ class H2UndoRedoLog:
         """Log an added row, or with None a removed one."""
         packed = None if row is None else pack(row)
         self._log.log_add_or_remove_row(self._session(session), table, key, packed)
+
+    def log_rows(self, session: int, rows: Mapping[tuple[int, int], bytes | None]) -> None:
+        """Log changed rows by table and key, in order."""
+        number = self._session(session)
+        for (table, key), row in rows.items():
+            packed = None if row is None else pack(row)
+            self._log.log_add_or_remove_row(number, table, key, packed)
 
     def log_truncate(self, session: int, table: int) -> None:
         """Log that all rows of the table are removed."""

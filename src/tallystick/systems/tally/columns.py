@@ -81,7 +81,7 @@ def encode_drafts(drafts: Sequence[Draft]) -> Inner:
     codes, bodies, transactions, keys, user_types, gtrids = zip(*drafts, strict=True)
     columns = 0
     parts: list[bytes] = []
-    if any(code != codes[0] for code in codes):
+    if codes.count(codes[0]) != len(codes):
         columns |= CODES
         parts.append(bytes(codes))
     else:
@@ -126,12 +126,13 @@ def _fitting(size: int) -> int:
 
 def _numbers(values: Sequence[int | None], present: int, nulls: int, parts: list[bytes]) -> int:
     """Append a nullable column; returns its bits."""
-    if not any(value is not None for value in values):
-        return 0
-    parts.append(struct.pack(f"<{len(values)}q", *(value or 0 for value in values)))
     if None not in values:
+        parts.append(struct.pack(f"<{len(values)}q", *values))
         return present
-    text = "".join("0" if value is None else "1" for value in reversed(values))
+    if values.count(None) == len(values):
+        return 0
+    parts.append(struct.pack(f"<{len(values)}q", *[value or 0 for value in values]))
+    text = "".join(["0" if value is None else "1" for value in reversed(values)])
     parts.append(int(text, 2).to_bytes(-(-len(values) // 8), "little"))
     return present | nulls
 

@@ -44,6 +44,10 @@ Item: TypeAlias = bytes | Draft | EndingDraft | Bundle | Columnar | Action
 """``bytes`` is a plain record (`Code.APPEND`)."""
 
 
+_PAIRS_BYTES = 64 * PAIR_BYTES
+_PLAIN = {bytes}
+
+
 def size_of(item: Item) -> int:
     """At least the inner bytes that an item takes, without its pairs."""
     if isinstance(item, bytes):
@@ -51,7 +55,7 @@ def size_of(item: Item) -> int:
     if isinstance(item, Draft):
         return len(item.body) + len(item.gtrid) + RECORD_BYTES
     if isinstance(item, Bundle):
-        return sum(map(size_of, item.drafts))
+        return sum([len(one.body) + len(one.gtrid) + RECORD_BYTES for one in item.drafts])
     if isinstance(item, Columnar):
         return item.inner.size
     if isinstance(item, Action):
@@ -61,26 +65,33 @@ def size_of(item: Item) -> int:
 
 
 def is_element(item: Item) -> bool:
+    if isinstance(item, Bundle):
+        return any(map(is_element, item.drafts))
     return isinstance(item, EndingDraft) or (isinstance(item, Draft) and item.code in ELEMENTS)
 
 
-def runs(items: Sequence[Item], capacity: int) -> Iterator[tuple[type, list[Item]]]:
-    """Items in runs that can be one group each: plain, columnar, mixed, or no group at all."""
-    if all(type(item) is bytes for item in items) and sum(map(size_of, items)) <= capacity:
-        yield bytes, list(items)
+def runs(items: Sequence[Item], capacity: int) -> Iterator[tuple[type, list[Item], int]]:
+    """Items in runs that can be one group each: plain, columnar, mixed, or no group at all; with
+    the sum of their sizes."""
+    sizes = [size_of(item) for item in items]
+    kinds = set(map(type, items))
+    if kinds == _PLAIN and sum(sizes) <= capacity:
+        yield bytes, list(items), sum(sizes)
         return
     run: list[Item] = []
-    size = 0
-    for item in items:
-        own = size_of(item) + (PAIR_BYTES * 64 if isinstance(item, EndingDraft) else 0)
-        alone = isinstance(item, Columnar | Action)
-        if run and (size + own > capacity or alone):
-            yield object, run
-            run, size = [], 0
+    size = pairs = 0
+    for item, own in zip(items, sizes, strict=True):
+        kind = type(item)
+        alone = kind is Columnar or kind is Action
+        if kind is EndingDraft:
+            pairs += _PAIRS_BYTES
+        if run and (size + pairs + own > capacity or alone):
+            yield object, run, size
+            run, size, pairs = [], 0, _PAIRS_BYTES * (kind is EndingDraft)
         if alone:
-            yield type(item), [item]
+            yield kind, [item], own
         else:
             run.append(item)
             size += own
     if run:
-        yield object, run
+        yield object, run, size

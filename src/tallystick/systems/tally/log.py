@@ -81,12 +81,13 @@ class TallyLog:
         control = self._appender.control
         self.capacity = capacity(control.segment_size, control.sector_size)
         """The most bytes that one record, or one bundle, can have."""
-        group_bytes = min(self.settings.group_bytes, self.capacity)
+        self.group_bytes = min(self.settings.group_bytes, self.capacity)
+        """The most bytes of a group that forms by itself."""
         self._writer: GroupWriter[Item] = GroupWriter(
             self._write,
             self._appender.sync,
             name=path,
-            group_bytes=group_bytes,
+            group_bytes=self.group_bytes,
             delay=self.settings.delay_s,
             siblings=self.settings.siblings,
         )
@@ -157,7 +158,7 @@ class TallyLog:
 
     def _write_runs(self, items: list[Item]) -> list[int]:
         lsns: list[int] = []
-        for kind, run in runs(items, self.capacity):
+        for kind, run, size in runs(items, self.capacity):
             if kind is bytes:
                 first = self._plain(run)  # type: ignore[arg-type]
                 lsns += range(first, first + len(run))
@@ -166,7 +167,7 @@ class TallyLog:
             elif kind is Action:
                 lsns += [self._act(one) for one in run]  # type: ignore[arg-type]
             else:
-                lsns += self._mixed(run)
+                lsns += self._mixed(run, size)
         return lsns
 
     def _plain(self, bodies: Sequence[bytes]) -> int:
@@ -191,46 +192,34 @@ class TallyLog:
         action.run()
         return self._appender.next_lsn - 1
 
-    def _mixed(self, items: Sequence[Item]) -> list[int]:
-        appender = self._appender
-        if not items:
-            return []
-        appender.room(sum(map(size_of, items)) + self._pairs_size(items))
-        now, segment = appender.now(), appender.segment
+    def _mixed(self, items: Sequence[Item], size: int) -> list[int]:
+        appender, state = self._appender, self._state
+        appender.room(size + self._pairs_size(items))
+        now, segment, lsn = appender.now(), appender.segment, appender.next_lsn
         drafts: list[Draft] = []
         lsns = []
         with self._state_lock:
             for item in items:
-                for draft in self._drafts(item):
+                if type(item) is EndingDraft:
+                    ending = state.ending_of(item.transaction, item.xid, item.extra)
+                    draft = _ending_draft(item, ending)
                     drafts.append(draft)
-                    lsn = appender.next_lsn + len(drafts) - 1
-                    self._state.apply(Row(lsn, segment, now, draft))
-                lsns.append(appender.next_lsn + len(drafts) - 1)
+                    state.end(Row(lsn, segment, now, draft), ending)
+                    lsn += 1
+                else:
+                    for draft in _drafts(item):
+                        drafts.append(draft)
+                        state.apply(Row(lsn, segment, now, draft))
+                        lsn += 1
+                lsns.append(lsn - 1)
         appender.put(encode_drafts(drafts), len(drafts))
         return lsns
 
-    def _drafts(self, item: Item) -> Sequence[Draft]:
-        if isinstance(item, Draft):
-            return (item,)
-        if isinstance(item, bytes):
-            return (Draft(Code.APPEND, item),)
-        if isinstance(item, Bundle):
-            return item.drafts
-        assert isinstance(item, EndingDraft)
-        one = self._state.open.get(item.transaction)
-        pairs = tuple(sorted(one.counts.items())) if one else ()
-        gtrid = item.xid.gtrid if item.xid else b""
-        body = encode_ending(Ending(pairs, item.xid, item.extra))
-        return (Draft(item.code, body, item.transaction, gtrid=gtrid),)
-
     def _pairs_size(self, items: Sequence[Item]) -> int:
         """Room for the pairs of every ending: each may have one segment more than now."""
-        total = 0
-        for item in items:
-            if isinstance(item, EndingDraft):
-                one = self._state.open.get(item.transaction)
-                total += PAIR_BYTES * (2 + (len(one.counts) if one else 0))
-        return total
+        opened = self._state.open
+        endings = [opened.get(item.transaction) for item in items if type(item) is EndingDraft]
+        return PAIR_BYTES * sum([2 + (len(one.counts) if one else 0) for one in endings])
 
     # -- state --------------------------------------------------------------------------
 
@@ -329,8 +318,8 @@ class TallyLog:
     def write_now(self, bundles: Sequence[Bundle]) -> None:
         """Write bundles durably; to be called from within an `Action` only."""
         fitting: list[Item] = [one for one in bundles if size_of(one) <= self.capacity]
-        for _, run in runs(fitting, self.capacity):
-            self._mixed(run)
+        for _, run, size in runs(fitting, self.capacity):
+            self._mixed(run, size)
         self._appender.sync()
 
     def elements_of(self, key: int) -> tuple[Element, ...]:
@@ -373,6 +362,21 @@ class TallyLog:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _drafts(item: Item) -> Sequence[Draft]:
+    """The records of an item that is no ending, in order."""
+    if isinstance(item, Bundle):
+        return item.drafts
+    if isinstance(item, Draft):
+        return (item,)
+    assert isinstance(item, bytes), "actions and columns are written by themselves"
+    return (Draft(Code.APPEND, item),)
+
+
+def _ending_draft(item: EndingDraft, ending: Ending) -> Draft:
+    gtrid = item.xid.gtrid if item.xid else b""
+    return Draft(item.code, encode_ending(ending), item.transaction, gtrid=gtrid)
 
 
 def _nothing() -> None:

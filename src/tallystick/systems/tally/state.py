@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
+from tallystick.records import Xid
 from tallystick.systems.tally.columns import Draft
 from tallystick.systems.tally.kinds import (
     Code,
@@ -22,9 +23,13 @@ from tallystick.systems.tally.kinds import (
 )
 from tallystick.systems.tally.persisting import entry_targets, mark_targets
 
+_PREPARE = Code.PREPARE.value
+_NUMBERED = Code.PERSISTING.value
+"""Codes from here on have numbers of their own for keys."""
+_UNASSIGNED = 128
 
-@dataclass(frozen=True, slots=True)
-class Row:
+
+class Row(NamedTuple):
     """A record at its place. ``time_us`` is that of its group."""
 
     lsn: int
@@ -51,7 +56,8 @@ class OpenTransaction:
 
     first_segment: int
     elements: list[Element] = field(default_factory=list)
-    counts: Counter[int] = field(default_factory=Counter)
+    counts: dict[int, int] = field(default_factory=dict)
+    """Elements by segment."""
     ending: Ending | None = None
     """The body of its prepare record."""
 
@@ -98,13 +104,29 @@ class LogState:
     def apply(self, row: Row) -> None:
         """Fold in one record. Codes that are not known change nothing."""
         draft = row.draft
-        if draft.key is not None and draft.code >= Code.PERSISTING and draft.code < 128:
+        code, number = draft.code, draft.transaction
+        if draft.key is not None and _NUMBERED <= code < _UNASSIGNED:
             self.next_key = max(self.next_key, draft.key + 1)
-        if draft.transaction is not None:
-            self.next_transaction = max(self.next_transaction, draft.transaction + 1)
-        action = _ACTIONS.get(draft.code)
+        if number is not None and number >= self.next_transaction:
+            self.next_transaction = number + 1
+        action = _ACTIONS.get(code)
         if action is not None:
             action(self, row)
+
+    def ending_of(self, transaction: int, xid: Xid | None, extra: bytes) -> Ending:
+        """What the prepare or commit record of an open transaction has to say."""
+        one = self.open.get(transaction)
+        return Ending(tuple(sorted(one.counts.items())) if one else (), xid, extra)
+
+    def end(self, row: Row, ending: Ending) -> None:
+        """Fold in a prepare or commit record made of `ending_of`: nothing can be missing."""
+        number = row.draft.transaction or 0
+        self.next_transaction = max(self.next_transaction, number + 1)
+        if row.draft.code == _PREPARE:
+            self.open.setdefault(number, OpenTransaction(row.segment)).ending = ending
+        elif (transaction := self.open.pop(number, None)) is not None:
+            for one in transaction.elements:
+                self._take(one)
 
     def advance(self, checkpoint_lsn: int) -> None:
         """Plain, undo and redo records below this LSN are not needed any more."""
@@ -145,9 +167,15 @@ class LogState:
         if draft.transaction is None:
             self._take(one)
             return
-        transaction = self.open.setdefault(draft.transaction, OpenTransaction(row.segment))
-        transaction.elements.append(one)
-        transaction.counts[row.segment] += 1
+        self._open(draft.transaction, row.segment).elements.append(one)
+
+    def _open(self, number: int, segment: int) -> OpenTransaction:
+        """The open transaction, which has one element more in this segment."""
+        transaction = self.open.get(number)
+        if transaction is None:
+            transaction = self.open[number] = OpenTransaction(segment)
+        transaction.counts[segment] = transaction.counts.get(segment, 0) + 1
+        return transaction
 
     def _take(self, one: Element) -> None:
         if one.code == Code.APPEND:
@@ -193,9 +221,9 @@ class LogState:
         }
         have = transaction.counts
         return "; ".join(
-            f"segment {segment}: {have[segment]} of {number} elements"
+            f"segment {segment}: {have.get(segment, 0)} of {number} elements"
             for segment, number in sorted(want.items())
-            if have[segment] != number
+            if have.get(segment, 0) != number
         )
 
     def _rollback(self, row: Row) -> None:
@@ -209,8 +237,7 @@ class LogState:
     def _redo(self, row: Row) -> None:
         self._plain_lsn[row.segment] = row.lsn
         if row.draft.transaction is not None:
-            transaction = self.open.setdefault(row.draft.transaction, OpenTransaction(row.segment))
-            transaction.counts[row.segment] += 1
+            self._open(row.draft.transaction, row.segment)
 
     # -- decisions ----------------------------------------------------------------------
 

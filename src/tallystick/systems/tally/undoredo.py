@@ -7,19 +7,21 @@ its id is the LSN of the record that begins it, 0 for the first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tallystick.services.roles import InDoubt, RecoveryHandler, Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
+from tallystick.systems.tally.carry import Bundle
 from tallystick.systems.tally.columns import Draft
-from tallystick.systems.tally.items import EndingDraft
+from tallystick.systems.tally.items import EndingDraft, size_of
 from tallystick.systems.tally.kinds import Code, decode_row, encode_row
 from tallystick.systems.tally.live import rows_from
 from tallystick.systems.tally.log import TallyLog
 from tallystick.systems.tally.roles import Role
 from tallystick.systems.tally.state import Row
 
+_ADD, _REMOVE = Code.REDO_ADD.value, Code.REDO_REMOVE.value
 _ROWS = (Code.REDO_ADD, Code.REDO_REMOVE, Code.TRUNCATE)
 
 
@@ -66,8 +68,13 @@ class TallyUndoRedoLog(Role):
 
     def log_row(self, session: int, table: int, key: int, row: bytes | None) -> None:
         """Log an added row, or with None a removed one."""
-        code = Code.REDO_REMOVE if row is None else Code.REDO_ADD
-        self.log.submit(Draft(code, encode_row(table, row or b""), session, key), sync=False)
+        self.log.submit(_row_draft(session, table, key, row), sync=False)
+
+    def log_rows(self, session: int, rows: Mapping[tuple[int, int], bytes | None]) -> None:
+        """Log changed rows by table and key, in order; together, as far as groups go."""
+        drafts = [_row_draft(session, *place, row) for place, row in rows.items()]
+        for some in _pieces(drafts, self.log.group_bytes):
+            self.log.submit(Bundle(some), sync=False)
 
     def log_truncate(self, session: int, table: int) -> None:
         """Log that all rows of the table are removed."""
@@ -141,6 +148,25 @@ class TallyUndoRedoLog(Role):
         """Decide an in-doubt transaction durably. Raises `KeyError` for an unknown name."""
         session = {one.name: one.session for one in self.in_doubt()}[name]
         return self.commit(session) if commit else self.rollback(session)
+
+
+def _row_draft(session: int, table: int, key: int, row: bytes | None) -> Draft:
+    if row is None:
+        return Draft(_REMOVE, encode_row(table), session, key)
+    return Draft(_ADD, encode_row(table, row), session, key)
+
+
+def _pieces(drafts: list[Draft], limit: int) -> Iterator[tuple[Draft, ...]]:
+    """The drafts in pieces of at most ``limit`` bytes, or one longer draft."""
+    start = size = 0
+    for place, draft in enumerate(drafts):
+        own = size_of(draft)
+        if size + own > limit and place > start:
+            yield tuple(drafts[start:place])
+            start, size = place, 0
+        size += own
+    if start < len(drafts):
+        yield tuple(drafts[start:])
 
 
 def _is_undo(row: Row) -> bool:
