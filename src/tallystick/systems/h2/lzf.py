@@ -23,8 +23,9 @@ class ExpansionError(Exception):
         self.done = done
 
 
-def expand_into(source: bytes | memoryview, out: bytearray, size: int) -> None:
-    """Expand into the first ``size`` bytes of ``out``, byte for byte as the engine does.
+def expand_into(source: bytes | memoryview, out: bytearray, size: int) -> int:
+    """Expand into the first ``size`` bytes of ``out``, byte for byte as the engine does; how many
+    bytes of ``source`` that took.
 
     Like the engine it refuses a back-reference that ends exactly at the end of ``out`` (not of
     ``size``), and leaves what it has written. Raises `ExpansionError`; never writes more.
@@ -42,6 +43,7 @@ def expand_into(source: bytes | memoryview, out: bytearray, size: int) -> None:
         raise ExpansionError("the compressed image ends too early", done) from None
     if done > size:
         raise ExpansionError("the image is longer than a page", done)
+    return at
 
 
 def _literals(

@@ -26,6 +26,7 @@ from tallystick.systems.h2.stream import LogStream, PageFile
 from tallystick.systems.h2.tables import (
     FILE_CORRUPTED,
     GENERAL_ERROR,
+    READ_ONLY,
     MetaRow,
     StoreError,
     Tables,
@@ -38,7 +39,6 @@ from tallystick.systems.h2.values import Value
 
 UNSUPPORTED = 90048
 ENCRYPTION = 90049
-READ_ONLY = 90097
 DUPLICATE_KEY = 23505
 SYNTAX_ERROR = 42000
 
@@ -103,6 +103,8 @@ def open_log(stream: LogStream, recovery: Recovery, zone: Zone) -> Opening:
     read_only = stream.pages.static.write_version > layout.VERSION
     if read_only and recovery.undo:
         return failed(READ_ONLY, "the database is read only")
+    if min(recovery.used_pages, default=0) < 0:
+        return failed(GENERAL_ERROR, f"the log lists page {min(recovery.used_pages)}", 0)
     tables = Tables(UndonePages(stream.pages, stream, recovery), zone)
     try:
         tables.open_meta()
@@ -119,8 +121,8 @@ def open_log(stream: LogStream, recovery: Recovery, zone: Zone) -> Opening:
 
 def _play(redo: _Redo, stream: LogStream, recovery: Recovery, zone: Zone, opening: Opening) -> None:
     entry = None
+    unreadable = redo.start(opening.read_only)
     try:
-        redo.start()
         for entry in Scan(stream, zone).entries():
             if entry.session_bound and entry.type != INCOMPLETE and recovery.redo(entry):
                 redo.apply(entry)
@@ -131,6 +133,9 @@ def _play(redo: _Redo, stream: LogStream, recovery: Recovery, zone: Zone, openin
             opening.failed_at = place
             return
         opening.partial, opening.partial_at = error.text, place
+    if unreadable is not None:  # redo may end early, but the catalog is read after it
+        opening.error_code, opening.error = unreadable.code, unreadable.text
+        return
     opening.catalog = redo.catalog
     _check_catalog(opening)
 
@@ -144,11 +149,15 @@ class _Redo:
     emptied: set[int] = field(default_factory=set)
     catalog: dict[int, tuple[Value | None, ...]] = field(default_factory=dict)
 
-    def start(self) -> None:
-        """Read the catalog as it is before redo."""
+    def start(self, read_only: bool) -> StoreError | None:
+        """Read the catalog as it is before redo; what kept it from being read."""
         row = self.tables.meta.get(TABLE_CATALOG)
-        if row is not None:
-            self.catalog = dict(self.tables.rows(row.root))
+        self.tables.read_only = read_only
+        try:
+            self.catalog = dict(self.tables.rows(row.root)) if row is not None else {}
+        except StoreError as error:
+            return error
+        return None
 
     def apply(self, entry: Entry) -> None:
         """One committed record. Raises `StoreError`."""

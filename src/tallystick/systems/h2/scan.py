@@ -137,7 +137,9 @@ class Scan:
         else:
             self._packed[: len(entry.stored)] = entry.stored
             try:
-                expand_into(memoryview(self._packed), self._buffer, page_size)
+                used = expand_into(memoryview(self._packed), self._buffer, page_size)
+                if used > entry.size:
+                    entry.fault = "undo image runs over its end into stale bytes"
             except ExpansionError as error:
                 entry.fault = f"undo image damaged: {error.reason}; {error.done} bytes restored"
 

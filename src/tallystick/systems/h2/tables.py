@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from tallystick.systems.h2 import layout
 from tallystick.systems.h2.entries import TABLE_META, UNDO_EMPTY, UNDO_RAW
 from tallystick.systems.h2.fields import decode_var_int, decode_var_long
-from tallystick.systems.h2.lzf import expand
+from tallystick.systems.h2.lzf import LENGTH_MAX, expand_into
 from tallystick.systems.h2.recovery import Recovery
 from tallystick.systems.h2.stream import LogStream, PageFile
 from tallystick.systems.h2.times import Zone
@@ -33,6 +33,7 @@ from tallystick.systems.h2.values import (
 
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
+PARENT_START = 3
 FIELDS_START = layout.PAGE_HEADER.size
 META_KINDS = (0, 1)
 """TYPE of a meta row: data (a table) or b-tree (an index of a table)."""
@@ -49,6 +50,7 @@ class StoreError(Exception):
 
 
 FILE_CORRUPTED = 90030
+READ_ONLY = 90097
 GENERAL_ERROR = 50000
 
 
@@ -101,14 +103,19 @@ def _image_at(stream: LogStream, start: int) -> bytes:
     """The image of the undo record at this place of the stream, which was read whole before."""
     size = stream.pages.page_size
     first, at = divmod(start, stream.body_size)
-    data = stream.bodies(first, 5)  # two pages of image at most, and its header
+    data = stream.bodies(first, 5)  # two pages of image as a rule, and its header
     _, at = decode_var_int(data, at + 1)
     stored, at = decode_var_int(data, at)
+    if at + stored > len(data):  # a damaged length: the engine reads what it says
+        data = stream.bodies(first, (at + stored) // stream.body_size + 1)
     if stored == UNDO_EMPTY:
         return bytes(size)
     if stored == UNDO_RAW:
         return data[at : at + size]
-    return expand(data[at : at + stored], size)
+    # Stage 0 found no fault in it; its buffer may have been larger than a page.
+    image = bytearray(size + LENGTH_MAX)
+    expand_into(data[at : at + stored], image, size)
+    return bytes(image[:size])
 
 
 @dataclass(slots=True)
@@ -124,10 +131,12 @@ class Leaf:
 
 @dataclass(slots=True)
 class Node:
-    """A data node: ``children`` has one page more than there are keys."""
+    """A data node: ``children`` has one page more than there are keys; a negative ``row_count``
+    is unknown."""
 
     keys: list[int]
     children: list[int]
+    row_count: int
 
 
 @dataclass(slots=True)
@@ -137,24 +146,52 @@ class Tables:
     undone: UndonePages
     zone: Zone
     meta: dict[int, MetaRow] = field(default_factory=dict)
+    read_only: bool = False
+    """Then the engine cannot make an empty leaf of an empty page."""
 
     def open_meta(self) -> None:
-        """Read the meta table and look at every root page, as opening does."""
+        """Read the free list's first page, the meta table and every root page, as opening does."""
+        free = self.undone.page(layout.FREE_LIST_ROOT)
+        if free is not None and free[0] != layout.FREE_LIST:
+            raise corrupted(f"page {layout.FREE_LIST_ROOT} is no free list")
         for _, values in self.rows(layout.META_ROOT):
             row = meta_row(values)
             if row.kind not in META_KINDS:
                 continue
             self.meta[row.index] = row
-            if row.root:  # an index that delegates to its table has no page
-                self._check_root(row)
+            if row.root and row.kind == 0:
+                self._open_table(row)
+            elif row.root:  # an index that delegates to its table has no page
+                self._check_btree(row)
 
-    def _check_root(self, row: MetaRow) -> None:
+    def _open_table(self, row: MetaRow) -> None:
+        """What the engine reads of a table when it opens it: its last key and row count."""
+        part = self._data_page(row.root)
+        if isinstance(part, Node) and part.row_count < 0:  # unknown: it counts
+            for _ in self._leaves(row.root, _DEPTH_MAX):
+                pass
+        page_id, parent = row.root, 0
+        for _ in range(_DEPTH_MAX):
+            if not isinstance(part, Node):
+                return
+            parent, page_id = page_id, part.children[-1]
+            part = self._data_page(page_id, parent)
+        raise StoreError(GENERAL_ERROR, f"the tree below page {row.root} does not end")
+
+    def _check_btree(self, row: MetaRow) -> None:
         page = self.undone.page(row.root)
         if page is None:
             return  # the engine makes an empty leaf of it
-        wanted = _DATA_TYPES if row.kind == 0 else _BTREE_TYPES
-        if page[0] & ~layout.LAST not in wanted:
+        if page[0] & ~layout.LAST not in _BTREE_TYPES:
             raise corrupted(f"{row.root} is no page of index {row.index}")
+        self._check_owner(page, row.kind)
+
+    def _check_owner(self, page: bytes | memoryview, kind: int) -> None:
+        """The index that a page names must be open already, and of the page's kind."""
+        index, _ = decode_var_int(page, FIELDS_START)
+        row = meta_table() if index == TABLE_META else self.meta.get(index)
+        if row is None or row.kind != kind:
+            raise corrupted(f"index not found {index}")
 
     def rows(self, root: int) -> Iterator[tuple[int, tuple[Value | None, ...]]]:
         """Keys and values of every row below ``root``, in key order."""
@@ -164,31 +201,40 @@ class Tables:
 
     def contains(self, root: int, key: int) -> bool:
         """True if a row with this key is below ``root``."""
-        page_id = root
+        page_id, parent = root, 0
         for _ in range(_DEPTH_MAX):
-            part = self._data_page(page_id)
+            part = self._data_page(page_id, parent)
             if part is None or isinstance(part, Leaf):
                 return part is not None and key in part.keys
             at = next((at for at, limit in enumerate(part.keys) if key <= limit), -1)
-            page_id = part.children[at]
+            parent, page_id = page_id, part.children[at]
         raise StoreError(GENERAL_ERROR, f"the tree below page {root} does not end")
 
-    def _leaves(self, root: int, depth: int) -> Iterator[Leaf]:
+    def _leaves(self, root: int, depth: int, parent: int = 0) -> Iterator[Leaf]:
         if not depth:
             raise StoreError(GENERAL_ERROR, f"the tree at page {root} does not end")
-        part = self._data_page(root)
+        part = self._data_page(root, parent)
         if isinstance(part, Leaf):
             yield part
         elif part is not None:
             for child in part.children:
-                yield from self._leaves(child, depth - 1)
+                yield from self._leaves(child, depth - 1, root)
+        elif self.read_only:
+            raise StoreError(READ_ONLY, "the database is read only")
+        elif parent:
+            raise StoreError(GENERAL_ERROR, f"page {root} is empty")
 
-    def _data_page(self, page_id: int) -> Leaf | Node | None:
+    def _data_page(self, page_id: int, parent: int = 0) -> Leaf | Node | None:
         page = self.undone.page(page_id)
         if page is None:
             return None
+        (above,) = _INT.unpack_from(page, PARENT_START)
+        if above != parent:
+            raise StoreError(GENERAL_ERROR, f"page {page_id}: parent {above} expected {parent}")
         kind = page[0] & ~layout.LAST
         try:
+            if kind in _DATA_TYPES:
+                self._check_owner(page, 0)
             if kind == layout.DATA_LEAF:
                 return _decode_leaf(page)
             if kind == layout.DATA_NODE:
@@ -253,6 +299,8 @@ def _decode_leaf(page: bytes | memoryview) -> Leaf:
     _, at = decode_var_int(page, FIELDS_START)
     columns, at = decode_var_int(page, at)
     (count,) = _SHORT.unpack_from(page, at)
+    if count < 0:
+        raise IndexError
     at += 2
     overflow = 0
     if not page[0] & layout.LAST:
@@ -270,6 +318,7 @@ def _decode_leaf(page: bytes | memoryview) -> Leaf:
 
 def _decode_node(page: bytes | memoryview) -> Node:
     _, at = decode_var_int(page, FIELDS_START)
+    (row_count,) = _INT.unpack_from(page, at)
     (count,) = _SHORT.unpack_from(page, at + 4)
     (rightmost,) = _INT.unpack_from(page, at + 6)
     at += 10
@@ -279,4 +328,4 @@ def _decode_node(page: bytes | memoryview) -> Node:
         key, at = decode_var_long(page, at + 4)
         children.append(child)
         keys.append(key)
-    return Node(keys, [*children, rightmost])
+    return Node(keys, [*children, rightmost], row_count)
