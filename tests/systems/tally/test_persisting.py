@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tallystick.errors import CorruptLogError
+from tallystick.services.roles import Operation, OperationCode
 from tallystick.systems.tally.kinds import (
+    OPERATION_CODES,
     PersistOperation,
     decode_entry,
     encode_entry,
     encode_names,
 )
-from tallystick.systems.tally.persisting import entry_targets, mark_targets
+from tallystick.systems.tally.persisting import encode_persisting, entry_targets, mark_targets
 
 NAMES = st.lists(st.text(max_size=4), min_size=1, max_size=3, unique=True)
 OPERATIONS = st.lists(
@@ -36,6 +40,53 @@ def test_targets_are_those_of_the_whole_entry(
     body = encode_entry(names, reference, operations)
     assert entry_targets(body) == decode_entry(body)[0] == tuple(names)
     assert mark_targets(encode_names(names)) == tuple(sorted(names))
+
+
+@given(
+    NAMES,
+    st.text(max_size=5),
+    st.lists(
+        st.builds(
+            Operation,
+            st.sampled_from(OperationCode),
+            st.text(max_size=3),
+            st.binary(max_size=5),
+            st.none() | st.binary(max_size=5),
+        ),
+        max_size=3,
+    ),
+    st.data(),
+)
+def test_commit_encodes_what_the_format_says(
+    names: list[str], reference: str, operations: list[Operation], data: st.DataObject
+) -> None:
+    chosen = [
+        replace(one, target=data.draw(st.none() | st.sampled_from(names))) for one in operations
+    ]
+    body = encode_persisting(tuple(names), chosen, reference)
+    targets, text, found = decode_entry(body)
+    assert (targets, text) == (tuple(names), reference)
+    assert [
+        Operation(
+            OperationCode(OPERATION_CODES[one.code]),
+            one.collection,
+            one.key,
+            one.value,
+            None if one.target is None else names[one.target],
+        )
+        for one in found
+    ] == chosen
+    assert body == encode_entry(names, reference, found)
+
+
+def test_operation_for_a_stranger_and_a_name_that_is_too_long_are_refused() -> None:
+    stranger = Operation(OperationCode.UPDATE, "t", b"k", b"v", "nobody")
+    with pytest.raises(ValueError, match="nobody"):
+        encode_persisting(("a",), [stranger], "")
+    with pytest.raises(ValueError, match="too long"):
+        encode_persisting(("a",), [], "r" * 70_000)
+    with pytest.raises(ValueError, match="too long"):
+        encode_persisting(("a",), [replace(stranger, collection="c" * 70_000, target="a")], "")
 
 
 @given(NAMES, OPERATIONS, st.data())

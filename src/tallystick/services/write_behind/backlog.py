@@ -1,19 +1,23 @@
 """What waits for its targets, within limits that hold.
 
 In: transactions when they are committed, and targets as they come to hold them. Out: room, or
-`BusyError` after a while; who is pending; who is done.
+`BusyError` after a while; who is pending; who is done. What waits for an operator counts for the
+limits of number and size, and not for that of age: else one transaction that no target takes
+would keep all others out for ever.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tallystick.errors import BusyError
+from tallystick.errors import BusyError, TallystickError
 from tallystick.services.roles import PersistEntry
 from tallystick.services.write_behind.metrics import BacklogSize
 from tallystick.services.write_behind.settings import WriteBehindSettings
+from tallystick.storage.tickets import fresh
 
 _OVERHEAD = 64
 """Bytes that an entry and each of its operations count for beside their content."""
@@ -31,11 +35,10 @@ class Pending:
 
 def size_of(entry: PersistEntry) -> int:
     """Bytes that an entry counts for."""
-    content = sum(
-        len(one.key) + len(one.value or b"") + len(one.collection) + _OVERHEAD
-        for one in entry.operations
-    )
-    return _OVERHEAD + len(entry.reference) + content
+    size = _OVERHEAD + len(entry.reference)
+    for one in entry.operations:
+        size += len(one.key) + len(one.value or b"") + len(one.collection) + _OVERHEAD
+    return size
 
 
 class Backlog:
@@ -43,101 +46,174 @@ class Backlog:
 
     def __init__(self, settings: WriteBehindSettings) -> None:
         self._settings = settings
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(threading.Lock())
         self._pending: dict[int, Pending] = {}
+        self._moving: dict[int, Pending] = {}
+        self._stuck: dict[str, set[int]] = {}
         self._count = 0
         self._bytes = 0
+        self._entering = 0
+        self._refusal: TallystickError | None = None
+        self.arrivals = 0
+        """Transactions that were ever let in."""
 
-    def reserve(self, size: int, timeout: float) -> None:
-        """Make room for one transaction, or raise `BusyError` after ``timeout`` seconds. What is
-        reserved becomes a transaction by `add`, or is given back by `release`."""
-        deadline = time.monotonic() + timeout
+    # -- room ------------------------------------------------------------------------------------
+
+    def reserve(self, size: int) -> bool:
+        """Make room for one transaction, if there is any. What is reserved becomes a transaction
+        by `add`, or is given back by `release`."""
         with self._changed:
-            while (reason := self._full(size)) is not None:
-                if not self._changed.wait(deadline - time.monotonic()) and self._full(size):
+            if self._refusal is not None or self._full(size) is not None:
+                return False
+            self._count += 1
+            self._bytes += size
+            self._entering += 1
+            self.arrivals += 1
+            return True
+
+    def wait_for_room(self, size: int, deadline: float) -> None:
+        """Return once there may be room, or raise `BusyError` at the deadline."""
+        with self._changed:
+            while self._refusal is None and (reason := self._full(size)) is not None:
+                left = deadline - time.monotonic()
+                if left <= 0:
                     raise BusyError(
                         f"too much waits for its targets: {reason}",
                         advice="Retry in a second or two; see what is pending and why",
                     )
-            self._count += 1
-            self._bytes += size
+                self._changed.wait(left)
+            if self._refusal is not None:
+                raise fresh(self._refusal)
 
     def release(self, size: int) -> None:
         """Give back what was reserved for a transaction that never was."""
         with self._changed:
             self._count -= 1
             self._bytes -= size
+            self._entering -= 1
             self._changed.notify_all()
 
+    def refuse(self, reason: TallystickError) -> None:
+        """Let nobody in any more; returns once all who were let in have been added."""
+        with self._changed:
+            self._refusal = self._refusal or reason
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._entering == 0)
+
+    @property
+    def relaxed(self) -> bool:
+        """True while less than half of each limit is used."""
+        chosen = self._settings
+        with self._changed:
+            return (
+                2 * self._count < chosen.backlog_max
+                and 2 * self._bytes < chosen.backlog_bytes_max
+                and 2 * self._age(self._moving) < chosen.backlog_age_seconds_max
+            )
+
     def _full(self, size: int) -> str | None:
-        settings = self._settings
-        if self._count >= settings.backlog_max:
+        chosen = self._settings
+        if self._count >= chosen.backlog_max:
             return f"{self._count} transactions"
         # an empty backlog takes any size: else a large transaction would wait for ever
-        if self._count and self._bytes + size > settings.backlog_bytes_max:
+        if self._count and self._bytes + size > chosen.backlog_bytes_max:
             return f"{self._bytes} bytes"
-        if self._age() > settings.backlog_age_seconds_max:
-            return f"the oldest for {self._age():.0f} s"
-        return None
+        age = self._age(self._moving)
+        return f"the oldest for {age:.0f} s" if age > chosen.backlog_age_seconds_max else None
 
-    def _age(self) -> float:
-        oldest = next(iter(self._pending.values()), None)
+    @staticmethod
+    def _age(transactions: dict[int, Pending]) -> float:
+        oldest = next(iter(transactions.values()), None)
         return 0.0 if oldest is None else time.monotonic() - oldest.since
+
+    # -- transactions ----------------------------------------------------------------------------
 
     def add(self, entry: PersistEntry, left: set[str], size: int) -> None:
         """A transaction for which room was reserved; ascending numbers."""
+        one = Pending(entry, left, size, time.monotonic())
         with self._changed:
-            self._pending[entry.number] = Pending(entry, left, size, time.monotonic())
+            self._pending[entry.number] = self._moving[entry.number] = one
+            self._entering -= 1
+            if self._refusal is not None:
+                self._changed.notify_all()
 
     def load(self, entry: PersistEntry, left: set[str], size: int) -> None:
-        """A transaction of an earlier run; it counts, but no limit refuses it."""
+        """A transaction of an earlier run; it counts, with its age, but no limit refuses it."""
+        age = max(0.0, time.time() - entry.time / 1_000_000)
         with self._changed:
             self._count += 1
             self._bytes += size
-            self._pending[entry.number] = Pending(entry, left, size, time.monotonic())
+            one = Pending(entry, left, size, time.monotonic() - age)
+            self._pending[entry.number] = self._moving[entry.number] = one
 
-    def held(self, number: int, target: str) -> bool:
-        """The target holds it; True if every one does now."""
+    def held(self, numbers: Iterable[int], target: str) -> None:
+        """The target holds these; what no target waits for any more is gone."""
         with self._changed:
-            one = self._pending.get(number)
-            if one is None:
-                return False
-            one.left.discard(target)
-            if one.left:
-                return False
-            self._forget(number)
-        return True
+            for number in numbers:
+                one = self._pending.get(number)
+                if one is None:
+                    continue
+                one.left.discard(target)
+                if not one.left:
+                    self._forget(number)
+                elif self._stuck and self._is_stuck(one):
+                    self._moving.pop(number, None)
+            self._changed.notify_all()
 
     def forget(self, number: int) -> None:
         """Nobody waits for it any more."""
         with self._changed:
             if number in self._pending:
                 self._forget(number)
+            self._changed.notify_all()
 
     def _forget(self, number: int) -> None:
         self._bytes -= self._pending.pop(number).size
         self._count -= 1
-        self._changed.notify_all()
+        self._moving.pop(number, None)
+
+    def stuck(self, target: str, numbers: Sequence[int]) -> None:
+        """These too wait for an operator, as far as the target is concerned."""
+        with self._changed:
+            self._stuck.setdefault(target, set()).update(numbers)
+            for number in numbers:
+                one = self._pending.get(number)
+                if one is not None and self._is_stuck(one):
+                    self._moving.pop(number, None)
+            self._changed.notify_all()
+
+    def unstuck(self, target: str, still: Sequence[int]) -> None:
+        """An operator has done something: only these still wait for one."""
+        with self._changed:
+            self._stuck[target] = set(still)
+            self._moving = {
+                number: one for number, one in self._pending.items() if not self._is_stuck(one)
+            }
+
+    def _is_stuck(self, one: Pending) -> bool:
+        number = one.entry.number
+        return all(number in self._stuck.get(target, ()) for target in one.left)
+
+    # -- questions -------------------------------------------------------------------------------
+
+    def waits(self, number: int, target: str) -> bool:
+        """True if the target does not hold the transaction, and nobody gave it up."""
+        one = self._pending.get(number)
+        return one is not None and target in one.left
 
     def get(self, number: int) -> Pending | None:
         """One transaction, if it waits."""
-        with self._changed:
-            return self._pending.get(number)
+        return self._pending.get(number)
 
     def all(self) -> list[Pending]:
         """Everything that waits, by ascending number."""
         with self._changed:
             return list(self._pending.values())
 
-    def lowest(self) -> int | None:
-        """The smallest number that waits."""
-        with self._changed:
-            return next(iter(self._pending), None)
-
     def size(self) -> BacklogSize:
         """How much waits."""
         with self._changed:
-            return BacklogSize(self._count, self._bytes, self._age())
+            return BacklogSize(self._count, self._bytes, self._age(self._pending))
 
     def wait_empty(self, timeout: float | None) -> bool:
         """True once nothing waits, False after ``timeout`` seconds."""

@@ -1,7 +1,7 @@
 """One target with its workers: batches go out, come back as held, failed, or unreachable.
 
 In: durable entries in the order of numbers. Out: calls of the target, and of ``held`` for every
-entry that it holds. A target that cannot be reached is tried again with growing delays, without
+batch that it holds. A target that cannot be reached is tried again with growing delays, without
 an end. A batch that fails otherwise is taken apart; a transaction that keeps failing by itself
 is set aside after some attempts, and only what touches the same keys waits with it.
 """
@@ -14,42 +14,56 @@ import time
 from collections.abc import Callable, Sequence
 
 from tallystick.services.roles import PersistEntry
+from tallystick.services.write_behind.backlog import Backlog
 from tallystick.services.write_behind.metrics import WriteBehindMetrics
 from tallystick.services.write_behind.schedule import Schedule, Work
 from tallystick.services.write_behind.settings import WriteBehindSettings
 from tallystick.services.write_behind.target import DOWN_ERRORS, Target
 
+REST_SECONDS = 0.01
+"""How long a worker that gives way to commits rests before it looks again."""
+REST_SECONDS_MAX = 0.25
+"""Longest time that it gives way after one batch."""
+DOUBLINGS_MAX = 60
+
 _log = logging.getLogger("tallystick.write_behind")
 
 
 class Lane:
-    """The way of transactions to one target; ``held(numbers)`` is called by its workers."""
+    """The way of transactions to one target; ``held(name, numbers)`` is called by its workers,
+    ``broken(error)`` once if one of them cannot go on."""
 
     def __init__(
         self,
         name: str,
         target: Target,
         settings: WriteBehindSettings,
-        held: Callable[[str, Sequence[int]], None],
+        backlog: Backlog,
         metrics: WriteBehindMetrics,
+        held: Callable[[str, Sequence[int]], None],
+        broken: Callable[[BaseException], None],
         *,
         strict: bool = False,
     ) -> None:
+        workers = 1 if strict else settings.workers_per_target
         self.name = name
         self.target = target
         self._settings = settings
-        self._held = held
+        self._backlog = backlog
         self._metrics = metrics
-        self._schedule = Schedule(strict)
+        self._held = held
+        self._broken = broken
+        self._schedule = Schedule(strict, single=workers == 1)
         self._changed = threading.Condition()
-        self._stopping = False
+        self._stopping = threading.Event()
         self._out = 0
         self._down_until = 0.0
         self._delay = settings.retry_seconds
         self._last_error = ""
+        self._any_stuck = False
         self._threads = [
             threading.Thread(target=self._run, name=f"write-behind {name}", daemon=True)
-            for _ in range(1 if strict else settings.workers_per_target)
+            for _ in range(workers)
         ]
 
     def start(self) -> None:
@@ -59,8 +73,8 @@ class Lane:
 
     def stop(self, deadline: float) -> bool:
         """Take no further batch; True if no worker is left in the target at ``deadline``."""
+        self._stopping.set()
         with self._changed:
-            self._stopping = True
             self._changed.notify_all()
         started = [thread for thread in self._threads if thread.ident is not None]
         for thread in started:
@@ -72,18 +86,21 @@ class Lane:
         with self._changed:
             for entry in entries:
                 self._schedule.add(entry)
+            self._tell_stuck()
             self._changed.notify_all()
 
     def discard(self, number: int) -> None:
         """An operator gave the transaction up."""
         with self._changed:
             self._schedule.discard(number)
+            self._look_who_is_stuck()
             self._changed.notify_all()
 
     def retry(self, number: int) -> bool:
         """Try a transaction that was set aside again; False if it was not."""
         with self._changed:
             found = self._schedule.retry(number)
+            self._look_who_is_stuck()
             self._changed.notify_all()
         return found
 
@@ -99,34 +116,30 @@ class Lane:
             state = "retrying" if work.attempts or down else "queued"
             return state, work.attempts, work.error or (self._last_error if down else "")
 
-    def set_aside(self) -> list[int]:
-        """Numbers of transactions that wait for an operator."""
+    def moves(self, *, patient: bool) -> bool:
+        """True while a batch is out, or one could be taken: now, or for somebody who is
+        ``patient`` once the target can be reached again."""
         with self._changed:
-            return [work.number for work in self._schedule.waiting.values() if work.aside]
-
-    def moves(self) -> bool:
-        """True while a batch is out, or one could be taken now."""
-        with self._changed:
-            reachable = self._down_until <= time.monotonic()
+            if self._stopping.is_set():
+                return False
+            reachable = patient or self._down_until <= time.monotonic()
             return self._out > 0 or (reachable and self._schedule.has_ready())
 
     # -- workers -----------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while (batch := self._take()) is not None:
-            try:
-                self.target.apply([work.entry for work in batch])
-            except DOWN_ERRORS as error:
-                self._unreachable(batch, error)
-            except Exception as error:  # whatever a target raises is about this batch
-                self._failed(batch, error)
-            else:
-                self._applied(batch)
+        try:
+            while (batch := self._take()) is not None:
+                self._bring(batch)
+        except BaseException as error:  # a worker that ends here would stop its target in silence
+            self._stopping.set()
+            _log.critical("%s gets nothing any more: %r", self.name, error, exc_info=error)
+            self._broken(error)
 
     def _take(self) -> list[Work] | None:
         limit = min(self._settings.batch_max, self.target.batch_max)
         with self._changed:
-            while not self._stopping:
+            while not self._stopping.is_set():
                 now = time.monotonic()
                 if self._down_until <= now and (batch := self._schedule.take(limit, now)):
                     self._out += 1
@@ -140,11 +153,34 @@ class Lane:
         rest = self._schedule.next_rest()
         return None if rest is None else max(0.0, rest - now)
 
+    def _bring(self, batch: list[Work]) -> None:
+        began = time.monotonic()
+        arrivals = self._backlog.arrivals
+        try:
+            self.target.apply([work.entry for work in batch])
+        except DOWN_ERRORS as error:
+            self._unreachable(batch, error)
+        except BaseException as error:  # whatever a target raises, sys.exit() too, is about this
+            self._failed(batch, error)
+        else:
+            self._applied(batch)
+            self._give_way(time.monotonic() - began, arrivals)
+
+    def _give_way(self, seconds: float, arrivals: int) -> None:
+        """After a batch that took so long, leave the machine to commits, if there were any, and
+        for as long as they go on coming and limits are far."""
+        rest = min(seconds * (1 / self._settings.target_duty - 1), REST_SECONDS_MAX)
+        until = time.monotonic() + rest
+        while (left := until - time.monotonic()) > 0:
+            before, arrivals = arrivals, self._backlog.arrivals
+            if arrivals == before or not self._backlog.relaxed:
+                return
+            self._stopping.wait(min(left, REST_SECONDS))
+
     def _applied(self, batch: list[Work]) -> None:
-        numbers = [work.number for work in batch]
         self._metrics.applied(self.name, len(batch))
         # first the mark, then the next transaction on the same key
-        self._held(self.name, numbers)
+        self._held(self.name, [work.number for work in batch])
         with self._changed:
             self._out -= 1
             self._delay = self._settings.retry_seconds
@@ -157,24 +193,28 @@ class Lane:
             self._out -= 1
             self._schedule.put_back(batch)
             self._last_error = repr(error)
-            self._down_until = time.monotonic() + self._delay
-            delay, self._delay = self._delay, self._longer(self._delay)
+            now, delay = time.monotonic(), self._delay
+            if self._down_until <= now:  # else another worker has just found out
+                self._down_until = now + delay
+                self._delay = self._longer(delay)
             self._changed.notify_all()
         _log.warning("%s cannot be reached, next try in %.2f s: %r", self.name, delay, error)
 
-    def _failed(self, batch: list[Work], error: Exception) -> None:
+    def _failed(self, batch: list[Work], error: BaseException) -> None:
         self._metrics.retried(self.name)
         with self._changed:
             self._out -= 1
             self._schedule.put_back(batch)
+            self._schedule.look_closer()
             if len(batch) > 1:
                 for work in batch:
                     work.alone = True
             else:
                 self._blame(batch[0], error)
+            self._tell_stuck()
             self._changed.notify_all()
 
-    def _blame(self, work: Work, error: Exception) -> None:
+    def _blame(self, work: Work, error: BaseException) -> None:
         if work.gone:
             return
         work.attempts += 1
@@ -184,9 +224,23 @@ class Lane:
             self._metrics.set_aside(self.name)
             _log.error("%s: transaction %d is set aside: %r", self.name, work.number, error)
             return
-        delay = self._settings.retry_seconds * 2 ** (work.attempts - 1)
+        delay = self._settings.retry_seconds * 2 ** min(work.attempts - 1, DOUBLINGS_MAX)
         until = time.monotonic() + min(delay, self._settings.retry_seconds_max)
         self._schedule.rest(work, until)
 
     def _longer(self, delay: float) -> float:
         return min(2 * delay, self._settings.retry_seconds_max)
+
+    # -- what waits for an operator; under the lock ------------------------------------------------
+
+    def _tell_stuck(self) -> None:
+        if self._schedule.newly_stuck:
+            self._any_stuck = True
+            self._backlog.stuck(self.name, self._schedule.newly_stuck)
+            self._schedule.newly_stuck.clear()
+
+    def _look_who_is_stuck(self) -> None:
+        if self._any_stuck:
+            still = self._schedule.stuck_again()
+            self._any_stuck = bool(still)
+            self._backlog.unstuck(self.name, still)

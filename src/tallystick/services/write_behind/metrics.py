@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -35,6 +36,7 @@ class WriteBehindMetrics:
         self, log: str, backlog: Callable[[], BacklogSize], disposed: Callable[[], int]
     ) -> None:
         self.statistics = Statistics()
+        self._lock = threading.Lock()
         self._log = log
         meter = Meter("tallystick.write_behind")
         prefix = "tallystick_write_behind_"
@@ -55,22 +57,27 @@ class WriteBehindMetrics:
         gauge("backlog_age_seconds", "Age of the oldest", "s", lambda: backlog().age_seconds)
         gauge("disposed_files", "Log files disposed of", "1", lambda: float(disposed()))
 
-    def committed(self) -> None:
-        self.statistics.committed += 1
-        self._committed(1, log=self._log)
+    def committed(self, count: int) -> None:
+        with self._lock:
+            self.statistics.committed += count
+        self._committed(count, log=self._log)
 
     def applied(self, target: str, count: int) -> None:
-        self.statistics.applied += count
+        with self._lock:
+            self.statistics.applied += count
         self._applied(count, log=self._log, target=target)
 
     def retried(self, target: str) -> None:
-        self.statistics.retries += 1
+        with self._lock:
+            self.statistics.retries += 1
         self._retries(1, log=self._log, target=target)
 
     def set_aside(self, target: str) -> None:
-        self.statistics.set_aside += 1
+        with self._lock:
+            self.statistics.set_aside += 1
         self._aside(1, log=self._log, target=target)
 
     def busy(self) -> None:
-        self.statistics.busy += 1
+        with self._lock:
+            self.statistics.busy += 1
         self._busy(1, log=self._log)

@@ -12,17 +12,20 @@ from typing import Any
 
 Row = Mapping[str, Any]
 
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+_DECODER = json.JSONDecoder()
+
 
 def encode_row(row: Row | bytes) -> bytes:
     """The row as canonical JSON; bytes are taken as they are."""
     if isinstance(row, bytes):
         return row
-    return json.dumps(row, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return _ENCODER.encode(row).encode()
 
 
 def decode_row(data: bytes) -> dict[str, Any]:
     """The row. Raises `ValueError` for bytes that are none."""
-    row = json.loads(data)
+    row = _DECODER.decode(data.decode())
     if not isinstance(row, dict):
         raise ValueError(f"a row is a JSON object, not {type(row).__name__}")
     return row

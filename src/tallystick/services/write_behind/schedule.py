@@ -6,14 +6,18 @@ batches at once, nor out of order; within a batch they stand in order.
 
 Each key has a queue. Works stay in their queues until they are done; those in a batch are
 *taken*, always the first ones of a queue and by one batch only. A work may be taken when all
-that stand before it in its queues are taken by the batch that takes it. Not for several
-threads at once.
+that stand before it in its queues are taken by the batch that takes it. A work that is set aside
+makes those behind it in its queues *stuck*, and those behind them.
+
+Where one batch is out at a time (``single``) and nothing has failed, no queue is needed: works
+wait in an inbox and leave it in the order of their numbers. Not for several threads at once.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tallystick.services.roles import PersistEntry
@@ -27,7 +31,8 @@ class Work:
     """One transaction on its way to one target, with its operations for that target."""
 
     entry: PersistEntry
-    keys: frozenset[Key]
+    keys: frozenset[Key] = frozenset()
+    """Empty while it is in no queue."""
     behind: int = 0
     """Queues in which a work that is not taken stands before it."""
     attempts: int = 0
@@ -36,6 +41,8 @@ class Work:
     """To be tried in a batch of its own."""
     aside: bool = False
     """Set aside: it and its keys wait for an operator."""
+    stuck: bool = False
+    """It is set aside, or stands behind one that is."""
     resting: bool = False
     """Waits out a delay."""
     taken: bool = False
@@ -61,24 +68,31 @@ class Schedule:
     """The transactions that wait for one target. ``strict`` keeps the order of all of them."""
 
     strict: bool = False
+    single: bool = False
     waiting: dict[int, Work] = field(default_factory=dict)
     """Everything that the target does not hold yet, by ascending number."""
+    newly_stuck: list[int] = field(default_factory=list)
+    """Numbers that became stuck; whoever takes note of them clears it."""
+    _lined_up: bool = False
+    """Works stand in queues."""
+    _inbox: deque[Work] = field(default_factory=deque)
     _queues: dict[Key, _Queue] = field(default_factory=dict)
     _ready: list[Work] = field(default_factory=list)
     _resting: list[tuple[float, Work]] = field(default_factory=list)
 
     def add(self, entry: PersistEntry) -> None:
         """One more, with a greater number than all before it."""
-        keys = _EVERYTHING if self.strict else keys_of(entry)
-        work = self.waiting[entry.number] = Work(entry, keys)
-        for key in keys:
-            queue = self._queues.setdefault(key, _Queue())
-            work.behind += len(queue.works) > queue.taken
-            queue.works.append(work)
-        self._offer(work)
+        work = self.waiting[entry.number] = Work(entry)
+        if self._lined_up or not self.single:
+            self._lined_up = True
+            self._line_up(work)
+        else:
+            self._inbox.append(work)
 
     def take(self, count_max: int, now: float) -> list[Work]:
         """The next batch, in the order of numbers; empty if nothing is ready at ``now``."""
+        if not self._lined_up:
+            return self._take_first(count_max)
         while self._resting and self._resting[0][0] <= now:
             rested = heapq.heappop(self._resting)[1]
             rested.resting = False
@@ -100,9 +114,33 @@ class Schedule:
                 break
         return sorted(batch)
 
+    def _take_first(self, count_max: int) -> list[Work]:
+        batch: list[Work] = []
+        while self._inbox and len(batch) < count_max:
+            work = self._inbox.popleft()
+            if not work.gone:
+                work.taken = True
+                batch.append(work)
+        return batch
+
+    def _line_up(self, work: Work) -> None:
+        """Put a work at the end of the queues of its keys."""
+        work.keys = _EVERYTHING if self.strict else keys_of(work.entry)
+        for key in work.keys:
+            queue = self._queues.get(key)
+            if queue is None:
+                queue = self._queues[key] = _Queue()
+            elif queue.works[-1].stuck:
+                work.stuck = True
+            work.behind += len(queue.works) > queue.taken
+            queue.works.append(work)
+        if work.stuck:
+            self.newly_stuck.append(work.number)
+        self._offer(work)
+
     def has_ready(self) -> bool:
         """True if a batch could be taken, or soon after a rest."""
-        return bool(self._resting) or any(map(self._is_ready, self._ready))
+        return bool(self._inbox or self._resting) or any(map(self._is_ready, self._ready))
 
     def next_rest(self) -> float | None:
         """When the next resting work may be tried again, None if none rests."""
@@ -118,9 +156,15 @@ class Schedule:
                 queue.works.remove(work)  # among the first: the batch took them
                 queue.taken -= 1
         self._offer_heads(batch)
+        self._lined_up = self._lined_up and bool(self.waiting)
 
     def put_back(self, batch: list[Work]) -> None:
         """The target does not hold the batch; its works may be taken again."""
+        if not self._lined_up:
+            self._inbox.extendleft(reversed(batch))
+            for work in batch:
+                work.taken = False
+            return
         for work in reversed(batch):
             work.taken = False
             for key in work.keys:
@@ -132,6 +176,14 @@ class Schedule:
             self._remove(work)
         self._offer_heads(batch)
 
+    def look_closer(self) -> None:
+        """From now on keep queues, until they are empty: works go different ways."""
+        inbox, self._inbox = self._inbox, deque()
+        self._lined_up = True
+        for work in inbox:
+            if not work.gone:
+                self._line_up(work)
+
     def rest(self, work: Work, until: float) -> None:
         """Keep a work that is not taken back for a while."""
         work.resting = True
@@ -140,6 +192,7 @@ class Schedule:
     def set_aside(self, work: Work) -> None:
         """Keep a work back until `retry` or `discard`; its keys wait with it."""
         work.aside = True
+        self._stick(work)
 
     def retry(self, number: int) -> bool:
         """Try a work that was set aside anew; False if there is none."""
@@ -150,13 +203,40 @@ class Schedule:
         self._offer(work)
         return True
 
+    def stuck_again(self) -> list[int]:
+        """Look anew at who stands behind what is set aside: everyone who is stuck."""
+        for work in self.waiting.values():
+            work.stuck = False
+        for work in [one for one in self.waiting.values() if one.aside]:
+            self._stick(work)
+        self.newly_stuck.clear()
+        return [work.number for work in self.waiting.values() if work.stuck]
+
+    def _stick(self, work: Work) -> None:
+        if not work.stuck:
+            work.stuck = True
+            self.newly_stuck.append(work.number)
+            self._spread(work.keys)
+
+    def _spread(self, keys: Iterable[Key]) -> None:
+        """Everyone behind a stuck work is stuck, in all of its queues."""
+        look = set(keys)
+        while look:
+            behind = False
+            for work in self._queues[look.pop()].works:
+                if behind and not work.stuck:
+                    work.stuck = True
+                    self.newly_stuck.append(work.number)
+                    look |= work.keys
+                behind = behind or work.stuck
+
     def discard(self, number: int) -> None:
         """Forget a work; one that is out in a batch may still be applied."""
         work = self.waiting.pop(number, None)
         if work is None:
             return
         work.gone = True
-        if not work.taken:
+        if work.keys and not work.taken:
             self._remove(work)
             self._offer_heads([work])
 

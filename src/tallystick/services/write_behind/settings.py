@@ -19,9 +19,12 @@ class WriteBehindSettings:
     """Transactions, bytes and age of the oldest that may wait for targets; above, callers wait."""
     busy_timeout: float = 2.0
     """Seconds that a caller waits for room before `BusyError`."""
-    batch_max: int = 500
+    batch_max: int = 1_000
     """Transactions that one call of a target may get."""
     workers_per_target: int = 1
+    target_duty: float = 0.25
+    """Share of its time that a worker spends on its target while callers commit and less than
+    half of each limit is used; the rest is theirs. With 1 it never gives way to them."""
     retry_seconds: float = 0.05
     retry_seconds_max: float = 30.0
     """First and greatest delay after a failure; it doubles in between."""
@@ -37,5 +40,7 @@ class WriteBehindSettings:
                      "attempts_max"):  # fmt: skip
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected at least 1")
+        if not 0 < self.target_duty <= 1:
+            raise ValueError("target_duty is above 0 and at most 1")
         if not 0 < self.retry_seconds <= self.retry_seconds_max:
             raise ValueError("retry_seconds is above 0 and at most retry_seconds_max")

@@ -8,23 +8,19 @@ is exactly once, whatever crashes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
-from typing import Any
+import threading
+from collections.abc import Callable, Sequence
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.engine import Connection, Engine
 
-from tallystick.services.roles import Operation, OperationCode, PersistEntry
-from tallystick.services.write_behind.rows import decode_row
+from tallystick.services.roles import PersistEntry
+from tallystick.services.write_behind.statements import TAKES_DOCUMENTS, quoted, statements
 from tallystick.services.write_behind.target import TargetDownError
 
 APPLIED_TABLE = "tallystick_applied"
 _LOG_ID_SIZE = 36
-
-Statement = tuple[sa.sql.expression.Executable, list[dict[str, Any]]]
-_Shape = tuple[bool, str, tuple[str, ...], tuple[str, ...]]
+_NUMBER_MAX = (1 << 63) - 1
 
 # SQLSTATE classes: connection, rollback (serialization, deadlock), resources, operator
 _DOWN_STATES = ("08", "40", "53", "57")
@@ -44,13 +40,14 @@ class SqlTarget:
         *,
         apply: Callable[[Connection, PersistEntry], object] | None = None,
         applied_table: str | None = APPLIED_TABLE,
-        batch_max: int = 500,
+        batch_max: int = 5_000,
     ) -> None:
         self.batch_max = batch_max
         self._engine = engine
         self._apply = apply
         self._log_id = ""
-        self._known_max = 0
+        self._known_max = -1
+        self._preparing = threading.Lock()
         self._numbers = None if applied_table is None else _numbers_table(applied_table)
 
     def open(self, log_id: str) -> None:
@@ -60,21 +57,50 @@ class SqlTarget:
 
     def apply(self, entries: Sequence[PersistEntry]) -> None:
         """Apply what the database does not hold yet, in one transaction."""
+        at_once = self._engine.dialect.name == "postgresql" and self._apply is None
         try:
-            if self._known_max < 0:
-                self._prepare()
+            self._attempt(entries, at_once=at_once)
+        except (sa.exc.ProgrammingError, sa.exc.DataError, sa.exc.IntegrityError):
+            if not at_once:
+                raise
+            # rows at once are put differently: whether a row is at fault is for itself to show
+            self._attempt(entries, at_once=False)
+
+    def _attempt(self, entries: Sequence[PersistEntry], *, at_once: bool) -> None:
+        try:
+            self._prepare()
             with self._engine.begin() as connection:
                 fresh = self._claim(connection, entries)
                 if self._apply is None:
-                    _apply_rows(connection, fresh)
+                    self._apply_rows(connection, fresh, at_once=at_once)
                 else:
                     for entry in fresh:
                         self._apply(connection, entry)
-        except sa.exc.DBAPIError as error:
+        except BaseException as error:
             self._doubt(entries)
-            if _is_down(error):
+            if isinstance(error, sa.exc.DBAPIError) and is_down(error):
                 raise TargetDownError(str(error.orig)) from error
+            if isinstance(error, sa.exc.TimeoutError):  # no connection of the pool is free
+                raise TargetDownError(str(error)) from error
             raise
+
+    def _apply_rows(
+        self, connection: Connection, entries: Sequence[PersistEntry], *, at_once: bool
+    ) -> None:
+        operations = (one for entry in entries for one in entry.operations)
+        known: dict[str, bool] = {}
+
+        def takes_documents(table: str) -> bool:
+            if at_once and table not in known:
+                # asked for each batch: the table may have been altered since the last one
+                name = {"name": quoted(table)}
+                known[table] = bool(connection.execute(TAKES_DOCUMENTS, name).scalar())
+            return at_once and known[table]
+
+        for statement, parameters in statements(
+            connection.dialect.name, operations, takes_documents
+        ):
+            connection.execute(statement, parameters)
 
     def _doubt(self, entries: Sequence[PersistEntry]) -> None:
         """A commit that failed may have taken place: look these numbers up next time."""
@@ -94,21 +120,25 @@ class SqlTarget:
             with self._engine.begin() as connection:
                 connection.execute(gone)
         except sa.exc.DBAPIError as error:
-            if not _is_down(error):
+            if not is_down(error):
                 raise
 
     def close(self) -> None:
         """The engine is its owner's."""
 
     def _prepare(self) -> None:
+        """Once: make the table of numbers, and see how far it goes."""
         numbers = self._numbers
-        if numbers is not None:
-            numbers.metadata.create_all(self._engine)
-            greatest = sa.select(sa.func.max(numbers.c.number)).where(numbers.c.log == self._log_id)
-            with self._engine.begin() as connection:
-                self._known_max = connection.execute(greatest).scalar() or 0
-        else:
-            self._known_max = 0
+        with self._preparing:
+            if self._known_max >= 0:
+                return
+            greatest = 0
+            if numbers is not None:
+                numbers.metadata.create_all(self._engine)
+                last = sa.select(sa.func.max(numbers.c.number)).where(numbers.c.log == self._log_id)
+                with self._engine.begin() as connection:
+                    greatest = connection.execute(last).scalar() or 0
+            self._known_max = greatest
 
     def _claim(self, connection: Connection, entries: Sequence[PersistEntry]) -> list[PersistEntry]:
         """The entries that are not applied yet; their numbers are now, in this transaction."""
@@ -124,9 +154,22 @@ class SqlTarget:
             held = set(connection.execute(query).scalars())
         fresh = [one for one in entries if _signed(one.number) not in held]
         if fresh:
-            rows = [{"log": self._log_id, "number": _signed(one.number)} for one in fresh]
-            connection.execute(sa.insert(numbers), rows)
+            self._insert_numbers(connection, numbers, [_signed(one.number) for one in fresh])
         return fresh
+
+    def _insert_numbers(
+        self, connection: Connection, table: sa.Table, numbers: Sequence[int]
+    ) -> None:
+        if connection.dialect.name == "postgresql":
+            text = sa.bindparam("numbers", "{" + ",".join(map(str, numbers)) + "}", type_=sa.Text)
+            each = sa.func.unnest(sa.cast(text, sa.ARRAY(sa.BigInteger)))
+            log = sa.bindparam("log", self._log_id, type_=sa.Text)
+            connection.execute(
+                sa.insert(table).from_select(["log", "number"], sa.select(log, each))
+            )
+        else:
+            rows = [{"log": self._log_id, "number": one} for one in numbers]
+            connection.execute(sa.insert(table), rows)
 
 
 def _numbers_table(name: str) -> sa.Table:
@@ -140,79 +183,10 @@ def _numbers_table(name: str) -> sa.Table:
 
 def _signed(number: int) -> int:
     """The number as databases hold it: 63 bits do for more commits than there will be."""
-    return min(number, (1 << 63) - 1)
+    return min(number, _NUMBER_MAX)
 
 
-# -- rows --------------------------------------------------------------------------------
-
-
-def _apply_rows(connection: Connection, entries: Iterable[PersistEntry]) -> None:
-    operations = (one for entry in entries for one in entry.operations)
-    for statement, rows in statements(connection.dialect.name, operations):
-        connection.execute(statement, rows)
-
-
-def statements(dialect: str, operations: Iterable[Operation]) -> Iterator[Statement]:
-    """SQL for operations in their order; neighbours of one shape share a statement.
-
-    Inserts and updates put the row there whether or not it exists. Raises `ValueError` for an
-    operation that is no row.
-    """
-    shaped = ((_shape(one), one) for one in operations)
-    for shape, group in groupby(((s, r) for (s, r), _ in shaped), key=lambda pair: pair[0]):
-        yield _statement(dialect, *shape), [row for _, row in group]
-
-
-def _shape(one: Operation) -> tuple[_Shape, dict[str, Any]]:
-    if one.code is OperationCode.OPAQUE:
-        raise ValueError("an opaque operation needs a target with an apply function of its own")
-    key = decode_row(one.key)
-    deletes = one.code is OperationCode.DELETE
-    value = {} if deletes or one.value is None else decode_row(one.value)
-    return (deletes, one.collection, tuple(key), tuple(value)), key | value
-
-
-def _statement(
-    dialect: str, deletes: bool, name: str, key: tuple[str, ...], value: tuple[str, ...]
-) -> sa.sql.expression.Executable:
-    schema, _, plain = name.rpartition(".")
-    columns: list[sa.ColumnClause[Any]] = [sa.column(one) for one in (*key, *value)]
-    table = sa.table(plain, *columns, schema=schema or None)
-    if deletes:
-        return sa.delete(table).where(*(table.c[one] == sa.bindparam(one) for one in key))
-    upsert: sa.sql.expression.Executable = _UPSERTS.get(dialect, _upsert_mysql)(table, key, value)
-    return upsert
-
-
-def _upsert_sqlite(table: Any, key: tuple[str, ...], value: tuple[str, ...]) -> Any:
-    insert = sqlite.insert(table)
-    if not value:
-        return insert.on_conflict_do_nothing(index_elements=list(key))
-    new = {one: insert.excluded[one] for one in value}
-    return insert.on_conflict_do_update(index_elements=list(key), set_=new)
-
-
-def _upsert_postgresql(table: Any, key: tuple[str, ...], value: tuple[str, ...]) -> Any:
-    insert = postgresql.insert(table)
-    if not value:
-        return insert.on_conflict_do_nothing(index_elements=list(key))
-    new = {one: insert.excluded[one] for one in value}
-    return insert.on_conflict_do_update(index_elements=list(key), set_=new)
-
-
-def _upsert_mysql(table: Any, key: tuple[str, ...], value: tuple[str, ...]) -> Any:
-    insert = mysql.insert(table)
-    new = {one: insert.inserted[one] for one in value or key}
-    return insert.on_duplicate_key_update(new)
-
-
-_UPSERTS = {"sqlite": _upsert_sqlite, "postgresql": _upsert_postgresql}
-
-
-# -- errors ------------------------------------------------------------------------------
-
-
-def _is_down(error: sa.exc.DBAPIError) -> bool:
+def is_down(error: sa.exc.DBAPIError) -> bool:
     """True where the database is at fault or out of reach, and not what was asked of it."""
     cause = error.orig
     if error.connection_invalidated or isinstance(error, sa.exc.InterfaceError):

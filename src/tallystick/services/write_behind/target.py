@@ -58,9 +58,7 @@ def target_of(thing: Any) -> Target:
     if isinstance(thing, Target):
         return thing
     if type(thing).__module__.partition(".")[0] == "sqlalchemy":
-        from tallystick.services.write_behind.sql import SqlTarget
-
-        return SqlTarget(thing)
+        return _sql_target(thing)
     if inspect.iscoroutinefunction(thing) or inspect.iscoroutinefunction(
         getattr(thing, "__call__", None)  # noqa: B004 - an object whose call is a coroutine
     ):
@@ -68,6 +66,16 @@ def target_of(thing: Any) -> Target:
     if callable(thing):
         return CallableTarget(thing)
     raise TypeError(f"{thing!r} is no engine, no function and has no apply")
+
+
+def _sql_target(thing: Any) -> Target:
+    from sqlalchemy.engine import Engine
+
+    from tallystick.services.write_behind.sql import SqlTarget
+
+    if not isinstance(thing, Engine):
+        raise TypeError(f"{thing!r} is no engine; expected what sqlalchemy.create_engine makes")
+    return SqlTarget(thing)
 
 
 class CallableTarget:
@@ -100,7 +108,6 @@ class AsyncTarget(CallableTarget):
         self._coroutine = function
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._running: set[Any] = set()
 
     def open(self, log_id: str) -> None:  # noqa: ARG002 - functions keep no numbers
         self._loop = asyncio.new_event_loop()
@@ -110,14 +117,25 @@ class AsyncTarget(CallableTarget):
         self._thread.start()
 
     def apply(self, entries: Sequence[PersistEntry]) -> None:
-        assert self._loop is not None, "the target is not open"
+        loop = self._loop
+        if loop is None:
+            raise TargetDownError("the target is closed")
         for entry in entries:
-            asyncio.run_coroutine_threadsafe(self._coroutine(entry), self._loop).result()
+            asyncio.run_coroutine_threadsafe(self._coroutine(entry), loop).result()
 
     def close(self) -> None:
+        """Cancel what still runs, and end the loop."""
         loop, self._loop = self._loop, None
         if loop is None or self._thread is None:
             return
+        asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         self._thread.join()
         loop.close()
+
+
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)

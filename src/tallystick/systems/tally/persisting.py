@@ -1,15 +1,19 @@
-"""Which targets a record of the persist log is for, without taking all of it apart.
+"""Bodies of the persist log on the way of a commit: made, and folded in, at little cost.
 
-In: the body of a persisting or persisted record. Out: names of targets. The running log folds in
-each record that it writes; operations are measured here, and decoded when somebody wants them.
+In: a transaction's targets and operations, or the body of a persisting or persisted record. Out:
+a body as `tallystick.systems.tally.kinds.encode_entry` makes it, or names of targets. The running
+log folds in each record that it writes; operations are measured here, and decoded when somebody
+wants them.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from functools import lru_cache
 
 from tallystick.errors import CorruptLogError
+from tallystick.services.roles import Operation
 from tallystick.systems.tally.kinds import (
     COUNT,
     EVERY_TARGET,
@@ -17,7 +21,45 @@ from tallystick.systems.tally.kinds import (
     OPERATION_CODES,
     OPERATION_HEAD,
     decode_names,
+    encode_entry,
 )
+
+_CODES = {code: index for index, code in enumerate(OPERATION_CODES)}
+
+
+def encode_persisting(
+    targets: tuple[str, ...], operations: Iterable[Operation], reference: str
+) -> bytes:
+    """The body of a persisting record. Raises `ValueError` for an operation whose target is none
+    of ``targets``, and for a text that is too long."""
+    indices, head = _head(targets)
+    text = reference.encode()
+    try:
+        pieces = [head, COUNT.pack(len(text)), text]
+        for one in operations:
+            collection, key, value = one.collection.encode(), one.key, one.value
+            size = NO_VALUE if value is None else len(value)
+            pieces += (
+                OPERATION_HEAD.pack(
+                    _CODES[one.code], indices[one.target], len(collection), len(key), size
+                ),
+                collection,
+                key,
+                value or b"",
+            )
+    except KeyError as error:
+        raise ValueError(f"{error} is not a target of this transaction") from error
+    except struct.error as error:
+        raise ValueError(f"a text is too long: {error}") from error
+    return b"".join(pieces)
+
+
+@lru_cache(maxsize=256)
+def _head(targets: tuple[str, ...]) -> tuple[dict[str | None, int], bytes]:
+    """The index of each target, and how every entry for them begins."""
+    indices: dict[str | None, int] = {name: index for index, name in enumerate(targets)}
+    indices[None] = EVERY_TARGET
+    return indices, encode_entry(targets, "", ())[: -COUNT.size]
 
 
 def entry_targets(body: bytes) -> tuple[str, ...]:

@@ -31,15 +31,14 @@ from tallystick.systems.tally.items import RECORD_BYTES, EndingDraft, Item
 from tallystick.systems.tally.kinds import (
     OPERATION_CODES,
     Code,
-    PersistOperation,
     decode_entry,
-    encode_entry,
     encode_names,
     encode_note,
 )
 from tallystick.systems.tally.layout import segment_name, segment_number
 from tallystick.systems.tally.live import live_rows, open_elements
 from tallystick.systems.tally.log import TallyLog
+from tallystick.systems.tally.persisting import encode_persisting
 from tallystick.systems.tally.settings import Settings
 from tallystick.systems.tally.state import LogState
 
@@ -139,8 +138,7 @@ class TallyPersistLog(Role):
         self, targets: Sequence[str], operations: Iterable[Operation], reference: str = ""
     ) -> tuple[int, Ticket]:
         """Record a transaction; its number grows in commit order."""
-        names = {name: index for index, name in enumerate(targets)}
-        body = encode_entry(targets, reference, [_operation(one, names) for one in operations])
+        body = encode_persisting(tuple(targets), operations, reference)
         with self._number_lock:
             number = self._next
             ticket = self.log.submit(Draft(Code.PERSISTING, body, key=number))
@@ -233,14 +231,6 @@ class TallyPersistLog(Role):
         not keep every later file."""
         self.log.reclaim_soon(carry_after=0, carry_most=most)
         self.log.flush()
-
-
-def _operation(one: Operation, names: Mapping[str, int]) -> PersistOperation:
-    if one.target is not None and one.target not in names:
-        raise ValueError(f"{one.target!r} is not a target of this transaction")
-    target = None if one.target is None else names[one.target]
-    code = OPERATION_CODES.index(one.code.value)
-    return PersistOperation(code, one.collection, one.key, one.value, target)
 
 
 def _entry(number: int, time_us: int, body: bytes) -> PersistEntry:

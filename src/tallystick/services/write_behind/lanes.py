@@ -1,0 +1,110 @@
+"""The lanes of a service: one for each target, by its name.
+
+In: targets by name, and durable entries. Out: each entry in the lanes of the targets that wait
+for it, with the operations that are for them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tallystick.services.roles import PersistEntry
+from tallystick.services.write_behind.backlog import Backlog
+from tallystick.services.write_behind.lane import Lane
+from tallystick.services.write_behind.metrics import WriteBehindMetrics
+from tallystick.services.write_behind.settings import WriteBehindSettings
+from tallystick.services.write_behind.target import Target, target_of
+
+
+class Lanes(Mapping[str, Lane]):
+    """Opened, started, stopped and closed together. Raises `TypeError` for what is no target."""
+
+    def __init__(
+        self,
+        targets: Mapping[str, Any],
+        settings: WriteBehindSettings,
+        backlog: Backlog,
+        metrics: WriteBehindMetrics,
+        held: Callable[[str, Sequence[int]], None],
+        broken: Callable[[BaseException], None],
+        *,
+        strict: bool,
+    ) -> None:
+        made = {name: target_of(thing) for name, thing in targets.items()}
+        self._backlog = backlog
+        self._handing_over = threading.Lock()
+        self._started = False
+        self._opened: list[Target] = []
+        self._lanes = {
+            name: Lane(name, target, settings, backlog, metrics, held, broken, strict=strict)
+            for name, target in made.items()
+        }
+
+    def __getitem__(self, name: str) -> Lane:
+        return self._lanes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._lanes)
+
+    def __len__(self) -> int:
+        return len(self._lanes)
+
+    def open(self, identity: str) -> None:
+        """Open the targets; all of them, or none."""
+        try:
+            for lane in self.values():
+                lane.target.open(identity)
+                self._opened.append(lane.target)
+        except BaseException:
+            self.close()
+            raise
+
+    def start(self) -> None:
+        """Begin to apply; a second call does nothing."""
+        if not self._started:
+            self._started = True
+            for lane in self.values():
+                lane.start()
+
+    def hand_over(self, entries: Sequence[PersistEntry]) -> None:
+        """Durable entries, with greater numbers than all before."""
+        waits = self._backlog.waits
+        with self._handing_over:
+            for name, lane in self.items():
+                own = [_part_for(one, name) for one in entries if waits(one.number, name)]
+                if own:
+                    lane.add(own)
+
+    def discard(self, number: int) -> None:
+        """An operator gave the transaction up, whether or not it was handed over."""
+        with self._handing_over:
+            self._backlog.forget(number)
+            for lane in self.values():
+                lane.discard(number)
+
+    def moves(self, *, patient: bool) -> bool:
+        """True while one of them gets on; see `Lane.moves`."""
+        return self._started and any(lane.moves(patient=patient) for lane in self.values())
+
+    def stop(self, deadline: float) -> None:
+        """Let workers finish what they are at, until the deadline."""
+        for lane in self.values():
+            lane.stop(deadline)
+
+    def close(self) -> None:
+        """Close the targets that were opened."""
+        for target in self._opened:
+            target.close()
+        self._opened.clear()
+
+
+def _part_for(entry: PersistEntry, name: str) -> PersistEntry:
+    """The entry with the operations for one target."""
+    for one in entry.operations:
+        if one.target is not None and one.target != name:
+            own = tuple(one for one in entry.operations if one.target in (None, name))
+            return replace(entry, operations=own)
+    return entry
