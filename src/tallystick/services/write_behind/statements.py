@@ -138,9 +138,8 @@ arrays, composite types and JSON itself do not."""
 
 def quoted(table: str) -> str:
     """A table's name as PostgreSQL wants it in SQL."""
-    return postgresql.dialect().identifier_preparer.format_table(
-        _table(Shape(False, table, (), ()))
-    )
+    dialect: Any = postgresql.dialect
+    return str(dialect().identifier_preparer.format_table(_table(Shape(False, table, (), ()))))
 
 
 @lru_cache(maxsize=256)
