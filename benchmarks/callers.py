@@ -11,13 +11,20 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from tallystick.services.roles import Ticket
 
 Submit = Callable[[int, int], Ticket]
 
 
-def thread_rate(submit: Submit, callers: int, seconds: float) -> float:
+class Waitable(Protocol):
+    """What a thread needs of a ticket."""
+
+    def wait(self) -> int: ...
+
+
+def thread_rate(submit: Callable[[int, int], Waitable], callers: int, seconds: float) -> float:
     """Commits per second of so many threads."""
     counts = [0] * callers
     begin = time.perf_counter()

@@ -30,7 +30,14 @@ def encode_var_long(value: int) -> bytes:
     return _encode_var(value & _MASK64)
 
 
+_ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
+
+
 def _encode_var(value: int) -> bytes:
+    if value < 0x80:
+        return _ONE_BYTE[value]
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

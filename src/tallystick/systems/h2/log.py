@@ -15,137 +15,31 @@ Source: the PageLog description, part b. The names of its methods are mapped in 
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
-
 from tallystick.errors import IncompleteLogError, LogClosedError, RecordTooLargeError
-from tallystick.services.roles import InDoubt, RecoveryHandler, Ticket
+from tallystick.services.roles import Ticket
+from tallystick.storage.counters import GroupCounters
 from tallystick.systems.h2 import entries as records
 from tallystick.systems.h2 import layout
 from tallystick.systems.h2.entries import Entry, Type
 from tallystick.systems.h2.layout import VariableHeader
 from tallystick.systems.h2.ledger import Ledger, Prepared
-from tallystick.systems.h2.pages import PageStoreFile
-from tallystick.systems.h2.recovery import (
-    ALLOCATE_STAGE,
-    REDO_STAGE,
-    UNDO_STAGE,
-    Recovery,
-    recover,
-    used_pages,
-)
-from tallystick.systems.h2.replay import PagesOnly, raw_bytes, redo, undo, whole_entries
-from tallystick.systems.h2.stream import LogStream, open_stream
+from tallystick.systems.h2.recovering import RecoverableLog
+from tallystick.systems.h2.recovery import recover, used_pages
+from tallystick.systems.h2.replay import raw_bytes, whole_entries
+from tallystick.systems.h2.stream import LogStream
 from tallystick.systems.h2.times import Zone
-from tallystick.systems.h2.writing import Item, LogWriter, replace_record
+from tallystick.systems.h2.writing import Item, LogWriter
 
 CARRIED_AT_ONCE = 256
 """Records that go over to a new log in one group."""
 
 
-class PageLog:
+class PageLog(RecoverableLog):
     """The transaction log of one page store file. Thread-safe once it is open for writing.
 
     ``batch`` is the number of data pages listed per trunk; None is the engine's: a full trunk.
     ``own_pages``: undo images are of pages of this file, which the log must then stay off.
     """
-
-    def __init__(
-        self, store: PageStoreFile, *, batch: int | None = None, own_pages: bool = True
-    ) -> None:
-        self.store = store
-        self._own_pages = own_pages
-        self._batch = batch or layout.trunk_capacity(store.page_size)
-        self._mutex = threading.RLock()
-        self._ledger = Ledger()
-        self._writer: LogWriter | None = None
-        self._stream: LogStream | None = None
-        self._recovery: Recovery | None = None
-        self._minimum_page = 0
-
-    # -- what it is -----------------------------------------------------------------------
-
-    @property
-    def section_id(self) -> int:
-        """Id of the section being written; starts at 0 with every opening."""
-        return self._ledger.section
-
-    @property
-    def first_section_id(self) -> int:
-        """Id of the oldest section kept."""
-        return self._ledger.first_section
-
-    @property
-    def position(self) -> int:
-        """Row and truncate records in the current section."""
-        return self._ledger.position
-
-    @property
-    def size(self) -> int:
-        """Bytes of the log's trunk pages and data pages that were written."""
-        return 0 if self._writer is None else self._writer.written * self.store.page_size
-
-    @property
-    def minimum_page(self) -> int:
-        """Smallest page number of a log that was opened at the end of the file, else 0."""
-        return self._minimum_page
-
-    # -- reading and recovery -------------------------------------------------------------
-
-    def open_for_reading(self) -> LogStream:
-        """Look at the log that the file's header names, as recovery will read it."""
-        self._stream = open_stream(self.store.view(), self.store.header)
-        return self._stream
-
-    def recover(self, stage: int, handler: RecoveryHandler | None = None) -> bool:
-        """One stage of recovery: 0 undo, 1 allocate, 2 redo, in this order. Returns whether the
-        log was empty (stage 1: always). Without a handler undo images go to the pages of this
-        file and rows nowhere. May be interrupted and repeated."""
-        stream = self._stream or self.open_for_reading()
-        if stage == ALLOCATE_STAGE:
-            self._mark_used(stream)
-            return True
-        if stage == UNDO_STAGE or self._recovery is None:
-            self._recovery = recover(stream, Zone())
-            self._find_in_doubt(self._recovery)
-        if stage == UNDO_STAGE:
-            undo(stream, self._recovery, handler or PagesOnly(self.store))
-            if handler is None:
-                self.store.sync()
-        elif stage == REDO_STAGE and handler is not None:
-            redo(stream, self._recovery, handler)
-        return self._recovery.empty
-
-    def _find_in_doubt(self, recovery: Recovery) -> None:
-        self._ledger.prepared = {
-            state.session: Prepared(state.in_doubt or "", state.prepare_page)
-            for state in recovery.in_doubt()
-        }
-
-    def recover_end(self) -> None:
-        """Forget what recovery knows of sessions; those in doubt stay."""
-        self._recovery = None
-
-    def get_in_doubt_transactions(self) -> Sequence[InDoubt]:
-        """Prepared transactions that nobody has decided, by session."""
-        with self._mutex:
-            found = sorted(self._ledger.prepared.items())
-        return [InDoubt(session, one.name) for session, one in found]
-
-    def set_in_doubt_transaction_state(self, session: int, *, commit: bool) -> None:
-        """Write COMMIT or ROLLBACK over the record that prepared the session's transaction,
-        durably. Raises `KeyError` if it is not in doubt. In a log that was only read it takes
-        effect with the next recovery."""
-        record = records.encode_commit(session) if commit else records.encode_rollback(session)
-        with self._mutex:
-            page = self._ledger.prepared[session].page
-        if self._writer is not None:
-            self._writer.replace(page, record).wait()
-        else:
-            replace_record(self.store, page, record)
-            self.store.sync()
-        with self._mutex:
-            self._ledger.ended(session)
 
     # -- opening for writing --------------------------------------------------------------
 
@@ -177,11 +71,6 @@ class PageLog:
         self.store.release([page for page in used_pages(old) if page < self.store.page_count])
         self._stream = None
 
-    def _mark_used(self, old: LogStream) -> None:
-        for page in used_pages(old):
-            if page < self.store.page_count:
-                self.store.mark_used(page)
-
     def _begin(self, old: LogStream, *, at_end: bool) -> LogWriter:
         key = max((trunk.key for trunk in old.chain.trunks), default=self.store.header.log_key)
         writer = LogWriter(
@@ -195,7 +84,7 @@ class PageLog:
         return writer
 
     def _carry_over(self, old: LogStream, writer: LogWriter) -> None:
-        group: list[Item] = []
+        group: list[Item | bytes] = []
         for entry in whole_entries(old):
             # Pages that the old log had freed before are no concern of the new one.
             if entry.code not in (Type.NOOP, Type.FREE_LOG):
@@ -206,12 +95,12 @@ class PageLog:
                 group = []
         writer.write(group)
 
-    def _carried(self, entry: Entry, record: bytes) -> Item:
+    def _carried(self, entry: Entry, record: bytes) -> Item | bytes:
         if entry.code == Type.PREPARE_COMMIT:
             return self._prepare_item(entry.session, record)
         if entry.code == Type.CHECKPOINT:
             return self._checkpoint_item(self._ledger.section)
-        return Item(record)
+        return record
 
     # -- logging --------------------------------------------------------------------------
 
@@ -228,7 +117,7 @@ class PageLog:
         with self._mutex:
             if page not in self._ledger.undo:
                 self._ledger.image(page)
-                self._submit(Item(records.encode_undo(page, image)), sync=False)
+                self._open_writer().put(records.encode_undo(page, image))
 
     def get_undo(self, page: int) -> bool:
         """True if this section holds an image of the page already."""
@@ -249,7 +138,7 @@ class PageLog:
     def _log_row(self, session: int, record: bytes) -> None:
         with self._mutex:
             self._ledger.row(session)
-            self._submit(Item(record), sync=False)
+            self._open_writer().put(record)
 
     def prepare_commit(self, session: int, name: str) -> Ticket:
         """Record durably, on a page of its own, that the session can commit under this name.
@@ -265,7 +154,7 @@ class PageLog:
             )
         with self._mutex:
             self._ledger.prepared[session] = Prepared(name)
-            return self._submit(self._prepare_item(session, record))
+            return self._open_writer().submit(self._prepare_item(session, record))
 
     def _prepare_item(self, session: int, record: bytes) -> Item:
         prepared = self._ledger.prepared[session]
@@ -279,7 +168,7 @@ class PageLog:
         """Commit what the session has logged since its last commit."""
         with self._mutex:
             self._ledger.ended(session)
-            return self._submit(Item(records.encode_commit(session)))
+            return self._open_writer().submit(records.encode_commit(session))
 
     def forget(self, session: int) -> None:
         """A live session that is not prepared was rolled back: it will never commit what it has
@@ -291,7 +180,7 @@ class PageLog:
         """End the section; to be called when the log has been flushed and every changed page
         is written and durable. The next section begins at once."""
         with self._mutex:
-            return self._submit(self._checkpoint_item(self._ledger.next_section()))
+            return self._open_writer().submit(self._checkpoint_item(self._ledger.next_section()))
 
     def _checkpoint_item(self, section: int) -> Item:
         starts = self._ledger.starts
@@ -301,12 +190,15 @@ class PageLog:
 
         return Item(records.encode_checkpoint(), last=True, placed=placed)
 
+    @property
+    def counters(self) -> GroupCounters:
+        """Groups, items that somebody waits for, and their bytes so far; a group takes one sync,
+        or two where its pages are more than a sector. Raises `LogClosedError`."""
+        return self._open_writer().counters
+
     def flush(self) -> Ticket:
         """Everything logged so far, undo images included."""
-        return self._submit(Item(b""))
-
-    def _submit(self, item: Item, *, sync: bool = True) -> Ticket:
-        return self._open_writer().submit(item, sync=sync)
+        return self._open_writer().submit(b"")
 
     def _open_writer(self) -> LogWriter:
         if self._writer is None:
@@ -323,7 +215,7 @@ class PageLog:
             section = min(section, self._ledger.needed_section())
             if section <= self._ledger.first_section:
                 return
-        writer.submit(Item(b"")).wait()  # the section's first page is known when it is written
+        writer.submit(b"").wait()  # the section's first page is known when it is written
         writer.remove_before(self._ledger.starts[section])
         with self._mutex:
             self._ledger.drop_before(section)

@@ -1,16 +1,19 @@
 """The writing end of a live log: records in groups, group by group onto fresh pages.
 
-In: items from any thread. Out: pages in the file, durable when the ticket is done. Every group
-begins a data page and ends one, so that no page with acknowledged records is written again,
-except by the in-doubt resolution, which the format wants in place.
+In: records from any thread; those that nobody waits for ride with the next one that somebody
+does. Out: pages in the file, durable when the ticket is done. Every group begins a data page and
+ends one, so that no page with acknowledged records is written again, except by the in-doubt
+resolution, which the format wants in place.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from tallystick.services.roles import Ticket
+from tallystick.storage.counters import GroupCounters
 from tallystick.storage.group import GroupWriter
 from tallystick.systems.h2 import layout
 from tallystick.systems.h2.entries import encode_free_log
@@ -20,11 +23,13 @@ from tallystick.systems.h2.pages import PageStoreFile
 
 SECTOR_SIZE = 512
 """What a disk writes whole or not at all."""
+RIDERS_BYTES = 1 << 15
+"""So much of what nobody waits for is handed to the group writer without waiting for company."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One record on its way to the disk.
+    """A record on its way to the disk that is more than its bytes.
 
     ``alone``: it gets a data page of its own, ``last``: it is the last of its page; ``placed``
     is told the page (of a lone record: its own; else the one that the next record begins).
@@ -60,34 +65,74 @@ class LogWriter:
         """The data page that begins what is written next."""
         self.written = 0
         """Trunk and data pages of the log that were written."""
-        self._records = 0
-        self._groups: GroupWriter[Item] = GroupWriter(self.write, store.sync, name=store.path)
+        self._items = 0
+        self._groups: GroupWriter[Item | bytes] = GroupWriter(
+            self.write, store.sync, name=store.path
+        )
+        self._order = threading.Lock()
+        self._riders: list[bytes] = []
+        self._riding = 0
 
-    def submit(self, item: Item, *, sync: bool = True) -> Ticket:
-        """Queue an item; it is durable when the ticket is done."""
-        return self._groups.submit(item, len(item.record), sync=sync)
+    @property
+    def counters(self) -> GroupCounters:
+        """Groups, items that somebody waits for, bytes and syncs so far."""
+        return self._groups.counters
 
-    def write(self, items: list[Item]) -> Sequence[int]:
-        """Write one group; the numbers returned count records."""
+    def put(self, record: bytes) -> None:
+        """Queue a record that becomes durable with whatever is submitted next."""
+        with self._order:
+            self._riders.append(record)
+            self._riding += len(record)
+            if self._riding > RIDERS_BYTES:
+                data = self._take_riders()
+                self._groups.submit(data, len(data), sync=False)
+
+    def submit(self, item: Item | bytes) -> Ticket:
+        """Queue an item; it is durable when the ticket is done, as is all that was put before."""
+        with self._order:
+            if isinstance(item, bytes):
+                data = self._take_riders() + item
+                return self._groups.submit(data, len(data))
+            if self._riders:
+                data = self._take_riders()
+                self._groups.submit(data, len(data), sync=False)
+            return self._groups.submit(item, len(item.record))
+
+    def _take_riders(self) -> bytes:
+        riders, self._riders, self._riding = self._riders, [], 0
+        return b"".join(riders)
+
+    def write(self, items: list[Item | bytes]) -> Sequence[int]:
+        """Write one group; the numbers returned count items."""
         output = self.output
-        first = self._records
-        self._records += len(items)
+        plain: list[bytes] = []
         for item in items:
-            if item.alone:
-                output.fill_page()
-            page = output.page
-            output.put(item.record)
-            if item.alone or item.last:
-                output.fill_page()
-            if item.placed is not None:
-                item.placed(page if item.alone else output.page)
-            if item.action is not None:
-                output.fill_page()
-                self.put_pages()
-                item.action()
+            if isinstance(item, bytes):
+                plain.append(item)
+                continue
+            output.put(b"".join(plain))
+            plain = []
+            self._put_item(item)
+        output.put(b"".join(plain))
         output.fill_page()
         self.put_pages()
-        return range(first, first + len(items))
+        first, self._items = self._items, self._items + len(items)
+        return range(first, self._items)
+
+    def _put_item(self, item: Item) -> None:
+        output = self.output
+        if item.alone:
+            output.fill_page()
+        page = output.page
+        output.put(item.record)
+        if item.alone or item.last:
+            output.fill_page()
+        if item.placed is not None:
+            item.placed(page if item.alone else output.page)
+        if item.action is not None:
+            output.fill_page()
+            self.put_pages()
+            item.action()
 
     def put_pages(self) -> None:
         """Write the pages that are full, as one: the format has no checksum that would show a
@@ -119,12 +164,12 @@ class LogWriter:
     def remove_before(self, page: int) -> None:
         """Free the trunks before the one that lists data page ``page``, which begins a section,
         and let the log begin there."""
-        self._groups.flush()
+        self.submit(b"").wait()
         trunks = self.output.trunks
         count = next(at for at, trunk in enumerate(trunks) if page in trunk.data_pages)
         for trunk in trunks[:count]:
             freed = [trunk.page, *trunk.data_pages]
-            self.submit(Item(encode_free_log(freed)), sync=False)
+            self.put(encode_free_log(freed))
         self.submit(Item(b"", action=lambda: self._drop(count, page))).wait()
 
     def _drop(self, count: int, page: int) -> None:
@@ -137,6 +182,10 @@ class LogWriter:
 
     def close(self) -> None:
         """Flush and stop; the log stays in the file."""
+        with self._order:
+            riders = self._take_riders()
+        if riders and not self._groups.poisoned:
+            self._groups.submit(riders, len(riders))
         self._groups.close()
 
 
