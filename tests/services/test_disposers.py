@@ -6,11 +6,13 @@ import gzip
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from moto.server import ThreadedMotoServer
 
+from tallystick.errors import LogClosedError, LogWriteError
 from tallystick.services.archives import ArchiveDisposer
 from tallystick.services.disposal import Disposal, LogDisposer, Postponed
 from tallystick.services.disposers import (
@@ -124,6 +126,76 @@ def test_file_that_is_gone_already_is_fine_and_not_offered(tmp_path: Path) -> No
     disposal.close(1)
     assert seen == [log.paths[1]]
     assert disposal.counters.failed == 0
+
+
+def test_prompts_do_not_shorten_the_delay_after_a_failure(tmp_path: Path) -> None:
+    log = Log(tmp_path, 1)
+    calls = []
+
+    def take(path: str) -> None:
+        calls.append(time.monotonic())
+        raise ConnectionError(path)
+
+    disposal = Disposal(log, FunctionDisposer(take), retry_seconds=0.02, poll_seconds=0.001)
+    until(lambda: disposal.prompt() is None and len(calls) >= 5)
+    disposal.close(0)
+    gaps = [later - earlier for earlier, later in pairwise(calls[:5])]
+    assert all(gap >= 0.04 * 2**index for index, gap in enumerate(gaps))
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), GeneratorExit()])
+def test_disposer_that_wants_to_end_the_program_has_only_failed(
+    tmp_path: Path, error: BaseException
+) -> None:
+    log = Log(tmp_path, 1)
+
+    def take(path: str) -> None:
+        if disposal.counters.failed < 2:
+            raise error
+        Path(path).unlink()
+
+    disposal = run(log, FunctionDisposer(take))
+    until(lambda: log.gone == log.paths)
+    disposal.close(1)
+    assert disposal.counters.failed == 2
+
+
+def test_log_that_cannot_tell_is_asked_again_and_it_shows(tmp_path: Path) -> None:
+    class Broken(Log):
+        failures = 3
+
+        def disposable(self) -> Sequence[str]:
+            if self.failures:
+                self.failures -= 1
+                raise LogWriteError("not now")
+            return super().disposable()
+
+    log = Broken(tmp_path, 2)
+    disposal = run(log, DeleteDisposer())
+    until(lambda: log.gone == log.paths)
+    disposal.close(1)
+    assert disposal.counters.failed == 3
+    assert "not now" in disposal.counters.last_error
+
+
+def test_disposer_that_returns_after_the_log_is_closed_ends_without_a_word(tmp_path: Path) -> None:
+    entered, release = threading.Event(), threading.Event()
+
+    class Closing(Log):
+        def disposed(self, path: str) -> None:
+            raise LogClosedError("closed", file=path)
+
+    def take(path: str) -> None:
+        entered.set()
+        assert release.wait(30)
+        Path(path).unlink()
+
+    log = Closing(tmp_path, 1)
+    disposal = run(log, FunctionDisposer(take))
+    assert entered.wait(5)
+    disposal.close(0)
+    release.set()
+    until(lambda: disposal.counters.failed > 0)  # and no thread ended by an exception
 
 
 def test_postponed_file_is_asked_for_again_and_is_no_failure(tmp_path: Path) -> None:
@@ -281,7 +353,16 @@ def test_disposer_may_be_a_class_an_object_a_function_or_a_name(
     assert not file.exists()
 
 
-@pytest.mark.parametrize("name", ["nothing", "no.such.module.Class", "os.sep"])
+class Demanding:
+    """A disposer that cannot be made from its name alone."""
+
+    def __init__(self, bucket: str) -> None:
+        self.bucket = bucket
+
+
+@pytest.mark.parametrize(
+    "name", ["nothing", "no.such.module.Class", "os.sep", f"{__name__}.Demanding"]
+)
 def test_name_that_leads_to_no_disposer_is_refused(name: str) -> None:
     with pytest.raises(ValueError):
         disposer_of(name)

@@ -7,14 +7,14 @@ file is in the archive, read back and compared, and gone from the log directory.
 from __future__ import annotations
 
 import posixpath
-import uuid
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from tallystick.errors import LogFormatError, MissingExtraError
-from tallystick.services.disposers import digest
+from tallystick.services.disposers import digest, make_durable
+from tallystick.storage.local import LOCAL
 
 _PIECE = 1 << 20
 
@@ -39,10 +39,11 @@ class ArchiveDisposer:
         target = posixpath.join(self._root, posixpath.basename(path))
         wanted = digest(path)
         if not system.exists(target):
-            self._upload(system, path, target)
-        found = self._digest(system, target)
-        if found != wanted:
+            self._upload(system, path, target, wanted)
+        elif self._digest(system, target) != wanted:
             raise FileExistsError(f"{target} in {self.url} differs from {path}")
+        if _is_local(system):
+            make_durable(Path(target))
         Path(path).unlink()
 
     def _connect(self) -> Any:
@@ -52,26 +53,31 @@ class ArchiveDisposer:
             except ImportError as error:
                 raise MissingExtraError("fsspec", "remote") from error
             self._system, self._root = fsspec.core.url_to_fs(self.url, **self._options)
+        if _is_local(self._system):
+            LOCAL.mkdir(self._root)
+        else:
             self._system.makedirs(self._root, exist_ok=True)
         self._system.invalidate_cache()
         return self._system
 
-    def _upload(self, system: Any, path: str, target: str) -> None:
-        fresh = f"{target}.{uuid.uuid4().hex}.part"
+    def _upload(self, system: Any, path: str, target: str, wanted: str) -> None:
+        # always the same name for what is not whole yet: a killed run leaves one at most
         direct = _is_object_store(system)
-        name = target if direct else fresh
+        name = target if direct else f"{target}.part"
         system.put_file(path, name)
         found = self._digest(system, name)
-        if found != digest(path):
+        if found != wanted:
             system.rm_file(name)
             raise LogFormatError(
                 "the archive gave back other bytes than it was given",
                 file=name,
-                expected=digest(path),
+                expected=wanted,
                 found=found,
             )
+        if _is_local(system):
+            make_durable(Path(name))
         if not direct:
-            system.mv(fresh, target)
+            system.mv(name, target)
 
     @staticmethod
     def _digest(system: Any, path: str) -> str:
@@ -84,5 +90,13 @@ class ArchiveDisposer:
 
 def _is_object_store(system: Any) -> bool:
     """True where an object appears whole and a rename would be a copy."""
-    protocols = system.protocol if isinstance(system.protocol, tuple) else (system.protocol,)
-    return not {"file", "local", "memory", "sftp", "ssh", "smb", "hdfs"} & set(protocols)
+    return not {"file", "local", "memory", "sftp", "ssh", "smb", "hdfs"} & _protocols(system)
+
+
+def _is_local(system: Any) -> bool:
+    """True where durability is up to us."""
+    return bool({"file", "local"} & _protocols(system))
+
+
+def _protocols(system: Any) -> set[str]:
+    return {system.protocol} if isinstance(system.protocol, str) else set(system.protocol)

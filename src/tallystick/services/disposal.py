@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from tallystick.errors import TallystickError
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 
@@ -21,6 +22,8 @@ RETRY_SECONDS = 1.0
 RETRY_SECONDS_MAX = 60.0
 POLL_SECONDS = 0.5
 """How often the log is asked without being prompted."""
+PAUSE_SECONDS = 0.1
+"""Between two rounds, however often it is prompted: each of them may cost the log a sync."""
 
 _log = logging.getLogger(__name__)
 
@@ -93,6 +96,7 @@ class Disposal:
         self._retry_first = self._retry = retry_seconds
         self._poll = poll_seconds
         self._wake = threading.Event()
+        self._closing = threading.Event()
         self._deadline: float | None = None
         if isinstance(log, AskingLog) and isinstance(disposer, HoldingDisposer):
             log.ask_first(self._agrees)
@@ -101,7 +105,8 @@ class Disposal:
 
     def prompt(self) -> None:
         """Files may have become disposable."""
-        self._wake.set()
+        if not self._wake.is_set():
+            self._wake.set()
 
     def close(self, seconds: float) -> None:
         """Finish the running call, then go on for at most ``seconds`` with what may go now.
@@ -109,15 +114,25 @@ class Disposal:
         A disposer that does not return is left behind on its daemon thread.
         """
         self._deadline = time.monotonic() + seconds
+        self._closing.set()
         self._wake.set()
         self._thread.join(seconds + self._poll)
 
     def _run(self) -> None:
-        while self._deadline is None:
-            delay = self._poll if self.dispose_all() else self._retry
-            self._wake.wait(delay)
-            self._wake.clear()
-        self.dispose_all()
+        while not self._closing.is_set():
+            if self._round():
+                self._wake.wait(self._poll)
+                self._wake.clear()
+                self._closing.wait(min(PAUSE_SECONDS, self._poll))
+            else:  # a prompt does not shorten the delay after a failure
+                self._closing.wait(self._retry)
+        self._round()
+
+    def _round(self) -> bool:
+        try:
+            return self.dispose_all()
+        except (TallystickError, OSError) as error:  # the log cannot tell, or not take note
+            return self._failed("the log", error)
 
     def dispose_all(self) -> bool:
         """Offer every disposable file once; False at the first that will not go."""
@@ -151,13 +166,13 @@ class Disposal:
             self.counters.postponed += 1
             self._retry = self._retry_first
             return False
-        except Exception as error:  # whatever a foreign disposer raises is a failure of it
+        except BaseException as error:  # whatever it raises, sys.exit() too, is a failure of it
             return self._failed(path, error)
         self._log.disposed(path)
         self.counters.disposed += 1
         return True
 
-    def _failed(self, path: str, error: Exception) -> bool:
+    def _failed(self, path: str, error: BaseException) -> bool:
         self.counters.failed += 1
         self.counters.last_error = f"{path}: {error!r}"
         _log.warning("%s could not be disposed of: %r", path, error)

@@ -34,7 +34,10 @@ def disposer_of(disposer: AnyDisposer, fs: FileSystem = LOCAL) -> LogDisposer:
         return DeleteDisposer(fs)
     found = _named(disposer) if isinstance(disposer, str) else disposer
     if isinstance(found, type):
-        found = found()
+        try:
+            found = found()
+        except TypeError as error:
+            raise ValueError(f"{disposer!r} cannot be made without arguments: {error}") from error
     if hasattr(found, "dispose"):
         return found
     if callable(found):
@@ -46,7 +49,7 @@ def _named(name: str) -> AnyDisposer:
     module, _, attribute = name.rpartition(".")
     try:
         found: AnyDisposer = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # a module may raise anything when it is imported
         raise ValueError(f"no disposer named {name!r}: {error}") from error
     return found
 
@@ -93,13 +96,13 @@ class MoveDisposer:
     folder: str
 
     def dispose(self, path: str) -> None:
-        folder = Path(self.folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        target = folder / posixpath.basename(path)
+        LOCAL.mkdir(self.folder)
+        target = Path(self.folder) / posixpath.basename(path)
         if not target.exists():
             install(path, target, _copy)
         elif digest(path) != digest(str(target)):
             raise FileExistsError(f"{target} exists and differs from {path}")
+        make_durable(target)
         Path(path).unlink()
 
 
@@ -114,40 +117,48 @@ class CompressDisposer:
     level: int = 6
 
     def dispose(self, path: str) -> None:
-        folder = Path(self.folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        target = folder / (posixpath.basename(path) + ".gz")
+        LOCAL.mkdir(self.folder)
+        target = Path(self.folder) / (posixpath.basename(path) + ".gz")
         if not target.exists():
             install(path, target, self._pack)
         if _digest_of_packed(target) != digest(path):
             raise FileExistsError(f"{target} exists and differs from {path}")
+        make_durable(target)
         Path(path).unlink()
 
     def _pack(self, source: str, target: Path) -> None:
         # no name and no time in the packed file: the same log file gives the same bytes
-        with open(source, "rb") as plain, open(target, "wb") as raw:
-            with gzip.GzipFile("", "wb", self.level, raw, mtime=0) as packed:
-                shutil.copyfileobj(plain, packed, _PIECE)
-            _sync(raw.fileno(), raw.flush)
+        with (
+            open(source, "rb") as plain,
+            open(target, "wb") as raw,
+            gzip.GzipFile("", "wb", self.level, raw, mtime=0) as packed,
+        ):
+            shutil.copyfileobj(plain, packed, _PIECE)
 
 
 def install(source: str, target: Path, write: Callable[[str, Path], None]) -> None:
-    """Make ``target`` from ``source`` under a temporary name, then give it its name, durably."""
+    """Make ``target`` from ``source`` under a temporary name, sync it, then give it its name."""
     fresh = target.with_name(f".{target.name}.part")
     write(source, fresh)
+    _sync(fresh)
     fresh.replace(target)
+
+
+def make_durable(target: Path) -> None:
+    """Sync a file and its name: also one that was there, as a run that was killed may have made
+    it, and what it was made from is about to go."""
+    _sync(target)
     LOCAL.sync_dir(str(target.parent))
 
 
 def _copy(source: str, target: Path) -> None:
     with open(source, "rb") as plain, open(target, "wb") as raw:
         shutil.copyfileobj(plain, raw, _PIECE)
-        _sync(raw.fileno(), raw.flush)
 
 
-def _sync(descriptor: int, flush: Callable[[], None]) -> None:
-    flush()
-    os.fsync(descriptor)
+def _sync(path: Path) -> None:
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
 
 
 def digest(path: str) -> str:
