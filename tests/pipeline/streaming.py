@@ -1,12 +1,13 @@
-"""A stream in a process of its own, to be killed: ``python -m tests.pipeline.streaming LOG HOME``.
+"""Streams in a process of their own, to be killed: ``python -m tests.pipeline.streaming HOME...``.
 
-It follows the log into Parquet below HOME/rows and prints a line every second, until it is
-killed.
+Each follows HOME/log into Parquet below HOME/rows. A line is printed a few times a second.
 """
 
 from __future__ import annotations
 
 import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tallystick.pipeline.session import start
@@ -16,29 +17,34 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
-def follow(spark: SparkSession, log: str, home: str, *, drain: bool = False) -> StreamingQuery:
+def follow(spark: SparkSession, home: Path, *, drain: bool = False) -> StreamingQuery:
     """The running query; with ``drain`` it ends when everything there is now is read."""
     stream = (
         spark.readStream.format("tallystick")
-        .option("maxRowsPerTrigger", "200")
-        .option("holdFolder", f"{home}/hold")
-        .load(log)
+        .option("maxRowsPerTrigger", "500")
+        .option("holdFolder", str(home / "hold"))
+        .load(str(home / "log"))
     )
-    writer = stream.writeStream.format("parquet").option("checkpointLocation", f"{home}/checkpoint")
-    return (writer.trigger(availableNow=True) if drain else writer).start(f"{home}/rows")
+    writer = stream.writeStream.format("parquet")
+    writer = writer.option("checkpointLocation", str(home / "checkpoint"))
+    return (writer.trigger(availableNow=True) if drain else writer).start(str(home / "rows"))
 
 
-def main(log: str, home: str) -> None:
-    """Follow ``log`` until killed."""
+def main(homes: list[Path]) -> None:
+    """Follow all logs until killed."""
     settings = {
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.warehouse.dir": f"{home}/warehouse",
+        "spark.sql.warehouse.dir": str(homes[0] / "warehouse"),
+        # It lives for seconds: optimising compilation would take most of them.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
-    query = follow(start("local[1]", settings), log, home)
-    while not query.awaitTermination(1):
+    spark = start("local[2]", settings)
+    queries = [follow(spark, home) for home in homes]
+    while all(query.isActive for query in queries):
         print("alive", flush=True)  # noqa: T201
+        time.sleep(0.2)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3])
+    main([Path(name) for name in sys.argv[1:]])

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
 
 import tallystick
+from tallystick.pipeline.marks import mark
 from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import find
-from tallystick.pipeline.tailing import Tailer
+from tallystick.pipeline.tailing import Position, Tailer, read, stretches
+from tallystick.systems.bitronix.layout import ACTIVE
+from tallystick.systems.bitronix.log import DiskJournal
 from tests.fixtures import fixture_dir
 
 if TYPE_CHECKING:
@@ -33,6 +37,7 @@ def bucket(storage_options: dict[str, str]) -> Iterator[str]:
     try:
         store: Any = s3fs.S3FileSystem()
         store.mkdir("estates")
+        store.mkdir("live")
         for path in sorted((fixture_dir("bitronix") / CASE).glob("*.tlog*")):
             raw = path.read_bytes()
             plain = gzip.decompress(raw) if path.suffix == ".gz" else raw
@@ -68,6 +73,60 @@ def test_a_bucket_can_be_followed(bucket: str) -> None:
     position = Tailer(SourceOptions((f"{bucket}/plain",))).advance({})
     assert position
     assert all(path.startswith(f"{bucket}/plain/") for path in position)
+
+
+def _copied(journal: DiskJournal, url: str) -> list[bytes]:
+    """Put the files of a live journal into the bucket; returns the gtrids of its records."""
+    import s3fs
+
+    journal.force()
+    store: Any = s3fs.S3FileSystem()
+    for path in sorted(Path(journal.path).glob("*.tlog")):
+        store.pipe(f"{url}/{path.name}", path.read_bytes())
+    return [record.gtrid or b"" for record in tallystick.scan(journal.path)]
+
+
+@pytest.mark.usefixtures("bucket")
+def test_an_object_written_anew_with_the_same_size_is_looked_at_again(tmp_path: Path) -> None:
+    options = SourceOptions(("s3://live/copied",))
+    tailer = Tailer(options)
+    position: Position = {}
+    seen: list[bytes] = []
+    with DiskJournal(str(tmp_path), max_log_size=4096) as journal:
+        for number in range(20):
+            journal.log(ACTIVE, b"transaction %d" % number, {"jdbc/a"})
+            written = _copied(journal, "s3://live/copied")
+            after = tailer.advance(position)
+            for stretch in stretches(options, position, after):
+                for batch in read(stretch, options):
+                    seen += batch.column("gtrid").to_pylist()
+            position = after
+    assert seen == written
+    assert len({mark(path)[0] for path in position}) == 1
+
+
+@pytest.mark.usefixtures("bucket")
+def test_spark_follows_a_log_in_a_bucket(spark: SparkSession, tmp_path: Path) -> None:
+    """Two queries with one checkpoint, and a third that finds nothing new."""
+    url = "s3://live/followed"
+    with DiskJournal(str(tmp_path / "log"), max_log_size=4096) as journal:
+        for step in range(3):
+            if step < 2:
+                for number in range(10):
+                    journal.log(ACTIVE, b"%d %d" % (step, number), {"jdbc/a"})
+            written = _copied(journal, url)
+            query = (
+                spark.readStream.format("tallystick")
+                .option("maxRowsPerTrigger", "7")
+                .load(url)
+                .writeStream.format("parquet")
+                .option("checkpointLocation", str(tmp_path / "checkpoint"))
+                .trigger(availableNow=True)
+                .start(str(tmp_path / "rows"))
+            )
+            assert query.awaitTermination(120)
+            rows = spark.read.parquet(str(tmp_path / "rows")).select("gtrid").collect()
+            assert sorted(bytes(row.gtrid) for row in rows) == sorted(written)
 
 
 def test_an_empty_prefix_holds_no_log(bucket: str) -> None:

@@ -1,7 +1,9 @@
-"""A stream killed at random while its log is appended to, rolls and is disposed of.
+"""Streams killed at random while their logs are appended to, roll, are used again or disposed of.
 
-What it wrote in the end is what the writer wrote, each record once, and what a batch read
-finds in the files that were moved away and those that are left.
+What they wrote in the end is what the writers wrote, each record once, and what a batch read
+finds in the files that were moved away or copied aside and those that are left.
+
+``TALLYSTICK_KILLS`` and ``TALLYSTICK_SEED`` give the number of kills and their moments.
 """
 
 from __future__ import annotations
@@ -12,166 +14,134 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyarrow import dataset
 
 import tallystick
-from tallystick.pipeline.stream import reader_offset
-from tallystick.services.disposal import Postponed
-from tallystick.services.disposers import MoveDisposer
-from tallystick.services.holding import KeepForReader
-from tallystick.systems.tally.layout import SEGMENT_SIZE_MIN, segment_name, segment_number
-from tallystick.systems.tally.log import TallyLog
-from tallystick.systems.tally.settings import Settings
+from tallystick.records import Outcome
 from tests.pipeline.streaming import follow
+from tests.pipeline.writers import DecisionWriter, JournalWriter, NativeWriter, Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
 
-SETTINGS = Settings(segment_size=4 * SEGMENT_SIZE_MIN, recycle=False, spares=0)
+KILLS = int(os.environ.get("TALLYSTICK_KILLS", "50"))
+SEED = int(os.environ.get("TALLYSTICK_SEED", "1"))
 
+WRITERS: dict[str, type[NativeWriter | JournalWriter | DecisionWriter]] = {
+    "native": NativeWriter,
+    "jboss": JournalWriter,
+    "bitronix": DecisionWriter,
+}
 
-@dataclass
-class Writer:
-    """Appends numbered records, rolls, and moves segments away once the stream has read them."""
+NUMBERED = {"native": "append", "jboss": "ADD", "bitronix": "ACTIVE"}
+"""The type of the record that each number of a writer gives exactly one of."""
 
-    home: Path
-    written: int = 0
-    moved: int = 0
-    _stopped: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
+COLUMNS = ("file", "offset", "type", "sequence", "time", "record_id", "gtrid", "body")
 
-    @property
-    def path(self) -> str:
-        return str(self.home / "log")
-
-    def start(self) -> None:
-        """Write in a thread until stopped."""
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Leave the log closed."""
-        self._stopped.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    def _run(self, pause: float = 0.1) -> None:
-        choice = random.Random(1)
-        with TallyLog(self.path, settings=SETTINGS) as log:
-            while not self._stopped.wait(pause):
-                for _ in range(choice.randint(1, 5)):
-                    log.append(f"record {self.written}".encode()).wait()
-                    self.written += 1
-                if choice.random() < 0.1:
-                    log.roll()
-                    self._dispose(log)
-
-    def dispose(self) -> None:
-        """Move away what the stream has read in the meantime."""
-        with TallyLog(self.path, settings=SETTINGS) as log:
-            self._dispose(log)
-
-    def _dispose(self, log: TallyLog) -> None:
-        offset = reader_offset(str(self.home / "hold"), self.path)
-        disposer = KeepForReader(offset, MoveDisposer(str(self.home / "archive")))
-        # What the log gives up is read no more, wherever it lies: so that waits, too.
-        done = segment_number(offset() or "")
-        log.reclaim(log.next_lsn, keep_from=log.first_segment if done is None else done + 1)
-        for number in range(log.first_segment):
-            path = Path(self.path, segment_name(number))
-            if path.exists():
-                try:
-                    disposer.dispose(str(path))
-                except Postponed:
-                    return
-                self.moved += 1
+Row = tuple[Any, ...]
 
 
 @pytest.fixture
-def writer(tmp_path: Path) -> Iterator[Writer]:
-    """A writer at work in a thread."""
-    writer = Writer(tmp_path)
-    writer.start()
-    yield writer
-    writer.stop()
+def writers(tmp_path: Path) -> Iterator[dict[str, Writer]]:
+    """A writer of each system at work in a thread."""
+    made: dict[str, Writer] = {name: writer(tmp_path / name) for name, writer in WRITERS.items()}
+    for one in made.values():
+        one.start()
+    yield made
+    for one in made.values():
+        one.stop()
 
 
-def _kill_after(writer: Writer, steps: int, seconds: float) -> None:
-    """Follow the log for some steps, and SIGKILL Python, Java and all workers at once."""
-    command = [sys.executable, "-m", "tests.pipeline.streaming", writer.path, str(writer.home)]
+def _kill_after(homes: list[Path], steps: int, seconds: float) -> None:
+    """Follow the logs for some steps, and SIGKILL Python, Java and all workers at once."""
+    command = [sys.executable, "-m", "tests.pipeline.streaming", *map(str, homes)]
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
     )
     assert process.stdout is not None
-    goal = _steps(writer.home) + steps
-    while _steps(writer.home) < goal:
+    goal = _steps(homes) + steps
+    while _steps(homes) < goal:
         assert process.stdout.readline(), "the stream ended by itself"
     time.sleep(seconds)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
 
 
-def _steps(home: Path) -> int:
-    """Steps that the stream has finished."""
-    return len(list((home / "checkpoint" / "commits").glob("[0-9]*")))
+def _steps(homes: list[Path]) -> int:
+    """Steps that the streams have finished."""
+    return sum(len(list((home / "checkpoint" / "commits").glob("[0-9]*"))) for home in homes)
 
 
-def _streamed(home: Path) -> list[tuple[str, int, bytes]]:
-    """File, offset and body of every appended record in the files that Spark's sink vouches for:
-    a killed step leaves others, which its next try writes again."""
+def _streamed(home: Path) -> list[Row]:
+    """The rows in the files that Spark's sink vouches for: a killed step leaves others, which
+    its next try writes again."""
     files = {
         json.loads(line)["path"].removeprefix("file://")
         for entry in (home / "rows" / "_spark_metadata").glob("[0-9]*")
         for line in entry.read_text().splitlines()[1:]
     }
-    table = dataset.dataset(sorted(files)).to_table(
-        columns=["file", "offset", "type", "body"], filter=dataset.field("type") == "append"
-    )
-    return [(PurePath(row["file"]).name, row["offset"], row["body"]) for row in table.to_pylist()]
+    table = dataset.dataset(sorted(files)).to_table(columns=list(COLUMNS))
+    return [_row(list(row.values())) for row in table.to_pylist()]
 
 
-def _in_batch(writer: Writer) -> list[tuple[str, int, bytes]]:
-    """The same from all files, wherever they are now. Segments that were moved away lack the
+def _in_batch(writer: Writer) -> set[Row]:
+    """The rows of all files, wherever they are now. Segments that were moved away lack the
     control block that would vouch for them."""
-    return [
-        (PurePath(record.file).name, record.offset, record.body or b"")
-        for folder, salvage in ((writer.path, False), (str(writer.home / "archive"), True))
+    moved = isinstance(writer, NativeWriter)
+    folders = [(writer.path, False), *((str(path), moved) for path in writer.archives())]
+    return {
+        _row([getattr(record, name) for name in COLUMNS])
+        for folder, salvage in folders
         for record in tallystick.scan(folder, salvage=salvage)
-        if record.type == "append"
-    ]
+        if record.outcome is Outcome.VALID
+    }
 
 
-def _check(spark: SparkSession, writer: Writer, kills: int) -> None:
-    choice = random.Random(kills)
+def _row(values: list[Any]) -> Row:
+    """A record without the folder that its file lies in."""
+    return (PurePath(values[0]).name, *values[1:])
+
+
+def _check(spark: SparkSession, writers: dict[str, Writer], kills: int) -> str:
+    choice = random.Random(SEED)
+    homes = [one.home for one in writers.values()]
     for _ in range(kills):
-        _kill_after(writer, choice.randint(1, 4), choice.random())
-    writer.stop()
-    assert follow(spark, writer.path, str(writer.home), drain=True).awaitTermination(300)
-    writer.dispose()
-    streamed = _streamed(writer.home)
-    expected = [f"record {number}".encode() for number in range(writer.written)]
-    assert sorted(body for _, _, body in streamed) == sorted(expected)
-    assert sorted(streamed) == sorted(_in_batch(writer))
-    assert writer.moved > 0
+        _kill_after(homes, choice.randint(1, 8), choice.random())
+    told = []
+    for name, one in writers.items():
+        one.stop()
+        assert follow(spark, one.home, drain=True).awaitTermination(300)
+        if isinstance(one, NativeWriter):
+            one.dispose()
+        told.append(_compare(name, one))
+    return f"{kills} kills: " + ", ".join(told)
+
+
+def _compare(name: str, writer: Writer) -> str:
+    rows = _streamed(writer.home)
+    twice = [row for row, count in Counter(rows).items() if count > 1]
+    assert twice == []
+    assert set(rows) == _in_batch(writer)
+    numbered = [row for row in rows if row[2] == NUMBERED[name]]
+    assert len(numbered) == writer.written
+    assert writer.changed > 0
+    return f"{name} {len(rows)} rows, {writer.changed} files given up"
 
 
 @pytest.mark.soak
-def test_a_stream_that_is_killed_writes_each_record_once(
-    spark: SparkSession, writer: Writer
+@pytest.mark.timeout(0)
+def test_streams_that_are_killed_write_each_record_once(
+    spark: SparkSession,
+    writers: dict[str, Writer],
+    record_property: Callable[[str, object], None],
 ) -> None:
-    _check(spark, writer, kills=1)
-
-
-@pytest.mark.soak
-def test_fifty_kills(spark: SparkSession, writer: Writer) -> None:
-    _check(spark, writer, kills=50)
+    record_property("figure", _check(spark, writers, KILLS))

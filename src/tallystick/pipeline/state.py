@@ -13,9 +13,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tallystick.pipeline.planning import stored_size
+from tallystick.pipeline.marks import mark
 from tallystick.records import Finding
-from tallystick.storage.source import is_remote
 from tallystick.systems.base import LogSource
 from tallystick.tables import log_name
 
@@ -75,14 +74,3 @@ def save(path: Path, state: RunState) -> None:
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(asdict(state)))
     os.replace(partial, path)  # noqa: PTH105 - replaces, unlike Path.rename on some systems
-
-
-def mark(file: str) -> list[int]:
-    """Size and time of change of a file; something no file has where it cannot be looked at."""
-    if is_remote(file):
-        return [stored_size(file), 0]
-    try:
-        status = Path(file.removeprefix("file://")).stat()
-    except OSError:
-        return [-1, 0]
-    return [status.st_size, status.st_mtime_ns]

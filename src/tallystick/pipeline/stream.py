@@ -21,9 +21,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from tallystick.discovery import parent
 from tallystick.pipeline.options import Limit, SourceOptions
-from tallystick.pipeline.tailing import Position, Stretch, Tailer, read, stretches
+from tallystick.pipeline.tailing import Position, Stretch, Tailer, passed, read, stretches
 from tallystick.services.holding import ReaderOffset
 
 if TYPE_CHECKING:
@@ -77,22 +76,19 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Tell disposers which files were read to their end (option holdFolder)."""
-        if self.options.hold_folder is not None:
-            for folder, name in finished(end).items():
-                reader_offset(self.options.hold_folder, folder).commit(name)
+        if self.options.hold_folder is None:
+            return
+        moved = {folder: PurePath(paths[-1]).name for folder, paths in passed(end).items()}
+        offsets = {folder: reader_offset(self.options.hold_folder, folder) for folder in moved}
+        if all((offsets[folder]() or "") >= name for folder, name in moved.items()):
+            return  # nothing to tell, and no need to look
+        for folder, path in self.tailer.finished(end).items():
+            offsets[folder].commit(PurePath(path).name)
 
 
 def reader_offset(hold_folder: str, log_folder: str) -> ReaderOffset:
     """The offset of the stream in one folder of logs, for `KeepForReader`."""
     return ReaderOffset(hold_folder, quote(log_folder, safe=""))
-
-
-def finished(position: Position) -> dict[str, str]:
-    """By folder the newest file that was read to its end: the one before the last."""
-    names: dict[str, list[str]] = {}
-    for path in sorted(position):
-        names.setdefault(parent(path), []).append(PurePath(path).name)
-    return {folder: found[-2] for folder, found in names.items() if len(found) > 1}
 
 
 def _limit(limit: ReadLimit) -> Limit:

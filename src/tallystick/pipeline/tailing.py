@@ -11,14 +11,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tallystick.errors import TallystickError
+from tallystick.discovery import parent
+from tallystick.errors import TallystickError, UnsupportedFormatError
+from tallystick.pipeline.marks import forget_listings, gone, mark
 from tallystick.pipeline.options import Limit, SourceOptions
 from tallystick.pipeline.planning import find
-from tallystick.pipeline.state import mark
 from tallystick.records import LogFile, Outcome
 from tallystick.systems import system
 from tallystick.systems.base import LogReading, LogSource, Split
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 NOT_APPENDED = frozenset({"h2"})
-"""Systems whose new records may lie before old ones: their pages are reused in place."""
+"""Systems that cannot be followed exactly once. H2 gives the pages of its log back at each
+checkpoint and writes other things over them at once: records come and go between two looks,
+new ones may lie before old ones, and nothing can hold them back for a reader."""
 
 QUIET_NS = 2_000_000_000
 """A file changed less than this ago is looked at again: its time is too coarse to trust."""
@@ -75,7 +79,8 @@ class Tailer:
     def advance(self, start: Position, limit: Limit | None = None) -> Position:
         """The position after the next records behind ``start``, as far as ``limit`` goes.
 
-        Files that are gone leave the position; files without records do not enter it.
+        Files that are gone leave the position, those that only cannot be read now stay in it;
+        files without records do not enter it.
         """
         budget = _Budget(limit or Limit())
         position: Position = {}
@@ -84,6 +89,9 @@ class Tailer:
             taken = budget.take(begin, seen.ends[np.searchsorted(seen.ends, begin, "right") :])
             if taken or path in start:
                 position[path] = [*seen.life, taken or begin]
+        for path in start.keys() - position.keys():
+            if not gone(path):
+                position[path] = start[path]
         return dict(sorted(position.items()))
 
     def latest(self, start: Position) -> Position:
@@ -91,10 +99,44 @@ class Tailer:
         found = {path: [*seen.life, seen.last] for path, seen in self._look(start) if seen.last}
         return dict(sorted(found.items()))
 
+    def finished(self, position: Position) -> dict[str, str]:
+        """By folder the newest file that was read to its end, as were all before it.
+
+        A file may have grown between the look at it and the look at the next one, which shows
+        that it is complete: so it is looked at once more, now that the next one is known.
+        """
+        there = self.latest({})
+
+        def whole(path: str) -> bool:
+            if path not in there:
+                return gone(path)
+            *life, end = there[path]
+            return life != position[path][:2] or end <= position[path][2]
+
+        found = {}
+        for folder, paths in passed(position).items():
+            if ended := list(takewhile(whole, paths)):
+                found[folder] = ended[-1]
+        return found
+
+    def _logs(self) -> list[LogSource]:
+        found = find(self.options.paths).logs
+        followed = [source for source in found if source.system not in NOT_APPENDED]
+        if len(followed) < len(found) and (not followed or self.options.mode == "failfast"):
+            refused = next(source for source in found if source.system in NOT_APPENDED)
+            raise UnsupportedFormatError(
+                "this log cannot be followed: its pages are given back at each checkpoint and "
+                "written over at once, so records come and go between two looks",
+                file=refused.files[0],
+                expected="a log that is appended to",
+                found=refused.system,
+                advice="Read it in batch: tallystick pipeline run --stream reads it anew whenever "
+                "it changed",
+            )
+        return followed
+
     def _look(self, start: Position) -> Iterator[tuple[str, _Seen]]:
-        for source in find(self.options.paths).logs:
-            if source.system in NOT_APPENDED:
-                continue
+        for source in self._logs():
             marks = {path: mark(path) for path in source.files}
             if not all(self._covered(path, now, start) for path, now in marks.items()):
                 self._read(source, marks, start)
@@ -119,7 +161,16 @@ class Tailer:
                         marks[file.path], life, ends[ends > since], since, last
                     )
         except (TallystickError, OSError):
-            return  # it vanished, or is in the making: the next look will tell
+            for path in marks:  # it vanished, or is in the making: the next look will tell
+                self._seen.pop(path, None)
+
+
+def passed(position: Position) -> dict[str, list[str]]:
+    """By folder the files, oldest first, behind which the position has another one."""
+    paths: dict[str, list[str]] = {}
+    for path in sorted(position):
+        paths.setdefault(parent(path), []).append(path)
+    return {folder: found[:-1] for folder, found in paths.items() if len(found) > 1}
 
 
 def stretches(options: SourceOptions, start: Position, end: Position) -> list[Stretch]:
@@ -137,6 +188,7 @@ def read(stretch: Stretch, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """The records of a stretch. A file that was recycled or removed since gives none, unless
     ``mode`` is failfast: then `TallystickError` says that records are gone."""
     try:
+        forget_listings(stretch.file)
         reading = system(stretch.source.system).read(stretch.source, options.reading)
         file = next((one for one in reading.files() if one.path == stretch.file), None)
         if file is not None and (file.identity, file.generation) == stretch.life:
