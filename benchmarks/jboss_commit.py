@@ -1,8 +1,10 @@
-"""The circular journal: durable adds per second, ours beside the real Artemis journal.
+"""The circular journal: durable adds per second, ours beside the real Artemis journal, in one run.
 
-``python benchmarks/jboss_commit.py [--seconds 3] [--threads 1 64] [--body 200] [--original]``.
-Every add is on the disk when it returns. Artemis has its NIO defaults: timed buffer of 490 KiB and
-3.33 ms; so do we but for the timer, which our group writer does not need.
+``python benchmarks/jboss_commit.py [--seconds 2] [--rounds 3] [--callers 1 64] [--body 200]
+[--original]``. Every add is on the disk when it counts. Artemis has its NIO defaults: timed
+buffer of 490 KiB and 3.33 ms; so do we but for the timer, which our group writer does not need.
+Callers are threads, and separately asyncio tasks, which only ours knows. Rates are medians of
+alternating rounds and vary with the machine; compare only what one run prints.
 """
 
 from __future__ import annotations
@@ -10,33 +12,28 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-import threading
-import time
 from pathlib import Path
 
+from callers import table, task_rate, thread_rate
+
+from tallystick.services.roles import Ticket
 from tallystick.systems.jboss.log import CircularJournal, JournalSettings
 
+ORIGINAL = "Artemis NIO, threads"
 
-def our_rate(folder: Path, threads: int, seconds: float, body: int) -> tuple[float, float]:
+
+def our_rate(
+    folder: Path, callers: int, seconds: float, body: int, *, tasks: bool
+) -> tuple[float, float]:
     """Adds per second, and adds per sync."""
     payload = bytes(body)
-    counts = [0] * threads
     with CircularJournal(str(folder), JournalSettings()) as journal:
-        end = time.perf_counter() + seconds
 
-        def work(number: int) -> None:
-            while time.perf_counter() < end:
-                journal.append_add_record(number + threads * counts[number], 1, payload).wait()
-                counts[number] += 1
+        def add(caller: int, count: int) -> Ticket:
+            return journal.append_add_record(caller + callers * count, 1, payload)
 
-        workers = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
-        begin = time.perf_counter()
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        rate = sum(counts) / (time.perf_counter() - begin)
-        return rate, sum(counts) / max(journal.counters.fsyncs, 1)
+        rate = (task_rate if tasks else thread_rate)(add, callers, seconds)
+        return rate, journal.counters.records / max(journal.counters.fsyncs, 1)
 
 
 def original_rate(folder: Path, threads: int, seconds: float, body: int) -> float:
@@ -44,6 +41,7 @@ def original_rate(folder: Path, threads: int, seconds: float, body: int) -> floa
     sys.path.insert(0, str(Path(__file__).parent.parent))
     from tests.interop.jboss.original import real_journal
 
+    folder.mkdir()
     with real_journal("artemis", folder, buffered=True) as journal:
         journal.load()
         journal.tell(f"bench {threads} 1 {body}")
@@ -51,23 +49,32 @@ def original_rate(folder: Path, threads: int, seconds: float, body: int) -> floa
         return float(line.split()[1])
 
 
+def one_round(place: Path, callers: int, chosen: argparse.Namespace) -> dict[str, float]:
+    """One turn of everything, each in a folder of its own."""
+    seconds, body = chosen.seconds, chosen.body
+    threads, per_sync = our_rate(place / "threads", callers, seconds, body, tasks=False)
+    rates = {"ours, threads": threads, "ours, threads: adds per sync": per_sync}
+    rates["ours, tasks"], _ = our_rate(place / "tasks", callers, seconds, body, tasks=True)
+    if chosen.original:
+        rates[ORIGINAL] = original_rate(place / "original", callers, seconds, body)
+    return rates
+
+
 def main() -> None:
-    """Print one line per number of callers."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 64])
+    """Measure."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--callers", type=int, nargs="+", default=[1, 64])
     parser.add_argument("--body", type=int, default=200)
     parser.add_argument("--original", action="store_true")
     chosen = parser.parse_args()
-    for threads in chosen.threads:
-        with tempfile.TemporaryDirectory() as name:
-            ours, per_sync = our_rate(Path(name), threads, chosen.seconds, chosen.body)
-        text = f"{threads:4} callers: ours {ours:10,.0f} adds/s, {per_sync:6.1f} per sync"
-        if chosen.original:
-            with tempfile.TemporaryDirectory() as name:
-                theirs = original_rate(Path(name), threads, chosen.seconds, chosen.body)
-            text += f"; Artemis {theirs:10,.0f}; {ours / theirs:.1f} x"
-        print(text)
+    for callers in chosen.callers:
+        rounds = []
+        for _ in range(chosen.rounds):
+            with tempfile.TemporaryDirectory() as place:
+                rounds.append(one_round(Path(place), callers, chosen))
+        table(callers, rounds, [ORIGINAL])
 
 
 if __name__ == "__main__":

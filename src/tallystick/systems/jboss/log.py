@@ -10,95 +10,31 @@ once a record is durable.
 Generations: ``g1a`` (August 2008, commits list (file, count) pairs) and ``g3`` (today's
 Artemis, format 2). With ``checksum="hash"`` records end with a CRC-32 instead of their size; the
 files carry a format version of their own, which every other reader refuses.
-
-The timed buffer of the original is a `GroupWriter`: whoever waits writes for all, and nobody
-waits for a clock unless ``delay`` says so. Commit, prepare and rollback records get their file and
-their counts when they are placed, by the one thread that writes.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
+from collections.abc import Sequence
 
-from tallystick.errors import LogWriteError, RecordTooLargeError, TransactionUsageError
-from tallystick.storage.counters import GroupCounters
-from tallystick.storage.files import FileSystem
-from tallystick.storage.group import GroupWriter
-from tallystick.storage.local import LOCAL
+from tallystick.errors import LogWriteError, TransactionUsageError
 from tallystick.storage.tickets import GroupTicket
+from tallystick.systems.jboss.appending import AppendingJournal, Front
 from tallystick.systems.jboss.compactor import compact
-from tallystick.systems.jboss.layout import Item, Name, encode, encode_body
-from tallystick.systems.jboss.placer import Entry, Placer
-from tallystick.systems.jboss.recover import Recovered, live_contents, recover
+from tallystick.systems.jboss.layout import Item, Name
+from tallystick.systems.jboss.placer import Entry
+from tallystick.systems.jboss.recover import live_contents
 from tallystick.systems.jboss.replay import Open
-from tallystick.systems.jboss.ring import Ring
 from tallystick.systems.jboss.settings import JournalSettings
 
 __all__ = ["CircularJournal", "JournalSettings"]
 
-LOCK_FILE = "journal.lock"
-GROUP_BYTES = 501_760
-"""490 KiB, the buffer of the original."""
 
-
-@dataclass(slots=True)
-class _Front:
-    """An open transaction as its callers see it, before its records are placed."""
-
-    added: list[int]
-    deleted: list[int]
-    prepared: bool = False
-
-
-class CircularJournal:
+class CircularJournal(AppendingJournal):
     """A journal that is open: one per folder, used by any number of threads and tasks.
 
     Raises `LogLockedError` if it is open elsewhere, `UnsupportedFormatError` and
     `CorruptLogError` as `tallystick.systems.jboss.recover.recover` does.
     """
-
-    def __init__(
-        self,
-        folder: str,
-        settings: JournalSettings | None = None,
-        *,
-        fs: FileSystem = LOCAL,
-        tolerate_damage: bool = False,
-    ) -> None:
-        self.folder = folder
-        self.settings = settings or JournalSettings()
-        made = self.settings.ring()
-        fs.mkdir(folder)
-        self._owned = fs.lock(f"{folder}/{LOCK_FILE}")
-        self._ring = Ring(fs, folder, made)
-        try:
-            self.loaded = recover(self._ring, tolerate_damage=tolerate_damage)
-            self._begin(self.loaded)
-        except BaseException:
-            self._ring.close()
-            self._owned.release()
-            raise
-
-    def _begin(self, loaded: Recovered) -> None:
-        self._shape = self._ring.settings.shape
-        self._placer = Placer(self._ring, loaded.books)
-        self._ids = set(loaded.live)
-        self._open = {one.transaction: _front_of(one) for one in loaded.prepared}
-        self._lock = threading.Lock()
-        self._stale: set[int] = set()
-        self._writer: GroupWriter[Entry] = GroupWriter(
-            self._placer.write,
-            self._ring.sync,
-            name=self.folder,
-            group_bytes=GROUP_BYTES,
-            delay=self.settings.delay,
-        )
-        self._discard(loaded.discarded)
 
     # -- records outside transactions -----------------------------------------------------
 
@@ -176,10 +112,6 @@ class CircularJournal:
 
     # -- the ring ---------------------------------------------------------------------------
 
-    def flush(self) -> None:
-        """Return when everything appended so far is durable."""
-        self._writer.flush()
-
     def force_move_next_file(self) -> None:
         """Go on to the next file now."""
         with self._quiet():
@@ -212,11 +144,6 @@ class CircularJournal:
             every = [*ring.data, ring.current, *ring.opened, *ring.free]
             return sorted(((file.name, file.file_id) for file in every), key=lambda one: one[1])
 
-    @property
-    def counters(self) -> GroupCounters:
-        """The group writer's counts: groups, records, bytes, fsyncs."""
-        return self._writer.counters
-
     def open_transactions(self) -> Sequence[int]:
         """Numbers of transactions that have not ended."""
         with self._lock:
@@ -227,33 +154,7 @@ class CircularJournal:
         with self._quiet():
             return live_contents(self._ring)
 
-    def close(self) -> None:
-        """Make everything durable and let the folder go; open transactions stay open in it."""
-        try:
-            self._writer.close()
-        finally:
-            self._ring.close()
-            self._owned.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     # -- inside -----------------------------------------------------------------------------
-
-    @contextmanager
-    def _quiet(self) -> Iterator[None]:
-        """Flushed, and no flush runs in the block."""
-        self._writer.flush()
-        with self._writer.exclusive():
-            yield
 
     def _element(self, entry: Entry, transaction: int) -> GroupTicket[Entry]:
         with self._lock:
@@ -263,53 +164,13 @@ class CircularJournal:
             (one.deleted if entry.name is Name.DELETE_TX else one.added).append(entry.record_id)
             return self._submit(entry, sync=False)
 
-    def _front(self, transaction: int) -> _Front:
+    def _front(self, transaction: int) -> Front:
         """The open transaction of that number, begun if there is none."""
         if transaction in self._stale:
             # Records of an earlier transaction of this number are still in the files.
             self._stale.discard(transaction)
             self._submit(self._bare(Item(0, 0, Name.ROLLBACK, 0, 0, transaction)))
-        return self._open.setdefault(transaction, _Front([], []))
-
-    def _discard(self, numbers: Sequence[int]) -> None:
-        """End what a crash left open: with rollback records, in g1a only where it is needed."""
-        if self._shape.pairs:
-            self._stale = set(numbers)
-            for number in numbers:
-                self._placer.books.forget(number)
-            return
-        for number in numbers:
-            self._submit(self._bare(Item(0, 0, Name.ROLLBACK, 0, 0, number)))
-        self._writer.flush()
-
-    def _submit(self, entry: Entry, *, sync: bool = True) -> GroupTicket[Entry]:
-        return self._writer.submit(entry, len(entry.raw), sync=sync)
-
-    def _entry(
-        self, name: Name, transaction: int | None, record_id: int, user_type: int, body: bytes
-    ) -> Entry:
-        """A record with a body. Raises `RecordTooLargeError`."""
-        raw = encode_body(self._shape, name, transaction, record_id, user_type, body)
-        return self._fitting(Entry(name, transaction, record_id, bytearray(raw)))
-
-    def _bare(self, item: Item) -> Entry:
-        """Any other record. Raises `RecordTooLargeError`."""
-        raw = bytearray(encode(self._shape, item))
-        entry = Entry(item.name, item.transaction, item.record_id or 0, raw, item.extra or b"")
-        return self._fitting(entry)
-
-    def _fitting(self, entry: Entry) -> Entry:
-        settings = self._ring.settings
-        size, room = len(entry.raw), settings.file_size - settings.data_at
-        if size > room or settings.rounded(size) > room:
-            raise RecordTooLargeError(
-                "the record is larger than a journal file can hold",
-                file=self.folder,
-                expected=f"at most {room} bytes",
-                found=f"{size} bytes",
-                advice="Split the body, or make the journal with a larger file_size",
-            )
-        return entry
+        return self._open.setdefault(transaction, Front([], []))
 
     def _check_known(self, record_id: int) -> None:
         if record_id not in self._ids:
@@ -318,9 +179,3 @@ class CircularJournal:
     def _check_open(self, transaction: int) -> None:
         if transaction not in self._open:
             raise TransactionUsageError(f"transaction {transaction} is not open")
-
-
-def _front_of(one: Open) -> _Front:
-    added = [placed.item.record_id or 0 for placed in one.records]
-    deleted = [placed.item.record_id or 0 for placed in one.deletes]
-    return _Front(added, deleted, prepared=True)

@@ -46,21 +46,31 @@ class Placer:
         """Write one group; returns a growing number for each record: file id and offset."""
         batch = bytearray()
         numbers = []
-        current = self.ring.current
+        base, room = self._place()
         for entry in entries:
             record = self._placed(entry)
-            if self.ring.settings.rounded(len(batch) + len(record)) > self.ring.room():
+            if len(batch) + len(record) > room:
                 batch = self._written(batch)
                 self.ring.move(self.books)
-                current = self.ring.current
+                base, room = self._place()
                 record = self._placed(entry)
-            numbers.append((current.file_id << 31) + current.position + len(batch))
+            numbers.append(base + len(batch))
             batch += record
             self.books.take(
-                current.account, entry.name, entry.transaction, entry.record_id, len(record)
+                self.ring.current.account,
+                entry.name,
+                entry.transaction,
+                entry.record_id,
+                len(record),
             )
         self._written(batch)
         return numbers
+
+    def _place(self) -> tuple[int, int]:
+        """The number of what is written next, and the bytes that fit behind it."""
+        current = self.ring.current
+        room = self.ring.settings.whole_blocks(self.ring.room())
+        return (current.file_id << 31) + current.position, room
 
     def _written(self, batch: bytearray) -> bytearray:
         if batch:

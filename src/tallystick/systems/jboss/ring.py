@@ -53,6 +53,10 @@ class RingSettings:
         """``size`` rounded up to whole blocks."""
         return -(-size // self.alignment) * self.alignment
 
+    def whole_blocks(self, room: int) -> int:
+        """As many bytes as fit into ``room`` when they are padded to whole blocks."""
+        return room // self.alignment * self.alignment
+
     def name(self, number: int) -> str:
         """The name of the file with that number."""
         return f"{self.prefix}-{number}.{self.extension}"
