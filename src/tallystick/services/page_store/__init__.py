@@ -3,7 +3,8 @@
 In: transactions on tables of rows. Out: pages in place, written whenever it suits, and after
 any crash exactly what was committed; prepared transactions wait as in doubt.
 
-* `store`: the order of things; `session`: one transaction; `locks`, `gate`, `health`: who may when
+* `store`: the order of things; `session`: one transaction; `transactions`: from session to pages
+* `locks`, `gate`, `health`: who may when
 * `tables`, `tree`, `cache`, `layout`: tables as B+ trees, over pages, over a file
 * `checkpoint`: pages go in place; `recovery`: opening after a crash
 * `backup`, `check`: a copy while working, and its health

@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tallystick.services.page_store.cache import PageCache
 from tallystick.services.page_store.gate import CommitGate
@@ -31,8 +31,12 @@ _ROW_BYTES = 32
 class Turns:
     """Who may when, for one store: ``latch`` guards pages and trees in memory."""
 
-    gate: CommitGate
-    latch: threading.RLock
+    gate: CommitGate = field(default_factory=CommitGate)
+    latch: threading.RLock = field(default_factory=threading.RLock)
+
+    def renew(self) -> None:
+        """In a forked child: no turn of a thread that is not there is waited for."""
+        self.gate, self.latch = CommitGate(), threading.RLock()
 
 
 class Checkpoints:

@@ -1,6 +1,7 @@
-"""Whether a page store may still be used: open, whole, and in the process that opened it.
+"""Whether a page store may still be used: open, whole, decided, and in the process that opened it.
 
-In: failures and ends. Out: `LogClosedError` for everything after them, with the first cause.
+In: failures, doubts and ends. Out: `LogClosedError` for everything after a failure or an end, with
+the first cause; `IncompleteLogError` for changes while transactions are in doubt.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tallystick.errors import LogClosedError
+from tallystick.errors import IncompleteLogError, LogClosedError
+from tallystick.services.roles import InDoubt
 from tallystick.storage.forks import forked_error
 
 
@@ -19,7 +21,13 @@ class Health:
         self.closed = False
         self.forked = False
         self.failure: BaseException | None = None
+        self.doubtful: list[InDoubt] = []
+        """Transactions prepared before the last crash that nobody has decided."""
         self._path = path
+
+    def fail(self, error: BaseException) -> None:
+        """The state in memory can no longer be trusted; the first cause is kept."""
+        self.failure = self.failure or error
 
     @contextmanager
     def trusted(self) -> Iterator[None]:
@@ -27,7 +35,7 @@ class Health:
         try:
             yield
         except BaseException as error:
-            self.failure = self.failure or error
+            self.fail(error)
             raise
 
     def fork(self) -> None:
@@ -45,3 +53,13 @@ class Health:
                 file=self._path,
                 advice="Close it and open it again: recovery reads what is on the disk",
             ) from self.failure
+
+    def require_writable(self) -> None:
+        """Raise `IncompleteLogError` as well, while transactions are in doubt."""
+        self.require_open()
+        if self.doubtful:
+            raise IncompleteLogError(
+                f"transactions are in doubt: {[one.name for one in self.doubtful]}",
+                file=self._path,
+                advice="Settle each with settle(name, commit=...); until then it is read-only",
+            )

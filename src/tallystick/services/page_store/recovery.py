@@ -19,6 +19,7 @@ import secrets
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from tallystick.errors import CorruptLogError
 from tallystick.services.page_store.cache import PageCache
@@ -36,14 +37,24 @@ FRESH = "fresh"
 """The pages of a store that is being made: they are durable before its log is there."""
 
 OpenLog = Callable[[Path, FileSystem], UndoRedoLog]
-Opened = tuple[UndoRedoLog, PageCache, list[InDoubt], int]
+
+
+class Opened(NamedTuple):
+    """A store that is open: ``doubtful`` transactions, or none, and the ``section`` that is being
+    logged."""
+
+    log: UndoRedoLog
+    cache: PageCache
+    doubtful: list[InDoubt]
+    section: int
+
 
 _SIDE_HEAD = struct.Struct("<IQ")
 _SIDE_PAGE = struct.Struct("<Q")
 
 
 def open_pages(path: Path, fs: FileSystem, open_log: OpenLog, capacity: int) -> Opened:
-    """Open or create; the last item is the section that is being logged now."""
+    """Open or create."""
     _require_whole(path, fs)
     if not fs.exists(str(path / PAGES)) and not fs.list(str(path / LOG_FOLDER)):
         write_whole(fs, str(path / FRESH), [_no_tables()])
@@ -161,7 +172,7 @@ def _recover(path: Path, fs: FileSystem, log: UndoRedoLog, file: File, capacity:
         log.recover(handler)
         if doubtful := list(log.in_doubt()):
             _require_pages(path, handler.cache)
-            return log, handler.cache, doubtful, 0
+            return Opened(log, handler.cache, doubtful, 0)
         if changed := {n: encode(n, handler.cache.nodes[n]) for n in sorted(handler.cache.dirty)}:
             write_whole(fs, str(side), [side_content(changed)])
     if fs.exists(str(side)):
@@ -176,7 +187,7 @@ def _recover(path: Path, fs: FileSystem, log: UndoRedoLog, file: File, capacity:
             fs.sync_dir(str(path))
     cache = PageCache(file, log, capacity)
     _require_pages(path, cache)
-    return log, cache, [], section
+    return Opened(log, cache, [], section)
 
 
 def _require_pages(path: Path, cache: PageCache) -> None:

@@ -17,7 +17,7 @@ from tallystick.services.page_store.layout import KEY_MAX, KEY_MIN, ROW_MAX
 from tallystick.services.page_store.locks import Row
 
 if TYPE_CHECKING:
-    from tallystick.services.page_store.store import PageStore
+    from tallystick.services.page_store.transactions import Transactions
 
 _BATCH_ROWS = 256
 _BATCH_BYTES = 1 << 20
@@ -31,23 +31,25 @@ class Session:
     stays locked for other writers until its end. For one thread at a time.
     """
 
-    def __init__(self, store: PageStore, number: int) -> None:
+    def __init__(self, work: Transactions, number: int) -> None:
         self.number = number
         self.prepared_as = ""
-        self._store = store
+        self._work = work
         self.changes: dict[Row, bytes | None] = {}
         """What is to be written: rows by table and key, None for removed ones."""
         self.locked: set[Row] = set()
         self._history: list[tuple[Row, bool, bytes | None]] = []
-        self._open = True
+        self._savepoints = False
+        self._live = True
 
     def table(self, name: str) -> Table:
         """The rows of a table, made by `PageStore.create_table`. Raises `KeyError`."""
-        return Table(self, self._store.table_id(name))
+        return Table(self, self._work.table_id(name))
 
     def savepoint(self) -> int:
         """A point that `rollback_to` goes back to."""
         self._require_open()
+        self._savepoints = True
         return len(self._history)
 
     def rollback_to(self, savepoint: int) -> None:
@@ -66,7 +68,7 @@ class Session:
         self._require_open()
         if not name:
             raise TransactionUsageError("a transaction is prepared under a name")
-        self._store.prepare(self, name)
+        self._work.prepare(self, name)
         self.prepared_as = name
 
     @property
@@ -76,32 +78,32 @@ class Session:
 
     def commit(self) -> None:
         """Return when every change is durable and visible."""
-        self._require_live()
-        self._open = False
-        self._store.commit(self)
+        self._end()
+        self._work.commit(self)
 
     def rollback(self) -> None:
         """Forget every change."""
-        self._require_live()
-        self._open = False
-        self._store.rollback(self)
+        self._end()
+        self._work.rollback(self)
 
     def get(self, table: int, key: int) -> bytes | None:
         """The row as this transaction sees it."""
-        self._require_live()
+        if not self._live:
+            self._require_live()
         row = (table, key)
         if row in self.changes:
             return self.changes[row]
-        return self._store.read(table, key)
+        return self._work.read(table, key)
 
     def lock(self, table: int, key: int) -> Row:
         """Keep others from changing a row until the end. Raises `BusyError` if one has it."""
-        self._require_open()
+        if self.prepared_as or not self._live:
+            self._require_open()
         row = (table, index(key))
         if row not in self.locked:
             if not KEY_MIN <= key <= KEY_MAX:
                 raise KeyError(f"key {key} is not a signed 64-bit number")
-            self._store.lock_row(self.number, row)
+            self._work.lock_row(self.number, row)
             self.locked.add(row)
         return row
 
@@ -112,7 +114,8 @@ class Session:
                 "the row is too long", expected=f"at most {ROW_MAX} bytes", found=str(len(value))
             )
         row = self.lock(table, key)
-        self._history.append((row, row in self.changes, self.changes.get(row)))
+        if self._savepoints:
+            self._history.append((row, row in self.changes, self.changes.get(row)))
         self.changes[row] = value
 
     def scan(self, table: int, start: int, stop: int | None) -> Iterator[tuple[int, bytes]]:
@@ -122,7 +125,7 @@ class Session:
         own = self._own_keys(table, start, end)
         following: int | None = start
         while following is not None and following < end:
-            rows, following = self._store.batch(table, following, _BATCH_ROWS, _BATCH_BYTES)
+            rows, following = self._work.batch(table, following, _BATCH_ROWS, _BATCH_BYTES)
             here = end if following is None else following
             committed = dict(rows)
             first = bisect_left(own, here)
@@ -138,6 +141,12 @@ class Session:
     def _own_keys(self, table: int, start: int, end: int) -> list[int]:
         return sorted([key for other, key in self.changes if other == table and start <= key < end])
 
+    def _end(self) -> None:
+        # Under a lock: somebody else may settle a prepared transaction meanwhile.
+        with self._work.ending:
+            self._require_live()
+            self._live = False
+
     def _require_open(self) -> None:
         self._require_live()
         if self.prepared:
@@ -146,7 +155,7 @@ class Session:
             )
 
     def _require_live(self) -> None:
-        if not self._open:
+        if not self._live:
             raise TransactionUsageError(
                 "the transaction is over", advice="Begin another with store.begin()"
             )
@@ -160,7 +169,7 @@ class Session:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._open:
+        if self._live:
             (self.commit if error is None else self.rollback)()
 
 

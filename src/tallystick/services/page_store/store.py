@@ -21,21 +21,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tallystick.errors import (
-    IncompleteLogError,
-    LogWriteError,
-    TransactionUsageError,
-)
 from tallystick.services.page_store.backup import copy_pages
 from tallystick.services.page_store.check import Defect, check_store
-from tallystick.services.page_store.checkpoint import Checkpoints, Turns
-from tallystick.services.page_store.gate import CommitGate
+from tallystick.services.page_store.checkpoint import Turns
 from tallystick.services.page_store.health import Health
 from tallystick.services.page_store.layout import PAGE_SIZE
-from tallystick.services.page_store.locks import Row, RowLocks
 from tallystick.services.page_store.recovery import OpenLog, open_pages
 from tallystick.services.page_store.session import Session
-from tallystick.services.page_store.tables import CATALOGUE, Tables
+from tallystick.services.page_store.tables import CATALOGUE
+from tallystick.services.page_store.transactions import Limits, Transactions
 from tallystick.services.roles import InDoubt, UndoRedoLog
 from tallystick.storage.files import FileSystem
 from tallystick.storage.forks import tell_of_forks
@@ -43,11 +37,9 @@ from tallystick.storage.local import LOCAL
 from tallystick.systems.opening import open_undo_redo_log
 
 CACHE_BYTES = 32 << 20
+CACHE_PAGES_MIN = 16
 CHECKPOINT_BYTES = 32 << 20
 LOCK_SECONDS = 10.0
-FIRST_SESSION = 3
-LAST_SESSION = (1 << 31) - 1
-"""Session numbers go round: logs keep them as signed 32-bit numbers."""
 
 
 class PageStore:
@@ -75,204 +67,91 @@ class PageStore:
         self.path = Path(path)
         self._fs = fs
         self._open_log = open_log or partial(_open_log, system)
-        self._capacity = max(cache_bytes // PAGE_SIZE, 16)
-        self._checkpoint_bytes = checkpoint_bytes
-        self._lock_timeout = lock_timeout
-        self._locks = RowLocks()
+        pages = max(cache_bytes // PAGE_SIZE, CACHE_PAGES_MIN)
+        self._limits = Limits(pages, checkpoint_bytes, lock_timeout)
         self._making_tables = threading.Lock()
-        self._session = FIRST_SESSION
         self._health = Health(str(self.path))
-        self._make_turns()
+        self._turns = Turns()
         fs.mkdir(str(self.path))
         self._open()
         tell_of_forks(self)
 
-    def _make_turns(self) -> None:
-        self._latch = threading.RLock()
-        self._gate = CommitGate()
-
     def _open(self) -> None:
-        self._log, self._cache, self._doubtful, section = open_pages(
-            self.path, self._fs, self._open_log, self._capacity
-        )
+        opened = open_pages(self.path, self._fs, self._open_log, self._limits.cache_pages)
+        self._log, self._cache, self._health.doubtful, _ = opened
         try:
-            self._tables = Tables(self._cache)
+            self._work = Transactions(opened, self._turns, self._health, self._limits)
         except BaseException:
             self._close_files()
             raise
-        self._prepared: dict[str, tuple[Session, int]] = {}
-        self._checkpoints = Checkpoints(
-            self._log,
-            self._cache,
-            Turns(self._gate, self._latch),
-            section,
-            self._checkpoint_bytes,
-            lambda: [section for _, section in list(self._prepared.values())],
-        )
 
     # -- tables and transactions ----------------------------------------------------------------
 
     def begin(self) -> Session:
         """Begin a transaction: ``with store.begin() as tx``."""
-        with self._latch:
-            self._require_writable()
-            number = self._session
-            self._session = number + 1 if number < LAST_SESSION else FIRST_SESSION
-        return Session(self, number)
+        return self._work.begin()
 
     def create_table(self, name: str) -> None:
         """Make an empty table, durably; fine if it is there."""
         with self._making_tables:
             if name not in self.tables():
                 with self.begin() as session:
-                    session.put(CATALOGUE, self._tables.free_id(), name.encode())
+                    session.put(CATALOGUE, self._work.tables.free_id(), name.encode())
 
     def tables(self) -> Sequence[str]:
         """Names of all tables, in order."""
         with self._reading():
-            return self._tables.names()
+            return self._work.tables.names()
 
     def table_id(self, name: str) -> int:
         """The number of a table in the log. Raises `KeyError`."""
-        with self._latch:
-            self._health.require_open()
-            return self._tables.id_of(name)
-
-    # -- for sessions ----------------------------------------------------------------------------
-
-    def read(self, table: int, key: int) -> bytes | None:
-        """A committed row."""
-        with self._latch:
-            self._health.require_open()
-            row = self._tables.tree(table).get(key)
-            self._trim()
-            return row
-
-    def batch(
-        self, table: int, start: int, count: int, size: int
-    ) -> tuple[list[tuple[int, bytes]], int | None]:
-        """Committed rows from ``start`` on, about ``size`` bytes of them, and where to go on."""
-        with self._reading():
-            return self._tables.tree(table).batch(start, count, size)
-
-    def lock_row(self, session: int, row: Row) -> None:
-        """Lock a row until the session ends."""
-        self._locks.take(session, row, self._lock_timeout)
-
-    def prepare(self, session: Session, name: str) -> None:
-        """Log the session's rows and its prepare record, durably."""
-        with self._gate.shared():
-            self._require_writable()
-            if self._prepared.setdefault(name, (session, self._checkpoints.section))[0] != session:
-                raise TransactionUsageError(f"there is a prepared transaction {name} already")
-            try:
-                with self._logging(session):
-                    self._log.log_rows(session.number, session.changes)
-                    self._log.prepare_commit(session.number, name).wait()
-            except BaseException:
-                del self._prepared[name]
-                raise
-
-    def commit(self, session: Session) -> None:
-        """Make the session's changes durable, then visible."""
-        try:
-            if session.changes or session.prepared:
-                with self._gate.shared():
-                    self._require_writable()
-                    with self._logging(session):
-                        if not session.prepared:
-                            self._log.log_rows(session.number, session.changes)
-                        self._log.commit(session.number).wait()
-                    with self._health.trusted():
-                        self._apply(session.changes)
-                    self._prepared.pop(session.prepared_as, None)
-        finally:
-            self._locks.release(session.locked)
-        if self._checkpoints.due:
-            with self._health.trusted():
-                self._checkpoints.run_if_due()
-
-    def rollback(self, session: Session) -> None:
-        """Forget the session; of a prepared one the log is told."""
-        try:
-            if session.prepared:
-                with self._gate.shared():
-                    self._require_writable()
-                    with self._health.trusted():
-                        self._log.rollback(session.number).wait()
-                    self._prepared.pop(session.prepared_as, None)
-        finally:
-            self._locks.release(session.locked)
-
-    @contextmanager
-    def _logging(self, session: Session) -> Iterator[None]:
-        """A record that the log refuses does it no harm: a session that is not prepared is
-        given up, and the store goes on."""
-        try:
-            yield
-        except LogWriteError as error:
-            if session.prepared:
-                self._health.failure = error
-            else:
-                with self._health.trusted():
-                    self._log.rollback(session.number)
-            raise
-        except BaseException as error:
-            self._health.failure = error
-            raise
-
-    def _apply(self, changes: dict[Row, bytes | None]) -> None:
-        with self._latch:
-            for (table, key), row in changes.items():
-                self._tables.apply(table, key, row)
-                self._cache.trim()
-            self._checkpoints.count(changes.values())
+        return self._work.table_id(name)
 
     # -- checkpoints and backups -----------------------------------------------------------------
 
     def checkpoint(self) -> None:
         """Write changed pages in place and free what the log no longer needs. Commits wait only
         until the log has started a new section; reads hardly ever."""
-        self._require_writable()
+        self._health.require_writable()
         with self._health.trusted():
-            self._checkpoints.run()
+            self._work.checkpoints.run()
 
     def backup(self, target: str | os.PathLike[str]) -> None:
         """Copy the store as of now to a new folder, while it goes on working. Meanwhile changed
         pages stay in memory; a commit that finds a checkpoint due waits for the copy's end.
         Raises what writing to ``target`` raises; the store is none the worse for that."""
-        self._require_writable()
-        with self._checkpoints.held():
+        self._health.require_writable()
+        with self._work.checkpoints.held():
             copy_pages(self._fs, self._cache.file, Path(target))
 
     def check(self) -> Sequence[Defect]:
         """Everything that is wrong with pages and trees; empty is good."""
         with self._reading():
-            return check_store(self._cache, self._tables)
+            return check_store(self._cache, self._work.tables)
 
     # -- in doubt ---------------------------------------------------------------------------------
 
     def in_doubt(self) -> Sequence[InDoubt]:
         """Prepared transactions that nobody has ended: those of before the last crash, and
         those of sessions that are prepared now."""
-        alive = [InDoubt(one.number, name) for name, (one, _) in list(self._prepared.items())]
-        return [*self._doubtful, *alive]
+        return [*self._health.doubtful, *self._work.living()]
 
     def settle(self, name: str, *, commit: bool) -> None:
         """Decide an in-doubt transaction. Once those of before the crash are all decided the
         store is writable again. Raises `KeyError` for an unknown name."""
-        if name in self._prepared:
-            session, _ = self._prepared[name]
+        session, _ = self._work.prepared.get(name, (None, 0))
+        if session is not None and session.prepared:
             (session.commit if commit else session.rollback)()
             return
-        with self._latch:
-            self._health.require_open()
-            if all(one.name != name for one in self._doubtful):
+        health = self._health
+        with self._turns.latch:
+            health.require_open()
+            if all(one.name != name for one in health.doubtful):
                 raise KeyError(name)
-            with self._health.trusted():
+            with health.trusted():
                 self._log.settle(name, commit=commit).wait()
-                self._doubtful = [one for one in self._doubtful if one.name != name]
-                if not self._doubtful:
+                health.doubtful = [one for one in health.doubtful if one.name != name]
+                if not health.doubtful:
                     self._close_files()
                     self._open()
 
@@ -296,10 +175,11 @@ class PageStore:
         if self._health.closed or self._health.forked:
             return
         try:
-            if self._health.failure is None and not self._doubtful:
+            if self._health.failure is None and not self._health.doubtful:
                 self.checkpoint()
         finally:
-            with self._latch:
+            # A commit that is on its way ends first; one that comes later is refused.
+            with self._turns.gate.exclusive(), self._turns.latch:
                 self._health.closed = True
                 self._close_files()
 
@@ -312,28 +192,14 @@ class PageStore:
     def forked(self) -> None:
         """In a forked child: nothing can be used, and no lock of a lost thread is waited for."""
         self._health.fork()
-        self._make_turns()
+        self._turns.renew()
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        with self._latch:
+        with self._turns.latch:
             self._health.require_open()
             yield
-            self._trim()
-
-    def _trim(self) -> None:
-        if self._cache.is_full:
-            with self._health.trusted():
-                self._cache.trim()
-
-    def _require_writable(self) -> None:
-        self._health.require_open()
-        if self._doubtful:
-            raise IncompleteLogError(
-                f"transactions are in doubt: {[one.name for one in self._doubtful]}",
-                file=str(self.path),
-                advice="Settle each with settle(name, commit=...); until then it is read-only",
-            )
+            self._work.trim()
 
     def __enter__(self) -> Self:
         return self
