@@ -1,33 +1,44 @@
 """Write-behind beside an outbox table in the same database: acknowledged transactions per second.
 
-``python -m benchmarks.write_behind [--callers 64] [--seconds 3] [--database postgres]``. Both
-make every transaction durable before it is acknowledged: write-behind in its own log (one
-fdatasync per group), the outbox by a commit of the database (an insert into the table of rows
-and one into the outbox, synced by the database's own group commit). Then: how long until the
-table has it.
+``python -m benchmarks.write_behind [--callers 1 16 64] [--seconds 3] [--database postgres]
+[--tasks]``. Both make every transaction durable before it is acknowledged: write-behind in its
+own log (one fdatasync per group), the outbox by a commit of the database, which groups commits
+itself. A transaction of the outbox is an insert into the table of rows and one into the outbox,
+by as many callers, each with a connection of its own; what a relay would do with the outbox
+afterwards is not counted. For write-behind it is also told when the table has all of its rows,
+which it gets with the settings of a default service but for the size of the backlog. Callers are
+threads with SQLAlchemy; with ``--tasks`` they are tasks, and the outbox's have psycopg alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
+import psycopg
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 from tests.servers import make_mariadb, make_postgres, running
 
+from tallystick.services.roles import Operation, OperationCode
 from tallystick.services.write_behind import WriteBehind, WriteBehindSettings
+from tallystick.services.write_behind.rows import encode_row
 
 DRIVERS = {"postgres": "postgresql+psycopg", "mariadb": "mariadb+pymysql"}
 TABLES = (
     "CREATE TABLE orders (id BIGINT PRIMARY KEY, state VARCHAR(20))",
     "CREATE TABLE outbox (id BIGINT PRIMARY KEY, body VARCHAR(200))",
 )
+SETTINGS = WriteBehindSettings(backlog_max=10_000_000, backlog_bytes_max=1 << 34, close_timeout=300)
+Commit = Callable[[int], object]
+AsyncCommit = Callable[[int, int], Awaitable[object]]
 
 
 @contextmanager
@@ -48,20 +59,19 @@ def _prepared(engine: Engine) -> Engine:
     with engine.begin() as connection:
         for statement in TABLES:
             connection.execute(sa.text(statement))
-        if engine.dialect.name == "sqlite":
-            connection.execute(sa.text("PRAGMA synchronous=FULL"))
     return engine
 
 
-def rate(work: Callable[[int], None], callers: int, seconds: float) -> tuple[int, float]:
+def thread_rate(commit: Commit, callers: int, seconds: float) -> tuple[int, float]:
     """Transactions acknowledged, and how long it took; each call gets a number of its own."""
-    counts = [0] * callers
+    numbers = count(1)
+    totals = [0] * callers
     deadline = time.perf_counter() + seconds
 
     def run(caller: int) -> None:
         while time.perf_counter() < deadline:
-            work(caller * 100_000_000 + counts[caller])
-            counts[caller] += 1
+            commit(next(numbers))
+            totals[caller] += 1
 
     threads = [threading.Thread(target=run, args=(caller,)) for caller in range(callers)]
     began = time.perf_counter()
@@ -69,56 +79,129 @@ def rate(work: Callable[[int], None], callers: int, seconds: float) -> tuple[int
         thread.start()
     for thread in threads:
         thread.join()
-    return sum(counts), time.perf_counter() - began
+    return sum(totals), time.perf_counter() - began
 
 
-def outbox(engine: Engine, callers: int, seconds: float) -> float:
-    """Acknowledged transactions per second with an outbox table."""
+async def task_rate(commit: AsyncCommit, callers: int, seconds: float) -> tuple[int, float]:
+    """The same with tasks; the commit is told which of them calls."""
+    numbers = count(1)
+    began = time.perf_counter()
+    deadline = began + seconds
+
+    async def run(caller: int) -> int:
+        done = 0
+        while time.perf_counter() < deadline:
+            await commit(caller, next(numbers))
+            done += 1
+        return done
+
+    totals = await asyncio.gather(*(run(caller) for caller in range(callers)))
+    return sum(totals), time.perf_counter() - began
+
+
+# -- an outbox table ---------------------------------------------------------------------
+
+
+def outbox(engine: Engine, callers: int, seconds: float) -> tuple[int, float]:
+    """Transactions acknowledged with an outbox table, by threads."""
     order = sa.text("INSERT INTO orders VALUES (:id, 'new')")
     message = sa.text("INSERT INTO outbox VALUES (:id, 'new order')")
 
     def commit(number: int) -> None:
         with engine.begin() as connection:
-            connection.execute(order, {"id": -number - 1})
-            connection.execute(message, {"id": number})
+            connection.execute(order, {"id": -number})
+            connection.execute(message, {"id": -number})
 
-    count, took = rate(commit, callers, seconds)
-    return count / took
+    return thread_rate(commit, callers, seconds)
 
 
-def write_behind(engine: Engine, folder: Path, callers: int, seconds: float) -> tuple[float, float]:
-    """Acknowledged transactions per second, and applied ones until everything is there."""
-    settings = WriteBehindSettings(
-        backlog_max=10_000_000, backlog_bytes_max=1 << 34, batch_max=2000
-    )
-    with WriteBehind(folder / "spool", {"shop": engine}, settings=settings) as behind:
+async def outbox_tasks(engine: Engine, callers: int, seconds: float) -> tuple[int, float]:
+    """The same by tasks, on PostgreSQL."""
+    url = engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    connections = [await psycopg.AsyncConnection.connect(url) for _ in range(callers)]
 
-        def commit(number: int) -> None:
-            with behind.begin() as tx:
-                tx.insert("orders", {"id": number}, {"state": "new"})
+    async def commit(caller: int, number: int) -> None:
+        one = connections[caller]
+        await one.execute("INSERT INTO orders VALUES (%s, 'new')", (-number,))
+        await one.execute("INSERT INTO outbox VALUES (%s, 'new order')", (-number,))
+        await one.commit()
 
+    try:
+        return await task_rate(commit, callers, seconds)
+    finally:
+        for one in connections:
+            await one.close()
+
+
+# -- write-behind ------------------------------------------------------------------------
+
+
+def by_threads(behind: WriteBehind, callers: int, seconds: float) -> tuple[int, float]:
+    """Transactions acknowledged by write-behind, by threads."""
+
+    def commit(number: int) -> None:
+        with behind.begin() as tx:
+            tx.insert("orders", {"id": number}, {"state": "new"})
+
+    return thread_rate(commit, callers, seconds)
+
+
+async def by_tasks(behind: WriteBehind, callers: int, seconds: float) -> tuple[int, float]:
+    """The same by tasks."""
+
+    async def commit(_: int, number: int) -> None:
+        key, value = encode_row({"id": number}), encode_row({"state": "new"})
+        await behind.commit_async([Operation(OperationCode.INSERT, "orders", key, value)])
+
+    return await task_rate(commit, callers, seconds)
+
+
+def compare(engine: Engine, folder: Path, callers: int, seconds: float, *, tasks: bool) -> None:
+    """Both in turn, on empty tables; print what they do."""
+    with engine.begin() as connection:
+        for table in ("orders", "outbox"):
+            connection.execute(sa.text(f"DELETE FROM {table}"))
+    if tasks:
+        theirs, their_seconds = asyncio.run(outbox_tasks(engine, callers, seconds))
+    else:
+        theirs, their_seconds = outbox(engine, callers, seconds)
+    spool = folder / f"spool-{callers}"
+    with WriteBehind(spool, {"shop": engine}, settings=SETTINGS) as behind:
         began = time.perf_counter()
-        count, took = rate(commit, callers, seconds)
+        if tasks:
+            ours, our_seconds = asyncio.run(by_tasks(behind, callers, seconds))
+        else:
+            ours, our_seconds = by_threads(behind, callers, seconds)
+        waiting = behind.backlog.count
         behind.drain()
-        return count / took, count / (time.perf_counter() - began)
+        drained = time.perf_counter() - began
+    with engine.connect() as connection:
+        rows = connection.execute(sa.text("SELECT count(*) FROM orders WHERE id > 0")).scalar()
+    assert rows == ours, f"{rows} rows of {ours} transactions"
+    rate, other = ours / our_seconds, theirs / their_seconds
+    kind = "tasks" if tasks else "threads"
+    print(f"{engine.dialect.name}, {callers} {kind}, durable before acknowledged")
+    print(f"  outbox table  {other:8.0f} acknowledged/s")
+    print(f"  write-behind  {rate:8.0f} acknowledged/s, {rate / other:.1f} times as many")
+    print(f"  {waiting} waited when the callers stopped, for {drained - our_seconds:.1f} s more;")
+    print(f"  over all {ours / drained:.0f} transactions/s reached the table")
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--callers", type=int, default=64)
+    arguments.add_argument("--callers", type=int, nargs="+", default=[1, 16, 64])
     arguments.add_argument("--seconds", type=float, default=3.0)
     arguments.add_argument("--database", choices=["sqlite", *DRIVERS], default="postgres")
+    arguments.add_argument("--tasks", action="store_true", help="callers are tasks (postgres)")
     chosen = arguments.parse_args()
+    if chosen.tasks and chosen.database != "postgres":
+        arguments.error("--tasks is there for postgres only")
     with (
         tempfile.TemporaryDirectory() as place,
-        database(chosen.database, Path(place), chosen.callers) as engine,
+        database(chosen.database, Path(place), max(chosen.callers)) as engine,
     ):
-        theirs = outbox(engine, chosen.callers, chosen.seconds)
-        ours, drained = write_behind(engine, Path(place), chosen.callers, chosen.seconds)
-        print(f"{chosen.database}, {chosen.callers} callers, durable before acknowledged")
-        print(f"outbox table     {theirs:10.0f} acknowledged/s")
-        print(f"write-behind     {ours:10.0f} acknowledged/s, {ours / theirs:.1f} times as many")
-        print(f"until applied    {drained:10.0f} transactions/s")
+        for callers in chosen.callers:
+            compare(engine, Path(place), callers, chosen.seconds, tasks=chosen.tasks)
 
 
 if __name__ == "__main__":

@@ -215,10 +215,12 @@ class WriteBehind(Watching):
     def _close_log(self) -> None:
         try:
             self._log.sync().wait()
-            if self._disposal is not None:
-                self._disposal.close(self.settings.dispose_on_close_seconds)
         finally:
-            self._log.close()
+            try:
+                if self._disposal is not None:
+                    self._disposal.close(self.settings.dispose_on_close_seconds)
+            finally:
+                self._log.close()
 
     def __enter__(self) -> Self:
         return self
