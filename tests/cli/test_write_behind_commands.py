@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from tallystick.cli import backlog, replay
+from tallystick.errors import UnsupportedFormatError
 from tallystick.services.write_behind import TargetDownError, WriteBehind, WriteBehindSettings
 from tests.kit import untouched
 
@@ -54,7 +55,9 @@ def test_replay_brings_it_to_the_target_once(left_behind: tuple[Path, str], tmp_
     path, system = left_behind
     database = tmp_path / "orders.db"
     sqlite3.connect(database).execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, state TEXT)")
-    arguments = [str(path), "--system", system, "--target", f"orders=sqlite:///{database}"]
+    arguments = [str(path), "--target", f"orders=sqlite:///{database}"]
+    if system == "tally":
+        arguments += ["--system", system]  # it may be said, and need not
     code, text = run(replay.command, *arguments, "--discard", "2", "--json")
     assert (code, json.loads(text)) == (0, {"pending": 3, "left": []})
     rows = sqlite3.connect(database).execute("SELECT id FROM orders ORDER BY id").fetchall()
@@ -66,3 +69,42 @@ def test_replay_brings_it_to_the_target_once(left_behind: tuple[Path, str], tmp_
 def test_replay_needs_a_target_with_a_url(left_behind: tuple[Path, str]) -> None:
     assert run(replay.command, str(left_behind[0]), "--target", "nonsense")[0] == 2
     assert run(replay.command, str(left_behind[0]))[0] == 2
+
+
+def test_replay_tries_a_target_that_is_away_for_as_long_as_it_may(
+    left_behind: tuple[Path, str], tmp_path: Path
+) -> None:
+    target = f"orders=sqlite:///{tmp_path / 'missing' / 'orders.db'}"
+    code, text = run(replay.command, str(left_behind[0]), "--target", target, "--timeout", "0.3")
+    assert code == 1
+    assert "still pending: 3 order-3" in text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--target", "orders=sqlite://", "--discard", "99"],
+        ["--target", "orders=no dialect at all"],
+        ["--target", "orders=nosuchdialect://"],
+    ],
+)
+def test_what_cannot_be_done_is_wrong_usage_and_changes_nothing(
+    left_behind: tuple[Path, str], arguments: list[str]
+) -> None:
+    code, _ = run(replay.command, str(left_behind[0]), *arguments)
+    assert code == 2
+    assert run(backlog.command, str(left_behind[0]))[0] == 1
+
+
+def test_folder_that_is_no_service_is_not_made_one(tmp_path: Path) -> None:
+    with untouched(tmp_path):
+        code, text = run(replay.command, str(tmp_path), "--target", "orders=sqlite://")
+    assert code == 2
+    assert "no write-behind service" in text
+
+
+def test_log_of_one_system_is_not_opened_as_one_of_another(left_behind: tuple[Path, str]) -> None:
+    path, system = left_behind
+    other = {"tally": "cloudtran", "cloudtran": "tally"}[system]
+    with untouched(path), pytest.raises(UnsupportedFormatError, match="another system"):
+        WriteBehind(path, {"orders": down}, system=other)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
 from tallystick.cli.output import as_json, console, print_json
 from tallystick.services.write_behind import WriteBehind
+from tallystick.services.write_behind.home import IDENTITY_FILE, noted_system
+from tallystick.storage.local import LOCAL
 
 
 @click.command()
@@ -20,9 +23,17 @@ from tallystick.services.write_behind import WriteBehind
     metavar="NAME=URL",
     help="A target and its SQLAlchemy URL; one for each name in the log.",
 )
-@click.option("--system", type=click.Choice(["tally", "cloudtran"]), default="tally")
+@click.option(
+    "--system",
+    type=click.Choice(["tally", "cloudtran"]),
+    help="What the log stands on; the service has noted it.",
+)
 @click.option("--discard", multiple=True, type=int, help="Give this transaction up, durably.")
-@click.option("--timeout", type=float, help="Seconds to try.")
+@click.option(
+    "--timeout",
+    type=float,
+    help="Seconds to go on trying a target that cannot be reached; else it is tried once.",
+)
 @as_json
 @click.pass_context
 def command(
@@ -37,18 +48,14 @@ def command(
 ) -> None:
     """Apply what the service in PATH, which must be down, left pending: per target, in order,
     only what is pending. May be repeated. Exit code 1 if something is still pending."""
-    import sqlalchemy
-
-    engines: dict[str, Any] = {}
-    for target in targets:
-        name, separator, url = target.partition("=")
-        if not separator:
-            raise click.BadParameter(f"{target!r} is not NAME=URL", param_hint="--target")
-        engines[name] = sqlalchemy.create_engine(url)
-    with WriteBehind(path, engines, system=system, on_incomplete="hold") as behind:
+    if not (Path(path) / IDENTITY_FILE).is_file():
+        raise click.BadParameter(f"{path} is no write-behind service", param_hint="PATH")
+    engines = _engines(targets)
+    chosen = system or noted_system(path, LOCAL) or "tally"
+    with WriteBehind(path, engines, system=chosen, on_incomplete="hold") as behind:
         before = len(behind.pending())
         for number in discard:
-            behind.discard(number)
+            _discard(behind, number)
         left = behind.replay(timeout)
     for engine in engines.values():
         engine.dispose()
@@ -59,3 +66,25 @@ def command(
         for one in left:
             console().print(f"  still pending: {one.number} {one.reference}", style="yellow")
     ctx.exit(int(bool(left)))
+
+
+def _engines(targets: tuple[str, ...]) -> dict[str, Any]:
+    import sqlalchemy
+
+    engines: dict[str, Any] = {}
+    for target in targets:
+        name, separator, url = target.partition("=")
+        if not separator:
+            raise click.BadParameter(f"{target!r} is not NAME=URL", param_hint="--target")
+        try:
+            engines[name] = sqlalchemy.create_engine(url)
+        except (sqlalchemy.exc.ArgumentError, ImportError) as error:
+            raise click.BadParameter(f"{target!r}: {error}", param_hint="--target") from error
+    return engines
+
+
+def _discard(behind: WriteBehind, number: int) -> None:
+    try:
+        behind.discard(number)
+    except KeyError as error:
+        raise click.BadParameter(f"{number} is not pending", param_hint="--discard") from error

@@ -87,7 +87,7 @@ class WriteBehind(Watching):
         self._log = open_log(self.path, system, fs) if log is None else log
         try:
             last = self._load(on_incomplete, renamed or {})
-            self._lanes.open(read_identity(self.path, fs))
+            self._lanes.open(read_identity(self.path, fs, system if log is None else None))
         except BaseException:
             self._log.close()
             raise
