@@ -14,6 +14,7 @@ from pathlib import Path
 from tests.interop.java import classpath, compile_java, run_java, start_java
 
 COORDINATES = ("org.codehaus.btm:btm:2.1.4", "org.slf4j:slf4j-nop:1.6.4")
+DRIVERS = ("org.postgresql:postgresql:42.7.4", "org.mariadb.jdbc:mariadb-java-client:3.4.1")
 SIZE_MB = 1
 
 
@@ -84,6 +85,19 @@ def commit_rate(folder: Path, threads: int, seconds: float) -> float:
         "CommitLoop", folder, threads, seconds, classpath=_classes()
     ).split()
     return int(commits) / int(nanoseconds) * 1e9
+
+
+def run_manager(
+    folder: Path, server_id: str, mode: str, *sources: tuple[str, str, str]
+) -> subprocess.CompletedProcess[str]:
+    """The real transaction manager in a process of its own, to its end: over the journal in the
+    folder and the data sources, each a unique name, a class and a JDBC URL."""
+    arguments = [str(folder), server_id, mode, *(word for source in sources for word in source)]
+    path = f"{_classes()}:{classpath(DRIVERS)}"
+    return subprocess.run(
+        ["java", "-Xshare:auto", "-cp", path, "RealManager", *arguments],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
 
 
 def dump_cursor(files: Sequence[Path]) -> dict[Path, list[str]]:

@@ -1,8 +1,9 @@
 """A program that transfers money and is killed: ``killed.py FOLDER MODE COUNT URL...``.
 
 MODE ``step``: one transfer; the process kills itself at step COUNT of commit or, started with
-``recover``, of recovery. MODE ``load``: COUNT threads transfer until somebody kills the process.
-Prints ``done`` lines for what was acknowledged.
+``recover``, of recovery; COUNT may also be the name of a step. MODE ``load``: COUNT threads
+transfer until somebody kills the process. Prints ``done`` lines for what was acknowledged.
+``log=SYSTEM`` among the URLs makes the decision log one of that system.
 """
 
 from __future__ import annotations
@@ -19,16 +20,18 @@ from typing import Any
 from tallystick.errors import TallystickError
 from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
+from tallystick.systems.opening import open_decision_log
 
 ACCOUNTS = 64
+NODE = "killed-1"
 
 
-def suicide(at: int) -> Any:
+def suicide(at: str) -> Any:
     """An observer of steps that kills the process at step ``at``, with no farewell."""
     steps = itertools.count()
 
-    def step(_: str) -> None:
-        if next(steps) == at:
+    def step(name: str) -> None:
+        if at in (str(next(steps)), name):
             os.kill(os.getpid(), signal.SIGKILL)
 
     return step
@@ -81,6 +84,7 @@ def main() -> None:
     folder, mode, count, *urls = sys.argv[1:]
     with ExitStack() as stack:
         resources: dict[str, Any] = dict(url.split("=", 1) for url in urls)
+        system = resources.pop("log", None)
         if resources.pop("store", None):
             store = stack.enter_context(PageStore(Path(folder) / "store", lock_timeout=2.0))
             resources["store"] = store
@@ -88,10 +92,11 @@ def main() -> None:
             TransactionManager(
                 Path(folder) / "coordinator",
                 resources,
-                node="killed-1",
+                node=NODE,
+                log=system and open_decision_log(Path(folder) / system, system),
                 orphan_interval=0.0,
                 recovery_interval=None,
-                on_step=None if mode == "load" else suicide(int(count)),
+                on_step=None if mode == "load" else suicide(count),
             )
         )
         if mode == "recover":

@@ -5,11 +5,11 @@ In: branches by resource name, and the manager's decision log. Out: all committe
 
     no branch          nothing to do
     one branch         one phase, no record
-    several            prepare each; votes of "read only" drop out
+    several            prepare all, at the same time where they can; "read only" drops out
       one left         nothing to agree upon: commit it, no record
       last resource    its commit, with an outcome row, is the decision; then the record
       otherwise        the forced record is the decision
-    then               commit each; the end is recorded, not forced
+    then               commit all, likewise; the end is recorded, not forced
 
 Only what stands between the decision and the end can be in doubt after a crash, and
 recovery finishes it. A refusal or an error before the decision rolls back everything.
@@ -18,7 +18,7 @@ recovery finishes it. A refusal or an error before the decision rolls back every
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from tallystick.errors import (
@@ -39,7 +39,8 @@ from tallystick.services.transactions.resource import (
     ResourceAnswer,
     ResourceUnreachable,
     Vote,
-    is_last_resource,
+    send_commit,
+    send_prepare,
 )
 
 if TYPE_CHECKING:
@@ -50,29 +51,33 @@ _log = logging.getLogger("tallystick.transactions")
 Branches = Mapping[str, Branch]
 
 
-def commit_branches(manager: TransactionManager, gtrid: bytes, branches: Branches) -> None:
-    """Commit all branches or none. See the table above; errors as in `Transaction.commit`."""
+def commit_branches(
+    manager: TransactionManager, gtrid: bytes, branches: Branches, last: str | None
+) -> None:
+    """Commit all branches or none; ``last`` names the one that cannot prepare, if any. See the
+    table above; errors as in `Transaction.commit`."""
     if len(branches) == 1:
         _commit_one_phase(manager, gtrid, branches)
     elif branches:
-        complete_branches(manager, gtrid, branches, prepare_branches(manager, gtrid, branches))
+        prepared = prepare_branches(manager, gtrid, branches, last)
+        complete_branches(manager, gtrid, branches, last, prepared)
 
 
 def prepare_branches(
-    manager: TransactionManager, gtrid: bytes, branches: Branches
+    manager: TransactionManager, gtrid: bytes, branches: Branches, last: str | None
 ) -> dict[str, Branch]:
     """The first phase: the branches that voted "prepared". A refusal rolls back all."""
     if manager.keeps_notes:
         manager.decisions.note(State.UNDECIDED, gtrid, branches)
     prepared = {}
     try:
-        for name, branch in branches.items():
-            if is_last_resource(manager.resource(name)):
-                continue
-            manager.step(f"before prepare {name}")
+        voters = [name for name in branches if name != last]
+        for name in _asked(manager, branches, voters, send_prepare):
+            branch = branches[name]
+            manager.step("before prepare", name)
             if branch.prepare() is Vote.PREPARED:
                 prepared[name] = branch
-            manager.step(f"after prepare {name}")
+            manager.step("after prepare", name)
     except BaseException as error:
         rollback_branches(manager, branches)
         if isinstance(error, ResourceAnswer):
@@ -82,10 +87,13 @@ def prepare_branches(
 
 
 def complete_branches(
-    manager: TransactionManager, gtrid: bytes, branches: Branches, prepared: dict[str, Branch]
+    manager: TransactionManager,
+    gtrid: bytes,
+    branches: Branches,
+    last: str | None,
+    prepared: dict[str, Branch],
 ) -> None:
     """The decision and the second phase."""
-    last = next((n for n in branches if is_last_resource(manager.resource(n))), None)
     if last is not None:
         _commit_last(manager, gtrid, branches, last, alone=not prepared)
         if prepared:
@@ -95,10 +103,27 @@ def complete_branches(
     _commit_prepared(manager, gtrid, prepared, decided=len(prepared) > 1 or last is not None)
 
 
+def _asked(
+    manager: TransactionManager,
+    branches: Branches,
+    names: Collection[str],
+    send: Callable[[Branch], bool],
+) -> list[str]:
+    """Ask all of them that can be asked without waiting; the order to wait in: others first,
+    as their work begins with the waiting."""
+    asked = []
+    if len(names) > 1:
+        for name in names:
+            if send(branches[name]):
+                asked.append(name)
+                manager.step("asked", name)
+    return [name for name in names if name not in asked] + asked
+
+
 def rollback_branches(manager: TransactionManager, branches: Branches) -> None:
     """Roll back every branch; what cannot be reached is recovery's, by presumed abort."""
     for name, branch in branches.items():
-        manager.step(f"rollback {name}")
+        manager.step("rollback", name)
         try:
             branch.rollback()
         except (ResourceUnreachable, BranchUnknown, BranchRolledBack) as answer:
@@ -111,7 +136,7 @@ def rollback_branches(manager: TransactionManager, branches: Branches) -> None:
 
 def _commit_one_phase(manager: TransactionManager, gtrid: bytes, branches: Branches) -> None:
     ((name, branch),) = branches.items()
-    manager.step(f"before one-phase {name}")
+    manager.step("before one-phase", name)
     try:
         branch.commit_one_phase()
     except (BranchRolledBack, BranchUnknown) as answer:
@@ -124,14 +149,14 @@ def _commit_one_phase(manager: TransactionManager, gtrid: bytes, branches: Branc
     except BranchHeuristic as answer:
         _record_heuristic(manager, gtrid, name)
         raise HeuristicError(f"{name}: {answer}") from answer
-    manager.step(f"after one-phase {name}")
+    manager.step("after one-phase", name)
 
 
 def _commit_last(
     manager: TransactionManager, gtrid: bytes, branches: Branches, last: str, *, alone: bool
 ) -> None:
     """The last resource's own commit is the decision."""
-    manager.step(f"before last {last}")
+    manager.step("before last", last)
     try:
         if alone:
             branches[last].commit_one_phase()
@@ -145,7 +170,7 @@ def _commit_last(
     except ResourceAnswer as answer:
         rollback_branches(manager, {n: b for n, b in branches.items() if n != last})
         raise RolledBackError(f"rolled back: {last} refused to commit: {answer}") from answer
-    manager.step(f"after last {last}")
+    manager.step("after last", last)
     _log.debug("decided by the last resource", extra={"gtrid": gtrid.hex(), "resource": last})
 
 
@@ -190,8 +215,9 @@ def _commit_prepared(
     manager: TransactionManager, gtrid: bytes, prepared: Branches, *, decided: bool
 ) -> None:
     done, against = [], {}
-    for name, branch in prepared.items():
-        manager.step(f"before commit {name}")
+    for name in _asked(manager, prepared, prepared, send_commit):
+        branch = prepared[name]
+        manager.step("before commit", name)
         try:
             branch.commit()
             done.append(name)
@@ -203,7 +229,7 @@ def _commit_prepared(
                 raise _lost_alone(name, answer) from answer
         except (BranchHeuristic, BranchRolledBack) as answer:
             against[name] = answer
-        manager.step(f"after commit {name}")
+        manager.step("after commit", name)
     _finish(manager, gtrid, prepared, done, against, decided=decided)
 
 

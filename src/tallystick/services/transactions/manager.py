@@ -219,10 +219,10 @@ class TransactionManager:
         except Exception:  # a hook may raise anything; the transaction is over
             _log.exception("a hook after completion failed")
 
-    def step(self, name: str) -> None:
+    def step(self, what: str, resource: str | None = None) -> None:
         """Tell the observer of steps; crash tests stop the process there."""
         if self._on_step is not None:
-            self._on_step(name)
+            self._on_step(what if resource is None else f"{what} {resource}")
 
     # -- life -------------------------------------------------------------------------------
 

@@ -107,7 +107,7 @@ class Recovery:
         return self._report
 
     def _scan(self, resource: Resource) -> list[Xid]:
-        self._manager.step(f"scan {resource.name}")
+        self._manager.step("scan", resource.name)
         try:
             return list(resource.in_doubt())
         except ResourceUnreachable as answer:
@@ -159,7 +159,7 @@ class Recovery:
 
     def _settle(self, resource: Resource, xid: Xid, *, commit: bool) -> None:
         verb = "commit" if commit else "roll back"
-        self._manager.step(f"recovery: before {verb} {resource.name}")
+        self._manager.step(f"recovery: before {verb}", resource.name)
         try:
             if commit:
                 resource.commit(xid)
@@ -174,7 +174,7 @@ class Recovery:
         except (BranchHeuristic, BranchRolledBack) as answer:
             self._heuristic(resource, xid, answer)
             return
-        self._manager.step(f"recovery: after {verb} {resource.name}")
+        self._manager.step(f"recovery: after {verb}", resource.name)
         self._manager.metrics.settled(commit=commit)
         (self._report.committed if commit else self._report.rolled_back).append(
             (resource.name, xid)

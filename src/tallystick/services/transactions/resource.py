@@ -92,6 +92,19 @@ class Branch(Protocol):
         ...
 
 
+class EagerBranch(Branch, Protocol):
+    """A branch that can be asked now and waited for later, so that several resources work at
+    the same time. What fails in asking fails in the call that waits."""
+
+    def send_prepare(self) -> bool:
+        """Ask for what `prepare` waits for; `prepare` or `rollback` follows. False if not."""
+        ...
+
+    def send_commit(self) -> bool:
+        """Ask for what `commit` waits for; `commit` follows. False if not."""
+        ...
+
+
 class Resource(Protocol):
     """A database, store or queue under its unique name."""
 
@@ -139,3 +152,13 @@ class LastResource(Resource, Protocol):
 def is_last_resource(resource: Resource) -> bool:
     """True for a resource that cannot prepare."""
     return hasattr(resource, "has_outcome")
+
+
+def send_prepare(branch: Branch) -> bool:
+    """Ask a branch to prepare; False if it can only be waited for."""
+    return hasattr(branch, "send_prepare") and bool(branch.send_prepare())
+
+
+def send_commit(branch: Branch) -> bool:
+    """Ask a branch to commit what it prepared; False if it can only be waited for."""
+    return hasattr(branch, "send_commit") and bool(branch.send_commit())

@@ -57,6 +57,7 @@ class Transaction:
     def __init__(self, manager: TransactionManager, gtrid: bytes, timeout: float) -> None:
         self._manager = manager
         self._branches: dict[str, Branch] = {}
+        self._last: str | None = None
         self._prepared: dict[str, Branch] | None = None
         self._owner: int | None = threading.get_ident()
         self._deadline = time.monotonic() + timeout
@@ -123,16 +124,18 @@ class Transaction:
         self.status = Status.COMMITTING
         with self._ending():
             if self._prepared is None:
-                commit_branches(self._manager, self.gtrid, self._branches)
+                commit_branches(self._manager, self.gtrid, self._branches, self._last)
             else:
-                complete_branches(self._manager, self.gtrid, self._branches, self._prepared)
+                complete_branches(
+                    self._manager, self.gtrid, self._branches, self._last, self._prepared
+                )
 
     def prepare(self) -> None:
         """The first phase alone, for a coordinator above this one: afterwards only `commit`
         or `rollback` is left, and either can be carried out. Raises `RolledBackError`."""
         self._run_hooks()
         try:
-            self._prepared = prepare_branches(self._manager, self.gtrid, self._branches)
+            self._prepared = prepare_branches(self._manager, self.gtrid, self._branches, self._last)
         except BaseException:
             self._end(Status.ROLLED_BACK)
             raise
@@ -192,18 +195,16 @@ class Transaction:
 
     def _enlist(self, name: str) -> Branch:
         resource = self._manager.resource(name)
-        if is_last_resource(resource) and (other := self._last_resource()) is not None:
+        last = is_last_resource(resource)
+        if last and self._last is not None:
             raise TransactionUsageError(
-                f"{name!r} cannot prepare, and neither can {other!r}, enlisted before",
+                f"{name!r} cannot prepare, and neither can {self._last!r}, enlisted before",
                 advice="At most one resource of a transaction may be unable to prepare",
             )
-        return resource.begin(self._manager.xids.branch(self.gtrid))
-
-    def _last_resource(self) -> str | None:
-        for name in self._branches:
-            if is_last_resource(self._manager.resource(name)):
-                return name
-        return None
+        branch = resource.begin(self._manager.xids.branch(self.gtrid))
+        if last:
+            self._last = name
+        return branch
 
     def _require_open(self, what: str, *, timed: bool = True) -> None:
         if self.status not in _OPEN:

@@ -17,6 +17,8 @@ from tallystick.services.transactions.resource import (
     Resource,
     ResourceUnreachable,
     Vote,
+    send_commit,
+    send_prepare,
 )
 
 try:
@@ -123,6 +125,12 @@ class EngineBranch:
     @property
     def handle(self) -> sqlalchemy.Connection:
         return self._connection
+
+    def send_prepare(self) -> bool:
+        return send_prepare(self._inner)
+
+    def send_commit(self) -> bool:
+        return send_commit(self._inner)
 
     def prepare(self) -> Vote:
         vote: Vote = self._inner.prepare()

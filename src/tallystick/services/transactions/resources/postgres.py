@@ -11,7 +11,8 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from tallystick.errors import MissingExtraError, TransactionUsageError
 from tallystick.records import Xid
@@ -31,9 +32,13 @@ from tallystick.services.transactions.resources.connected import (
 
 try:
     import psycopg
+    from psycopg import generators
     from psycopg.pq import ExecStatus, TransactionStatus
 except ImportError as error:  # pragma: no cover - the extra is missing
     raise MissingExtraError("psycopg", "postgres") from error
+
+if TYPE_CHECKING:
+    from psycopg.pq.abc import PGresult
 
 Connection = psycopg.Connection[Any]
 _LOST_CLASSES = ("08", "57")
@@ -95,7 +100,7 @@ class PostgresResource(ConnectedResource[Connection]):
 
     def _finish(self, verb: str, xid: Xid) -> None:
         with reachable, self.pool.borrow() as connection:
-            finish(connection, verb, format_gid(xid))
+            run(connection, f"{verb} '{format_gid(xid)}'")
 
     def preflight(self) -> Sequence[Problem]:
         with reachable, self.pool.borrow() as connection:
@@ -118,13 +123,14 @@ class PostgresBranch:
     To psycopg it stays one until the end, so that ``commit`` and the like are refused.
     """
 
-    __slots__ = ("_connection", "_gid", "_over", "_prepared", "_resource", "xid")
+    __slots__ = ("_connection", "_gid", "_over", "_prepared", "_resource", "_sent", "xid")
 
     def __init__(self, resource: PostgresResource, connection: Connection, xid: Xid) -> None:
         self.xid = xid
         self._resource = resource
         self._connection = connection
         self._gid = format_gid(xid)
+        self._sent = False
         self._prepared = False
         self._over = False
 
@@ -137,6 +143,18 @@ class PostgresBranch:
     def handle(self) -> Connection:
         return self._connection
 
+    def send_prepare(self) -> bool:
+        return not self._resource.detect_read_only and self._send(_PREPARED)
+
+    def send_commit(self) -> bool:
+        return self._send("COMMIT PREPARED")
+
+    def _send(self, verb: str) -> bool:
+        with suppress(psycopg.Error):  # the call that waits finds it out
+            self._connection.pgconn.send_query(f"{verb} '{self._gid}'".encode("ascii"))
+            self._sent = True
+        return self._sent
+
     def prepare(self) -> Vote:
         connection = self._connection
         if connection.closed:
@@ -146,7 +164,7 @@ class PostgresBranch:
                 connection.tpc_commit()
                 self._over = True
                 return Vote.READ_ONLY
-            tag = run(connection, f"PREPARE TRANSACTION '{self._gid}'")
+            tag = self._run(_PREPARED)
         if tag != _PREPARED:
             raise BranchRolledBack(f"{_FAILED}: it answered PREPARE TRANSACTION with {tag}")
         self._prepared = True
@@ -161,7 +179,7 @@ class PostgresBranch:
     def commit(self) -> None:
         self._over = True
         with reachable:
-            finish(self._connection, "COMMIT PREPARED", self._gid)
+            self._run("COMMIT PREPARED")
 
     def commit_one_phase(self) -> None:
         if self._connection.pgconn.transaction_status == TransactionStatus.INERROR:
@@ -173,12 +191,22 @@ class PostgresBranch:
     def rollback(self) -> None:
         if self._over or self._connection.closed:
             return
-        self._over = True
         with reachable:
+            if self._sent:
+                with suppress(BranchRolledBack):
+                    self.prepare()
+            self._over = True
             if self._prepared:
-                finish(self._connection, "ROLLBACK PREPARED", self._gid)
+                self._run("ROLLBACK PREPARED")
             else:
                 self._connection.tpc_rollback()
+
+    def _run(self, verb: str) -> str:
+        """The tag of a command about this branch, which may have been sent before."""
+        if self._sent:
+            self._sent = False
+            return tag_of(_answer(self._connection))
+        return run(self._connection, f"{verb} '{self._gid}'")
 
     def close(self) -> None:
         connection = self._connection
@@ -203,24 +231,29 @@ class Refusals(Reachable):
 refusals = Refusals(psycopg.DatabaseError)
 
 
-def finish(connection: Connection, verb: str, gid: str) -> None:
-    """End a prepared transaction. Raises `BranchUnknown`, or the driver's error."""
-    try:
-        run(connection, f"{verb} '{gid}'")
-    except psycopg.errors.UndefinedObject as error:
-        raise BranchUnknown(told(error)) from error
-
-
 def run(connection: Connection, command: str) -> str:
     """One command, by libpq's simple protocol; the tag of the answer.
 
     Not by ``tpc_prepare`` and ``tpc_commit``: psycopg does not look at the tag, and makes
     the command anew at a price above that of its round trip.
     """
-    result = connection.pgconn.exec_(command.encode("ascii"))
-    if result.status != ExecStatus.COMMAND_OK:
-        raise psycopg.errors.error_from_result(result)
-    return (result.command_status or b"").decode("ascii")
+    return tag_of(connection.pgconn.exec_(command.encode("ascii")))
+
+
+def tag_of(result: PGresult) -> str:
+    """The tag of an answer. Raises `BranchUnknown`, or the driver's error."""
+    if result.status == ExecStatus.COMMAND_OK:
+        return (result.command_status or b"").decode("ascii")
+    error = psycopg.errors.error_from_result(result)
+    if isinstance(error, psycopg.errors.UndefinedObject):
+        raise BranchUnknown(told(error)) from error
+    raise error
+
+
+def _answer(connection: Connection) -> PGresult:
+    """Wait for the answer to what was sent."""
+    results: list[PGresult] = connection.wait(generators.execute(connection.pgconn))
+    return results[0]
 
 
 def _alive(connection: Connection) -> bool:
