@@ -13,6 +13,7 @@ from tallystick.services.roles import Operation, OperationCode, PersistEntry
 from tallystick.services.write_behind import TargetDownError, WriteBehind
 from tallystick.services.write_behind.rows import decode_row, encode_row
 from tallystick.services.write_behind.sql import SqlTarget
+from tallystick.services.write_behind.statements import statements
 from tests.servers import Server
 from tests.services.write_behind.kit import quick
 
@@ -218,3 +219,109 @@ def test_same_row_gives_the_same_bytes() -> None:
     assert encode_row(b"raw") == b"raw"
     with pytest.raises(ValueError, match="JSON object"):
         decode_row(b"[1]")
+
+
+# -- PostgreSQL: rows as one document ----------------------------------------------------
+
+
+@pytest.fixture
+def postgres(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    made = engine_of("postgres", request, tmp_path)
+    with made.begin() as connection:
+        for statement in (
+            "DROP TABLE IF EXISTS tallystick_applied, plain, rich",
+            "CREATE SCHEMA IF NOT EXISTS shop",
+            'DROP TABLE IF EXISTS shop."Odd name"',
+            "CREATE TABLE plain (id BIGINT PRIMARY KEY, t TEXT, n NUMERIC, f FLOAT)",
+            "ALTER TABLE plain ADD b BOOLEAN, ADD d TIMESTAMPTZ, ADD u UUID, ADD x BYTEA",
+            "CREATE TABLE rich (id BIGINT PRIMARY KEY, j JSONB, a INT[])",
+            'CREATE TABLE shop."Odd name" ("Key" TEXT PRIMARY KEY, "a ""b" TEXT)',
+        ):
+            connection.execute(sa.text(statement))
+    yield made
+    made.dispose()
+
+
+def upsert(table: str, key: dict[str, object], value: dict[str, object]) -> Operation:
+    return Operation(OperationCode.UPDATE, table, encode_row(key), encode_row(value))
+
+
+def rows(engine: Engine, query: str) -> list[tuple[object, ...]]:
+    with engine.connect() as connection:
+        return [tuple(one) for one in connection.execute(sa.text(query))]
+
+
+@pytest.mark.postgres
+def test_document_of_rows_says_what_single_rows_say(postgres: Engine) -> None:
+    value = {
+        "t": "grün \u2028 '\"\\", "n": 12.50, "f": 1e300, "b": True, "d": "2026-01-02T03:04:05Z",
+        "u": "6f1ed002-ab5a-4d5b-8f1e-000000000001", "x": "\\x00ff",
+    }  # fmt: skip
+    nothing: dict[str, object] = dict.fromkeys(value)
+    operations = [
+        upsert("plain", {"id": 1}, value),
+        upsert("plain", {"id": 2}, nothing),
+        upsert("plain", {"id": 2}, {"t": "again"}),
+        upsert("plain", {"id": 9_007_199_254_740_993}, value),
+    ]
+    target = open_target(postgres)
+    target.apply([entry(number, one) for number, one in enumerate(operations, 1)])
+    at_once = rows(postgres, "SELECT * FROM plain ORDER BY id")
+    assert len(at_once) == 3
+    with postgres.begin() as connection:
+        connection.execute(sa.text("DELETE FROM plain"))
+        for statement, parameters in statements("postgresql", operations):
+            connection.execute(statement, parameters)
+    assert rows(postgres, "SELECT * FROM plain ORDER BY id") == at_once
+
+
+@pytest.mark.postgres
+def test_tables_that_read_json_in_another_way_get_single_rows(postgres: Engine) -> None:
+    target = open_target(postgres)
+    target.apply([entry(1, upsert("rich", {"id": 1}, {"j": '{"a": [1]}', "a": "{1,2}"}))])
+    assert rows(postgres, "SELECT * FROM rich") == [(1, {"a": [1]}, [1, 2])]
+
+
+@pytest.mark.postgres
+def test_one_key_many_times_in_a_batch_and_odd_names(postgres: Engine) -> None:
+    target = open_target(postgres)
+    table = "shop.Odd name"
+    updates = [upsert(table, {"Key": "k"}, {'a "b': str(number)}) for number in range(50)]
+    spaced = Operation(OperationCode.UPDATE, table, b'{"Key": "k" }', encode_row({'a "b': "last"}))
+    twice = upsert(table, {"Key": "z"}, {"Key": "z", 'a "b': "1"})
+    batch = [entry(number, one) for number, one in enumerate([*updates, spaced, twice], 1)]
+    target.apply(batch)
+    assert rows(postgres, 'SELECT * FROM shop."Odd name" ORDER BY 1') == [("k", "last"), ("z", "1")]
+    gone = Operation(OperationCode.DELETE, table, encode_row({"Key": "k"}))
+    target.apply([entry(100, gone), entry(101, gone)])
+    assert rows(postgres, 'SELECT * FROM shop."Odd name"') == [("z", "1")]
+    assert len(applied(postgres)) == 54
+
+
+@pytest.mark.postgres
+def test_row_at_fault_shows_by_itself_and_leaves_nothing(postgres: Engine) -> None:
+    target = open_target(postgres)
+    good = entry(1, upsert("plain", {"id": 1}, {"t": "x"}))
+    bad = entry(2, upsert("plain", {"id": 2}, {"u": "no uuid"}))
+    with pytest.raises(sa.exc.DataError):
+        target.apply([good, bad])
+    assert applied(postgres) == []
+    target.apply([good])
+    assert applied(postgres) == [1]
+
+
+def test_pool_without_a_free_connection_is_down(tmp_path: Path) -> None:
+    engine = sa.create_engine(
+        f"sqlite:///{tmp_path / 'a.db'}", poolclass=sa.QueuePool, pool_size=1, max_overflow=0,
+        pool_timeout=0.01,
+    )  # fmt: skip
+    target = open_target(engine)
+    with engine.connect(), pytest.raises(TargetDownError):
+        target.apply([entry(1)])
+    target.apply([entry(1)])
+    engine.dispose()
+
+
+def test_what_is_no_engine_of_ours_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="create_engine"):
+        WriteBehind(tmp_path / "spool", {"db": sa.MetaData()})
