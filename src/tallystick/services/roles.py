@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
-from tallystick.records import State
+from tallystick.records import State, Xid
 
 
 @runtime_checkable
@@ -154,6 +154,24 @@ class InDoubt:
     state: State = State.PREPARED
 
 
+def branch_name(xid: Xid) -> str:
+    """The name a branch is prepared under; bqual before gtrid, as H2 has it."""
+    return f"XID_{xid.format_id}_{xid.bqual.hex()}_{xid.gtrid.hex()}"
+
+
+def branch_of(name: str) -> Xid | None:
+    """The branch behind a name; None if it is not one of these."""
+    parts = name.split("_")
+    if len(parts) != 4 or parts[0] != "XID":
+        return None
+    try:
+        xid = Xid(int(parts[1]), bytes.fromhex(parts[3]), bytes.fromhex(parts[2]))
+    except ValueError:
+        return None
+    known = -(1 << 31) <= xid.format_id < 1 << 31 and max(len(xid.gtrid), len(xid.bqual)) <= 64
+    return xid if known else None
+
+
 class RecoveryHandler(Protocol):
     """What recovery does to the store behind an undo/redo log."""
 
@@ -189,7 +207,10 @@ class UndoRedoLog(Protocol):
 
     def log_truncate(self, session: int, table: int) -> None: ...
 
-    def prepare_commit(self, session: int, name: str) -> Ticket: ...
+    def prepare_commit(self, session: int, name: str) -> Ticket:
+        """Record that the session can commit. One whose name is a `branch_name` is a branch of
+        a global transaction, which readers of the log then find."""
+        ...
 
     def commit(self, session: int) -> Ticket: ...
 

@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tallystick.reading import survey
+from tallystick.records import State, Xid
 from tallystick.services.page_store import PageStore
+from tallystick.services.roles import branch_name, branch_of
 from tests.services.page_store import killed
 
 SYSTEMS = ["tally", "h2"]
@@ -72,6 +75,33 @@ def test_a_prepared_transaction_waits_across_openings(
     store = small(tmp_path / "s", system)
     assert rows(store) == expected | {3: b"three"}
     store.close()
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_readers_of_the_log_find_the_branch_of_a_global_transaction(
+    tmp_path: Path, system: str
+) -> None:
+    xid = Xid(7, b"global", b"branch")
+    store = small(tmp_path / "s", system)
+    store.create_table("t")
+    tx = store.begin()
+    tx.table("t")[1] = b"x"
+    tx.prepare(branch_name(xid))
+    store.close()
+    (log,) = survey(tmp_path / "s").readings()
+    found = [one for one in log.transactions() if one.state is State.PREPARED]
+    assert [(one.format_id, one.gtrid, one.bqual) for one in found] == [(7, b"global", b"branch")]
+    with small(tmp_path / "s", system) as again:
+        assert [branch_of(one.name) for one in again.in_doubt()] == [xid]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "XID", "XID_1_2", "XID_1_2_3", "XID_x_00_00", "XID_9999999999_00_00", "A_1_00_00",
+     "XID_1__" + "00" * 65],
+)  # fmt: skip
+def test_names_that_people_choose_are_no_branches(name: str) -> None:
+    assert branch_of(name) is None
 
 
 def _killed_run(path: Path, system: str, seed: int, seconds: float) -> list[int]:

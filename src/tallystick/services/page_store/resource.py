@@ -1,7 +1,7 @@
 """A page store as a resource of a transaction manager.
 
-In: branches of global transactions. Out: sessions of the store; a branch is prepared under the
-name that H2 gives to one: ``XID_<format>_<bqual hex>_<gtrid hex>``.
+In: branches of global transactions. Out: sessions of the store; a branch is prepared under its
+`branch_name`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tallystick.errors import TallystickError
 from tallystick.records import Xid
 from tallystick.services.page_store.session import Session
+from tallystick.services.roles import branch_name, branch_of
 from tallystick.services.transactions.embedded import EmbeddedBranch, EmbeddedResource, answers
 from tallystick.services.transactions.resource import BranchRolledBack, BranchUnknown, Vote
 
@@ -32,7 +33,7 @@ class PageStoreResource(EmbeddedResource):
 
     def in_doubt(self) -> Sequence[Xid]:
         with answers():
-            found = [parse_name(one.name) for one in self._store.in_doubt()]
+            found = [branch_of(one.name) for one in self._store.in_doubt()]
         return [xid for xid in found if xid is not None]
 
     def commit(self, xid: Xid) -> None:
@@ -44,7 +45,7 @@ class PageStoreResource(EmbeddedResource):
     def _settle(self, xid: Xid, *, commit: bool) -> None:
         try:
             with answers():
-                self._store.settle(format_name(xid), commit=commit)
+                self._store.settle(branch_name(xid), commit=commit)
         except KeyError:
             raise BranchUnknown("the store knows no such branch") from None
 
@@ -65,23 +66,7 @@ class PageStoreBranch(EmbeddedBranch):
             self.rollback()
             return Vote.READ_ONLY
         try:
-            self._session.prepare(format_name(self.xid))
+            self._session.prepare(branch_name(self.xid))
         except TallystickError as error:
             raise BranchRolledBack(str(error)) from error
         return Vote.PREPARED
-
-
-def format_name(xid: Xid) -> str:
-    """The name a branch is prepared under; bqual before gtrid, as H2 has it."""
-    return f"XID_{xid.format_id}_{xid.bqual.hex()}_{xid.gtrid.hex()}"
-
-
-def parse_name(name: str) -> Xid | None:
-    """The branch behind a name; None if it is not one of these."""
-    parts = name.split("_")
-    if len(parts) != 4 or parts[0] != "XID":
-        return None
-    try:
-        return Xid(int(parts[1]), bytes.fromhex(parts[3]), bytes.fromhex(parts[2]))
-    except ValueError:
-        return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tallystick.services.roles import InDoubt, RecoveryHandler, Ticket
+from tallystick.services.roles import InDoubt, RecoveryHandler, Ticket, branch_of
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.carry import Bundle
@@ -82,7 +82,8 @@ class TallyUndoRedoLog(Role):
 
     def prepare_commit(self, session: int, name: str) -> Ticket:
         """Record durably that the session's transaction can commit, under this name."""
-        return self.log.submit(EndingDraft(Code.PREPARE, session, None, name.encode()))
+        ending = EndingDraft(Code.PREPARE, session, branch_of(name), name.encode())
+        return self.log.submit(ending)
 
     def commit(self, session: int) -> Ticket:
         """Commit what the session has logged since it last ended."""
