@@ -1,41 +1,58 @@
 """The transaction manager's figures: decisions per second, and overhead over bare two-phase commit.
 
-``python -m benchmarks.transactions``. Both parts are ratios in one run, alternating:
+``python -m benchmarks.transactions [decisions | slow | overhead]``. Everything is a ratio in one
+run, in short turns:
 
-* 64 concurrent transactions over resources that answer at once, beside the same number of threads
-  that write and fdatasync one decision each; durability: every decision synced before it counts
-* 16 callers over PostgreSQL and MariaDB, beside the same statements without a manager
+* decisions: 64 concurrent transactions over resources that answer at once, by threads and by
+  tasks, beside as many threads that write and fdatasync one decision each; durability: every
+  decision synced before it counts, both sides
+* slow: the same where each sync takes 1, 2 or 5 ms longer. That is simulated: the same pause
+  behind every sync of the log and of the bare file
+* overhead: 16 callers over PostgreSQL and MariaDB beside the same statements without a manager,
+  over the same drivers: one after the other, and with PREPARE and COMMIT of both databases under
+  way at the same time, as the manager has them
 """
 
 from __future__ import annotations
 
-import os
+import asyncio
+import itertools
+import random
 import statistics
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pymysql
+from psycopg import generators
 from tests.servers import make_mariadb, make_postgres
 
 from tallystick.records import Xid
-from tallystick.services.transactions import Problem, TransactionManager, Vote
+from tallystick.services.transactions import Problem, Transaction, TransactionManager, Vote
+from tallystick.services.transactions.aio import AsyncTransactionManager
 from tallystick.services.transactions.resources.mysql import literal
 from tallystick.services.transactions.resources.postgres import format_gid
 from tallystick.services.transactions.xids import XidFactory
+from tallystick.storage.local import LOCAL
+from tallystick.systems.opening import open_decision_log
 
-ROUNDS = 5
-SECONDS = 2.0
+Work = Callable[[], None]
+
+TURNS = 10
+SECONDS = 0.6
+RECORD = bytes(128)
 
 
 class InstantBranch:
     """A branch that does nothing, at once."""
 
+    __slots__ = ("xid",)
     handle = None
 
     def __init__(self, xid: Xid) -> None:
@@ -75,114 +92,249 @@ class InstantResource:
         """Nothing is held."""
 
 
-def rate(threads: int, work: Callable[[], None], seconds: float = SECONDS) -> float:
-    """Calls of ``work`` per second by so many threads."""
-    counts = [0] * threads
-    end = time.perf_counter() + seconds
+class SlowFile:
+    """A file whose syncs take longer."""
 
-    def run(index: int) -> None:
-        while time.perf_counter() < end:
-            work()
-            counts[index] += 1
+    def __init__(self, inner: Any, seconds: float) -> None:
+        self._inner = inner
+        self._seconds = seconds
 
-    crew = [threading.Thread(target=run, args=(index,)) for index in range(threads)]
-    for one in crew:
-        one.start()
-    for one in crew:
-        one.join()
-    return sum(counts) / seconds
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def datasync(self) -> None:
+        self._inner.datasync()
+        if self._seconds:
+            time.sleep(self._seconds)
 
 
-def decisions(folder: Path, threads: int = 64) -> None:
+class SlowDisk:
+    """The local file system with such files."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(LOCAL, name)
+
+    def open(self, path: str, *, write: bool = True) -> SlowFile:
+        return SlowFile(LOCAL.open(path, write=write), self._seconds)
+
+    def create(self, path: str) -> SlowFile:
+        return SlowFile(LOCAL.create(path), self._seconds)
+
+
+class Crew:
+    """Threads that stay for the whole run and do the same work again and again, in turns."""
+
+    def __init__(self, size: int) -> None:
+        self._gate = threading.Barrier(size + 1)
+        self._counts = [0] * size
+        self._work: Work | None = None
+        self._end = 0.0
+        for index in range(size):
+            threading.Thread(target=self._live, args=(index,), daemon=True).start()
+
+    def rate(self, work: Work, seconds: float = SECONDS) -> float:
+        """Calls of ``work`` per second."""
+        self._counts[:] = [0] * len(self._counts)
+        began = time.perf_counter()
+        self._work, self._end = work, began + seconds
+        self._gate.wait()
+        self._gate.wait()
+        return sum(self._counts) / (time.perf_counter() - began)
+
+    def dismiss(self) -> None:
+        self._work = None
+        self._gate.wait()
+
+    def _live(self, index: int) -> None:
+        while self._gate.wait() >= 0 and (work := self._work) is not None:
+            try:
+                while time.perf_counter() < self._end:
+                    work()
+                    self._counts[index] += 1
+            except BaseException:
+                self._gate.abort()  # whoever measures hears of it
+                raise
+            self._gate.wait()
+
+
+def in_turns(rates: Mapping[str, Callable[[], float]], turns: int = TURNS) -> None:
+    """Measure each by turns, in an order that changes; print medians, and the first beside each
+    of the others as the median of the ratios, turn by turn."""
+    for measure in rates.values():
+        measure()  # connections, caches, first segments
+    found: dict[str, list[float]] = {name: [] for name in rates}
+    for _ in range(turns):
+        for name in random.sample(list(rates), len(rates)):
+            found[name].append(rates[name]())
+    first, *others = found
+    print(f"  {first}: {statistics.median(found[first]):,.0f}/s")
+    for name in others:
+        pairs = zip(found[first], found[name], strict=True)
+        ratio = statistics.median(one / other for one, other in pairs)
+        print(f"  {name}: {statistics.median(found[name]):,.0f}/s; ratio {ratio:.2f}")
+
+
+def decisions(folder: Path, callers: int = 64, delay: float = 0.0) -> None:
     """Decisions of concurrent transactions beside one fsync per decision."""
-    bare = os.open(folder / "bare", os.O_RDWR | os.O_CREAT)
-    os.write(bare, bytes(1 << 20))
-    lock = threading.Lock()
-    record, ours, theirs = bytes(128), [], []
-
-    def one_fsync() -> None:
-        with lock:
-            os.pwrite(bare, record, 0)
-            os.fdatasync(bare)
-
+    disk: Any = SlowDisk(delay)
+    crew, lock = Crew(callers), threading.Lock()
+    bare = disk.create(str(folder / "bare"))
+    bare.allocate(1 << 20)
     resources = {name: InstantResource(name) for name in ("a", "b")}
-    with TransactionManager(folder / "tm", resources, recovery_interval=None) as tm:
+    log = open_decision_log(folder / "log", fs=disk)
+    with TransactionManager(folder / "tm", resources, log=log, recovery_interval=None) as tm:
+        tm.keeps_notes = False
+
+        def one_fsync() -> None:
+            with lock:
+                bare.pwrite(RECORD, 0)
+                bare.datasync()
+
+        def enlist(tx: Transaction) -> None:
+            tx["a"]
+            tx["b"]
 
         def transaction() -> None:
             with tm.begin() as tx:
-                tx["a"]
-                tx["b"]
+                enlist(tx)
 
-        for _ in range(ROUNDS):
-            ours.append(rate(threads, transaction))
-            theirs.append(rate(threads, one_fsync))
-        counters = tm.decisions.log.counters  # type: ignore[attr-defined]  # the native log's
-        syncs = counters.fsyncs / max(tm.statistics.decisions, 1)
-    os.close(bare)
-    told(f"{threads} transactions over instant resources", ours, "one fsync each", theirs)
-    print(f"  fsyncs per decision: {syncs:.4f}; durability: synced before it counts, both sides")
+        def by_tasks() -> float:
+            return asyncio.run(
+                _tasks(AsyncTransactionManager(tm, threads=callers), enlist, callers)
+            )
+
+        print(
+            f"{callers} transactions over instant resources, {delay * 1000:.0f} ms added to a sync"
+        )
+        in_turns(
+            {
+                "by threads": lambda: crew.rate(transaction),
+                "one fsync each": lambda: crew.rate(one_fsync),
+            }
+        )
+        in_turns({"by tasks": by_tasks, "one fsync each": lambda: crew.rate(one_fsync)}, 3)
+        syncs = log.log.counters.fsyncs / max(tm.statistics.decisions, 1)  # type: ignore[attr-defined]  # the native log's
+        print(f"  fsyncs per decision: {syncs:.4f}")
+    crew.dismiss()
+    bare.close()
 
 
-def overhead(folder: Path, threads: int = 16) -> None:
+async def _tasks(
+    tm: AsyncTransactionManager, work: Callable[[Transaction], None], tasks: int
+) -> float:
+    began = time.perf_counter()
+    end = began + SECONDS
+
+    async def one() -> int:
+        count = 0
+        while time.perf_counter() < end:
+            await tm.run(work)
+            count += 1
+        return count
+
+    counts = await asyncio.gather(*(one() for _ in range(tasks)))
+    return sum(counts) / (time.perf_counter() - began)
+
+
+def slow(folder: Path) -> None:
+    """The same where a sync takes longer, as it does on most disks and volumes."""
+    for milliseconds in (1, 2, 5):
+        place = folder / f"slow-{milliseconds}"
+        place.mkdir()
+        decisions(place, delay=milliseconds / 1000)
+
+
+def overhead(folder: Path, callers: int = 16) -> None:
     """Transactions over two servers beside the bare statements."""
-    postgres, mariadb = make_postgres(), make_mariadb()
-    try:
+    with ExitStack() as stack:
+        postgres, mariadb = make_postgres(), make_mariadb()
         for server in (postgres, mariadb):
+            stack.callback(server.kill)
             server.start()
-        _tables(postgres.url, mariadb.port, threads)
-        local = threading.local()
-        accounts = iter(range(1 << 30))
-        ids = XidFactory("bench")
-
-        def account() -> int:
-            if not hasattr(local, "account"):
-                local.account = next(accounts) % threads
-                local.pg = psycopg.connect(postgres.url, autocommit=True)
-                local.maria = pymysql.connect(
-                    host="127.0.0.1", port=mariadb.port, user="root", database="bench",
-                    autocommit=True,
-                )  # fmt: skip
-            return int(local.account)
-
-        def bare() -> None:
-            _bare(local, ids, account())
-
-        ours, theirs = [], []
+        _tables(postgres.url, mariadb.port, callers)
         urls = {"pg": postgres.url, "maria": mariadb.url.replace("/mysql", "/bench")}
-        with TransactionManager(folder / "over", urls, recovery_interval=None) as tm:
+        bare = Bare(postgres.url, mariadb.port)
+        tm = stack.enter_context(TransactionManager(folder / "over", urls, recovery_interval=None))
 
-            def managed() -> None:
-                row = account()
-                with tm.begin() as tx:
-                    tx["pg"].execute(_UPDATE, (row,))
-                    tx["maria"].execute(_UPDATE, (row,))
+        def managed() -> None:
+            row = bare.row()
+            with tm.begin() as tx:
+                tx["pg"].execute(_UPDATE, (row,))
+                tx["maria"].execute(_UPDATE, (row,))
 
-            for _ in range(ROUNDS):
-                ours.append(rate(threads, managed))
-                theirs.append(rate(threads, bare))
-        told(f"{threads} callers over PostgreSQL and MariaDB", ours, "bare statements", theirs)
-    finally:
-        postgres.kill()
-        mariadb.kill()
+        crew = Crew(callers)
+        print(f"{callers} callers over PostgreSQL and MariaDB")
+        in_turns(
+            {
+                "with the manager": lambda: crew.rate(managed),
+                "bare, one statement after the other": lambda: crew.rate(bare.sequential),
+                "bare, both databases at the same time": lambda: crew.rate(bare.overlapped),
+            }
+        )
+        crew.dismiss()
 
 
 _UPDATE = "UPDATE accounts SET balance = balance + 1 WHERE id = %s"
 
 
-def _bare(local: Any, ids: XidFactory, row: int) -> None:
-    gtrid = ids.gtrid()
-    pg, maria = ids.branch(gtrid), ids.branch(gtrid)
-    gid, xid = format_gid(pg), literal(maria)
-    local.pg.execute("BEGIN")
-    local.pg.execute(_UPDATE, (row,))
-    with local.maria.cursor() as cursor:
-        cursor.execute(f"XA START {xid}")
-        cursor.execute(_UPDATE, (row,))
-        cursor.execute(f"XA END {xid}")
-        local.pg.execute(f"PREPARE TRANSACTION '{gid}'")
-        cursor.execute(f"XA PREPARE {xid}")
-        local.pg.execute(f"COMMIT PREPARED '{gid}'")
-        cursor.execute(f"XA COMMIT {xid}")
+class Bare:
+    """Two-phase commit without a manager: no decision is kept."""
+
+    def __init__(self, postgres: str, mariadb: int) -> None:
+        self._postgres, self._mariadb = postgres, mariadb
+        self._local = threading.local()
+        self._rows = itertools.count()
+        self._ids = XidFactory("bench")
+
+    def row(self) -> int:
+        """The account of this thread."""
+        if not hasattr(self._local, "row"):
+            self._local.row = next(self._rows)
+        return int(self._local.row)
+
+    def sequential(self) -> None:
+        """As it is usually written."""
+        pg, maria, gid, xid = self._connected()
+        pg.execute("BEGIN")
+        pg.execute(_UPDATE, (self.row(),))
+        with maria.cursor() as cursor:
+            cursor.execute(f"XA START {xid}")
+            cursor.execute(_UPDATE, (self.row(),))
+            cursor.execute(f"XA END {xid}")
+            pg.execute(f"PREPARE TRANSACTION '{gid}'")
+            cursor.execute(f"XA PREPARE {xid}")
+            pg.execute(f"COMMIT PREPARED '{gid}'")
+            cursor.execute(f"XA COMMIT {xid}")
+
+    def overlapped(self) -> None:
+        """The calls that the manager's resources make, and no others."""
+        pg, maria, gid, xid = self._connected()
+        pg.pgconn.exec_(b"BEGIN")
+        pg.execute(_UPDATE, (self.row(),))
+        with maria.cursor() as cursor:
+            cursor.execute(f"XA START {xid}")
+            cursor.execute(_UPDATE, (self.row(),))
+            pg.pgconn.send_query(f"PREPARE TRANSACTION '{gid}'".encode())
+            cursor.execute(f"XA END {xid}")
+            cursor.execute(f"XA PREPARE {xid}")
+            pg.wait(generators.execute(pg.pgconn))
+            pg.pgconn.send_query(f"COMMIT PREPARED '{gid}'".encode())
+            cursor.execute(f"XA COMMIT {xid}")
+            pg.wait(generators.execute(pg.pgconn))
+
+    def _connected(self) -> tuple[Any, Any, str, str]:
+        local = self._local
+        if not hasattr(local, "pg"):
+            local.pg = psycopg.connect(self._postgres, autocommit=True)
+            local.maria = pymysql.connect(
+                host="127.0.0.1", port=self._mariadb, user="root", database="bench", autocommit=True
+            )
+        gtrid = self._ids.gtrid()
+        gid, xid = format_gid(self._ids.branch(gtrid)), literal(self._ids.branch(gtrid))
+        return local.pg, local.maria, gid, xid
 
 
 def _tables(postgres: str, mariadb: int, rows: int) -> None:
@@ -201,21 +353,18 @@ def _tables(postgres: str, mariadb: int, rows: int) -> None:
         maria.commit()
 
 
-def told(what: str, ours: list[float], other: str, theirs: list[float]) -> None:
-    """Medians and the median of the ratios, round by round."""
-    ratio = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
-    print(
-        f"{what}: {statistics.median(ours):,.0f}/s; {other}: {statistics.median(theirs):,.0f}/s; "
-        f"ratio {ratio:.2f}"
-    )
+PARTS: dict[str, Callable[[Path], None]] = {
+    "decisions": decisions,
+    "slow": slow,
+    "overhead": overhead,
+}
 
 
 def main() -> None:
-    """Both figures, or the ones named on the command line."""
-    wanted = sys.argv[1:] or ["decisions", "overhead"]
+    """All figures, or the ones named on the command line."""
     with tempfile.TemporaryDirectory() as folder:
-        for name in wanted:
-            {"decisions": decisions, "overhead": overhead}[name](Path(folder))
+        for name in sys.argv[1:] or PARTS:
+            PARTS[name](Path(folder))
 
 
 if __name__ == "__main__":

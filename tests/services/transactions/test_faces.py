@@ -11,7 +11,7 @@ import pytest
 import transaction as zope
 
 from tallystick.errors import RolledBackError
-from tallystick.services.transactions import Status, TransactionManager
+from tallystick.services.transactions import Status, Transaction, TransactionManager
 from tallystick.services.transactions.aio import AsyncTransactionManager
 from tallystick.services.transactions.zope import join
 from tests.services.transactions.model import ModelLog, World
@@ -58,6 +58,28 @@ def test_many_tasks_have_transactions_of_their_own(tmp_path: Path) -> None:
 
     asyncio.run(work())
     assert balances(place) == {50}
+
+
+def test_a_whole_transaction_runs_in_one_worker(tmp_path: Path) -> None:
+    place = world("a", "b")
+
+    def both(tx: Transaction) -> bytes:
+        add(tx["a"])
+        add(tx["b"])
+        return tx.gtrid
+
+    def fail(tx: Transaction) -> None:
+        add(tx["a"])
+        raise KeyError
+
+    async def work() -> set[bytes]:
+        async with AsyncTransactionManager(manager(tmp_path, place), threads=4) as tm:
+            with pytest.raises(KeyError):
+                await tm.run(fail)
+            return set(await asyncio.gather(*(tm.run(both) for _ in range(20))))
+
+    assert len(asyncio.run(work())) == 20
+    assert balances(place) == {20}
 
 
 def test_a_commit_runs_to_its_end_though_its_task_is_cancelled(tmp_path: Path) -> None:

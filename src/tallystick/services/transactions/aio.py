@@ -2,13 +2,16 @@
 
 In: awaited calls. Out: work of one transaction run in worker threads, one call at a time, so
 that no event loop blocks. The transaction is suspended between calls, so any worker may take
-it up. One implementation: everything below is `Transaction`'s.
+it up; `AsyncTransactionManager.run` does a whole transaction in one. One implementation:
+everything below is `Transaction`'s.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -18,12 +21,17 @@ from tallystick.services.transactions.transaction import Status, Transaction
 
 _Result = TypeVar("_Result")
 
+THREADS = 64
+"""Worker threads of a manager unless it is told otherwise: so many transactions can wait for
+databases, and for one sync of the log, at a time."""
+
 
 class AsyncTransaction:
     """A transaction for one task; an asynchronous context manager like `Transaction`."""
 
-    def __init__(self, transaction: Transaction) -> None:
+    def __init__(self, transaction: Transaction, workers: Executor) -> None:
         self._transaction = transaction
+        self._workers = workers
         self._turn = asyncio.Lock()
         transaction.suspend()
 
@@ -61,13 +69,7 @@ class AsyncTransaction:
                     self._transaction.suspend()
 
         async with self._turn:
-            # Shielded: a thread cannot be cancelled, and a commit must not be left half told.
-            job = asyncio.ensure_future(asyncio.to_thread(in_thread))
-            try:
-                return await asyncio.shield(job)
-            except asyncio.CancelledError:
-                await asyncio.wait([job])
-                raise
+            return await _uncut(self._workers, in_thread)
 
     async def __aenter__(self) -> Self:
         return self
@@ -84,18 +86,32 @@ class AsyncTransaction:
 
 
 class AsyncTransactionManager:
-    """The asynchronous face of a `TransactionManager`, which it closes at its end."""
+    """The asynchronous face of a `TransactionManager`, which it closes at its end. At most
+    ``threads`` transactions are at work in the same moment; others wait for a thread."""
 
-    def __init__(self, manager: TransactionManager) -> None:
+    def __init__(self, manager: TransactionManager, *, threads: int = THREADS) -> None:
         self.manager = manager
+        self._workers = ThreadPoolExecutor(threads, "tallystick-transaction")
 
     def begin(self, timeout: float | None = None) -> AsyncTransaction:
         """Begin a transaction: ``async with manager.begin() as tx``."""
-        return AsyncTransaction(self.manager.begin(timeout))
+        return AsyncTransaction(self.manager.begin(timeout), self._workers)
+
+    async def run(
+        self, work: Callable[[Transaction], _Result], timeout: float | None = None
+    ) -> _Result:
+        """``work(transaction)`` and its commit, in one worker thread: the shortest way for work
+        that awaits nothing. It runs to its end even if the task is cancelled."""
+
+        def in_thread() -> _Result:
+            with self.manager.begin(timeout) as transaction:
+                return work(transaction)
+
+        return await _uncut(self._workers, in_thread)
 
     async def recover(self) -> RecoveryReport:
         """As `TransactionManager.recover`."""
-        return await asyncio.to_thread(self.manager.recover)
+        return await _uncut(self._workers, self.manager.recover)
 
     async def __aenter__(self) -> Self:
         return self
@@ -106,4 +122,17 @@ class AsyncTransactionManager:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await asyncio.to_thread(self.manager.close)
+        await _uncut(self._workers, self.manager.close)
+        self._workers.shutdown()
+
+
+async def _uncut(workers: Executor, work: Callable[[], _Result]) -> _Result:
+    """The result of ``work`` in a worker thread. A cancelled caller waits for its end: a thread
+    cannot be cancelled, and a commit must not be left half told."""
+    context = contextvars.copy_context()
+    job = asyncio.get_running_loop().run_in_executor(workers, lambda: context.run(work))
+    try:
+        return await asyncio.shield(job)
+    except asyncio.CancelledError:
+        await asyncio.wait([job])
+        raise

@@ -3,6 +3,9 @@
 In: a function that connects. Out: branches by ``tpc_begin``, ``tpc_prepare``, ``tpc_commit``,
 ``tpc_rollback`` and ``tpc_recover``. A driver whose prepare answers False has voted "read
 only". Ids are handed to ``connection.xid`` as text, or as they are where it takes bytes.
+
+Oracle: written against python-oracledb's interface and tested with a stand-in that has its
+signatures, ids and errors. It has never met a server.
 """
 
 from __future__ import annotations
@@ -45,7 +48,8 @@ class TpcAnswers(Reachable):
 class TpcResource(ConnectedResource[Any]):
     """A database whose driver has the calls; ``driver`` is its module, for its errors.
 
-    ``unknown`` tells by an error whether the database does not know the branch.
+    ``unknown`` tells by an error whether the database does not know the branch, ``binary``
+    whether ``connection.xid`` takes bytes, ``rights`` what a user needs to list branches.
     """
 
     def __init__(
@@ -55,14 +59,18 @@ class TpcResource(ConnectedResource[Any]):
         driver: Any,
         *,
         unknown: Callable[[Exception], bool] = lambda _: False,
+        binary: bool = False,
+        rights: str = "what tpc_recover of its driver needs",
     ) -> None:
         self.answers = TpcAnswers(driver, unknown)
         super().__init__(name, connect, self.answers)
         self.driver = driver
+        self._binary = binary
+        self._rights = rights
 
     def start(self, connection: Any, xid: Xid) -> TpcBranch:
         """Begin the transaction on the database."""
-        connection.tpc_begin(_theirs(connection, xid))
+        connection.tpc_begin(self._theirs(connection, xid))
         return TpcBranch(self, connection, xid)
 
     def in_doubt(self) -> Sequence[Xid]:
@@ -71,24 +79,32 @@ class TpcResource(ConnectedResource[Any]):
 
     def commit(self, xid: Xid) -> None:
         with self.answers, self.pool.borrow() as connection:
-            connection.tpc_commit(_theirs(connection, xid))
+            connection.tpc_commit(self._theirs(connection, xid))
 
     def rollback(self, xid: Xid) -> None:
         with self.answers, self.pool.borrow() as connection:
-            connection.tpc_rollback(_theirs(connection, xid))
+            connection.tpc_rollback(self._theirs(connection, xid))
 
     def preflight(self) -> Sequence[Problem]:
         with self.answers, self.pool.borrow() as connection:
-            missing = [call for call in _CALLS if not hasattr(connection, call)]
-        if not missing:
-            return []
-        return [
-            Problem(
-                self.name,
-                f"the driver lacks {', '.join(missing)}",
-                "Use a driver with the two-phase calls of PEP 249, or write a Resource for it",
-            )
-        ]
+            if missing := [call for call in _CALLS if not hasattr(connection, call)]:
+                mend = "Use a driver with the two-phase calls of PEP 249, or write a Resource"
+                return [Problem(self.name, f"the driver lacks {', '.join(missing)}", mend)]
+            try:
+                connection.tpc_recover()
+            except self.driver.Error as error:
+                what = f"the user may not list branches in doubt: {told(error)}"
+                return [Problem(self.name, what, f"Grant the user {self._rights}")]
+        return []
+
+    def _theirs(self, connection: Any, xid: Xid) -> Any:
+        if self._binary:
+            return connection.xid(xid.format_id, xid.gtrid, xid.bqual)
+        try:
+            gtrid, bqual = xid.gtrid.decode("ascii"), xid.bqual.decode("ascii")
+        except UnicodeDecodeError as error:
+            raise TransactionUsageError("this driver takes only ids that are text") from error
+        return connection.xid(xid.format_id, gtrid, bqual)
 
 
 class TpcBranch:
@@ -140,15 +156,8 @@ def oracle_resource(name: str, connect: Callable[[], Any]) -> TpcResource:
     def unknown(error: Exception) -> bool:
         return any(code in str(error) for code in ("ORA-24756", "ORA-02042"))
 
-    return TpcResource(name, connect, oracledb, unknown=unknown)
-
-
-def _theirs(connection: Any, xid: Xid) -> Any:
-    try:
-        gtrid, bqual = xid.gtrid.decode("ascii"), xid.bqual.decode("ascii")
-    except UnicodeDecodeError as error:
-        raise TransactionUsageError("this driver takes only ids that are text") from error
-    return connection.xid(xid.format_id, gtrid, bqual)
+    rights = "SELECT on SYS.DBA_PENDING_TRANSACTIONS, and FORCE ANY TRANSACTION"
+    return TpcResource(name, connect, oracledb, unknown=unknown, binary=True, rights=rights)
 
 
 def _ours(found: Any) -> Xid:
