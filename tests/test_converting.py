@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
+import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +13,15 @@ import pytest
 from click.testing import CliRunner
 
 from tallystick.cli.convert import command
-from tallystick.converting import convert
+from tallystick.converting import UNFINISHED, convert
 from tallystick.errors import (
     CorruptLogError,
     LogWriteError,
     NotALogError,
     UnsupportedFormatError,
 )
+from tallystick.reading import survey
+from tallystick.records import Kind
 from tallystick.services.roles import (
     DecisionOutcome,
     JournalRecord,
@@ -24,6 +29,7 @@ from tallystick.services.roles import (
     OperationCode,
 )
 from tallystick.systems.opening import open_decision_log, open_persist_log, open_record_journal
+from tallystick.testing import Reporter, run_and_kill
 from tests.fixtures import fixture_dir
 from tests.kit import untouched
 
@@ -133,6 +139,87 @@ def test_every_generation_becomes_a_native_journal(
     assert found == sorted(one["id"] for one in oracle["live_records"])
     assert len(journal.prepared()) == len(oracle["prepared_transactions"])
     journal.close()
+
+
+# -- interruptions ----------------------------------------------------------------------------
+
+
+def full_logs(folder: Path) -> dict[str, Path]:
+    """A log of each role with 300 things to carry, closed."""
+    numbers = range(1, 301)
+    decisions = open_decision_log(folder / "bitronix", "bitronix")
+    tickets = [decisions.decide(b"node" + number.to_bytes(12), ["a", "b"]) for number in numbers]
+    journal = open_record_journal(folder / "jboss", "jboss")
+    tickets += [journal.add(number, b"body") for number in numbers]
+    entries = open_persist_log(folder / "cloudtran", "cloudtran")
+    insert = Operation(OperationCode.INSERT, "orders", b"key", b"value")
+    tickets += [entries.persisting(["one"], [insert], str(number))[1] for number in numbers]
+    for ticket in tickets:
+        ticket.wait()
+    for log in (decisions, journal, entries):
+        log.close()
+    return {name: folder / name for name in ("bitronix", "jboss", "cloudtran")}
+
+
+def carried(folder: Path) -> int:
+    """How many things a log holds, by opening it."""
+    (log,) = survey(str(folder)).logs
+    if log.system == "bitronix":
+        decisions = open_decision_log(folder, log.system)
+        count = len(decisions.open_decisions())
+        decisions.close()
+        return count
+    found = survey(str(folder)).read(log)
+    kinds = [record.kind for record in found.records()]
+    return sum(kind in (Kind.DECISION, Kind.ADD, Kind.PERSISTING) for kind in kinds)
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(60, marks=pytest.mark.soak)])
+def test_a_killed_conversion_leaves_the_whole_target_or_none(tmp_path: Path, kills: int) -> None:
+    rng = random.Random(kills)
+    cut_short = 0
+    for system, source in full_logs(tmp_path / "from").items():
+        for to in ("tally", system):
+            target = tmp_path / f"{system} to {to}"
+            unfinished = target.with_name(target.name + UNFINISHED)
+
+            def work(_: Reporter, source: Path = source, to: str = to, at: Path = target) -> None:
+                convert(source, at, to)
+
+            begin = time.monotonic()
+            convert(source, target, to)
+            seconds = time.monotonic() - begin
+            assert carried(target) == 300
+            for _ in range(kills):
+                shutil.rmtree(target, ignore_errors=True)
+                shutil.rmtree(unfinished, ignore_errors=True)
+                run_and_kill(work, after=0, seconds=rng.uniform(0, seconds * 1.2))
+                cut_short += not target.exists()
+                assert not target.exists() or carried(target) == 300
+    assert cut_short
+
+
+def test_a_conversion_that_fails_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "no room")
+
+    journal = open_record_journal(tmp_path / "from", "jboss")
+    journal.add(1, b"body").wait()
+    journal.close()
+    monkeypatch.setattr("tallystick.conversions._journal_record", fail)
+    with pytest.raises(OSError, match="no room"):
+        convert(tmp_path / "from", tmp_path / "to", "tally")
+    assert [one.name for one in tmp_path.iterdir()] == ["from"]
+
+
+def test_what_an_interrupted_conversion_left_is_not_overwritten(tmp_path: Path) -> None:
+    source = fixture_dir("bitronix") / "committed-2pc"
+    (tmp_path / ("to" + UNFINISHED)).mkdir()
+    with pytest.raises(LogWriteError, match="cut short, or still runs"):
+        convert(source, tmp_path / "to", "tally")
+    assert not (tmp_path / "to").exists()
 
 
 # -- refusals ---------------------------------------------------------------------------------
