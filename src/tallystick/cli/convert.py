@@ -33,8 +33,9 @@ def command(
 ) -> None:
     """Make the log at SOURCE into a new log of another system in the folder TARGET.
 
-    SOURCE is only read, and has to be closed. TARGET gets its name when it is whole. What is over, and what the other format cannot
-    say, is counted. Exit code 1 if the log held transactions that could not be carried whole.
+    SOURCE is only read, and has to be closed. TARGET gets its name when it is whole. What is
+    over, and what the other format cannot say, is counted. Exit code 1 if the log held
+    transactions that could not be carried whole.
     """
     report = convert(source, target, to, force=force, options=read_options(**options))
     if as_json:
