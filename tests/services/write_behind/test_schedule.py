@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallystick.services.roles import PersistEntry
-from tallystick.services.write_behind.schedule import Schedule, Work
+from tallystick.services.write_behind.schedule import Schedule
+from tallystick.services.write_behind.work import Key, Work, keys_of
 from tests.services.write_behind.kit import put
 
 
@@ -106,13 +107,44 @@ def test_strict_schedule_lets_nothing_overtake() -> None:
     assert numbers(made.take(10, 0.0)) == [2, 3]
 
 
+def test_single_schedule_keeps_order_without_queues_until_something_fails() -> None:
+    made = Schedule(single=True)
+    for number, name in enumerate("abab", 1):
+        made.add(entry(number, name))
+    batch = made.take(2, 0.0)
+    assert numbers(batch) == [1, 2]
+    made.put_back(batch)
+    assert numbers(made.take(1, 0.0)) == [1]
+    made.put_back([made.waiting[1]])
+    made.look_closer()
+    made.set_aside(made.waiting[1])
+    assert numbers(made.take(10, 0.0)) == [2, 4]
+    assert made.newly_stuck == [1, 3]
+
+
+def test_what_stands_behind_a_work_that_is_set_aside_is_stuck_and_told() -> None:
+    made = schedule("a", "b", "ab", "bc", "d")
+    made.set_aside(made.waiting[1])
+    assert made.newly_stuck == [1, 3, 4]
+    made.add(entry(6, "c"))
+    made.add(entry(7, "e"))
+    assert made.newly_stuck == [1, 3, 4, 6]
+    made.discard(3)
+    assert made.stuck_again() == [1]
+    made.retry(1)
+    assert made.stuck_again() == []
+
+
 @given(
     st.lists(st.sets(st.sampled_from("abcde"), min_size=0, max_size=3), max_size=40),
     st.integers(0, 2**32),
+    st.booleans(),
 )
-def test_every_work_is_applied_once_and_in_order_per_key(keys: list[set[str]], seed: int) -> None:
+def test_every_work_is_applied_once_and_in_order_per_key(
+    keys: list[set[str]], seed: int, single: bool
+) -> None:
     rng = random.Random(seed)
-    made = Schedule()
+    made = Schedule(single=single)
     waiting = list(enumerate(keys, 1))
     out: list[list[Work]] = []
     applied: list[int] = []
@@ -122,19 +154,31 @@ def test_every_work_is_applied_once_and_in_order_per_key(keys: list[set[str]], s
         if waiting and choice < 0.3:
             number, names = waiting.pop(0)
             made.add(entry(number, *names))
-        elif choice < 0.6 and (batch := made.take(rng.randint(1, 4), 0.0)):
+        elif choice < 0.6 and not (single and out) and (batch := made.take(rng.randint(1, 4), 0.0)):
             _check_batch(batch, out)
             out.append(batch)
         elif out and choice < 0.8:
             batch = out.pop(rng.randrange(len(out)))
             made.done(batch)
             applied += numbers(batch)
-        elif out and choice < 0.95:
+        elif out and choice < 0.9:
             made.put_back(out.pop(rng.randrange(len(out))))
+        elif out and choice < 0.95:
+            batch = out.pop(rng.randrange(len(out)))
+            made.put_back(batch)
+            made.look_closer()
+            if not batch[0].gone:
+                made.set_aside(batch[0])
+        elif choice < 0.98:
+            for number in [one.number for one in made.waiting.values() if one.aside]:
+                assert made.retry(number)
+            made.stuck_again()
         elif choice > 0.99 and made.waiting:
             number = rng.choice(list(made.waiting))
             made.discard(number)
+            made.stuck_again()
             discarded.add(number)
+        _check_stuck(made)
         if not waiting and not out and not made.waiting:
             break
     else:
@@ -147,6 +191,15 @@ def test_every_work_is_applied_once_and_in_order_per_key(keys: list[set[str]], s
 
 
 def _check_batch(batch: list[Work], out: list[list[Work]]) -> None:
-    held = {key for other in out for work in other for key in work.keys}
-    assert not held & {key for work in batch for key in work.keys}
+    held = {key for other in out for work in other for key in keys_of(work.entry)}
+    assert not held & {key for work in batch for key in keys_of(work.entry)}
     assert numbers(batch) == sorted(numbers(batch))
+
+
+def _check_stuck(made: Schedule) -> None:
+    """Stuck is what is set aside, and what touches a key of an earlier one that is stuck."""
+    held: set[Key] = set()
+    for work in made.waiting.values():
+        stuck = work.aside or bool(held & work.keys)
+        assert work.stuck == stuck or work.taken
+        held |= work.keys if stuck else frozenset()

@@ -16,9 +16,10 @@ from collections.abc import Callable, Sequence
 from tallystick.services.roles import PersistEntry
 from tallystick.services.write_behind.backlog import Backlog
 from tallystick.services.write_behind.metrics import WriteBehindMetrics
-from tallystick.services.write_behind.schedule import Schedule, Work
+from tallystick.services.write_behind.schedule import Schedule
 from tallystick.services.write_behind.settings import WriteBehindSettings
 from tallystick.services.write_behind.target import DOWN_ERRORS, Target
+from tallystick.services.write_behind.work import Work
 
 REST_SECONDS = 0.01
 """How long a worker that gives way to commits rests before it looks again."""

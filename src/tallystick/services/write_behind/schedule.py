@@ -21,46 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tallystick.services.roles import PersistEntry
-
-Key = tuple[str, bytes]
-_EVERYTHING: frozenset[Key] = frozenset({("", b"")})
-
-
-@dataclass(slots=True, eq=False)
-class Work:
-    """One transaction on its way to one target, with its operations for that target."""
-
-    entry: PersistEntry
-    keys: frozenset[Key] = frozenset()
-    """Empty while it is in no queue."""
-    behind: int = 0
-    """Queues in which a work that is not taken stands before it."""
-    attempts: int = 0
-    error: str = ""
-    alone: bool = False
-    """To be tried in a batch of its own."""
-    aside: bool = False
-    """Set aside: it and its keys wait for an operator."""
-    stuck: bool = False
-    """It is set aside, or stands behind one that is."""
-    resting: bool = False
-    """Waits out a delay."""
-    taken: bool = False
-    gone: bool = False
-    """Done or discarded."""
-
-    @property
-    def number(self) -> int:
-        return self.entry.number
-
-    def __lt__(self, other: Work) -> bool:
-        return self.entry.number < other.entry.number
-
-
-@dataclass(slots=True)
-class _Queue:
-    works: deque[Work] = field(default_factory=deque)
-    taken: int = 0
+from tallystick.services.write_behind.work import EVERYTHING, Key, Queue, Work, keys_of
 
 
 @dataclass(slots=True)
@@ -73,18 +34,20 @@ class Schedule:
     """Everything that the target does not hold yet, by ascending number."""
     newly_stuck: list[int] = field(default_factory=list)
     """Numbers that became stuck; whoever takes note of them clears it."""
-    _lined_up: bool = False
+    _lined_up: bool = field(init=False)
     """Works stand in queues."""
     _inbox: deque[Work] = field(default_factory=deque)
-    _queues: dict[Key, _Queue] = field(default_factory=dict)
+    _queues: dict[Key, Queue] = field(default_factory=dict)
     _ready: list[Work] = field(default_factory=list)
     _resting: list[tuple[float, Work]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._lined_up = not self.single
 
     def add(self, entry: PersistEntry) -> None:
         """One more, with a greater number than all before it."""
         work = self.waiting[entry.number] = Work(entry)
-        if self._lined_up or not self.single:
-            self._lined_up = True
+        if self._lined_up:
             self._line_up(work)
         else:
             self._inbox.append(work)
@@ -125,11 +88,11 @@ class Schedule:
 
     def _line_up(self, work: Work) -> None:
         """Put a work at the end of the queues of its keys."""
-        work.keys = _EVERYTHING if self.strict else keys_of(work.entry)
+        work.keys = EVERYTHING if self.strict else keys_of(work.entry)
         for key in work.keys:
             queue = self._queues.get(key)
             if queue is None:
-                queue = self._queues[key] = _Queue()
+                queue = self._queues[key] = Queue()
             elif queue.works[-1].stuck:
                 work.stuck = True
             work.behind += len(queue.works) > queue.taken
@@ -156,7 +119,8 @@ class Schedule:
                 queue.works.remove(work)  # among the first: the batch took them
                 queue.taken -= 1
         self._offer_heads(batch)
-        self._lined_up = self._lined_up and bool(self.waiting)
+        if self.single and not self.waiting:
+            self._lined_up = False
 
     def put_back(self, batch: list[Work]) -> None:
         """The target does not hold the batch; its works may be taken again."""
@@ -294,8 +258,3 @@ class Schedule:
     def _is_ready(self, work: Work) -> bool:
         kept = work.behind or work.taken or work.aside or work.resting or work.gone
         return not kept and all(self._queues[key].taken == 0 for key in work.keys)
-
-
-def keys_of(entry: PersistEntry) -> frozenset[Key]:
-    """The keys that the entry's operations touch."""
-    return frozenset((one.collection, one.key) for one in entry.operations)
