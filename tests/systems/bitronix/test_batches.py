@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tallystick.schemas import RECORDS, plain, record_batches
+from tallystick.storage import crc_kernel
 from tallystick.systems.bitronix import columns, kernels
 from tallystick.systems.bitronix.reader import BitronixReading
 from tests.systems.bitronix.logs import CASES, file_bytes, folder_of, reading_of, record, write_pair
@@ -18,7 +19,6 @@ from tests.systems.bitronix.logs import CASES, file_bytes, folder_of, reading_of
 KERNELS = (
     "number32",
     "low_number32",
-    "crc_of_four",
     "crc_range",
     "put_view",
     "has_high_bits",
@@ -106,9 +106,9 @@ def test_names_of_any_length_at_the_end_of_a_file(tmp_path: Path, size: int, roo
 
 
 def test_crc_of_the_kernel_is_zlibs() -> None:
-    table = kernels.crc_table()
+    table = crc_kernel.crc_table()
     source = random.Random(7)
     for size in (0, 1, 7, 8, 9, 24, 100, 1001):
         data = source.randbytes(size)
-        found = kernels.crc_range(np.frombuffer(data, np.uint8), 0, size, 0xFFFFFFFF, table)
+        found = crc_kernel.crc_range(np.frombuffer(data, np.uint8), 0, size, 0xFFFFFFFF, table)
         assert int(found) ^ 0xFFFFFFFF == zlib.crc32(data)

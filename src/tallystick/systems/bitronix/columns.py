@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from tallystick.records import Clock, Kind, Outcome, Record
 from tallystick.schemas import record_batches
-from tallystick.systems.bitronix.kernels import crc_table, new_columns, walk
+from tallystick.storage.crc_kernel import crc_table
+from tallystick.systems.bitronix.kernels import new_columns, walk
 from tallystick.systems.bitronix.layout import FORMAT_ID, STATUS_NAMES, status_name
 from tallystick.systems.bitronix.rows import KIND_OF, record_of
 from tallystick.systems.bitronix.scan import CountedWalk, Piece, header_piece

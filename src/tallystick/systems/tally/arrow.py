@@ -2,7 +2,8 @@
 
 In: steps of a scan. Out: `pyarrow.RecordBatch` objects that agree with ``records()`` row by row.
 A large group becomes a batch without copying its bodies, numbers and validity; small groups are
-joined. The bytes are those of the segment, which stays mapped as long as a batch uses it.
+joined, or come as runs of a leap. The bytes are those of the segment, which stays mapped as long
+as a batch uses it.
 """
 
 from __future__ import annotations
@@ -23,9 +24,12 @@ from tallystick.systems.tally.columns import Columns
 from tallystick.systems.tally.decision import Case
 from tallystick.systems.tally.kinds import WITH_RESOURCES, Code, name_of
 from tallystick.systems.tally.layout import AES_GCM, HEADER_SIZE, ZLIB, ZSTD, GroupHeader
+from tallystick.systems.tally.leaping import Run
 from tallystick.systems.tally.rows import columns_of, envelope_record, records_of
 from tallystick.systems.tally.scan import Step
 from tallystick.systems.tally.sealing import KeyMissingError
+from tallystick.systems.tally.small_kernel import KEY, LENGTH, LSN, OFFSET, TIME, TRANSACTION
+from tallystick.vectors import coded, constant, no_texts, nulls, numbers, record_batch, viewed
 
 _JOIN_ROWS_MAX = 1024
 """Groups of at least so many records are wrapped without copying; smaller ones are joined."""
@@ -65,14 +69,18 @@ def step_batches(
     waiting_rows = 0
     path = ""
     for step in steps:
-        part = _part(step, key)
+        run = step.place.run
+        part = _part(step, key) if run is None else None
         alone = part is None or part.count >= _JOIN_ROWS_MAX
         full = waiting_rows + (part.count if part else 0) > rows
         if waiting and (alone or full or step.file.path != path):
             yield from _sliced(_batch(log, path, waiting), rows)
             waiting, waiting_rows = [], 0
         path = step.file.path
-        if part is None:
+        if run is not None:
+            if run.count:
+                yield _run_batch(log, path, run)
+        elif part is None:
             yield from record_batches(_step_records(step, key), log, Clock.WALL_US.value)
         elif alone:
             yield from _sliced(_batch(log, path, [part]), rows)
@@ -128,21 +136,44 @@ def _step_records(step: Step, key: bytes | None) -> Iterator[Record]:
         yield envelope_record(path, header, Outcome.CORRUPT, reason=str(error))
 
 
+def _run_batch(log: str, path: str, run: Run) -> pa.RecordBatch:
+    count, columns = run.count, run.numbers
+    kinds, types, kind_names, type_names = _names()
+    bits = -(-count // 8)
+    arrays = {
+        "system": constant(SYSTEM_NAME, count),
+        "log": constant(log, count),
+        "file": constant(path, count),
+        "offset": numbers(columns[OFFSET], None),
+        "length": numbers(columns[LENGTH], None),
+        "outcome": constant(Outcome.VALID.value, count),
+        "kind": coded(kinds[run.codes], kind_names),
+        "type": coded(types[run.codes], type_names),
+        "sequence": numbers(columns[LSN], None),
+        "time": numbers(columns[TIME], None),
+        "clock": constant(Clock.WALL_US.value, count),
+        "transaction": numbers(columns[TRANSACTION], run.valid[0, :bits]),
+        "record_id": numbers(columns[KEY], run.valid[1, :bits]),
+        "resources": no_texts(count),
+        "body": viewed(run.views, None, pa.py_buffer(run.data)),
+    }
+    return record_batch(arrays, count)
+
+
 def _batch(log: str, path: str, parts: list[_Part]) -> pa.RecordBatch:
     count = sum(part.count for part in parts)
-    numbers = _numbers(parts)
     arrays = {
-        "system": _constant(SYSTEM_NAME, count),
-        "log": _constant(log, count),
-        "file": _constant(path, count),
-        "outcome": _constant(Outcome.VALID.value, count),
-        "clock": _constant(Clock.WALL_US.value, count),
-        **{name: pa.array(values) for name, values in numbers.items()},
+        "system": constant(SYSTEM_NAME, count),
+        "log": constant(log, count),
+        "file": constant(path, count),
+        "outcome": constant(Outcome.VALID.value, count),
+        "clock": constant(Clock.WALL_US.value, count),
+        **{name: pa.array(values) for name, values in _numbers(parts).items()},
         "transaction": _nullable(parts, "transactions", "transaction_validity", count),
         "record_id": _nullable(parts, "keys", "key_validity", count),
         "body": _bodies(parts),
         "gtrid": _gtrids(parts, count),
-        "attributes": _nulls(pa.string(), count),
+        "attributes": nulls(pa.string(), count),
         **_coded(parts, count),
     }
     return pa.RecordBatch.from_arrays([arrays[name] for name in SCHEMA.names], schema=SCHEMA)
@@ -192,7 +223,7 @@ def _bodies(parts: list[_Part]) -> pa.Array:
 def _nullable(parts: list[_Part], values: str, validity: str, count: int) -> pa.Array:
     """A column of 64-bit numbers; wrapped if there is one group, joined otherwise."""
     if all(getattr(part.columns, values) < 0 for part in parts):
-        return _nulls(pa.int64(), count)
+        return nulls(pa.int64(), count)
     arrays = [_one_nullable(part, values, validity) for part in parts]
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
@@ -201,7 +232,7 @@ def _one_nullable(part: _Part, values: str, validity: str) -> pa.Array:
     columns, count = part.columns, part.count
     place, bits = getattr(columns, values), getattr(columns, validity)
     if place < 0:
-        return _nulls(pa.int64(), count)
+        return nulls(pa.int64(), count)
     data = pa.py_buffer(columns.data[place : place + 8 * count])
     mask = None if bits < 0 else pa.py_buffer(columns.data[bits : bits - -count // 8])
     return pa.Array.from_buffers(pa.int64(), count, [mask, data])
@@ -209,7 +240,7 @@ def _one_nullable(part: _Part, values: str, validity: str) -> pa.Array:
 
 def _gtrids(parts: list[_Part], count: int) -> pa.Array:
     if all(part.columns.gtrids < 0 for part in parts):
-        return _nulls(pa.binary(), count)
+        return nulls(pa.binary(), count)
     values = [draft.gtrid or None for part in parts for draft in part.columns.drafts()]
     return pa.array(values, pa.binary())
 
@@ -220,14 +251,14 @@ def _coded(parts: list[_Part], count: int) -> dict[str, pa.Array]:
     code = uniform.pop() if len(uniform) == 1 else -1
     if code >= 0:
         kind, type_name = name_of(code)
-        names = {"kind": _constant(kind.value, count), "type": _constant(type_name, count)}
+        names = {"kind": constant(kind.value, count), "type": constant(type_name, count)}
         special = bool(_SPECIAL[code])
     else:
         codes = np.concatenate([_codes(part) for part in parts])
         kinds, types, kind_names, type_names = _names()
         names = {
-            "kind": pa.DictionaryArray.from_arrays(pa.array(kinds[codes]), kind_names, safe=False),
-            "type": pa.DictionaryArray.from_arrays(pa.array(types[codes]), type_names, safe=False),
+            "kind": coded(kinds[codes], kind_names),
+            "type": coded(types[codes], type_names),
         }
         special = bool(_SPECIAL[codes].any())
     return names | _special(parts if special else [], count)
@@ -244,9 +275,9 @@ def _special(parts: list[_Part], count: int) -> dict[str, pa.Array]:
     types = {name: RECORDS.field(name).type for name in ("format_id", "bqual", "resources")}
     if not parts:
         return {
-            "format_id": _nulls(types["format_id"], count),
-            "bqual": _nulls(types["bqual"], count),
-            "resources": _empty_lists(count),
+            "format_id": nulls(types["format_id"], count),
+            "bqual": nulls(types["bqual"], count),
+            "resources": no_texts(count),
         }
     records = [record for part in parts for record in _part_records(part)]
     return {
@@ -266,11 +297,6 @@ def _unpacked(header: GroupHeader) -> GroupHeader:
     return replace(header, flags=header.flags & ~_PACKED)
 
 
-# -- constants, made once -----------------------------------------------------------------
-
-_CHUNK = 1 << 16
-
-
 @cache
 def _names() -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8], pa.Array, pa.Array]:
     """Lookup from code to place in the dictionaries of kinds and types, and these."""
@@ -282,43 +308,3 @@ def _names() -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8], pa.Array, pa.A
     kind_of = np.array([kinds.index(pair[0].value) for pair in pairs], np.int8)
     type_of = np.array([types.index(p[1]) if p[1] in types else -1 for p in pairs], np.int8)
     return kind_of, type_of, pa.array(kinds), pa.array(types)
-
-
-@cache
-def _zeros(size: int) -> pa.Array:
-    return pa.array(np.zeros(size, np.int8))
-
-
-@cache
-def _null_array(type_: pa.DataType, size: int) -> pa.Array:
-    return pa.nulls(size, type_)
-
-
-def _size(count: int) -> int:
-    return max(_CHUNK, 1 << (count - 1).bit_length())
-
-
-def _nulls(type_: pa.DataType, count: int) -> pa.Array:
-    return _null_array(type_, _size(count)).slice(0, count)
-
-
-@cache
-def _dictionary(text: str) -> pa.Array:
-    return pa.array([text])
-
-
-def _constant(text: str, count: int) -> pa.Array:
-    indices = _zeros(_size(count)).slice(0, count)
-    return pa.DictionaryArray.from_arrays(indices, _dictionary(text), safe=False)
-
-
-@cache
-def _empty_list_array(size: int) -> pa.Array:
-    offsets = pa.array(np.zeros(size + 1, np.int32))
-    return pa.ListArray.from_arrays(
-        offsets, pa.array([], pa.string()), type=RECORDS.field("resources").type
-    )
-
-
-def _empty_lists(count: int) -> pa.Array:
-    return _empty_list_array(_size(count)).slice(0, count)

@@ -293,11 +293,12 @@ class TallyReading:
         self, split: Split | None = None, *, rows: int = 10_000
     ) -> Iterator[pa.RecordBatch]:
         from tallystick.systems.tally.arrow import step_batches
+        from tallystick.systems.tally.leaping import Leaper
 
         if split is None:
-            steps = _believed(Scan(self.catalog, self._reach).steps())
+            steps = _believed(Scan(self.catalog, self._reach, leap=Leaper(rows)).steps())
         else:
-            steps = split_steps(self.catalog, self._reach, split)
+            steps = split_steps(self.catalog, self._reach, split, Leaper(rows))
         return step_batches(self._source.path, steps, self._key, rows)
 
     def splits(self, target_bytes: int) -> Sequence[Split]:

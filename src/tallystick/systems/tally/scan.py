@@ -21,7 +21,7 @@ from tallystick.systems.tally.catalog import (
 )
 from tallystick.systems.tally.decision import Case
 from tallystick.systems.tally.layout import DATA_OFFSET, LSN_FIRST
-from tallystick.systems.tally.walk import Expected, Place, SegmentView
+from tallystick.systems.tally.walk import Expected, Leap, Place, SegmentView
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,10 @@ class Scan:
         catalog: Catalog,
         reach: Reach | None = None,
         start: tuple[SegmentFile, Expected | None] | None = None,
+        leap: Leap | None = None,
     ) -> None:
         self.catalog = catalog
+        self._leap = leap
         self._start_at = start
         self.reach = reach or Reach()
         self.findings: list[Finding] = list(catalog.findings)
@@ -127,7 +129,7 @@ class Scan:
                 return
             due = Expected(found.offset, found.first_lsn, found.chain)
         self.end = (file, due)
-        for place in view.walk(due, to=file.until):
+        for place in view.walk(due, to=file.until, leap=self._leap):
             behind = self._behind
             self._note(file, place)
             yield Step(file, view, place, behind)

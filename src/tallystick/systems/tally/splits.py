@@ -17,7 +17,7 @@ from tallystick.systems.base import Split
 from tallystick.systems.tally.catalog import Catalog, Life, Reach, SegmentFile
 from tallystick.systems.tally.layout import DATA_OFFSET, GroupHeader, decode_group_header
 from tallystick.systems.tally.scan import Step, open_segment
-from tallystick.systems.tally.walk import Expected, SegmentView
+from tallystick.systems.tally.walk import Expected, Leap, SegmentView
 
 ENTRY_SIZE = 24
 """Bytes per group in the index."""
@@ -75,7 +75,9 @@ def _cuts(index: Index | None, target: int) -> Iterator[int]:
             yield offset
 
 
-def split_steps(catalog: Catalog, reach: Reach, split: Split) -> Iterator[Step]:
+def split_steps(
+    catalog: Catalog, reach: Reach, split: Split, leap: Leap | None = None
+) -> Iterator[Step]:
     """The places of one split. What lies before the split is not looked at."""
     file = next((one for one in catalog.segments if one.path == split.file), None)
     if file is None or file.life is not Life.LIVE:
@@ -84,7 +86,7 @@ def split_steps(catalog: Catalog, reach: Reach, split: Split) -> Iterator[Step]:
     with source:
         due = view.first() if split.begin <= DATA_OFFSET else due_at(view, split.begin)
         end = split.end if file.until is None else min(split.end, file.until)
-        for place in view.walk(due, to=end):
+        for place in view.walk(due, to=end, leap=leap):
             yield Step(file, view, place, behind=False)
         view.data = b""
 

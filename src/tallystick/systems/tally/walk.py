@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
+from typing import TYPE_CHECKING, Protocol
 
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import Bytes
@@ -26,6 +27,9 @@ from tallystick.systems.tally.layout import (
     decode_group_header,
     round_up,
 )
+
+if TYPE_CHECKING:
+    from tallystick.systems.tally.leaping import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,8 @@ class Place:
 
     ``header`` is a whole copy of the group's header, if there is one; ``end`` the offset up to
     which the judgement reaches; ``lost`` the number of acknowledged records that are not here.
-    ``then`` is what is due next, None where the walk ends.
+    ``then`` is what is due next, None where the walk ends. A leap makes one place of many whole
+    groups; ``header`` is then that of the last of them, ``run`` what it read of all.
     """
 
     case: Case
@@ -54,6 +59,13 @@ class Place:
     reason: str = ""
     lost: int = 0
     then: Expected | None = None
+    run: Run | None = None
+
+
+class Leap(Protocol):
+    """Takes whole groups in a row, up to an offset, at one go; None if it cannot."""
+
+    def __call__(self, view: SegmentView, due: Expected, to: int | None) -> Place | None: ...
 
 
 @dataclass
@@ -113,7 +125,9 @@ class SegmentView:
         """The highest LSN that anything but the bytes before ``offset`` says was durable."""
         return max(self.durable_lsn, self.copies_from(offset).mark_after(offset))
 
-    def walk(self, due: Expected | None = None, *, to: int | None = None) -> Iterator[Place]:
+    def walk(
+        self, due: Expected | None = None, *, to: int | None = None, leap: Leap | None = None
+    ) -> Iterator[Place]:
         """The places from ``due`` on, up to the end of the log in this segment.
 
         With ``to`` the walk stops before the first place at or behind that offset. Behind a
@@ -121,7 +135,7 @@ class SegmentView:
         """
         next_due: Expected | None = due or self.first()
         while next_due is not None and (to is None or next_due.offset < to):
-            place = self._look(next_due)
+            place = (leap and leap(self, next_due, to)) or self._look(next_due)
             yield place
             next_due = place.then
 

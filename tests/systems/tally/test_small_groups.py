@@ -1,0 +1,85 @@
+"""Leaps over small groups: the same records as the plain walk, and none that is not whole."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tallystick.schemas import RECORDS, plain, record_batches
+from tallystick.systems.tally import leaping, small_kernel
+from tallystick.systems.tally.columns import Draft
+from tallystick.systems.tally.kinds import Code
+from tallystick.systems.tally.reader import TallyReading
+from tallystick.systems.tally.scan import Scan
+from tallystick.testing import MemoryFileSystem
+from tests.systems.tally.build import FOLDER, drafts, reading, tiny_log
+
+SEGMENT = f"{FOLDER}/0000000000000001.tally"
+
+
+def one_by_one(count: int, *, mixed: bool = False) -> MemoryFileSystem:
+    """A log whose every record has a group of its own."""
+    fs = MemoryFileSystem()
+    log = tiny_log(fs)
+    for number in range(count):
+        log.append(b"%d." % number * (number % 40)).wait()
+        if mixed:
+            log.submit(Draft(Code.ADD, b"", None, number), sync=False)
+            log.submit(Draft(Code.ADD, b"in", 7, number, 3), sync=False)
+            log.append(b"together").wait()
+    for draft in drafts() if mixed else ():
+        log.submit(draft).wait()
+    log.close()
+    return fs
+
+
+def leaps(one: TallyReading) -> list[int]:
+    """Records that each leap took."""
+    steps = Scan(one.catalog, one._reach, leap=leaping.Leaper(10_000)).steps()
+    return [step.place.run.count for step in steps if step.place.run is not None]
+
+
+def table(batches: list[pa.RecordBatch]) -> pa.Table:
+    return pa.Table.from_batches([plain(one) for one in batches], RECORDS).drop(["attributes"])
+
+
+def agree(one: TallyReading, rows: int = 10_000) -> None:
+    oracle = table(list(record_batches(one.records(), FOLDER, "wall_us")))
+    assert table(list(one.batches(rows=rows))).equals(oracle)
+
+
+def test_a_log_of_one_caller_is_read_in_leaps() -> None:
+    one = reading(one_by_one(100))
+    assert sum(leaps(one)) == 100
+    assert len(leaps(one)) == len(one.catalog.segments)
+    agree(one)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 10_000])
+def test_what_needs_more_than_columns_is_left_to_the_plain_walk(rows: int) -> None:
+    one = reading(one_by_one(30, mixed=True))
+    assert sum(leaps(one)) >= 90
+    agree(one, rows)
+
+
+def test_damage_in_small_groups_is_judged_as_without_leaps() -> None:
+    files = one_by_one(4, mixed=True).contents()
+    whole = files[SEGMENT]
+    chance = random.Random(20)
+    for place in chance.sample(range(8192, len(whole.rstrip(b"\0"))), 150):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << chance.randrange(8)
+        agree(reading(MemoryFileSystem(files | {SEGMENT: damaged})))
+
+
+def test_plain_python_takes_the_same_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = reading(one_by_one(12, mixed=True))
+    compiled = table(list(one.batches()))
+    for name in ("_whole", "_take", "_rises", "_is_plain", "_same", "_bit", "walk_small"):
+        function = getattr(small_kernel, name)
+        monkeypatch.setattr(small_kernel, name, getattr(function, "py_func", function))
+    with np.errstate(over="ignore"):
+        assert table(list(one.batches())).equals(compiled)
