@@ -38,12 +38,16 @@ def main(homes: list[Path]) -> None:
         "spark.sql.warehouse.dir": str(homes[0] / "warehouse"),
         # It lives for seconds: optimising compilation would take most of them.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        # On a busy machine a worker may need long to come up.
+        "spark.python.authenticate.socketTimeout": "300s",
     }
     spark = start("local[2]", settings)
     queries = [follow(spark, home) for home in homes]
     while all(query.isActive for query in queries):
         print("alive", flush=True)  # noqa: T201
         time.sleep(0.2)
+    for query in queries:
+        print(query.exception(), file=sys.stderr)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -99,6 +99,17 @@ CASES: dict[str, tuple[Callable[[int], list[Row]], str | None, str, str | None]]
         "commit",
         "lost-commit",
     ),
+    "closed-for-a-name-that-is-in-doubt-is-a-lost-commit": (
+        lambda n: [
+            note(n, "committing", open_participants=[C]),
+            branch(n, A, "prepared"),
+            branch(n, B, "committed"),
+            branch(n, C, "prepared"),
+        ],
+        "commit",
+        "commit",
+        "lost-commit",
+    ),
     "prepared-without-decision-is-to-be-rolled-back": (
         lambda n: [note(n, "undecided"), *(branch(n, name, "prepared") for name in LOGS)],
         "undecided",

@@ -64,13 +64,15 @@ def writers(tmp_path: Path) -> Iterator[dict[str, Writer]]:
 def _kill_after(homes: list[Path], steps: int, seconds: float) -> None:
     """Follow the logs for some steps, and SIGKILL Python, Java and all workers at once."""
     command = [sys.executable, "-m", "tests.pipeline.streaming", *map(str, homes)]
-    process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
-    )
+    told = homes[0] / "stderr"
+    with told.open("wb") as errors:
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+        )
     assert process.stdout is not None
     goal = _steps(homes) + steps
     while _steps(homes) < goal:
-        assert process.stdout.readline(), "the stream ended by itself"
+        assert process.stdout.readline(), told.read_text()[-4_000:]
     time.sleep(seconds)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()

@@ -2,8 +2,8 @@
 
 | coordinator's last record     | branch in its log      | due / resolution               |
 |-------------------------------|------------------------|--------------------------------|
-| committing, committed         | prepared               | commit (committed: an alarm,   |
-|                               |                        | the resource lost its commit)  |
+| committing, committed         | prepared               | commit (closed for its name:   |
+|                               |                        | an alarm, it lost its commit)  |
 | committing, committed         | none prepared          | none                           |
 | committing, committed         | rolled back (2 phases) | heuristic mismatch             |
 | active, undecided, no record  | prepared               | roll back (presumed abort)     |
@@ -175,13 +175,20 @@ def _due(decided: Decided | None, decision: Decision | None, in_doubt: list[Bran
             reason = "the decision is to roll back"
         return Judgement(decision, Resolution.ROLLBACK, (reason,))
     assert decided is not None
-    if decided.state is State.COMMITTING:
+    if not any(_closed_for(decided, branch) for branch in in_doubt):
         return Judgement(decision, Resolution.COMMIT, ("the decision to commit is not closed",))
     reason = (
         "the coordinator has closed its decision to commit, and the resource lost that commit: "
         "a restart would roll it back without a word"
     )
     return Judgement(decision, Resolution.COMMIT, (reason,), "lost-commit")
+
+
+def _closed_for(decided: Decided, branch: Branch) -> bool:
+    """True if the coordinator holds that this branch has committed."""
+    if decided.state is not State.COMMITTING:
+        return True
+    return branch.resource in decided.names and branch.resource not in decided.open_names
 
 
 def due_of(branch: Branch, judgement: Judgement, decided: Decided | None) -> str | None:

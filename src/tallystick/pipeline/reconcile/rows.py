@@ -6,6 +6,7 @@ Out: structures of `GLOBAL_TRANSACTIONS`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -96,7 +97,7 @@ def judge_row(row: dict[str, Any]) -> dict[str, Any]:
         "format_id": row["format_id"],
         "gtrid": row["gtrid"],
         "owner": None if row["owner"] is None else bytes(row["owner"]).decode("ascii", "replace"),
-        "coordinator": _coordinator(decided, journals),
+        "coordinator": _coordinator(decided, journals, branches),
         "decision": judgement.decision and judgement.decision.value,
         "branches": [_branch_row(branch, judgement, decided) for branch in branches],
         "resolution": judgement.resolution.value,
@@ -167,12 +168,21 @@ def _branches(parts: list[dict[str, Any]]) -> list[Branch]:
     for part in sorted(parts, key=lambda part: (part["log"], part["evidence_offset"] or 0)):
         if part["bqual"] is None:
             continue
-        state = _STATES.get(State(part["state"]), "unknown")
+        state = _state(part)
         branch = Branch(part["system"], part["log"], None, part["bqual"], state, _place(part))
         key = (part["system"], part["bqual"])
         if key not in best or _RANK.index(best[key].state) < _RANK.index(state):
             best[key] = branch
     return list(best.values())
+
+
+def _state(part: dict[str, Any]) -> str:
+    """The state of a branch. A record of a heuristic outcome says which one it was."""
+    state = State(part["state"])
+    if state is State.HEURISTIC:
+        told = str(json.loads(part.get("attributes") or "{}").get("outcome"))
+        return told if told in _RANK else "unknown"
+    return _STATES.get(state, "unknown")
 
 
 def _place(part: dict[str, Any]) -> Place:
@@ -187,10 +197,21 @@ def _covers(journal: dict[str, Any], gtrid: bytes) -> bool:
     return None not in (begun, since, until) and since < begun <= until
 
 
-def _coordinator(decided: Decided | None, journals: Iterable[dict[str, Any]]) -> str | None:
+def _coordinator(
+    decided: Decided | None, journals: Iterable[dict[str, Any]], branches: Iterable[Branch]
+) -> str | None:
+    """The journal that decided; else, of those with the owner's id, the one nearest by path."""
     if decided is not None:
         return decided.log
-    return min((journal["log"] for journal in journals), default=None)
+    places = [branch.log.split("/") for branch in branches if branch.log is not None]
+
+    def farness(log: str) -> tuple[int, str]:
+        folders = log.split("/")
+        return -sum(
+            folders[:depth] == place[:depth] for place in places for depth in range(1, len(folders))
+        ), log
+
+    return min((journal["log"] for journal in journals), key=farness, default=None)
 
 
 def _branch_row(branch: Branch, judgement: Judgement, decided: Decided | None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
 from tallystick.pipeline.reconcile.ids import SUFFIX
 from tallystick.pipeline.reconcile.rows import GLOBAL_TRANSACTIONS, judged
 from tallystick.pipeline.source import spark_schema
+from tallystick.pipeline.stages.copies import copied_logs, without
 from tallystick.pipeline.stages.matching import (
     arrow_function,
     given_resources,
@@ -21,6 +22,7 @@ from tallystick.pipeline.stages.matching import (
     nameless_rollbacks,
     without_copies,
 )
+from tallystick.records import State
 
 PARTS = (
     "system",
@@ -34,6 +36,7 @@ PARTS = (
     "evidence_file",
     "evidence_offset",
     "evidence_type",
+    "attributes",
 )
 """What of a log's transaction the judgement needs."""
 
@@ -57,6 +60,9 @@ def global_transactions(
     originals = without_copies(transactions)
     xa = _xa(originals)
     grouped = xa.groupBy(*KEYS).agg(F.collect_list(F.struct(*PARTS)).alias("parts"))
+    copies = copied_logs(grouped, xa)
+    grouped = without(grouped, copies)
+    originals, xa = (one.join(F.broadcast(copies), "log", "left_anti") for one in (originals, xa))
     journals = _journals(xa)
     named = given_resources(journals, resources) if resources else matched_resources(grouped)
     undone = nameless_rollbacks(originals, xa, named)
@@ -76,7 +82,9 @@ def _xa(transactions: DataFrame) -> DataFrame:
     owner = F.when(length > 0, F.substring("gtrid", F.lit(1), length))
     format_id = F.coalesce("format_id", F.lit(BITRONIX))
     named = transactions.where(F.col("gtrid").isNotNull())
-    return named.withColumn("owner", owner).withColumn("format_id", format_id)
+    heuristic = F.when(F.col("state") == State.HEURISTIC.value, F.col("attributes"))
+    added = {"owner": owner, "format_id": format_id, "attributes": heuristic}
+    return named.withColumns(added)
 
 
 def _journals(xa: DataFrame) -> DataFrame:
