@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -108,3 +110,21 @@ def test_log_of_one_system_is_not_opened_as_one_of_another(left_behind: tuple[Pa
     other = {"tally": "cloudtran", "cloudtran": "tally"}[system]
     with untouched(path), pytest.raises(UnsupportedFormatError, match="another system"):
         WriteBehind(path, {"orders": down}, system=other)
+
+
+def test_commands_of_the_guide_do_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (Path(__file__).parents[2] / "docs/guide/write-behind.md").read_text("utf-8")
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {}
+    for block in re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        exec(block, namespace)
+    (shell,) = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    owed, brought = [shlex.split(line) for line in shell.splitlines()]
+    code, output = run(backlog.command, *owed[2:])
+    assert (code, "order-8" in output) == (1, True)
+    assert run(replay.command, *brought[2:]) == (0, "1 of 1 applied or given up\n")
+    assert run(backlog.command, *owed[2:])[0] == 0
+    rows = sqlite3.connect("shop.db").execute("SELECT id, state FROM orders ORDER BY id").fetchall()
+    assert rows == [(7, "paid"), (8, "new")]
