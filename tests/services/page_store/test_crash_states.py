@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.services.page_store import PageStore
+from tallystick.services.page_store import PageStore, Session
 from tallystick.services.page_store.layout import PAGE_SIZE
 from tallystick.services.page_store.recovery import OpenLog
 from tallystick.services.roles import UndoRedoLog
@@ -42,19 +42,72 @@ def add(store: PageStore, number: int, size: int = 20) -> None:
         table = tx.table("t")
         for place in range(WIDTH):
             table[place * 1000 + number] = b"%d" % number + bytes(size)
+            point = tx.savepoint()
+            table[place * 1000 + UNDONE] = b"never"
+            table[place * 1000 + number] = b"never"
+            tx.rollback_to(point)
+
+
+BRANCH = 50
+"""The transaction that is prepared, and `PREPARED` the mark that it is."""
+PREPARED = 51
+UNDONE = 900
+"""Keys from here on were undone at a savepoint."""
 
 
 def recover(system: str, fs: FileSystem) -> list[int]:
-    """Numbers of the transactions found, each whole, and the store sound."""
+    """Numbers of the transactions found, each whole, and the store sound. One in doubt is rolled
+    back, and must then be gone."""
     with store_on(fs, system) as store:
         assert not store.check()
-        if "t" not in store.tables():
-            return []
-        with store.begin() as tx:
-            keys = list(tx.table("t"))
+        if doubtful := [one.name for one in store.in_doubt()]:
+            assert doubtful == ["branch"]
+            found = _numbers(store)
+            store.settle("branch", commit=False)
+            assert _numbers(store) == found
+            assert BRANCH not in found
+            return [*found, PREPARED]
+        found = _numbers(store)
+        return [*found, PREPARED] if BRANCH in found else found
+
+
+def _numbers(store: PageStore) -> list[int]:
+    if "t" not in store.tables():
+        return []
+    keys = [key for key, _ in store._work.batch(store.table_id("t"), 0, 1000, 1 << 20)[0]]
+    assert all(key % 1000 < UNDONE for key in keys), "undone at a savepoint, and yet there"
     parts = [{key % 1000 for key in keys if key // 1000 == place} for place in range(WIDTH)]
     assert parts.count(parts[0]) == WIDTH, "a transaction in part"
     return sorted(parts[0])
+
+
+def _prepared(fs: RecordingFileSystem, store: PageStore) -> Session:
+    tx = store.begin()
+    for place in range(WIDTH):
+        tx.table("t")[place * 1000 + BRANCH] = b"prepared"
+    fs.submitted(PREPARED)
+    tx.prepare("branch")
+    fs.acknowledged(PREPARED)
+    return tx
+
+
+def _run_branch(system: str, limit: int, again: int) -> None:
+    """A branch stays prepared over two checkpoints, and is committed before the third."""
+    fs = RecordingFileSystem()
+    store = store_on(fs, system)
+    store.create_table("t")
+    branch = _prepared(fs, store)
+    for number in range(1, 5):
+        fs.submitted(number)
+        add(store, number)
+        fs.acknowledged(number)
+        if number == 3:
+            fs.submitted(BRANCH)
+            branch.commit()
+            fs.acknowledged(BRANCH)
+        store.checkpoint()
+    report = check_recovery(fs, lambda state: recover(system, state), limit=limit, again=again)
+    print(system, "branch", report)  # noqa: T201 - the figures of the run
 
 
 def _run(system: str, script: str, limit: int, again: int) -> None:
@@ -75,6 +128,17 @@ def _run(system: str, script: str, limit: int, again: int) -> None:
 @pytest.mark.parametrize("script", ["commits", "checkpoints", "long rows"])
 def test_acknowledged_is_recovered_at_every_crash_state(system: str, script: str) -> None:
     _run(system, script, limit=12, again=0)
+
+
+@pytest.mark.parametrize("system", ["tally", "h2"])
+def test_a_branch_prepared_over_checkpoints_is_in_doubt_at_every_crash_state(system: str) -> None:
+    _run_branch(system, limit=12, again=0)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("system", ["tally", "h2"])
+def test_recovery_of_a_branch_crashed_at_every_call_is_run_again(system: str) -> None:
+    _run_branch(system, limit=60, again=1)
 
 
 @pytest.mark.soak
