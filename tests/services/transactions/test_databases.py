@@ -14,7 +14,7 @@ import sqlalchemy.orm
 
 from tallystick.errors import InDoubtError, RolledBackError, TransactionUsageError
 from tallystick.records import Xid
-from tallystick.services.transactions import TransactionManager
+from tallystick.services.transactions import Transaction, TransactionManager
 from tallystick.services.transactions.resources import adapt
 from tallystick.services.transactions.resources.alchemy import from_engine
 from tallystick.services.transactions.resources.mysql import MySqlResource
@@ -23,7 +23,7 @@ from tallystick.services.transactions.resources.postgres import (
     format_gid,
     parse_gid,
 )
-from tallystick.services.transactions.xids import XidFactory
+from tallystick.services.transactions.xids import FORMAT_ID, XidFactory
 from tests.servers import Server, make_postgres
 from tests.services.transactions.model import ModelLog, World
 
@@ -282,6 +282,74 @@ def test_a_lost_connection_before_the_decision_rolls_back(bank: Bank) -> None:
         with tm.begin() as tx:
             bank.pay(tx, "pg", 1)
     assert bank.balances() == {"pg": 1, "maria": 0, "lite": 0}
+
+
+def test_a_prepare_refused_while_the_other_database_prepares_rolls_both_back(bank: Bank) -> None:
+    """PostgreSQL checks deferred constraints at PREPARE, which is under way by then."""
+    with psycopg.connect(bank.urls["pg"]) as pg:
+        pg.execute(f"CREATE TABLE once{bank.account} (id INT UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+    with bank.manager("pg", "maria") as tm:
+        with pytest.raises(RolledBackError, match="duplicate key"), tm.begin() as tx:
+            bank.pay(tx, "maria", 5)
+            for _ in range(2):
+                tx["pg"].execute(f"INSERT INTO once{bank.account} VALUES (1)")
+        assert not _in_doubt(tm)
+    assert bank.balances()["maria"] == 0
+
+
+def test_a_prepare_under_way_is_undone_when_the_other_database_is_lost(bank: Bank) -> None:
+    with bank.manager("pg", "maria") as tm:
+        with pytest.raises(RolledBackError), tm.begin() as tx:
+            bank.pay(tx, "pg", 5)
+            bank.pay(tx, "maria", 5)
+            _kill(bank, _session(tx))
+        assert not _in_doubt(tm)
+        with tm.begin() as tx:
+            bank.pay(tx, "pg", 1)
+    assert bank.balances() == {"pg": 1, "maria": 0, "lite": 0}
+
+
+def _session(tx: Transaction) -> int:
+    return int(tx["maria"].execute("SELECT CONNECTION_ID()").fetchone()[0])
+
+
+def _kill(bank: Bank, session: int) -> None:
+    with bank.maria() as admin, admin.cursor() as cursor:
+        cursor.execute(f"KILL {session}")
+
+
+def _in_doubt(tm: TransactionManager) -> list[Xid]:
+    return [xid for one in tm.resources.values() for xid in one.in_doubt()]
+
+
+def test_a_connection_that_died_while_idle_is_replaced(bank: Bank) -> None:
+    with bank.manager("pg", "maria") as tm:
+        with tm.begin() as tx:
+            bank.pay(tx, "pg", 1)
+            bank.pay(tx, "maria", 1)
+            backend, session = tx["pg"].info.backend_pid, _session(tx)
+        _terminate(bank, backend)
+        _kill(bank, session)
+        with tm.begin() as tx:
+            bank.pay(tx, "pg", 1)
+            bank.pay(tx, "maria", 1)
+    assert bank.balances() == {"pg": 2, "maria": 2, "lite": 0}
+
+
+def test_a_connection_that_the_application_closed_is_named(bank: Bank) -> None:
+    with bank.manager("pg", "maria") as tm:
+        with pytest.raises(TransactionUsageError, match="'pg' was closed"), tm.begin() as tx:
+            bank.pay(tx, "pg", 5)
+            bank.pay(tx, "maria", 5)
+            tx["pg"].close()
+        assert not _in_doubt(tm)
+    assert set(bank.balances().values()) == {0}
+
+
+def test_an_id_longer_than_the_server_takes_is_refused() -> None:
+    assert len(format_gid(Xid(1, bytes(64), bytes(64)))) < 199
+    with pytest.raises(TransactionUsageError, match="too long for PostgreSQL"):
+        format_gid(Xid(FORMAT_ID, bytes(80), bytes(64)))
 
 
 def test_a_one_phase_commit_whose_answer_is_lost_is_in_doubt(bank: Bank) -> None:

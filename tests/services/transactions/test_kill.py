@@ -11,12 +11,14 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tallystick.errors import TallystickError
+from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
-from tests.servers import Server, make_postgres
+from tests.servers import Server, make_mariadb, make_postgres
 from tests.services.transactions import killed
 from tests.services.transactions.bank import Bank
 
@@ -88,9 +90,10 @@ def test_ten_thousand_transfers_with_random_kills(bank: Bank) -> None:
     assert -sum(bank.balances(names)["pg"]) >= acknowledged
 
 
-def _losing_at_every_step(bank: Bank, lose: Callable[[], None], mend: Callable[[], None]) -> int:
+def _losing_at_every_step(
+    bank: Bank, names: tuple[str, ...], lose: Callable[[], None], mend: Callable[[], None]
+) -> int:
     """Transfers whose database is lost at step 0, 1, 2 ...; the number of steps."""
-    names = ("pg", "maria")
     for at in itertools.count():
         steps, lost = itertools.count(), list[str]()
 
@@ -99,17 +102,21 @@ def _losing_at_every_step(bank: Bank, lose: Callable[[], None], mend: Callable[[
                 lost.append(name)  # noqa: B023 - this round's list is meant
                 lose()
 
-        with (
-            TransactionManager(
-                bank.folder / "coordinator",
-                {name: bank.urls[name] for name in names},
-                orphan_interval=0.0,
-                recovery_interval=None,
-                on_step=step,
-            ) as tm,
-            contextlib.suppress(TallystickError),
-        ):  # whatever it says, the books must balance
-            killed.transfer(tm, 0)
+        with contextlib.ExitStack() as stack:
+            resources: dict[str, Any] = {name: bank.urls.get(name) for name in names}
+            if "store" in names:
+                resources["store"] = stack.enter_context(PageStore(bank.folder / "store"))
+            tm = stack.enter_context(
+                TransactionManager(
+                    bank.folder / "coordinator",
+                    resources,
+                    orphan_interval=0.0,
+                    recovery_interval=None,
+                    on_step=step,
+                )
+            )
+            with contextlib.suppress(TallystickError):  # whatever it says, the books must balance
+                killed.transfer(tm, 0)
         if lost:
             mend()
         bank.recover(names)
@@ -118,14 +125,31 @@ def _losing_at_every_step(bank: Bank, lose: Callable[[], None], mend: Callable[[
     raise AssertionError
 
 
+TWO, THREE = ("pg", "maria"), ("pg", "maria", "store")
+
+
+@pytest.mark.parametrize(
+    ("victim", "names"),
+    [
+        ("pg", TWO),
+        pytest.param("pg", THREE, marks=pytest.mark.soak),
+        pytest.param("maria", TWO, marks=pytest.mark.soak),
+        pytest.param("maria", THREE, marks=pytest.mark.soak),
+    ],
+)
 def test_a_database_killed_at_every_step_is_waited_for(
-    tmp_path: Path, mariadb_server: Server
+    tmp_path: Path,
+    postgres_server: Server,
+    mariadb_server: Server,
+    victim: str,
+    names: tuple[str, ...],
 ) -> None:
-    server = make_postgres()
+    server = make_postgres() if victim == "pg" else make_mariadb()
     server.start()
+    servers = {"pg": postgres_server, "maria": mariadb_server} | {victim: server}
     try:
-        bank = Bank(tmp_path, server, mariadb_server)
-        assert _losing_at_every_step(bank, server.kill, server.start) > 5
+        bank = Bank(tmp_path, servers["pg"], servers["maria"])
+        assert _losing_at_every_step(bank, names, server.kill, server.start) > 5
     finally:
         server.kill()
 
@@ -176,14 +200,24 @@ class Wire:
             other.shutdown(socket.SHUT_WR)
 
 
-@pytest.mark.parametrize("name", ["pg", "maria"])
-def test_with_the_network_cut_at_every_step_money_is_whole(bank: Bank, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "names"),
+    [
+        ("pg", TWO),
+        ("maria", TWO),
+        pytest.param("pg", THREE, marks=pytest.mark.soak),
+        pytest.param("maria", THREE, marks=pytest.mark.soak),
+    ],
+)
+def test_with_the_network_cut_at_every_step_money_is_whole(
+    bank: Bank, name: str, names: tuple[str, ...]
+) -> None:
     port = re.search(r":(\d+)/", bank.urls[name])
     assert port is not None
     wire = Wire(int(port[1]))
     direct = bank.urls[name]
     bank.urls[name] = direct.replace(f":{port[1]}/", f":{wire.port}/")
     try:
-        assert _losing_at_every_step(bank, wire.cut, wire.mend) > 5
+        assert _losing_at_every_step(bank, names, wire.cut, wire.mend) > 5
     finally:
         wire.close()
