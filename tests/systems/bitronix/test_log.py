@@ -17,6 +17,7 @@ from tallystick.errors import (
     RecordTooLargeError,
     TallystickError,
 )
+from tallystick.reading import survey
 from tallystick.records import Severity
 from tallystick.systems.bitronix import log as live
 from tallystick.systems.bitronix.layout import (
@@ -31,7 +32,8 @@ from tallystick.systems.bitronix.layout import (
     FileHeader,
 )
 from tallystick.systems.bitronix.log import DiskJournal
-from tallystick.systems.bitronix.pairs import PairedJournal, open_journal
+from tallystick.systems.bitronix.pairs import PairedJournal, merged, open_journal
+from tallystick.systems.bitronix.reader import BitronixReading
 from tallystick.testing import (
     Fault,
     FaultyFileSystem,
@@ -353,6 +355,25 @@ def test_several_pairs_merge_by_time_and_number(tmp_path: Path) -> None:
     journal = open_journal(str(tmp_path), pairs=3)
     assert {number_of(one) for one in journal.collect_dangling_records()} == set(range(0, 60, 2))
     journal.close()
+
+
+def test_several_pairs_are_read_in_one_order(tmp_path: Path) -> None:
+    """Also where pairs have changed files, and copied what was open."""
+    journal = open_journal(str(tmp_path), pairs=3, max_log_size=2_048)
+    for number in range(120):
+        journal.log(COMMITTING, gtrid(number), NAMES)
+        if number % 10:
+            journal.log(COMMITTED, gtrid(number), NAMES)
+    journal.close()
+    found = survey(str(tmp_path))
+    readings = [found.read(one) for one in found.logs]
+    alone = [record for reading in readings for record in reading.records()]
+    assert all(isinstance(reading, BitronixReading) for reading in readings)
+    records = list(merged(one for one in readings if isinstance(one, BitronixReading)))
+    assert len(records) == len(alone) > 0
+    places = [(one.time, one.sequence, one.attributes["pair"]) for one in records]
+    assert places == sorted(places)
+    assert {pair for _, _, pair in places} == {0, 1, 2}
 
 
 def test_several_pairs_are_found_as_so_many_journals(tmp_path: Path) -> None:

@@ -7,14 +7,16 @@ it stay together; read back, the pairs merge by time, sequence number and pair.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from tallystick.errors import LogWriteError
+from tallystick.records import Outcome, Record
 from tallystick.storage.crc import crc32
 from tallystick.storage.tickets import GroupTicket
 from tallystick.systems.bitronix.encoder import Entry
 from tallystick.systems.bitronix.log import DEFAULT_NAMES, DiskJournal
+from tallystick.systems.bitronix.reader import BitronixReading
 from tallystick.systems.bitronix.record import TransactionLogRecord
 
 
@@ -94,6 +96,23 @@ def pair_names(number: int) -> tuple[str, str]:
     if number == 0:
         return DEFAULT_NAMES
     return (f"btm-pair{number + 1}-1.tlog", f"btm-pair{number + 1}-2.tlog")
+
+
+def merged(readings: Iterable[BitronixReading]) -> Iterator[Record]:
+    """The records of several pairs that were read, in the one order of time, sequence number and
+    pair. ``attributes["pair"]`` counts them from 0. Memory grows with the journals, whose files
+    have a fixed size: what a change of files has copied stands behind younger records."""
+    records: list[Record] = []
+    for number, reading in enumerate(readings):
+        for record in reading.records():
+            if record.outcome is Outcome.VALID:
+                record.attributes["pair"] = number
+                records.append(record)
+    return iter(sorted(records, key=_place))
+
+
+def _place(record: Record) -> tuple[int, int, int]:
+    return record.time or 0, record.sequence or 0, int(record.attributes["pair"])
 
 
 def _merged(
