@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -53,6 +52,19 @@ class Transaction:
     ``transaction["name"]`` enlists the resource of that name at its first use and gives its
     handle. It belongs to the thread that began it until `suspend` and `resume` hand it over.
     """
+
+    __slots__ = (
+        "_after",
+        "_before",
+        "_branches",
+        "_deadline",
+        "_last",
+        "_manager",
+        "_owner",
+        "_prepared",
+        "gtrid",
+        "status",
+    )
 
     def __init__(self, manager: TransactionManager, gtrid: bytes, timeout: float) -> None:
         self._manager = manager
@@ -122,13 +134,22 @@ class Transaction:
         else:
             self._require_owner("commit it")
         self.status = Status.COMMITTING
-        with self._ending():
-            if self._prepared is None:
-                commit_branches(self._manager, self.gtrid, self._branches, self._last)
-            else:
-                complete_branches(
-                    self._manager, self.gtrid, self._branches, self._last, self._prepared
-                )
+        ended = Status.UNRESOLVED
+        try:
+            self._commit()
+            ended = Status.COMMITTED
+        except RolledBackError:
+            ended = Status.ROLLED_BACK
+            raise
+        finally:
+            self._end(ended)
+
+    def _commit(self) -> None:
+        work = (self._manager, self.gtrid, self._branches, self._last)
+        if self._prepared is None:
+            commit_branches(*work)
+        else:
+            complete_branches(*work, self._prepared)
 
     def prepare(self) -> None:
         """The first phase alone, for a coordinator above this one: afterwards only `commit`
@@ -179,19 +200,6 @@ class Transaction:
             if isinstance(error, RolledBackError):
                 raise
             raise RolledBackError(f"rolled back before commit: {error}") from error
-
-    @contextmanager
-    def _ending(self) -> Iterator[None]:
-        """Set the final status by what the block raises."""
-        try:
-            yield
-        except RolledBackError:
-            self._end(Status.ROLLED_BACK)
-            raise
-        except BaseException:
-            self._end(Status.UNRESOLVED)
-            raise
-        self._end(Status.COMMITTED)
 
     def _enlist(self, name: str) -> Branch:
         resource = self._manager.resource(name)

@@ -94,17 +94,18 @@ class XidFactory:
 
     def gtrid(self) -> bytes:
         """A new global id, at most 63 bytes."""
-        return self._next()
-
-    def branch(self, gtrid: bytes) -> Xid:
-        """A new branch of a global transaction; its bqual is never used again."""
-        return Xid(FORMAT_ID, gtrid, self._next())
-
-    def _next(self) -> bytes:
-        sequence = next(self._counter) % _SEQUENCES
         now = self.clock()
         moment, prefix = self._prefix
         if now != moment:
             prefix = self.node.encode("ascii") + _digits(now, TIME_DIGITS)
             self._prefix = now, prefix
-        return prefix + _PAIRS[sequence >> 12] + _PAIRS[sequence & 4095]
+        return prefix + self._sequence()
+
+    def branch(self, gtrid: bytes) -> Xid:
+        """A new branch of a global transaction of this node: node and time are its, so that no
+        clock is asked; the sequence number makes its bqual another one."""
+        return Xid(FORMAT_ID, gtrid, gtrid[:-SEQUENCE_DIGITS] + self._sequence())
+
+    def _sequence(self) -> bytes:
+        sequence = next(self._counter) % _SEQUENCES
+        return _PAIRS[sequence >> 12] + _PAIRS[sequence & 4095]
