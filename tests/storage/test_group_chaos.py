@@ -115,7 +115,7 @@ def _check(seed: int) -> None:
     assert set(chaos.acknowledged) <= set(disk.durable), f"seed {seed}"
     if not chaos.writer.poisoned:
         assert disk.items == disk.durable, f"seed {seed}"
-    assert chaos.writer._company._returning == 0, f"seed {seed}: waiters miscounted"
+    assert chaos.writer._company.out() == 0, f"seed {seed}: waiters miscounted"
 
 
 @pytest.mark.parametrize("seed", range(100))

@@ -108,14 +108,14 @@ def _seconds_waited(company: Company) -> float:
 def test_nobody_waits_for_company_that_was_never_there() -> None:
     company = Company()
     company.flushed(10.0)
-    company.expect(0)
+    company.expect([[]])
     assert _seconds_waited(company) < 0.002
 
 
 def test_patience_is_bounded_however_slow_the_disk_is() -> None:
     company = Company()
     company.flushed(10.0)
-    company.expect(3)
+    company.expect([[None] * 3])
     assert 0.004 < _seconds_waited(company) < 1.0
 
 
@@ -123,9 +123,12 @@ def test_the_last_to_return_ends_the_wait() -> None:
     company = Company()
     for _ in range(2):
         company.flushed(10.0)
-        company.expect(2)
-        company.returned()
-        company.returned()
+        first, second = [None], [None]
+        company.expect([first, second])
+        for waiting in (first, second):
+            assert company.out()
+            waiting.pop()
+            company.returned(waiting)
         assert _seconds_waited(company) < 0.003
 
 

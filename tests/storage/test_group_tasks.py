@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 import time
 from typing import Any
@@ -174,3 +175,88 @@ def test_the_flusher_thread_ends_with_the_writer() -> None:
     assert threading.active_count() == before + 1
     writer.close()
     assert threading.active_count() == before
+
+
+# -- what a task waits for, in place of a future ------------------------------------------------
+
+
+@pytest.mark.parametrize("task", [asyncio.Task, asyncio.tasks._PyTask])  # type: ignore[attr-defined]
+def test_both_kinds_of_task_wait_and_are_cancelled_at_once(task: Any) -> None:
+    disk = SlowDisk(seconds=0.2)
+    writer = _writer(disk)
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_task_factory(lambda loop, coroutine, **_: task(coroutine, loop=loop))
+        first = loop.create_task(_awaited(writer, 1))
+        second = loop.create_task(_awaited(writer, 2))
+        await asyncio.sleep(0.02)
+        second.cancel("enough")
+        started = time.perf_counter()
+        with pytest.raises(asyncio.CancelledError, match="enough"):
+            await second
+        assert time.perf_counter() - started < 0.1
+        assert await first == 0
+
+    asyncio.run(run())
+    writer.close()
+    assert disk.durable == [1, 2]
+
+
+def test_a_task_that_ends_the_loop_strands_no_other() -> None:
+    disk = SlowDisk(seconds=0.01)
+    writer = _writer(disk)
+    loop = asyncio.new_event_loop()
+
+    async def leaves() -> None:
+        await writer.submit(1)
+        raise SystemExit
+
+    async def starts() -> list[asyncio.Task[int]]:
+        own = [loop.create_task(_awaited(writer, 10 + number)) for number in range(3)]
+        await asyncio.sleep(0)
+        return own
+
+    gone = loop.create_task(leaves())
+    others = loop.run_until_complete(starts())
+    with pytest.raises(SystemExit):
+        loop.run_until_complete(gone)
+    found = loop.run_until_complete(asyncio.wait_for(asyncio.gather(*others), PATIENCE))
+    assert found == [1, 2, 3]
+    assert isinstance(gone.exception(), SystemExit)
+    loop.close()
+    writer.close()
+
+
+def test_a_ticket_can_be_given_to_everything_that_takes_awaitables() -> None:
+    disk = SlowDisk(seconds=0.05)
+    writer = _writer(disk)
+
+    async def run() -> None:
+        found = [*await asyncio.gather(writer.submit(1), writer.submit(2))]
+        found.append(await asyncio.wait_for(writer.submit(3), PATIENCE))
+        found.append(await asyncio.shield(writer.submit(4)))
+        assert found == [0, 1, 2, 3]
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(writer.submit(5), 0.01)
+
+    asyncio.run(run())
+    writer.close()
+    assert disk.durable == [1, 2, 3, 4, 5]
+
+
+def test_each_task_runs_on_in_its_own_context() -> None:
+    name: contextvars.ContextVar[int] = contextvars.ContextVar("name")
+    writer = _writer(SlowDisk(seconds=0.01))
+
+    async def work(number: int) -> int:
+        name.set(number)
+        await writer.submit(number)
+        assert asyncio.current_task() is not None
+        return name.get()
+
+    async def run() -> list[int]:
+        return list(await asyncio.gather(*map(work, range(20))))
+
+    assert asyncio.run(run()) == list(range(20))
+    writer.close()

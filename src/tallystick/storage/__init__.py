@@ -4,8 +4,8 @@ In: paths, and byte ranges to write or read. Out: bytes, and promises about them
 No module here knows a log format.
 
 * `files`: the seam: `File`, `FileSystem`, `Lock` as protocols; `local`: the real ones (`LOCAL`)
-* `group`: group commit for threads and tasks; its parts are `buffers`, `tickets`, `turns`,
-  `company`, `flusher`, `interrupts` and `counters`
+* `group`: group commit for threads and tasks; its parts are `buffers`, `tickets`, `waiters`,
+  `turns`, `company`, `flusher`, `interrupts` and `counters`
 * `forks`: what a forked child must not go on with
 * `segments`: numbered files, made ahead of need, rolled and recycled
 * `source`: read-only bytes of a file, plain or compressed, local or remote, bounded in memory

@@ -18,13 +18,16 @@ _PATIENCE_MAX = 0.005
 
 
 class Company:
-    """Counts acknowledged waiters that have not woken yet; guarded by the writer's lock,
-    except for `wait`."""
+    """Watches the waiters that were acknowledged last until they have woken: of each group the
+    list ``waiting``, which has an entry for every one that has not.
 
-    __slots__ = ("_back", "_patience", "_returning")
+    The writer's lock guards it, except for `returned`, which any waiter calls, and `wait`.
+    """
+
+    __slots__ = ("_back", "_patience", "_waiting")
 
     def __init__(self) -> None:
-        self._returning = 0
+        self._waiting: list[list[None]] = []
         self._patience = 0.0
         self._back = threading.Lock()
         self._back.acquire()
@@ -33,20 +36,22 @@ class Company:
         """The last flush took so long."""
         self._patience = min(seconds * _PATIENCE, _PATIENCE_MAX)
 
-    def expect(self, waiters: int) -> None:
-        """So many more waiters were acknowledged."""
-        if waiters:
-            self._returning += waiters
-            self._back.acquire(blocking=False)
+    def expect(self, waiting: list[list[None]]) -> None:
+        """These will be acknowledged now."""
+        self._waiting = waiting
+        self._back.acquire(blocking=False)
 
-    def returned(self) -> None:
-        """One of them has woken."""
-        self._returning -= 1
-        if self._returning == 0:
+    def returned(self, waiting: list[None]) -> None:
+        """One of them has woken, and is not in ``waiting`` any more."""
+        if not waiting and not self.out():
             with contextlib.suppress(RuntimeError):
                 self._back.release()
 
     def wait(self) -> None:
         """Return when all have woken, or patience has ended."""
-        if self._returning:
+        if self.out():
             self._back.acquire(timeout=self._patience)
+
+    def out(self) -> int:
+        """How many have not woken yet."""
+        return sum(map(len, self._waiting))

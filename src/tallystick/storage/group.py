@@ -18,7 +18,6 @@ A failed write or sync poisons the writer: whoever waits, and whoever comes late
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
 import time
@@ -156,45 +155,26 @@ class GroupWriter(Generic[Item]):
             while not group.finished:
                 if not group.gate.acquire(blocking=False):
                     self._queue(group, deadline)
-                if group.waits():
+                if not group.finished:
                     self._lead_for(group)
         finally:
             # For the next waiter, also if this one was interrupted with the gate in its hand.
             group.open_gate()
-
-    def join(self, group: Group[Item], index: int) -> asyncio.Future[int] | None:
-        """A future of the running event loop for an item of ``group``; None if it is finished."""
-        loop = asyncio.get_running_loop()
-        futures = group.futures.get(loop)
-        if futures is None:
-            futures = group.futures[loop] = []
-            # In the loop's next round: by then every task that is ready now has submitted.
-            loop.call_soon(self.flusher.wake)
-        future = loop.create_future()
-        futures.append((future, index))
-        if group.waits():
-            return future
-        futures.pop()
-        return None
 
     # -- flushing -------------------------------------------------------------------------
 
     def _queue(self, group: Group[Item], deadline: float | None) -> None:
         """Block at the gate until it opens."""
         self._turn.check()
-        with self._lock:
-            if group.finished:
-                return
-            group.queued += 1
+        group.waiting.append(None)
         try:
             rest = -1 if deadline is None else max(deadline - time.monotonic(), 0)
             if not group.gate.acquire(timeout=rest) and group.waits():
                 raise TimeoutError(f"{self.name}: not durable in time; it may still become so")
         finally:
-            with self._lock:
-                group.queued -= 1
-                if not group.waits():
-                    self._company.returned()
+            group.waiting.pop()
+            if group.finished:
+                self._company.returned(group.waiting)
 
     def _lead_for(self, group: Group[Item]) -> None:
         with InterruptsHeldBack():
@@ -273,7 +253,7 @@ class GroupWriter(Generic[Item]):
             groups = self._buffers.unfinished()
             for group in groups:
                 group.open_gate()
-        if self._stop is not None or any(group.futures for group in groups):
+        if self._stop is not None or any(group.tasks for group in groups):
             self.flusher.ring()
 
     # -- these run under the writer's lock -------------------------------------------------
@@ -288,9 +268,9 @@ class GroupWriter(Generic[Item]):
         return self._buffers.current
 
     def _finish(self, groups: list[Group[Item]], error: TallystickError | None = None) -> None:
+        self._company.expect([group.waiting for group in groups])
         for group in groups:
             group.error = error
-            self._company.expect(group.queued)
             group.finish()
 
     def _end(self, cause: TallystickError) -> None:

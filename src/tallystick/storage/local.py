@@ -89,9 +89,9 @@ class LocalFile(_Descriptor):
     def pwrite(self, data: Bytes, offset: int) -> None:
         # The plain case first: this is the hot path of a log with one caller.
         written = os.pwrite(self.fd, data, offset)
-        rest = memoryview(data).cast("B")
-        if written != len(rest):
-            write_all(self._write_some, rest[written:], offset + written)
+        if type(data) is not bytes or written != len(data):
+            rest = memoryview(data).cast("B")[written:]
+            write_all(self._write_some, rest, offset + written)
 
     def _write_some(self, data: Bytes, offset: int) -> int:
         return os.pwrite(self.fd, data, offset)

@@ -12,42 +12,40 @@ does no harm: who comes through looks for itself.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import copy
 import threading
+from asyncio import get_running_loop
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tallystick.errors import LogPoisonedError, TallystickError
+from tallystick.storage.waiters import Loop, TaskWaiter, TaskWaiters
 
 if TYPE_CHECKING:
     from tallystick.storage.group import GroupWriter
 
 Item = TypeVar("Item")
-Loop = asyncio.AbstractEventLoop
-Futures = list[tuple[asyncio.Future[int], int]]
-"""Futures of one loop's tasks, each with the index of its item in the group."""
 
 
 class Group(Generic[Item]):
     """Items that are written by one call.
 
-    ``queued`` counts the threads that block at the gate, ``futures`` holds those of the waiting
-    tasks by their loop. The writer's lock guards all but the gate and the futures: a loop adds
-    futures without it, and looks at ``finished`` once more behind that.
+    ``waiting`` has an entry for each thread that blocks at the gate, ``tasks`` the waiting tasks
+    by their loop. The writer's lock guards all but these and the gate: a list grows and shrinks
+    by itself at one go, and a loop that has added a task looks at ``finished`` once more.
     """
 
     __slots__ = (
         "bytes",
         "error",
         "finished",
-        "futures",
         "gate",
         "items",
         "lsns",
-        "queued",
         "sync",
+        "tasks",
+        "waiting",
         "writer",
     )
 
@@ -57,11 +55,11 @@ class Group(Generic[Item]):
         self.bytes = 0
         self.sync = False
         self.finished = False
-        self.queued = 0
         self.error: TallystickError | None = None
         self.lsns: Sequence[int] = ()
         self.gate = threading.Lock()
-        self.futures: dict[Loop, Futures] = {}
+        self.waiting: list[None] = []
+        self.tasks: dict[Loop, TaskWaiters] = {}
 
     def waits(self) -> bool:
         """True if it is not finished: asked anew, as another thread may change it."""
@@ -70,32 +68,32 @@ class Group(Generic[Item]):
     def open_gate(self) -> None:
         """Let one waiter through."""
         if self.gate.locked():
-            with contextlib.suppress(RuntimeError):
+            try:  # noqa: SIM105 - once per waiter: a context manager costs as much as the rest
                 self.gate.release()
+            except RuntimeError:
+                pass
 
     def forget_waiters(self) -> None:
         """In a forked child there are none."""
         self.gate = threading.Lock()
-        self.futures = {}
+        self.waiting = []
+        self.tasks = {}
+
+    def tasks_of(self, loop: Loop) -> TaskWaiters:
+        """Those of a loop whose first one comes now: it has the flusher begin."""
+        # In the loop's next round: by then every task that is ready now has submitted.
+        loop.call_soon(self.writer.flusher.wake)
+        waiters = self.tasks[loop] = TaskWaiters()
+        return waiters
 
     def finish(self) -> None:
         """Wake everyone who waits; ``lsns`` or ``error`` is set."""
         self.finished = True
         self.open_gate()
-        for loop, futures in list(self.futures.items()):
+        for loop, waiters in list(self.tasks.items()):
             # A closed loop has no tasks left that could wait.
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._wake_tasks, futures)
-
-    def _wake_tasks(self, futures: Futures) -> None:
-        lsns, error = self.lsns, self.error
-        for future, index in futures:
-            if future.done():  # cancelled
-                continue
-            if error is None:
-                future.set_result(lsns[index])
-            else:
-                future.set_exception(fresh(error))
+                loop.call_soon_threadsafe(waiters.wake)
 
 
 class GroupTicket(Generic[Item]):
@@ -116,7 +114,9 @@ class GroupTicket(Generic[Item]):
         group = self._group
         if not group.finished:
             group.writer.wait_for(group, timeout)
-        return self._result()
+        if group.error is None:
+            return group.lsns[self._index]
+        raise fresh(group.error)
 
     def done(self) -> bool:
         """True once `wait` would return or raise at once; starts a flush if there is none."""
@@ -134,18 +134,20 @@ class GroupTicket(Generic[Item]):
         """Like `wait`, without blocking the event loop; a cancelled task's item is written
         all the same."""
         group = self._group
-        future = None if group.finished else group.writer.join(group, self._index)
-        return self._finished() if future is None else future.__await__()
-
-    def _finished(self) -> Generator[object, None, int]:
-        yield from ()
-        return self._result()
-
-    def _result(self) -> int:
-        group = self._group
-        if group.error is not None:
-            raise fresh(group.error)
-        return group.lsns[self._index]
+        if not group.finished:
+            loop = get_running_loop()
+            waiters = group.tasks.get(loop)
+            if waiters is None:
+                waiters = group.tasks_of(loop)
+            waiter = TaskWaiter(loop)
+            waiters.append(waiter)
+            if group.waits():
+                yield waiter
+            else:  # finished by another thread, which may not have seen this task
+                waiters.pop()
+        if group.error is None:
+            return group.lsns[self._index]
+        raise fresh(group.error)
 
 
 def poisoned_by(cause: BaseException, name: str) -> LogPoisonedError:

@@ -45,7 +45,7 @@ class Turn:
 
     def check(self) -> None:
         """Raise `LogWriteError` if the caller has the turn: it would wait for ever."""
-        if self.mine:
+        if self._owner == threading.get_ident():
             raise LogWriteError(
                 "a flush cannot wait for itself",
                 file=self._name,

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Final
 
 from tallystick.storage.crc import crc32
-from tallystick.storage.files import Bytes, File, FileSystem
+from tallystick.storage.files import File, FileSystem
 from tallystick.storage.segments import Segments
 from tallystick.systems.tally.columns import Inner
 from tallystick.systems.tally.layout import (
@@ -121,15 +121,15 @@ class Appender:
         file = self._file
         assert file is not None
         first = self.next_lsn
-        flags, nonce, stored = 0, _NO_NONCE, inner.size
-        buffers: tuple[Bytes, ...] = tuple(inner.buffers)
+        flags, nonce, stored, buffers = 0, _NO_NONCE, inner.size, inner.buffers
         if self._packing or self._key is not None:
             flags, nonce, sealed = self._sealed(b"".join(buffers), inner, count)
             buffers, stored = (sealed,), len(sealed)
         length = group_length(stored, self.control.sector_size)
         padding = bytes(length - stored - 2 * HEADER_SIZE)
-        small = length <= _JOIN_MAX
-        buffers = (b"".join((*buffers, padding)),) if small else (*buffers, padding)
+        buffers = (*buffers, padding)
+        if length <= _JOIN_MAX:
+            buffers = (b"".join(buffers),)
         crc = 0
         for buffer in buffers:
             crc = crc32(buffer, crc)
@@ -138,7 +138,7 @@ class Appender:
             inner.size, self.time_us, self.durable_lsn, crc, self.chain, nonce,
             self.control.shard, self.control.tag,
         )  # fmt: skip
-        if small:
+        if len(buffers) == 1:
             file.pwrite(b"".join((header, buffers[0], header)), self.end)
         else:
             file.pwritev([header, *buffers, header], self.end)

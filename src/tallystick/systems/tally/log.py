@@ -13,11 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
-from tallystick.errors import (
-    LogPoisonedError,
-    LogWriteError,
-    RecordTooLargeError,
-)
+from tallystick.errors import RecordTooLargeError
 from tallystick.records import Finding
 from tallystick.storage.counters import GroupCounters
 from tallystick.storage.files import FileSystem
@@ -25,26 +21,15 @@ from tallystick.storage.group import GroupWriter
 from tallystick.storage.local import LOCAL
 from tallystick.storage.tickets import GroupTicket
 from tallystick.systems.tally.carry import Bundle, carried
-from tallystick.systems.tally.columns import Draft, encode_drafts, encode_plain
 from tallystick.systems.tally.idle import IdleMark
-from tallystick.systems.tally.items import (
-    PAIR_BYTES,
-    RECORD_BYTES,
-    Action,
-    Columnar,
-    EndingDraft,
-    Item,
-    is_element,
-    runs,
-    size_of,
-)
-from tallystick.systems.tally.kinds import Code, Ending, encode_ending
+from tallystick.systems.tally.items import RECORD_BYTES, Action, Item, size_of
 from tallystick.systems.tally.layout import LOCK_NAME, segment_name
 from tallystick.systems.tally.reclaiming import Reclaiming
 from tallystick.systems.tally.recovery import load_key, open_log
 from tallystick.systems.tally.sealing import KeyProvider
 from tallystick.systems.tally.settings import Settings, capacity
-from tallystick.systems.tally.state import Element, LogState, Row
+from tallystick.systems.tally.state import Element, LogState
+from tallystick.systems.tally.writing import Writing
 
 
 class TallyLog:
@@ -81,10 +66,11 @@ class TallyLog:
         control = self._appender.control
         self.capacity = capacity(control.segment_size, control.sector_size)
         """The most bytes that one record, or one bundle, can have."""
+        self._writing = Writing(self._appender, self._state, self._state_lock, self.capacity, path)
         self.group_bytes = min(self.settings.group_bytes, self.capacity)
         """The most bytes of a group that forms by itself."""
         self._writer: GroupWriter[Item] = GroupWriter(
-            self._write,
+            self._writing.write,
             self._appender.sync,
             name=path,
             group_bytes=self.group_bytes,
@@ -137,89 +123,6 @@ class TallyLog:
         damage to the last group is not taken for a write that never finished."""
         if not self._appender.marked:
             self.submit(Action(self._appender.mark)).wait()
-
-    def _write(self, items: list[Item]) -> Sequence[int]:
-        """Write a group; several, if the items do not fit in one. Called by the writer only."""
-        if type(items[0]) is bytes and len(items) == 1:
-            return (self._plain(items),)  # type: ignore[arg-type]
-        before = self._appender.next_lsn
-        try:
-            return self._write_runs(items)
-        except LogWriteError as error:
-            # The group can only be refused as a whole, and only if nobody builds on a part of
-            # it: an element of a transaction that is not there must not be missed by its commit.
-            if self._appender.next_lsn == before and not any(map(is_element, items)):
-                raise
-            raise LogPoisonedError(
-                f"no room for a part of what belongs together: {error.message}",
-                file=self.path,
-                advice="Make room and reopen the log; recovery rolls back what is not whole",
-            ) from error
-
-    def _write_runs(self, items: list[Item]) -> list[int]:
-        lsns: list[int] = []
-        for kind, run, size in runs(items, self.capacity):
-            if kind is bytes:
-                first = self._plain(run)  # type: ignore[arg-type]
-                lsns += range(first, first + len(run))
-            elif kind is Columnar:
-                lsns += [self._columnar(one) for one in run]  # type: ignore[arg-type]
-            elif kind is Action:
-                lsns += [self._act(one) for one in run]  # type: ignore[arg-type]
-            else:
-                lsns += self._mixed(run, size)
-        return lsns
-
-    def _plain(self, bodies: Sequence[bytes]) -> int:
-        appender = self._appender
-        inner = encode_plain(Code.APPEND, bodies)
-        appender.room(inner.size)
-        appender.now()
-        first = appender.put(inner, len(bodies))
-        self._state.plain(appender.segment, first + len(bodies) - 1)
-        return first
-
-    def _columnar(self, block: Columnar) -> int:
-        appender = self._appender
-        appender.room(block.inner.size)
-        appender.now()
-        first = appender.put(block.inner, block.records)
-        self._state.plain(appender.segment, first + block.records - 1)
-        return first
-
-    def _act(self, action: Action) -> int:
-        self._appender.sync()
-        action.run()
-        return self._appender.next_lsn - 1
-
-    def _mixed(self, items: Sequence[Item], size: int) -> list[int]:
-        appender, state = self._appender, self._state
-        appender.room(size + self._pairs_size(items))
-        now, segment, lsn = appender.now(), appender.segment, appender.next_lsn
-        drafts: list[Draft] = []
-        lsns = []
-        with self._state_lock:
-            for item in items:
-                if type(item) is EndingDraft:
-                    ending = state.ending_of(item.transaction, item.xid, item.extra)
-                    draft = _ending_draft(item, ending)
-                    drafts.append(draft)
-                    state.end(Row(lsn, segment, now, draft), ending)
-                    lsn += 1
-                else:
-                    for draft in _drafts(item):
-                        drafts.append(draft)
-                        state.apply(Row(lsn, segment, now, draft))
-                        lsn += 1
-                lsns.append(lsn - 1)
-        appender.put(encode_drafts(drafts), len(drafts))
-        return lsns
-
-    def _pairs_size(self, items: Sequence[Item]) -> int:
-        """Room for the pairs of every ending: each may have one segment more than now."""
-        opened = self._state.open
-        endings = [opened.get(item.transaction) for item in items if type(item) is EndingDraft]
-        return PAIR_BYTES * sum([2 + (len(one.counts) if one else 0) for one in endings])
 
     # -- state --------------------------------------------------------------------------
 
@@ -317,10 +220,7 @@ class TallyLog:
 
     def write_now(self, bundles: Sequence[Bundle]) -> None:
         """Write bundles durably; to be called from within an `Action` only."""
-        fitting: list[Item] = [one for one in bundles if size_of(one) <= self.capacity]
-        for _, run, size in runs(fitting, self.capacity):
-            self._mixed(run, size)
-        self._appender.sync()
+        self._writing.write_durably(bundles)
 
     def elements_of(self, key: int) -> tuple[Element, ...]:
         """The live elements of an id; to be called from within an `Action` only."""
@@ -362,21 +262,6 @@ class TallyLog:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _drafts(item: Item) -> Sequence[Draft]:
-    """The records of an item that is no ending, in order."""
-    if isinstance(item, Bundle):
-        return item.drafts
-    if isinstance(item, Draft):
-        return (item,)
-    assert isinstance(item, bytes), "actions and columns are written by themselves"
-    return (Draft(Code.APPEND, item),)
-
-
-def _ending_draft(item: EndingDraft, ending: Ending) -> Draft:
-    gtrid = item.xid.gtrid if item.xid else b""
-    return Draft(item.code, encode_ending(ending), item.transaction, gtrid=gtrid)
 
 
 def _nothing() -> None:
