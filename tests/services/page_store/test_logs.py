@@ -17,6 +17,7 @@ from tallystick.records import State, Xid
 from tallystick.services.page_store import PageStore
 from tallystick.services.roles import branch_name, branch_of
 from tests.services.page_store import killed
+from tests.services.page_store.test_crash_states import open_small
 
 SYSTEMS = ["tally", "h2"]
 
@@ -74,6 +75,35 @@ def test_a_prepared_transaction_waits_across_openings(
     store.close()
     store = small(tmp_path / "s", system)
     assert rows(store) == expected | {3: b"three"}
+    store.close()
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_the_log_grows_while_a_transaction_stays_prepared_and_then_no_more(
+    tmp_path: Path, system: str
+) -> None:
+    store = PageStore(
+        tmp_path / "s", open_log=open_small(system), cache_bytes=0, checkpoint_bytes=50_000
+    )
+    store.create_table("t")
+
+    def size_after(transactions: int) -> int:
+        for number in range(transactions):
+            with store.begin() as tx:
+                for key in range(10):
+                    tx.table("t")[key * 37 + number % 30] = bytes(500)
+        store.checkpoint()
+        return sum(file.stat().st_size for file in (tmp_path / "s" / "log").iterdir())
+
+    steady = size_after(60)
+    tx = store.begin()
+    tx.table("t")[-1] = b"prepared"
+    tx.prepare("open for long")
+    grown = size_after(60)
+    assert grown > steady + 500_000
+    tx.commit()
+    settled = [size_after(20), size_after(60)]
+    assert max(settled) <= grown, "the space is used again"
     store.close()
 
 

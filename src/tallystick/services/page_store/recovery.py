@@ -211,10 +211,17 @@ def side_content(pages: dict[int, bytes]) -> bytes:
 
 
 def _install(path: Path, content: bytes, file: File) -> None:
-    crc, count = _SIDE_HEAD.unpack_from(content)
+    head = content[: _SIDE_HEAD.size].ljust(_SIDE_HEAD.size, b"\0")
+    crc, count = _SIDE_HEAD.unpack(head)
     step = _SIDE_PAGE.size + PAGE_SIZE
-    if crc32(content[4:]) != crc or len(content) != _SIDE_HEAD.size + count * step:
-        raise CorruptLogError("the side file of a recovery is damaged", file=str(path))
+    if len(content) != _SIDE_HEAD.size + count * step or crc32(content[4:]) != crc:
+        raise CorruptLogError(
+            "the side file of a recovery is damaged",
+            file=str(path),
+            expected=f"{count} pages with their checksum",
+            found=f"{len(content)} bytes with another",
+            advice="Restore a backup: the pages it was to replace may be half written",
+        )
     for place in range(_SIDE_HEAD.size, len(content), step):
         (number,) = _SIDE_PAGE.unpack_from(content, place)
         page = content[place + _SIDE_PAGE.size : place + step]
