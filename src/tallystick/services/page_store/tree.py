@@ -37,7 +37,7 @@ class Tree:
 
     def get(self, key: int) -> bytes | None:
         """The row of ``key``, None if there is none."""
-        leaf = self._leaf(self._path(key)[-1])
+        _, leaf = self._find(key)
         place = bisect_left(leaf.keys, key)
         if place == len(leaf.keys) or leaf.keys[place] != key:
             return None
@@ -60,7 +60,7 @@ class Tree:
 
     def _leaves(self, start: int) -> Iterator[Leaf]:
         """The leaf where ``start`` belongs and those behind it."""
-        number, last = self._path(start)[-1], KEY_MIN - 1
+        (number, _), last = self._find(start), KEY_MIN - 1
         for _ in range(self._cache.meta.page_count):
             leaf = self._leaf(number)
             if leaf.keys:
@@ -75,8 +75,8 @@ class Tree:
 
     def set(self, key: int, row: bytes) -> None:
         """Add the row or replace the one that is there."""
-        path = self._path(key)
-        leaf = self._edit_leaf(path[-1])
+        number, leaf = self._find(key)
+        self._cache.edit(number)
         place = bisect_left(leaf.keys, key)
         stored = self._store(row)
         if place < len(leaf.keys) and leaf.keys[place] == key:
@@ -89,7 +89,7 @@ class Tree:
             leaf.keys.insert(place, key)
             leaf.rows.insert(place, stored)
         if leaf.size() > ROOM:
-            self._split_leaf(path, leaf, place)
+            self._split_leaf(self._path(key), leaf, place)
 
     def delete(self, key: int) -> bool:
         """Remove the row; False if there was none."""
@@ -144,6 +144,18 @@ class Tree:
             number = chunk.next
 
     # -- the way down -----------------------------------------------------------------------
+
+    def _find(self, key: int) -> tuple[int, Leaf]:
+        """The leaf where ``key`` belongs, with its page number."""
+        get, number = self._cache.get, self.root
+        for _ in range(DEPTH_MAX):
+            node = get(number)
+            if type(node) is Leaf:
+                return number, node
+            if type(node) is not Inner:
+                raise CorruptLogError(f"page {number} is no leaf of the tree at page {self.root}")
+            number = node.children[bisect_right(node.keys, key)]
+        raise CorruptLogError(f"the tree at page {self.root} loops")
 
     def _path(self, key: int) -> list[int]:
         """Page numbers from the root to the leaf where ``key`` belongs."""
