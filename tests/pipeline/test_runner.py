@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import threading
 from dataclasses import asdict
@@ -13,6 +14,7 @@ import pytest
 
 from tallystick.errors import LogUnreadableError
 from tallystick.pipeline import state
+from tallystick.pipeline.bundling import STEPS
 from tallystick.pipeline.runner import OUTPUT, Run
 from tallystick.pipeline.state import RunState, state_of
 from tallystick.pipeline.tablespace import TableSpace
@@ -55,7 +57,7 @@ def test_runs_add_up(
     told: list[str] = []
     with untouched(estate):
         first = run(spark, lambda table, _done, _of: told.append(table))
-    assert told == [*OUTPUT, ""]
+    assert told == [*STEPS, ""]
     assert len(first.read) == 2
     assert first.logs == {"bitronix": 2}
     before = _tables(out)
@@ -79,9 +81,35 @@ def test_runs_add_up(
 
     (estate / "readme").write_text("no log, and no reason to read a log again")
     assert run.advance(spark) == [str(estate / "new")]
-    Run([str(estate)], str(tmp_path / "anew")).advance(spark)
+    apart = Run([str(estate)], str(tmp_path / "anew"), options={"splitBytes": "1"})
+    apart.advance(spark)
     assert _tables(out) == _tables(tmp_path / "anew")
     _ask_all(spark, out)
+    _leaves_the_rows_of_other_logs(spark, apart, estate / "new")
+
+
+def _leaves_the_rows_of_other_logs(spark: SparkSession, run: Run, changed: Path) -> None:
+    """Each log is a bundle of its own: the files of the other one stay the very same."""
+    before, places = _tables(Path(run.out)), _places(Path(run.out))
+    for file in changed.iterdir():
+        os.utime(file, ns=(1, 1))
+    assert run.advance(spark) == [str(changed)]
+    assert _tables(Path(run.out)) == before
+    after = _places(Path(run.out))
+    assert {table: len(files) for table, files in after.items()} == {
+        table: len(files) for table, files in places.items()
+    }
+    assert all(after[table] & places[table] for table in ("files", "records", "transactions"))
+    assert all(after[table] - places[table] for table in ("files", "records", "transactions"))
+
+
+def _places(folder: Path) -> dict[str, set[int]]:
+    """The files of every table that has some per bundle, by their number in the file system."""
+    tables = ("files", "records", "transactions", "changes")
+    return {
+        table: {file.stat().st_ino for file in (folder / table).glob("*.parquet")}
+        for table in tables
+    }
 
 
 def _ask_all(spark: SparkSession, out: Path) -> None:

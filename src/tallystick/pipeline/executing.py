@@ -6,7 +6,7 @@ cannot be read never fails the job: its error is a row of the findings table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tallystick.errors import TallystickError
@@ -17,6 +17,7 @@ from tallystick.reading import error_finding
 from tallystick.records import Finding
 from tallystick.schemas import finding_rows
 from tallystick.systems import system
+from tallystick.systems.base import LogReading
 from tallystick.tables import TABLES, batches_of, batches_of_rows, salvaged_batches, selected
 
 if TYPE_CHECKING:
@@ -25,31 +26,44 @@ if TYPE_CHECKING:
 
 def execute(task: Task, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """The rows of the task's pieces, then of its findings, in the columns that are wanted."""
-    schema = selected(options.table, options.columns)
+    names = selected(options.table, options.columns).names
     for piece in task.pieces:
-        for batch in _guarded(piece, options, schema):
-            yield batch.select(schema.names)
+        for _, batch in tables_of(piece, options, [options.table]):
+            yield batch.select(names)
     for batch in _finding_batches(list(task.problems)):
-        yield batch.select(schema.names)
+        yield batch.select(names)
 
 
-def _guarded(piece: Piece, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    try:
-        yield from _read(piece, options, schema)
-    except (TallystickError, OSError) as error:
-        if options.mode == "failfast":
-            raise
-        if options.table == "findings":
-            yield from _finding_batches([error_finding(piece.source, error)])
+def tables_of(
+    piece: Piece, options: SourceOptions, tables: Sequence[str]
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Batches with the table they belong to, table after table, of one reading of the piece."""
+    reading: LogReading | None = None
+    for table in tables:
+        try:
+            reading = reading or _opened(piece, options)
+            for batch in _read(reading, piece, table, options):
+                yield table, batch
+        except (TallystickError, OSError) as error:
+            if options.mode == "failfast":
+                raise
+            if table == "findings":
+                told = _finding_batches([error_finding(piece.source, error)])
+                yield from ((table, batch) for batch in told)
 
 
-def _read(piece: Piece, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _opened(piece: Piece, options: SourceOptions) -> LogReading:
     reading = system(piece.source.system).read(piece.source, options.reading)
-    if options.table in ("transactions", "changes"):
-        reading = feeding(reading, options.reading)
-    if options.salvage and options.table == "records":
+    return feeding(reading, options.reading)
+
+
+def _read(
+    reading: LogReading, piece: Piece, table: str, options: SourceOptions
+) -> Iterator[pa.RecordBatch]:
+    if options.salvage and table == "records":
         return salvaged_batches(reading)
-    return batches_of(reading, options.table, piece.split, schema=schema)
+    columns = options.columns if table == options.table else ()
+    return batches_of(reading, table, piece.split, schema=selected(table, columns))
 
 
 def _finding_batches(findings: list[Finding]) -> Iterator[pa.RecordBatch]:

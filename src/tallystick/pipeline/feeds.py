@@ -43,22 +43,28 @@ def feeding(reading: LogReading, options: ReadOptions) -> LogReading:
 
 
 class NativeFeed(TallyReading):
-    """A native log. Its ``records()`` are those that have to be looked at one by one: what
-    ``transactions()`` and ``changes()`` are made of."""
+    """A native log. Without ``salvage`` its ``records()`` are those that have to be looked at one
+    by one: what ``transactions()`` and ``changes()`` are made of."""
 
     def __init__(self, source: LogSource, options: ReadOptions) -> None:
         super().__init__(source, options)
         self._options = options
 
-    def records(self, *, salvage: bool = False) -> Iterator[Record]:  # noqa: ARG002 - the protocol's
+    def records(self, *, salvage: bool = False) -> Iterator[Record]:
+        return super().records(salvage=True) if salvage else self._told_apart()
+
+    def _told_apart(self) -> Iterator[Record]:
         for step in self._steps(loose=False):
             header = step.place.header
             assert header is not None
             # A group that cannot be told has no transactions: its envelope is for `batches`.
             with suppress(KeyMissingError, CorruptLogError):
-                path, inner = step.file.path, step.view.inner(header)
                 yield from records_of(
-                    path, inner, header, self._options.encryption_key, behind=False
+                    step.file.path,
+                    step.view.inner(header),
+                    header,
+                    self._options.encryption_key,
+                    behind=False,
                 )
 
     def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:

@@ -19,6 +19,7 @@ from tallystick.records import Finding, Severity
 from tallystick.storage.source import is_remote
 from tallystick.systems import system
 from tallystick.systems.base import LogSource, Split
+from tallystick.tables import log_name
 
 LOGS_MAX = 32
 """Logs that share a task at most: opening them counts too, and packed ones are larger inside."""
@@ -42,6 +43,14 @@ class Task:
 
     pieces: tuple[Piece, ...] = ()
     problems: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Logs whose rows stay together; ``parts`` read the records of one too large for a task."""
+
+    whole: Task
+    parts: tuple[Task, ...] = ()
 
 
 @dataclass(slots=True)
@@ -71,10 +80,24 @@ def tasks(options: SourceOptions, plan: Plan | None = None) -> list[Task]:
     plan = plan or find(options.paths)
     whole = options.table != "records" or options.salvage
     pieces = [piece for log in plan.logs for piece in _pieces(log, options, whole=whole)]
-    planned = list(_packed(pieces, options.split_bytes))
+    planned = list(_packed(((piece,) for piece in pieces), options.split_bytes))
     if options.table == "findings" and options.search and plan.problems:
         planned.append(Task(problems=tuple(plan.problems)))
     return planned
+
+
+def bundles(logs: Iterable[LogSource], options: SourceOptions) -> Iterator[Bundle]:
+    """The logs in bundles of about ``split_bytes``; those of one name stay together."""
+    named: dict[str, list[Piece]] = {}
+    for log in logs:
+        named.setdefault(log_name(log), []).extend(_pieces(log, options, whole=True))
+    for whole in _packed(map(tuple, named.values()), options.split_bytes):
+        parts: list[Task] = []
+        if sum(piece.size for piece in whole.pieces) > options.split_bytes and not options.salvage:
+            split = (_pieces(piece.source, options, whole=False) for piece in whole.pieces)
+            units = ((piece,) for pieces in split for piece in pieces)
+            parts = list(_packed(units, options.split_bytes))
+        yield Bundle(whole, tuple(parts))
 
 
 def stored_size(path: str) -> int:
@@ -101,16 +124,17 @@ def _pieces(log: LogSource, options: SourceOptions, *, whole: bool) -> list[Piec
     return [Piece(log, split, split.end - split.begin) for split in splits]
 
 
-def _packed(pieces: Iterable[Piece], limit: int) -> Iterator[Task]:
-    """Pieces in order, as many to a task as stay below ``limit``, at least one."""
+def _packed(units: Iterable[tuple[Piece, ...]], limit: int) -> Iterator[Task]:
+    """Units in order, as many to a task as stay below ``limit``, at least one."""
     bundle: list[Piece] = []
     size = 0
-    for piece in pieces:
-        if bundle and (size + piece.size > limit or len(bundle) == LOGS_MAX):
+    for unit in units:
+        more = sum(piece.size for piece in unit)
+        if bundle and (size + more > limit or len(bundle) >= LOGS_MAX):
             yield Task(tuple(bundle))
             bundle, size = [], 0
-        bundle.append(piece)
-        size += piece.size
+        bundle += unit
+        size += more
     if bundle:
         yield Task(tuple(bundle))
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tallystick.pipeline import stages
+from tallystick.pipeline.bundling import Bundling
+from tallystick.pipeline.options import parse
 from tallystick.pipeline.planning import Plan, find
 from tallystick.pipeline.source import spark_schema
 from tallystick.pipeline.stages.findings import SEVERITIES
@@ -78,7 +80,12 @@ class Run:
         if self.anew or not all(map(space.has, OUTPUT)):
             last = None
         if last is None or last != now:
-            _Work(spark, self, plan, space, last, now).write(progress or _silent)
+            if space.staged and self.form == "parquet":
+                options = parse({**self.options, "paths": json.dumps(list(self.sources))})
+                work = Bundling(spark, plan, space, last, now, options, self.resources)
+                work.write(progress or _silent)
+            else:
+                _Work(spark, self, plan, space, last, now).write(progress or _silent)
             space.commit(list(OUTPUT), now)
             self.anew = False
         return sorted(now.changed(last))
@@ -96,7 +103,8 @@ class Run:
         return TableSpace(self.out.rstrip("/"), self.form)
 
     def _state(self, plan: Plan) -> RunState:
-        settings = {"options": dict(self.options), "resources": dict(self.resources or {})}
+        settings = {"form": self.form, "options": dict(self.options)}
+        settings["resources"] = dict(self.resources or {})
         return state_of(plan.logs, settings, plan.problems)
 
 

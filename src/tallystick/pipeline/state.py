@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from tallystick.records import Finding
 from tallystick.systems.base import LogSource
 from tallystick.tables import log_name
 
-VERSION = 1
+VERSION = 2
 """Changes when the tables do: an older state makes a run build everything anew."""
 
 
@@ -31,6 +31,10 @@ class RunState:
     logs: dict[str, list[list[Any]]] = field(default_factory=dict)
     problems: list[dict[str, Any]] = field(default_factory=list)
     """Findings of the search for logs: they change no row but their own."""
+    generation: int = field(default=0, compare=False)
+    """Number of the run that wrote the tables."""
+    bundles: dict[str, str] = field(default_factory=dict, compare=False)
+    """By log the bundle that its rows are in, where tables are written in bundles."""
 
     def changed(self, last: RunState | None) -> set[str]:
         """Logs whose rows must be made anew."""
@@ -66,7 +70,7 @@ def load(path: Path) -> RunState | None:
 
 def from_json(value: dict[str, Any]) -> RunState:
     """A state from its JSON form. Raises `KeyError`, `TypeError` if it is none."""
-    return RunState(value["settings"], value["logs"], value["problems"])
+    return RunState(**{one.name: value[one.name] for one in fields(RunState)})
 
 
 def save(path: Path, state: RunState) -> None:

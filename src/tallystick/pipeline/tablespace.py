@@ -67,6 +67,14 @@ class TableSpace:
         folder = f"{_STAGING}/{table}" if self.staged else table
         frame.write.format(self.form).mode("overwrite").save(f"{self.root}/{folder}")
 
+    def staging(self, table: str) -> Path:
+        """The folder of a staged table; `commit` brings it in its place."""
+        return Path(self.root, _STAGING, table)
+
+    def files(self, table: str) -> list[Path]:
+        """The data files of the table as the last good run left it."""
+        return sorted(Path(self.root, table).glob(f"[!._]*.{self.form}"))
+
     def written(self, spark: SparkSession, table: str) -> DataFrame:
         """A table that this run has written."""
         folder = f"{_STAGING}/{table}" if self.staged else table
