@@ -36,8 +36,8 @@ from tests.servers import make_mariadb, make_postgres
 from tallystick.records import Xid
 from tallystick.services.transactions import Problem, Transaction, TransactionManager, Vote
 from tallystick.services.transactions.aio import AsyncTransactionManager
+from tallystick.services.transactions.resources.gid import format_gid
 from tallystick.services.transactions.resources.mysql import literal
-from tallystick.services.transactions.resources.postgres import format_gid
 from tallystick.services.transactions.xids import XidFactory
 from tallystick.storage.local import LOCAL
 from tallystick.systems.opening import open_decision_log

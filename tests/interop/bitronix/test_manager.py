@@ -15,7 +15,7 @@ import pytest
 from tallystick.records import Xid
 from tallystick.services.transactions import RecoveryReport, TransactionManager
 from tallystick.services.transactions.resources import adapt
-from tallystick.services.transactions.resources.postgres import format_gid
+from tallystick.services.transactions.resources.gid import format_gid
 from tallystick.services.transactions.xids import FORMAT_ID
 from tallystick.systems.bitronix.layout import make_gtrid
 from tallystick.systems.opening import open_decision_log

@@ -41,7 +41,7 @@ def pay(tx: Any, name: str, account: int, amount: int) -> None:
     """Add to an account in the resource of that name."""
     if name == "store":
         table = tx[name].table("accounts")
-        table[account] = b"%d" % (int(table[account]) + amount)
+        table[account] = b"%d" % (int(table.for_update(account)) + amount)
         return
     mark = "?" if name == "lite" else "%s"
     statement = f"UPDATE accounts SET balance = balance + {mark} WHERE id = {mark}"

@@ -17,12 +17,9 @@ from tallystick.records import Xid
 from tallystick.services.transactions import Transaction, TransactionManager
 from tallystick.services.transactions.resources import adapt
 from tallystick.services.transactions.resources.alchemy import from_engine
+from tallystick.services.transactions.resources.gid import format_gid, parse_gid
 from tallystick.services.transactions.resources.mysql import MySqlResource
-from tallystick.services.transactions.resources.postgres import (
-    PostgresResource,
-    format_gid,
-    parse_gid,
-)
+from tallystick.services.transactions.resources.postgres import PostgresResource
 from tallystick.services.transactions.xids import FORMAT_ID, XidFactory
 from tests.servers import Server, make_postgres
 from tests.services.transactions.model import ModelLog, World

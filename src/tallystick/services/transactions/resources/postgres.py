@@ -8,8 +8,6 @@ so the tag of the answer is read.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -29,6 +27,7 @@ from tallystick.services.transactions.resources.connected import (
     closed_by_application,
     told,
 )
+from tallystick.services.transactions.resources.gid import format_gid, parse_gid
 
 try:
     import psycopg
@@ -43,9 +42,6 @@ if TYPE_CHECKING:
 Connection = psycopg.Connection[Any]
 _LOST_CLASSES = ("08", "57")
 """SQLSTATE classes that say the connection or the server is going away."""
-
-GID_MAX = 199
-"""Bytes of a prepared transaction's identifier, a limit of the server."""
 
 _PREPARED = "PREPARE TRANSACTION"
 _FAILED = "a statement failed, so the server only rolls back"
@@ -265,28 +261,3 @@ def _alive(connection: Connection) -> bool:
 def native(xid: Xid) -> psycopg.Xid:
     """Psycopg's own object for an id of ours, which is ASCII throughout."""
     return psycopg.Xid.from_parts(xid.format_id, xid.gtrid.decode("ascii"), xid.bqual.decode())
-
-
-def format_gid(xid: Xid) -> str:
-    """The text of an id on the server: format, gtrid and bqual in Base64, joined by ``_``.
-    Raises `TransactionUsageError` if the server would not take it."""
-    parts = (base64.b64encode(part).decode() for part in (xid.gtrid, xid.bqual))
-    gid = f"{xid.format_id}_{'_'.join(parts)}"
-    if len(gid) > GID_MAX:
-        raise TransactionUsageError(
-            f"the id {gid} is too long for PostgreSQL", expected=f"at most {GID_MAX} bytes"
-        )
-    return gid
-
-
-def parse_gid(gid: str) -> Xid | None:
-    """The id that a text of the server spells; None if it is no XA id."""
-    head, _, rest = gid.partition("_")
-    middle, separator, tail = rest.partition("_")
-    if not (separator and head.lstrip("-").isdigit()):
-        return None
-    try:
-        gtrid, bqual = (base64.b64decode(part, validate=True) for part in (middle, tail))
-    except (binascii.Error, ValueError):
-        return None
-    return Xid(int(head), gtrid, bqual)

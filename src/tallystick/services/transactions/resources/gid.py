@@ -1,0 +1,44 @@
+"""How an XA id is spelled as the identifier of a prepared transaction of PostgreSQL.
+
+In: an id. Out: its text, the one that pgjdbc and psycopg give, and back. Other texts are no XA ids:
+a program that uses none puts there what it likes.
+
+    1114926712_b3JkZXJzLTEtLU5zT1FsMzUtLTk=_b3JkZXJzLTEtLU5zT1FsMzUtLUE=
+    format     gtrid in Base64              bqual in Base64
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+from tallystick.errors import TransactionUsageError
+from tallystick.records import Xid
+
+GID_MAX = 199
+"""Bytes of a prepared transaction's identifier, a limit of the server."""
+
+
+def format_gid(xid: Xid) -> str:
+    """The text of an id on the server: format, gtrid and bqual in Base64, joined by ``_``.
+    Raises `TransactionUsageError` if the server would not take it."""
+    parts = (base64.b64encode(part).decode() for part in (xid.gtrid, xid.bqual))
+    gid = f"{xid.format_id}_{'_'.join(parts)}"
+    if len(gid) > GID_MAX:
+        raise TransactionUsageError(
+            f"the id {gid} is too long for PostgreSQL", expected=f"at most {GID_MAX} bytes"
+        )
+    return gid
+
+
+def parse_gid(gid: str) -> Xid | None:
+    """The id that a text of the server spells; None if it is no XA id."""
+    head, _, rest = gid.partition("_")
+    middle, separator, tail = rest.partition("_")
+    if not (separator and head.lstrip("-").isdigit()):
+        return None
+    try:
+        gtrid, bqual = (base64.b64decode(part, validate=True) for part in (middle, tail))
+    except (binascii.Error, ValueError):
+        return None
+    return Xid(int(head), gtrid, bqual)
