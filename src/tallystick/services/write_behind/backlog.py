@@ -12,9 +12,10 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import isinf
 
 from tallystick.errors import BusyError, TallystickError
-from tallystick.services.roles import PersistEntry
+from tallystick.services.roles import Operation, PersistEntry
 from tallystick.services.write_behind.metrics import BacklogSize
 from tallystick.services.write_behind.settings import WriteBehindSettings
 from tallystick.storage.tickets import fresh
@@ -33,10 +34,10 @@ class Pending:
     since: float
 
 
-def size_of(entry: PersistEntry) -> int:
-    """Bytes that an entry counts for."""
-    size = _OVERHEAD + len(entry.reference)
-    for one in entry.operations:
+def size_of(reference: str, operations: Iterable[Operation]) -> int:
+    """Bytes that a transaction counts for."""
+    size = _OVERHEAD + len(reference)
+    for one in operations:
         size += len(one.key) + len(one.value or b"") + len(one.collection) + _OVERHEAD
     return size
 
@@ -46,6 +47,7 @@ class Backlog:
 
     def __init__(self, settings: WriteBehindSettings) -> None:
         self._settings = settings
+        self._ageless = isinf(settings.backlog_age_seconds_max)
         self._changed = threading.Condition(threading.Lock())
         self._pending: dict[int, Pending] = {}
         self._moving: dict[int, Pending] = {}
@@ -118,6 +120,8 @@ class Backlog:
         # an empty backlog takes any size: else a large transaction would wait for ever
         if self._count and self._bytes + size > chosen.backlog_bytes_max:
             return f"{self._bytes} bytes"
+        if self._ageless:
+            return None
         age = self._age(self._moving)
         return f"the oldest for {age:.0f} s" if age > chosen.backlog_age_seconds_max else None
 

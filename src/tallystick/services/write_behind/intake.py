@@ -52,13 +52,13 @@ class Intake:
         named = {one.target for one in operations}
         names = self._targets_of(named) if targets is None else tuple(targets)
         self._check(named, names)
-        draft = PersistEntry(0, names, tuple(operations), reference, int(time.time() * 1_000_000))
-        size = size_of(draft)
+        operations = tuple(operations)
+        size = size_of(reference, operations)
         deadline = time.monotonic() + timeout
         while True:
             with InterruptsHeldBack():
                 if self._backlog.reserve(size):
-                    return self._enter(draft, size)
+                    return self._enter(names, operations, reference, size)
             self._wait_for_room(size, deadline)
 
     def _wait_for_room(self, size: int, deadline: float) -> None:
@@ -68,12 +68,14 @@ class Intake:
             self._metrics.busy()
             raise
 
-    def _enter(self, draft: PersistEntry, size: int) -> tuple[int, Ticket]:
-        names = draft.targets
+    def _enter(
+        self, names: tuple[str, ...], operations: tuple[Operation, ...], reference: str, size: int
+    ) -> tuple[int, Ticket]:
+        moment = int(time.time() * 1_000_000)
         try:
             with self._order:
-                number, ticket = self._log.persisting(names, draft.operations, draft.reference)
-                entry = PersistEntry(number, names, draft.operations, draft.reference, draft.time)
+                number, ticket = self._log.persisting(names, operations, reference)
+                entry = PersistEntry(number, names, operations, reference, moment)
                 self._backlog.add(entry, set(names), size)
                 self._sequencer.append(entry, ticket)
                 self.last_number = number

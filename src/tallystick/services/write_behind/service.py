@@ -242,7 +242,7 @@ class WriteBehind(Watching):
         if strangers and on_incomplete != "hold":
             raise unknown_targets(self.path, strangers, self._lanes)
         for entry, targets in left:
-            self._backlog.load(entry, targets, size_of(entry))
+            self._backlog.load(entry, targets, size_of(entry.reference, entry.operations))
         self._lanes.hand_over([entry for entry, _ in left])
         return left[-1][0].number if left else 0
 

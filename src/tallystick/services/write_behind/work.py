@@ -14,27 +14,31 @@ Key = tuple[str, bytes]
 EVERYTHING: frozenset[Key] = frozenset({("", b"")})
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Work:
-    """One transaction on its way to one target, with its operations for that target."""
+    """One transaction on its way to one target, with its operations for that target.
+
+    Every commit makes one, most of which never differ from the defaults: so these stand in the
+    class, and not in slots.
+    """
 
     entry: PersistEntry
-    keys: frozenset[Key] = frozenset()
+    keys: frozenset[Key] = field(default=frozenset(), init=False)
     """Empty while it is in no queue."""
-    behind: int = 0
+    behind: int = field(default=0, init=False)
     """Queues in which a work that is not taken stands before it."""
-    attempts: int = 0
-    error: str = ""
-    alone: bool = False
+    attempts: int = field(default=0, init=False)
+    error: str = field(default="", init=False)
+    alone: bool = field(default=False, init=False)
     """To be tried in a batch of its own."""
-    aside: bool = False
+    aside: bool = field(default=False, init=False)
     """Set aside: it and its keys wait for an operator."""
-    stuck: bool = False
+    stuck: bool = field(default=False, init=False)
     """It is set aside, or stands behind one that is."""
-    resting: bool = False
+    resting: bool = field(default=False, init=False)
     """Waits out a delay."""
-    taken: bool = False
-    gone: bool = False
+    taken: bool = field(default=False, init=False)
+    gone: bool = field(default=False, init=False)
     """Done or discarded."""
 
     @property
