@@ -99,6 +99,7 @@ def tables(tmp_path: Path) -> Path:
                 {
                     "system": "derby",
                     "log": "/e/d",
+                    "clock": "wall_ms",
                     "bucket": 60 * n,
                     "transactions": n,
                     "latency_p50": 0.1 * n,

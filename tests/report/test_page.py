@@ -50,17 +50,22 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one(tables: Path) -> None:
 @pytest.fixture
 def page(tables: Path, browser: Chrome) -> Chrome:
     """The report in the browser, with all charts drawn."""
-    from selenium.webdriver.support.ui import WebDriverWait
-
     for name in ("browser", "performance"):
         _log(browser, name)  # what was before belongs to another page
     browser.get(write_report(tables, tables / "report.html").as_uri())
-    WebDriverWait(browser, 30).until(
+    drawn_by(browser, seconds=30)
+    return browser
+
+
+def drawn_by(browser: Chrome, *, seconds: float) -> None:
+    """Wait until every chart is drawn."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    WebDriverWait(browser, seconds).until(
         lambda b: b.execute_script(
             "return [...document.querySelectorAll('[data-chart]')].every(e => e.dataset.drawn)"
         )
     )
-    return browser
 
 
 @pytest.mark.browser
@@ -96,14 +101,14 @@ class TestInBrowser:
         page.execute_script(
             f"document.querySelector('[data-for=due-rows] button[data-value=\"{value}\"]').click()"
         )
-        assert _visible(page, "due-rows") == shown
+        assert visible(page, "due-rows") == shown
 
     def test_search_narrows_the_rows(self, page: Chrome) -> None:
         page.execute_script(
             "const box = document.querySelector('[data-for=finding-rows] input');"
             "box.value = 'IS LOST'; box.dispatchEvent(new Event('input'))"
         )
-        assert _visible(page, "finding-rows") == 1
+        assert visible(page, "finding-rows") == 1
 
     def test_both_themes_can_be_read(self, page: Chrome) -> None:
         colours = []
@@ -135,7 +140,7 @@ def _log(page: Chrome, name: str) -> list[dict[str, Any]]:
     return lines
 
 
-def _visible(page: Chrome, rows: str) -> int:
+def visible(page: Chrome, rows: str) -> int:
     count = page.execute_script(
         f"return [...document.getElementById('{rows}').rows].filter(r => !r.hidden).length"
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 try:
@@ -18,7 +19,7 @@ except ImportError as error:
 
     raise MissingExtraError("plotly", "report") from error
 
-from tallystick.records import State
+from tallystick.records import Clock, State
 from tallystick.report.data import OUTCOMES, SEVERITIES, ReportData
 
 # Okabe and Ito's palette: told apart by every kind of eye, on white and on black.
@@ -53,16 +54,26 @@ OUTCOME_COLOURS = {
 SEVERITY_COLOURS = {"loss": _RED, "damage": _ORANGE, "warning": _YELLOW, "info": _SKY}
 
 
+OVER_TIME = {
+    "rate": ("transactions", "transactions per minute"),
+    "latency": ("latency_p50", "seconds (median)"),
+    "groups": ("group_records_avg", "records per transaction"),
+}
+"""Charts over time: the column of the profile, and what its axis says."""
+
+_WALL = frozenset({Clock.WALL_MS.value, Clock.WALL_US.value, Clock.WALL_NS.value})
+
+
 def charts(data: ReportData) -> dict[str, dict[str, Any]]:
     """Every chart that has something to show."""
     made = {
         "states": _states(data),
         "segments": _segments(data),
         "severities": _severities(data),
-        "rate": _over_time(data, "transactions", "transactions per bucket"),
-        "latency": _over_time(data, "latency_p50", "seconds (median)"),
-        "groups": _over_time(data, "group_records_avg", "records per transaction"),
     }
+    for name, (column, title) in OVER_TIME.items():
+        made[name] = _over_time(data, column, title, wall=True)
+        made[f"{name}-since-start"] = _over_time(data, column, title, wall=False)
     return {name: json.loads(figure.to_json()) for name, figure in made.items() if figure.data}
 
 
@@ -76,7 +87,7 @@ def labels(paths: Sequence[str]) -> list[str]:
 
 
 def _states(data: ReportData) -> go.Figure:
-    logs = [key for key, counts in sorted(data.states.items()) if counts]
+    logs = data.telling
     figure = _figure("transactions", stacked=True, rows=len(logs))
     for state in State:
         counts = [data.states[key][state.value] for key in logs]
@@ -138,14 +149,17 @@ def _severities(data: ReportData) -> go.Figure:
     return figure
 
 
-def _over_time(data: ReportData, column: str, title: str) -> go.Figure:
-    figure = _figure("time of the log's own clock, seconds", rows=8)
-    whole = [row for row in data.profile if row["resource"] is None and row[column] is not None]
-    logs = sorted({row["log"] for row in whole})
+def _over_time(data: ReportData, column: str, title: str, *, wall: bool) -> go.Figure:
+    """Logs with times of day, or those that count from a start: they share no axis."""
+    figure = _figure("time (UTC)" if wall else "seconds of the log's own clock", rows=8)
+    rows = [row for row in data.profile if row[column] is not None]
+    rows = [row for row in rows if (row["clock"] in _WALL) is wall]
+    logs = sorted({row["log"] for row in rows})
     for log, name in zip(logs, labels(logs), strict=True):
-        points = [row for row in whole if row["log"] == log]
+        points = [row for row in rows if row["log"] == log]
+        buckets = [row["bucket"] for row in points]
         figure.add_scatter(
-            x=[row["bucket"] for row in points],
+            x=[datetime.fromtimestamp(one, UTC) for one in buckets] if wall else buckets,
             y=[row[column] for row in points],
             name=name,
             mode="lines+markers",

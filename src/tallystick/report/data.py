@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tallystick.errors import LogUnreadableError
-from tallystick.records import Clock, Outcome, Severity
+from tallystick.records import Clock, Outcome, Severity, State
 
 ROWS_MAX = 500
 """Rows of a list on the page; it says how many more there are."""
@@ -21,8 +21,14 @@ ROWS_MAX = 500
 FILES_MAX = 60
 """Files in the segment map: those with most damaged, then most valid bytes."""
 
+LOGS_MAX = 40
+"""Logs in the chart of states: those with most open transactions, then with most of all."""
+
+LINES_MAX = 12
+"""Logs in the charts over time: those with most transactions."""
+
 POINTS_MAX = 2_000
-"""Time buckets in a chart; the newest are kept."""
+"""Time buckets in a chart; the newest of each log are kept."""
 
 OUTCOMES = tuple(outcome.value for outcome in Outcome)
 
@@ -34,6 +40,8 @@ _UNITS = {
     Clock.WALL_US.value: "µs",
     Clock.WALL_NS.value: "ns",
 }
+
+_ENDED = (State.COMMITTED.value, State.ROLLED_BACK.value)
 
 _NEEDED = ("files", "transactions", "global_transactions", "findings", "profile")
 
@@ -54,6 +62,9 @@ class ReportData:
     file_count: int = 0
     bytes: Counter[str] = field(default_factory=Counter)
     profile: list[dict[str, Any]] = field(default_factory=list)
+    """Of the logs that are drawn over time."""
+    timed_logs: int = 0
+    """Logs that have times."""
 
     @property
     def logs(self) -> int:
@@ -62,6 +73,22 @@ class ReportData:
     @property
     def transactions(self) -> int:
         return sum(sum(counts.values()) for counts in self.states.values())
+
+    @property
+    def used_logs(self) -> int:
+        """Logs that hold transactions."""
+        return sum(map(bool, self.states.values()))
+
+    @property
+    def telling(self) -> list[tuple[str, str]]:
+        """The keys of ``states`` that the chart of states shows, in order."""
+        known = [key for key, counts in self.states.items() if counts]
+        return sorted(sorted(known, key=self._openness)[:LOGS_MAX])
+
+    def _openness(self, key: tuple[str, str]) -> tuple[int, int, tuple[str, str]]:
+        counts = self.states[key]
+        ended = sum(counts[state] for state in _ENDED)
+        return ended - counts.total(), -counts.total(), key
 
 
 def load(folder: Path) -> ReportData:
@@ -82,12 +109,14 @@ def load(folder: Path) -> ReportData:
     return data
 
 
-def _batches(folder: Path, table: str, columns: list[str] | None = None) -> Iterator[Any]:
+def _batches(
+    folder: Path, table: str, columns: list[str] | None = None, only: Any = None
+) -> Iterator[Any]:
     from pyarrow import ArrowInvalid, dataset
 
     try:
         found = dataset.dataset(folder / table, format="parquet", exclude_invalid_files=False)
-        yield from found.to_batches(columns=columns)
+        yield from found.to_batches(columns=columns, filter=only)
     except (ArrowInvalid, OSError) as error:
         raise LogUnreadableError(
             f"cannot read the table: {error}",
@@ -96,8 +125,10 @@ def _batches(folder: Path, table: str, columns: list[str] | None = None) -> Iter
         ) from error
 
 
-def _rows(folder: Path, table: str, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
-    for batch in _batches(folder, table, columns):
+def _rows(
+    folder: Path, table: str, columns: list[str] | None = None, only: Any = None
+) -> Iterator[dict[str, Any]]:
+    for batch in _batches(folder, table, columns, only):
         yield from batch.to_pylist()
 
 
@@ -119,26 +150,53 @@ def _worst(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _load_transactions(data: ReportData, folder: Path) -> None:
-    for batch in _batches(folder, "transactions", ["system", "log", "state"]):
-        columns = [column.to_pylist() for column in batch.columns]
-        for system, log, state in zip(*columns, strict=True):
-            data.states.setdefault((system, log), Counter())[state] += 1
+    import pyarrow as pa
+
+    keys = ["system", "log", "state"]
+    for batch in _batches(folder, "transactions", keys):
+        counted = pa.table(batch).group_by(keys).aggregate([([], "count_all")])
+        for row in counted.to_pylist():
+            counts = data.states.setdefault((row["system"], row["log"]), Counter())
+            counts[row["state"]] += row["count_all"]
 
 
 def _load_due(data: ReportData, folder: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     newest: dict[str | None, int] = {}
-    for row in _rows(folder, "global_transactions"):
-        data.resolutions[row["resolution"]] += 1
-        time, journal = row["last_time"], row["coordinator"]
-        if time is not None:
-            newest[journal] = max(time, newest.get(journal, time))
-        if row["resolution"] != "none" and len(data.due) < ROWS_MAX:
-            data.due.append(row)
+    keys = ["resolution", "coordinator"]
+    for batch in _batches(folder, "global_transactions", [*keys, "last_time"]):
+        grouped = pa.table(batch).group_by(keys)
+        for row in grouped.aggregate([([], "count_all"), ("last_time", "max")]).to_pylist():
+            data.resolutions[row["resolution"]] += row["count_all"]
+            if (time := row["last_time_max"]) is not None:
+                newest[row["coordinator"]] = max(time, newest.get(row["coordinator"], time))
+    for row in _rows(folder, "global_transactions", only=pc.field("resolution") != "none"):
+        data.due.append(row)
+        if len(data.due) > 4 * ROWS_MAX:
+            data.due = _most_urgent(data.due)
+    data.due = _most_urgent(data.due)
     for row in data.due:
         last = newest.get(row["coordinator"])
         known = last is not None and row["last_time"] is not None
         row["age"] = last - row["last_time"] if known and last is not None else None
         row["unit"] = _UNITS.get(row["clock"] or "", "")
+
+
+def _most_urgent(due: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What went wrong, then what a restart would lose, then the others, oldest first."""
+
+    def urgency(row: dict[str, Any]) -> tuple[bool, bool, bool, int, bytes]:
+        return (
+            row["resolution"] != "heuristic_mismatch",
+            row["alarm"] != "lost-commit",
+            row["last_time"] is None,
+            row["last_time"] or 0,
+            row["gtrid"],
+        )
+
+    return sorted(due, key=urgency)[:ROWS_MAX]
 
 
 def _load_findings(data: ReportData, folder: Path) -> None:
@@ -157,6 +215,18 @@ def _gravest(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _load_profile(data: ReportData, folder: Path) -> None:
-    rows = [row for row in _rows(folder, "profile") if row["bucket"] is not None]
-    rows.sort(key=lambda row: (row["log"], row["bucket"]))
-    data.profile = rows[-POINTS_MAX:]
+    import pyarrow.compute as pc
+
+    per_log: dict[str, list[dict[str, Any]]] = {}
+    whole = pc.field("bucket").is_valid() & pc.field("resource").is_null()
+    for row in _rows(folder, "profile", only=whole):
+        per_log.setdefault(row["log"], []).append(row)
+    data.timed_logs = len(per_log)
+
+    def busyness(log: str) -> tuple[int, str]:
+        return -sum(row["transactions"] or 0 for row in per_log[log]), log
+
+    drawn = sorted(sorted(per_log, key=busyness)[:LINES_MAX])
+    for log in drawn:
+        rows = sorted(per_log[log], key=lambda row: row["bucket"])
+        data.profile += rows[-POINTS_MAX // len(drawn) :]

@@ -13,7 +13,10 @@ from typing import Any
 
 from tallystick import __version__
 from tallystick.errors import LogWriteError, MissingExtraError
-from tallystick.report.data import ROWS_MAX, SEVERITIES, ReportData, load
+from tallystick.report.data import LINES_MAX, ROWS_MAX, SEVERITIES, ReportData, load
+
+ROWS_SHOWN = 40
+"""Rows of a list that are shown before somebody asks for more, or searches."""
 
 RESOLUTIONS = {
     "commit": "commit",
@@ -71,6 +74,8 @@ def render(data: ReportData, tables: str) -> str:
         resolutions=RESOLUTIONS,
         severities=SEVERITIES,
         rows_max=ROWS_MAX,
+        rows_shown=ROWS_SHOWN,
+        lines_max=LINES_MAX,
         figures=sorted(figures),
         figures_json=_script_safe(figures),
         plotly=get_plotlyjs(),
