@@ -19,6 +19,8 @@ public final class RealH2 {
                 for (int i = 1; i < args.length; i++) {
                     report(args[i]);
                 }
+                System.out.flush();
+                Runtime.getRuntime().halt(0);
             }
             case "decide" -> decide(args[1], args[2]);
             default -> throw new IllegalArgumentException(args[0]);
@@ -67,7 +69,9 @@ public final class RealH2 {
             }
         }
         connection.commit();
-        rows(connection);
+        StringBuffer lines = new StringBuffer();
+        rows(connection, lines);
+        System.out.print(lines);
         try (Statement statement = connection.createStatement()) {
             statement.execute("INSERT INTO T VALUES(100000, 'never')");
             if (!prepared.isEmpty()) {
@@ -78,32 +82,53 @@ public final class RealH2 {
         Runtime.getRuntime().halt(0);
     }
 
-    private static void report(String path) {
+    /** What one database tells; the engine does not end on some damaged ones, so it has a few seconds. */
+    private static void report(String path) throws InterruptedException {
         System.out.println("path\t" + path);
+        StringBuffer lines = new StringBuffer();
+        Thread thread = new Thread(() -> tell(path, lines));
+        thread.setDaemon(true);
+        thread.start();
+        thread.join(2_000);
+        System.out.print(thread.isAlive() ? "error\t0\tdoes not end\n" : lines);
+    }
+
+    private static void tell(String path, StringBuffer lines) {
         try {
             Connection connection = open(path, "");
+            lines.append("opened\t" + connection.isReadOnly() + "\n");
             try (Statement statement = connection.createStatement();
                     ResultSet found = statement.executeQuery("SELECT TRANSACTION, STATE FROM INFORMATION_SCHEMA.IN_DOUBT")) {
                 while (found.next()) {
-                    System.out.println("doubt\t" + found.getString(1) + "\t" + found.getString(2));
+                    lines.append("doubt\t" + hex(found.getString(1)) + "\t" + found.getString(2) + "\n");
                 }
             }
-            rows(connection);
+            rows(connection, lines);
             try (Statement statement = connection.createStatement()) {
                 statement.execute("SHUTDOWN IMMEDIATELY");
             }
         } catch (SQLException error) {
-            System.out.println("error\t" + error.getErrorCode() + "\t" + error.getMessage().replace('\n', ' '));
+            String text = error.getMessage().replaceAll("\\s", " ");
+            lines.append("error\t" + error.getErrorCode() + "\t" + text + "\n");
         }
     }
 
-    private static void rows(Connection connection) throws SQLException {
+    private static void rows(Connection connection, StringBuffer lines) throws SQLException {
         try (Statement statement = connection.createStatement();
                 ResultSet found = statement.executeQuery("SELECT ID, NAME FROM T ORDER BY ID")) {
             while (found.next()) {
-                System.out.println("row\t" + found.getInt(1) + "\t" + found.getString(2));
+                lines.append("row\t" + found.getInt(1) + "\t" + hex(found.getString(2)) + "\n");
             }
         }
+    }
+
+    /** Any text, damaged ones too, in one word: its UTF-16 code units, big-endian. */
+    private static String hex(String text) {
+        StringBuilder units = new StringBuilder();
+        for (char unit : (text == null ? "" : text).toCharArray()) {
+            units.append(String.format("%04x", (int) unit));
+        }
+        return units.toString();
     }
 
     private static void decide(String path, String sql) throws SQLException {

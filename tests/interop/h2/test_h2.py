@@ -35,6 +35,7 @@ class Answer:
     rows: Rows = field(default_factory=dict)
     doubt: dict[str, str] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
+    opened: bool = field(default=False, compare=False)
 
 
 @cache
@@ -51,12 +52,18 @@ def h2(*arguments: object) -> list[Answer]:
         if what == "path":
             answers.append(Answer())
         elif what == "row":
-            answers[-1].rows[int(rest[0])] = rest[1]
+            answers[-1].rows[int(rest[0])] = _text(rest[1])
+        elif what == "opened":
+            answers[-1].opened = True
         elif what == "doubt":
-            answers[-1].doubt[rest[0]] = rest[1]
+            answers[-1].doubt[_text(rest[0])] = rest[1]
         else:
             answers[-1].errors.append(line)
     return answers[1:] or answers
+
+
+def _text(units: str) -> str:
+    return bytes.fromhex(units).decode("utf-16-be", "surrogatepass")
 
 
 @pytest.fixture(scope="module", params=[512, 2048, 4096])
