@@ -20,6 +20,7 @@ from tallystick.services.transactions.resource import (
     BranchRolledBack,
     BranchUnknown,
     Problem,
+    ResourceUnreachable,
     Vote,
 )
 from tallystick.services.transactions.resources.connected import (
@@ -134,7 +135,17 @@ class MySqlResource(ConnectedResource[Connection]):
 class MySqlBranch:
     """One branch: a connection with an XA transaction."""
 
-    __slots__ = ("_connection", "_cursor", "_ended", "_handle", "_literal", "_over", "_pool", "xid")
+    __slots__ = (
+        "_asked",
+        "_connection",
+        "_cursor",
+        "_ended",
+        "_handle",
+        "_literal",
+        "_over",
+        "_pool",
+        "xid",
+    )
 
     def __init__(self, resource: MySqlResource, connection: Connection, xid: Xid) -> None:
         self.xid = xid
@@ -143,6 +154,7 @@ class MySqlBranch:
         self._cursor = connection.cursor()  # one for all XA statements: they have no rows
         self._literal = literal(xid)
         self._ended = False
+        self._asked = False
         self._over = False
         self._handle = Handle(connection, resource.name)
 
@@ -162,6 +174,7 @@ class MySqlBranch:
     def prepare(self) -> Vote:
         with reachable:
             self._end()
+            self._asked = True
             run(self._cursor, f"XA PREPARE {self._literal}")
         return Vote.PREPARED
 
@@ -177,8 +190,12 @@ class MySqlBranch:
             run(self._cursor, f"XA COMMIT {self._literal} ONE PHASE")
 
     def rollback(self) -> None:
-        if self._over or not self._connection.open:
+        if self._over:
             return
+        if not self._connection.open:
+            if self._asked:
+                raise ResourceUnreachable("the connection was lost at prepare")
+            return  # the server rolls back with the connection
         with reachable:
             with suppress(BranchRolledBack):  # the server wants its rollback all the same
                 self._end()

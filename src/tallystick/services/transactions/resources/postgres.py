@@ -19,6 +19,7 @@ from tallystick.services.transactions.resource import (
     BranchUnknown,
     Problem,
     ResourceAnswer,
+    ResourceUnreachable,
     Vote,
 )
 from tallystick.services.transactions.resources.connected import (
@@ -127,7 +128,8 @@ class PostgresBranch:
         self._connection = connection
         self._gid = format_gid(xid)
         self._sent = False
-        self._prepared = False
+        self._prepared: bool | None = False
+        """None from the question to the answer."""
         self._over = False
 
     @property
@@ -149,6 +151,7 @@ class PostgresBranch:
         with suppress(psycopg.Error):  # the call that waits finds it out
             self._connection.pgconn.send_query(f"{verb} '{self._gid}'".encode("ascii"))
             self._sent = True
+            self._prepared = self._prepared or None
         return self._sent
 
     def prepare(self) -> Vote:
@@ -160,10 +163,11 @@ class PostgresBranch:
                 connection.tpc_commit()
                 self._over = True
                 return Vote.READ_ONLY
+            self._prepared = None
             tag = self._run(_PREPARED)
-        if tag != _PREPARED:
+        self._prepared = tag == _PREPARED
+        if not self._prepared:
             raise BranchRolledBack(f"{_FAILED}: it answered PREPARE TRANSACTION with {tag}")
-        self._prepared = True
         return Vote.PREPARED
 
     def _read_only(self) -> bool:
@@ -185,17 +189,26 @@ class PostgresBranch:
             self._connection.tpc_commit()
 
     def rollback(self) -> None:
-        if self._over or self._connection.closed:
+        if self._over:
             return
+        if self._connection.closed:
+            if self._prepared is not False:
+                raise ResourceUnreachable("the connection was lost at prepare")
+            return  # the server rolls back with the connection
         with reachable:
             if self._sent:
                 with suppress(BranchRolledBack):
                     self.prepare()
             self._over = True
-            if self._prepared:
-                self._run("ROLLBACK PREPARED")
+            if self._prepared is not False and self._at_rest():
+                with suppress(BranchUnknown):  # refused to prepare, or ended by recovery
+                    self._run("ROLLBACK PREPARED")
             else:
+                self._prepared = False
                 self._connection.tpc_rollback()
+
+    def _at_rest(self) -> bool:
+        return self._connection.pgconn.transaction_status == TransactionStatus.IDLE
 
     def _run(self, verb: str) -> str:
         """The tag of a command about this branch, which may have been sent before."""
@@ -206,8 +219,8 @@ class PostgresBranch:
 
     def close(self) -> None:
         connection = self._connection
-        sound = self._over and connection.pgconn.transaction_status == TransactionStatus.IDLE
-        if sound and self._prepared:
+        sound = self._over and self._at_rest()
+        if sound and self._prepared is not False:
             connection.tpc_commit()  # sends nothing: psycopg, too, lets go of the transaction
         self._resource.pool.give(connection, broken=not sound)
 
