@@ -61,6 +61,8 @@ def _source(folder: Folder, group: list[Entry], control: list[Entry], *, alone: 
 
 def looks_like_journal(head: bytes) -> bool:
     """True if a header and a record behind it, or a header and fill, stand at the start."""
+    if b"\0" not in head:
+        return False  # ids and sizes have a zero byte: text need not be walked
     if format_version(head) is not None and _user_version(head) < USER_VERSION_MAX:
         if not head[FORMAT_HEADER.size :].strip(FILL):
             return len(head) > FORMAT_HEADER.size
