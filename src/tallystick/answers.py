@@ -109,18 +109,33 @@ class Verification:
 
 
 def headline(verdict: Verdict) -> str:
-    """One sentence: what a restart would keep, finish, undo, leave in doubt and lose."""
+    """One sentence: what a restart would keep, finish, undo, leave in doubt and lose; or that it
+    would not come up, or that nobody can tell without the key."""
+    if "encrypted" in counts(verdict.strict.get("findings")):
+        return "What a restart would do cannot be told: the log is encrypted and no key was given."
     states = counts(verdict.strict.get("transactions"))
     parts = [
         f"{words} {total:,}"
         for words, members in _FATES.items()
         if (total := sum(states.get(state.value, 0) for state in members))
     ]
-    told = ", ".join(parts) or "find no transaction"
     lost = amount(verdict.strict.get("lost"))
+    if refused(verdict):
+        told = ", ".join(parts + [f"lose {lost:,}"] * bool(lost)) or "no transaction"
+        return f"A restart would fail. What the bytes say is due: {told}."
+    told = ", ".join(parts) or "find no transaction"
     end = f"and silently lose {lost:,}" if lost else "and lose nothing silently"
     return f"A restart would {told}, {end}."
 
+
+def refused(verdict: Verdict) -> bool:
+    """Whether the log's own system would not come up on it."""
+    answers = [difference.engine for difference in verdict.differences]
+    return verdict.strict.get("opens") is False or any(one.startswith(_REFUSALS) for one in answers)
+
+
+_REFUSALS = ("refuses", "gives up", "does not boot", "does not come back")
+"""How the engine's side of a difference begins where it does not start."""
 
 _FATES: dict[str, tuple[State, ...]] = {
     "keep": (State.COMMITTED,),
