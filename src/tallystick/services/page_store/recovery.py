@@ -3,7 +3,7 @@
 In: its folder. Out: its log, a cache over its pages, and the transactions in doubt. May be
 interrupted at any step and repeated:
 
-    1  pages go back, in place, to the oldest kept section: repeating does no harm
+    1  pages go back, in place, to the oldest kept section, durably: repeating does no harm
     2  committed rows are applied in memory; no page changes in place
     3  the changed pages go to a side file, which gets its name when it is whole and durable
     4  from it they go in place; then the log starts a new section and frees the old ones
@@ -173,6 +173,8 @@ def _recover(path: Path, fs: FileSystem, log: UndoRedoLog, file: File, capacity:
         if doubtful := list(log.in_doubt()):
             _require_pages(path, handler.cache)
             return Opened(log, handler.cache, doubtful, 0)
+        # Trees can get another shape than they had: what was put back may not be written again.
+        file.datasync()
         if changed := {n: encode(n, handler.cache.nodes[n]) for n in sorted(handler.cache.dirty)}:
             write_whole(fs, str(side), [side_content(changed)])
     if fs.exists(str(side)):
