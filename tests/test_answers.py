@@ -6,13 +6,13 @@ import pytest
 
 import tallystick
 from tallystick.answers import headline
-from tallystick.systems.base import ReadOptions
 from tests.fixtures import fixture_dir
 
 
 def sentence(system: str, case: str) -> str:
-    (verdict,) = tallystick.explain(str(fixture_dir(system) / case), options=ReadOptions()).logs
-    return headline(verdict)
+    answer = tallystick.explain(str(fixture_dir(system) / case))
+    (verdict,), (findings,) = answer.logs, answer.findings
+    return headline(verdict, findings)
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,8 @@ def test_nothing_is_promised_of_an_encrypted_log_without_its_key() -> None:
 
 def test_a_sound_log_loses_nothing() -> None:
     assert sentence("bitronix", "committed-2pc").endswith("and lose nothing silently.")
+
+
+def test_a_loss_that_a_restart_does_not_add_to_is_not_passed_over() -> None:
+    said = sentence("jboss", "g3-artemis-main/missing-first-file")
+    assert said.endswith("and lose nothing beyond what is lost already.")

@@ -108,7 +108,7 @@ class Verification:
         return int(any(map(is_severe, self.findings))) if self.logs else 2
 
 
-def headline(verdict: Verdict) -> str:
+def headline(verdict: Verdict, findings: Sequence[Finding] = ()) -> str:
     """One sentence: what a restart would keep, finish, undo, leave in doubt and lose; or that it
     would not come up, or that nobody can tell without the key."""
     if "encrypted" in counts(verdict.strict.get("findings")):
@@ -125,6 +125,8 @@ def headline(verdict: Verdict) -> str:
         return f"A restart would fail. What the bytes say is due: {told}."
     told = ", ".join(parts) or "find no transaction"
     end = f"and silently lose {lost:,}" if lost else "and lose nothing silently"
+    if not lost and any(one.severity is Severity.LOSS for one in findings):
+        end = "and lose nothing beyond what is lost already"
     return f"A restart would {told}, {end}."
 
 

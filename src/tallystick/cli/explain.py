@@ -59,7 +59,7 @@ def _show_log(out: Console, verdict: Verdict, findings: list[Finding]) -> None:
     out.print(Text.assemble((verdict.system, "bold"), f"  {verdict.path}  ({verdict.format})"))
     lost = amount(verdict.strict.get("lost"))
     style = "bold red" if lost or verdict.differences else "bold"
-    out.print(Text(f"  {headline(verdict)}", style))
+    out.print(Text(f"  {headline(verdict, findings)}", style))
     _show_list(out, "In doubt", verdict.strict.get("in_doubt"))
     _show_list(out, "A restart would lose without a word", verdict.strict.get("lost"))
     for difference in verdict.differences:
