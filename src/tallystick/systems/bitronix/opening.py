@@ -17,12 +17,12 @@ from tallystick.errors import CorruptLogError
 from tallystick.records import Outcome
 from tallystick.storage.files import FileSystem
 from tallystick.storage.source import ByteSource
+from tallystick.storage.zeros import is_zero
 from tallystick.systems.bitronix.carried import CarriedRecords
 from tallystick.systems.bitronix.journal_file import JournalFile, create_file
 from tallystick.systems.bitronix.layout import UNCLEAN_LOG_STATE, WALL_CLOCK_MIN, sequence_number
 from tallystick.systems.bitronix.pair import Pair, Part
 from tallystick.systems.bitronix.scan import Piece, header_problem, stamp
-from tallystick.systems.bitronix.search import is_zero
 
 UNSYNCED_MAX = 1 << 16
 """Bytes that the live journal leaves unsynced at most: how far back a crash can tear it."""

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tallystick.records import Outcome
+from tallystick.storage.zeros import is_zero, zeros_back, zeros_from
 from tallystick.systems.bitronix.cursor import Accepted, RandomAccessCursor, Stop
 from tallystick.systems.bitronix.layout import (
     FORMAT_ID,
@@ -21,7 +22,7 @@ from tallystick.systems.bitronix.layout import (
     FileHeader,
 )
 from tallystick.systems.bitronix.record import TransactionLogRecord, decode_record
-from tallystick.systems.bitronix.search import RecordSearch, is_zero, zeros_back, zeros_from
+from tallystick.systems.bitronix.search import RecordSearch
 
 Stamp = tuple[int, int]
 """Time and sequence number: the order of records within one run of the writer."""

@@ -21,7 +21,6 @@ _RECORD_SIGN = RECORD_HEADER_LENGTH.to_bytes(4, "big")
 _SIGN_OFFSET = 8
 _SEARCH_WORK = 64
 """Bytes that a search may decode per byte of the file, before it gives up."""
-_ZEROS = bytes(1 << 16)
 
 
 class RecordSearch:
@@ -90,28 +89,3 @@ def searchable(data: memoryview) -> bytes | bytearray | mmap.mmap:
     if isinstance(whole, bytes | bytearray | mmap.mmap) and len(whole) == len(data):
         return whole
     return bytes(data)
-
-
-def is_zero(data: memoryview, begin: int, end: int) -> bool:
-    return zeros_from(data, begin, end) == end
-
-
-def zeros_from(data: memoryview, begin: int, end: int) -> int:
-    """The first place from ``begin`` on that is not zero, at most ``end``."""
-    for place in range(begin, end, len(_ZEROS)):
-        window = bytes(data[place : min(place + len(_ZEROS), end)])
-        if window != _ZEROS[: len(window)]:
-            return place + len(window) - len(window.lstrip(b"\0"))
-    return end
-
-
-def zeros_back(data: memoryview, begin: int, end: int) -> int:
-    """The place behind the last byte below ``end`` that is not zero, at least ``begin``."""
-    place = end
-    while place > begin:
-        start = max(begin, place - len(_ZEROS))
-        window = bytes(data[start:place]).rstrip(b"\0")
-        if window:
-            return start + len(window)
-        place = start
-    return begin

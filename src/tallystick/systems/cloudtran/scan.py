@@ -14,6 +14,7 @@ from enum import StrEnum
 from itertools import islice
 
 from tallystick.errors import LogFormatError
+from tallystick.storage.zeros import zeros_back
 from tallystick.systems.cloudtran.entries import PlacedEntry, Suspect, parse_suspects
 from tallystick.systems.cloudtran.layout import (
     BLOCK_SIZES,
@@ -40,7 +41,6 @@ TRIAL_BLOCKS_MAX = 4096
 TRIAL_HITS_MAX = 256
 TRIAL_BYTES_MAX = 32 << 20
 """Files, blocks, headers and bytes that are looked at to find the disk block size."""
-_CHUNK = 1 << 16
 
 
 class BlockState(StrEnum):
@@ -124,18 +124,6 @@ class Block:
         return self.entries_at + entry.offset, entry.length
 
 
-def content_end(data: memoryview) -> int:
-    """The offset behind the last byte that is not zero."""
-    end = len(data)
-    while end > 0:
-        start = max(0, end - _CHUNK)
-        kept = len(bytes(data[start:end]).rstrip(b"\0"))
-        if kept:
-            return start + kept
-        end = start
-    return 0
-
-
 def find_block_size(datas: Iterable[memoryview], signature: bytes) -> int | None:
     """The disk block size that explains the headers of files, or of their beginnings; the first
     to be tried where several do, None where there are no headers.
@@ -214,7 +202,7 @@ class FileScan:
     def end(self) -> int:
         """The offset behind the last byte that is not zero; found once."""
         if self._end < 0:
-            self._end = content_end(self.data)
+            self._end = zeros_back(self.data, 0, len(self.data))
         return self._end
 
     def blocks(self, offset: int = 0, end: int | None = None) -> Iterator[Block]:

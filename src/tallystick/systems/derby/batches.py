@@ -17,6 +17,7 @@ import pyarrow as pa
 from tallystick.records import Clock, Outcome
 from tallystick.schemas import record_batches
 from tallystick.storage.crc import crc32
+from tallystick.storage.zeros import is_zero
 from tallystick.systems.base import Split
 from tallystick.systems.derby import kernels
 from tallystick.systems.derby.files import LogBytes, LogFiles
@@ -28,7 +29,6 @@ from tallystick.systems.derby.layout import (
     LOG_FILE,
     make_instant,
 )
-from tallystick.systems.derby.pieces import last_nonzero
 
 if TYPE_CHECKING:
     from tallystick.systems.derby.reader import DerbyReading
@@ -175,8 +175,7 @@ class _Part:
             self.stuck = how == kernels.STUCK
             yield columns[:, :count]
         if how == kernels.ENDED:
-            size = self._file.size
-            self.stuck = last_nonzero(self._file.data, self.position, size) != self.position
+            self.stuck = not is_zero(self._file.data, self.position, self._file.size)
 
 
 def _first_bad(file: LogBytes, large: kernels.Columns, checks: int) -> tuple[int, int] | None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tallystick.records import Outcome
+from tallystick.storage.zeros import zeros_back
 from tallystick.systems.derby.body import Body
 from tallystick.systems.derby.files import LogBytes
 from tallystick.systems.derby.layout import (
@@ -27,7 +28,6 @@ from tallystick.systems.derby.pieces import (
     Piece,
     checksum_holds,
     decode_or_error,
-    last_nonzero,
 )
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class FileWalk:
     def _gap(self, begin: int, end: int, found: int | None) -> Iterator[Piece]:
         """Bytes that are no record: damage, end marker, fill."""
         file = self._file
-        used = last_nonzero(file.data, begin, end) if found is None else end
+        used = zeros_back(file.data, begin, end) if found is None else end
         if used > begin:
             outcome, reason = self._damage(end)
             yield Piece(file, begin, used - begin, outcome, "damaged bytes", reason)

@@ -91,20 +91,6 @@ class Chain:
         return "zero" if at == END_MARKER else "length"
 
 
-_CHUNK = 1 << 20
-
-
-def last_nonzero(data: memoryview, begin: int, end: int) -> int:
-    """The offset behind the last byte in ``begin..end`` that is not zero; ``begin`` if all are."""
-    while end > begin:
-        start = max(begin, end - _CHUNK)
-        kept = bytes(data[start:end]).rstrip(b"\0")
-        if kept:
-            return start + len(kept)
-        end = start
-    return begin
-
-
 def decode_or_error(
     log: LogFiles, number: int, envelope: Envelope
 ) -> tuple[bytes, Body | None, str]:

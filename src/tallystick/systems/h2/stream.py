@@ -8,6 +8,7 @@ Source: the PageLog description, section b.5.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -17,7 +18,9 @@ from tallystick.systems.h2 import layout
 from tallystick.systems.h2.layout import StaticHeader, Trunk, VariableHeader
 
 COMPILED_FROM = 8192
-"""Listed data pages from which on loading the compiled test of page headers pays."""
+"""Listed data pages from which on it pays to load the compiler for the test of their headers."""
+LOADED_FROM = 256
+"""The same where the compiler is loaded already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +275,7 @@ def _was_written(pages: PageFile, page_id: int, key: int) -> bool:
 def _whole_pages(pages: PageFile, listed: list[tuple[int, int]]) -> int:
     """How many of the listed pages, from the first, are whole data pages of the log."""
     known = 0
-    if len(listed) >= COMPILED_FROM:
+    if len(listed) >= (LOADED_FROM if "numba" in sys.modules else COMPILED_FROM):
         known = _whole_pages_compiled(pages, listed)
     for key, page in listed[known:]:
         if data_fault(pages, page, key) is not None:
