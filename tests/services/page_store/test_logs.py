@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ import pytest
 from tallystick.reading import survey
 from tallystick.records import State, Xid
 from tallystick.services.page_store import PageStore
+from tallystick.services.page_store.cache import PageCache
 from tallystick.services.roles import branch_name, branch_of
 from tests.services.page_store import killed
 from tests.services.page_store.test_crash_states import open_small
@@ -75,6 +78,34 @@ def test_a_prepared_transaction_waits_across_openings(
     store.close()
     store = small(tmp_path / "s", system)
     assert rows(store) == expected | {3: b"three"}
+    store.close()
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_branch_that_ends_while_a_checkpoint_writes_pages_keeps_its_rows(
+    tmp_path: Path, system: str, commit: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = PageStore(tmp_path / "s", open_log=open_small(system), cache_bytes=0)
+    store.create_table("t")
+    tx = store.begin()
+    tx.table("t")[1] = b"prepared before, committed behind the start of the section"
+    tx.prepare("branch")
+    real = PageCache.write_back
+
+    def write_back(cache: PageCache, latch: AbstractContextManager[object]) -> None:
+        real(cache, latch)
+        if not tx.over:
+            (tx.commit if commit else tx.rollback)()
+
+    monkeypatch.setattr(PageCache, "write_back", write_back)
+    store.checkpoint()
+    for copy in ("killed now", "killed behind another checkpoint"):
+        shutil.copytree(tmp_path / "s", tmp_path / copy)
+        with PageStore(tmp_path / copy, open_log=open_small(system)) as again:
+            assert list(rows(again)) == ([1] if commit else [])
+            assert not again.check()
+        store.checkpoint()
     store.close()
 
 

@@ -6,7 +6,7 @@ with the oldest section that is still needed:
     1  no commit is between log and pages (the gate), nobody reads or changes them (the latch)
     2  every image of a page is durable, and the log starts a new section
     3  gate and latch are free again; the pages as of 2 are written in place, and synced
-    4  sections that neither pages nor prepared transactions need are freed
+    4  sections that neither pages nor transactions prepared at 2 need are freed
 
 A crash before 4 finds the old sections, whose images and rows lead to the same state.
 """
@@ -102,8 +102,10 @@ class Checkpoints:
             self._log.flush().wait()
             self._cache.start_writing()
             self.section = self._log.checkpoint()
+            # What is prepared now may commit behind this, and its rows stand before.
+            needed = min([self.section, *self._needed()])
             self._rows_bytes = 0
             self._cache.hold(hold)
         self._cache.write_back(self._turns.latch)
         self._log.flush().wait()
-        self._log.remove_until(min([self.section, *self._needed()]))
+        self._log.remove_until(needed)

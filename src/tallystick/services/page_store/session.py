@@ -76,6 +76,11 @@ class Session:
         """True after `prepare`."""
         return bool(self.prepared_as)
 
+    @property
+    def over(self) -> bool:
+        """True once it was committed or rolled back."""
+        return not self._live
+
     def commit(self) -> None:
         """Return when every change is durable and visible."""
         self._end()
