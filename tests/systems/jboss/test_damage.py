@@ -436,3 +436,12 @@ def test_any_damage_is_read_to_the_end(
 def test_empty_header_only_file_has_no_records(tmp_path: Path) -> None:
     (tmp_path / file_name("g3", 1)).write_bytes(encode_header(SHAPES["g3"], 1) + bytes(1008))
     assert engine_ids(read(tmp_path)) == []
+
+
+@EVERY_SHAPE
+def test_two_files_of_one_id_are_told(shape: str, tmp_path: Path) -> None:
+    files = {1: image(shape, 7, [add(1)]), 2: image(shape, 7, [add(2)])}
+    write(tmp_path, shape, files)
+    assert "same-file-id" in codes(tmp_path)
+    write(tmp_path, shape, files | {2: image(shape, 8, [add(2)])})
+    assert "same-file-id" not in codes(tmp_path)

@@ -6,6 +6,7 @@ In: a `Judgement`. Out: `Finding`s, by severity of what they tell.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from tallystick.records import Finding, Severity, State
 from tallystick.systems.jboss.analysis import Damage
@@ -41,6 +42,7 @@ def findings(judgement: Judgement) -> Iterator[Finding]:
         yield _damaged(judgement, hurt, "damaged-record", Severity.DAMAGE)
     for hurt in judgement.analysis.torn:
         yield _damaged(judgement, hurt, "torn-record", Severity.INFO)
+    yield from _twins(judgement)
     yield from _missing(judgement)
     yield from _transactions(judgement)
     yield from _aside(judgement)
@@ -65,6 +67,23 @@ def _damaged(judgement: Judgement, hurt: Damage, code: str, severity: Severity) 
         advice=None if severity is Severity.INFO else "Compare with a copy or a replica",
         bytes_at_risk=0 if severity is Severity.INFO else hurt.length,
     )
+
+
+def _twins(judgement: Judgement) -> Iterator[Finding]:
+    """Files of one id: a copy, or a damaged header. Their order is the directory's in HornetQ."""
+    for before, one in pairwise(judgement.analysis.readings):
+        if one.file.file_id() == before.file.file_id() == one.effective_id:
+            yield Finding(
+                "same-file-id",
+                Severity.WARNING,
+                SYSTEM_NAME,
+                judgement.path,
+                f"{before.file.name} and {one.file.name} both have the id {one.effective_id}: "
+                "which is loaded first can differ from machine to machine.",
+                file=one.file.path,
+                offset=0,
+                advice="If one is a copy, take it away; if a header is damaged, repair it",
+            )
 
 
 def _missing(judgement: Judgement) -> Iterator[Finding]:
