@@ -106,19 +106,22 @@ def killed(folder: Path, page_size: int, seed: int) -> Path:
     return path
 
 
+def rows_of_h2(path: Path) -> Rows:
+    """The rows after the real recovery of this file."""
+    lines = run_java("KilledH2", path, classpath=_classpath()).splitlines()
+    return {int(number): name for number, _, name in (line.partition("\t") for line in lines)}
+
+
 def check(folder: Path, page_size: int, seed: int) -> int:
     """One kill; returns how many pages our recovery has put back."""
     path = killed(folder, page_size, seed)
     theirs, ours = (Path(shutil.copy(path, folder / f"{name}.h2.db")) for name in ("h2", "ours"))
-    (answer,) = h2("report", theirs)
-    assert not answer.errors, f"seed {seed}"
+    expected = rows_of_h2(theirs)
     handler = recovered(ours)
-    assert handler.rows == answer.rows, f"seed {seed}"
+    assert handler.rows == expected, f"seed {seed}"
     again = recovered(ours)  # interrupted or not, it may be done again
-    assert again.rows == answer.rows, f"seed {seed}"
-    (from_our_pages,) = h2("report", ours)
-    assert not from_our_pages.errors, f"seed {seed}"
-    assert from_our_pages.rows == answer.rows, f"seed {seed}"
+    assert again.rows == expected, f"seed {seed}"
+    assert rows_of_h2(ours) == expected, f"seed {seed}"
     return len(handler.undone)
 
 

@@ -20,7 +20,7 @@ from tallystick.systems.h2 import layout
 from tallystick.systems.h2.entries import encode_prepare
 from tallystick.systems.h2.log import PageLog
 from tallystick.systems.h2.pages import PageStoreFile
-from tallystick.systems.h2.recovery import ALLOCATE_STAGE, REDO_STAGE, UNDO_STAGE
+from tallystick.systems.h2.recovery import ALLOCATE_STAGE, REDO_STAGE, UNDO_STAGE, used_pages
 from tallystick.systems.h2.rows import encode_row
 from tallystick.testing.spans import check_tiling
 from tests.services.contract_undo_redo_log import Store
@@ -198,6 +198,21 @@ def test_new_log_frees_the_old_one_and_never_uses_a_key_again(path: Path, log: P
     again.close()
     assert types(path) == ["COMMIT"]
     assert not [one for one in reading_of(path).records(salvage=True) if "why" in one.attributes]
+
+
+def test_a_log_that_is_carried_over_stays_off_every_page_under_undo(log: PageLog) -> None:
+    """Its first trunk too: stage 0 would write an old image over it."""
+    mine = used_pages(log.open_for_reading())
+    under_undo = [page for page in range(5, 60) if page not in mine]
+    for page in under_undo:
+        log.add_undo(page, None)
+    log.log_add_or_remove_row(3, 16, 1, ROW)
+    log.commit(3).wait()
+    log.close()
+    again = PageLog(log.store, batch=8)
+    again.open_for_writing(carry=True)
+    assert not used_pages(again.open_for_reading()) & set(under_undo)
+    again.close()
 
 
 def test_log_at_the_end_stays_behind_every_other_page(log: PageLog) -> None:

@@ -57,7 +57,7 @@ class LogWriter:
     ) -> None:
         self.store = store
         above = store.page_count - 1 if at_end else 0
-        self.first_trunk = store.allocate(above)
+        self.first_trunk = store.allocate(above, exclude)
         self.output = LogOutput(
             store, key + 1, self.first_trunk, batch=batch, exclude=exclude, above=above
         )
