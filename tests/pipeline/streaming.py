@@ -30,6 +30,15 @@ def follow(spark: SparkSession, home: Path, *, drain: bool = False) -> Streaming
     return (writer.trigger(availableNow=True) if drain else writer).start(str(home / "rows"))
 
 
+def failed_to_start(query: StreamingQuery) -> bool:
+    """True if Spark gave its worker up, to which it gives ten seconds to come up: a busy machine
+    may need more. Raises whatever else ended the query."""
+    error = query.exception()
+    if error is not None and "failed to connect back" not in str(error):
+        raise error
+    return error is not None
+
+
 def main(homes: list[Path]) -> None:
     """Follow all logs until killed."""
     settings = {
@@ -38,16 +47,15 @@ def main(homes: list[Path]) -> None:
         "spark.sql.warehouse.dir": str(homes[0] / "warehouse"),
         # It lives for seconds: optimising compilation would take most of them.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        # On a busy machine a worker may need long to come up.
-        "spark.python.authenticate.socketTimeout": "300s",
     }
     spark = start("local[2]", settings)
-    queries = [follow(spark, home) for home in homes]
-    while all(query.isActive for query in queries):
+    queries = {home: follow(spark, home) for home in homes}
+    while True:
+        for home, query in queries.items():
+            if failed_to_start(query):
+                queries[home] = follow(spark, home)
         print("alive", flush=True)  # noqa: T201
         time.sleep(0.2)
-    for query in queries:
-        print(query.exception(), file=sys.stderr)  # noqa: T201
 
 
 if __name__ == "__main__":

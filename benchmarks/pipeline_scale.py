@@ -1,0 +1,176 @@
+"""What all tables cost as an estate grows: time, memory and shuffle at several sizes.
+
+``python benchmarks/pipeline_scale.py [--gib 0.25 0.5 1 2] [--transactions 50] [--place DIR]``
+writes an estate per size, as `benchmarks/pipeline_scan.py` does, and builds the seven tables with
+``local[2]`` in a process of its own. A line says how long that took, the peak of private resident
+memory of Java, of the largest Python process and of all of them, and the bytes that were shuffled.
+Sizes are of valid bytes: what segments keep free counts for nothing. With more ``--transactions``
+per coordinator the shuffle grows, with more records it does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from estates import Estate
+from pyarrow import dataset
+
+from tallystick.pipeline.runner import Run
+from tallystick.pipeline.session import start
+
+SAMPLE_SECONDS = 0.1
+
+
+@dataclass(slots=True)
+class Peaks:
+    """Peaks of resident memory in bytes, over the processes below this one."""
+
+    java: int = 0
+    python_one: int = 0
+    python_all: int = 0
+
+    def sample(self) -> None:
+        """Look at all processes once."""
+        sizes = list(_children())
+        python = [size for name, size in sizes if name == "python"]
+        self.java = max([self.java, *(size for name, size in sizes if name == "java")])
+        self.python_one = max([self.python_one, *python])
+        self.python_all = max(self.python_all, sum(python))
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Look again and again during the block."""
+        stopped = threading.Event()
+
+        def run() -> None:
+            while not stopped.wait(SAMPLE_SECONDS):
+                self.sample()
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield
+        finally:
+            stopped.set()
+            thread.join()
+
+
+def _children() -> Iterator[tuple[str, int]]:
+    """Name and private resident bytes of every process below this one, itself left out: pages that
+    a forked worker shares with the one it came from count once, for that one."""
+    parents, details = {}, {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            status = dict(
+                line.split(":\t", 1) for line in (entry / "status").read_text().splitlines()
+            )
+        except (OSError, ValueError):
+            continue  # it has ended
+        number = int(entry.name)
+        parents[number] = int(status["PPid"])
+        name = "python" if status["Name"].startswith("python") else status["Name"].strip()
+        details[number] = (name, int(status.get("RssAnon", "0").split()[0]) << 10)
+    below = {_own()}
+    for _ in range(4):  # the shell that starts Java, Java, its daemon, its workers
+        below |= {number for number, parent in parents.items() if parent in below}
+    yield from (details[number] for number in below - {_own()})
+
+
+def _own() -> int:
+    return int(Path("/proc/self").resolve().name)
+
+
+def shuffled(events: Path) -> int:
+    """Bytes that tasks wrote for a shuffle, by Spark's event log."""
+    total = 0
+    for path in events.rglob("*"):
+        if path.is_file() and not path.name.startswith((".", "appstatus")):
+            with path.open() as lines:
+                total += sum(map(_written, lines))
+    return total
+
+
+def _written(line: str) -> int:
+    if '"SparkListenerTaskEnd"' not in line:
+        return 0
+    metrics = json.loads(line).get("Task Metrics") or {}
+    return int(metrics.get("Shuffle Write Metrics", {}).get("Shuffle Bytes Written", 0))
+
+
+def build(logs: Path, out: Path) -> None:
+    """Build the tables and print what it took as JSON."""
+    events = out / "events"
+    events.mkdir(parents=True)
+    settings = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()}
+    settings |= {"spark.eventLog.compress": "false", "spark.local.dir": str(out / "spill")}
+    spark = start("local[2]", settings)
+    spark.range(1).count()
+    peaks = Peaks()
+    try:
+        with peaks.watching():
+            begin = time.perf_counter()
+            Run([str(logs)], str(out / "tables")).advance(spark)
+            seconds = time.perf_counter() - begin
+    finally:
+        spark.stop()
+    files = dataset.dataset(out / "tables" / "files").to_table(["valid_bytes"])
+    told = {"size": sum(files.column(0).to_pylist()), "seconds": seconds}
+    print(json.dumps(asdict(peaks) | told | {"shuffled": shuffled(events)}))
+
+
+def measure(estate: Estate, place: Path) -> None:
+    """Write the estate, build its tables in another process, and print a line."""
+    logs = place / "logs"
+    estate.write(logs)
+    command = [sys.executable, __file__, "--build", str(logs), str(place / "out")]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    told = json.loads(done.stdout.splitlines()[-1])
+    transactions = estate.coordinators * estate.transactions
+    print(
+        f"{told['size'] / 1e9:6.2f} GB {told['seconds']:8.1f} s"
+        f" {told['size'] / told['seconds'] / 1e6:6.0f} MB/s"
+        f"   Java {told['java'] / 1e6:6,.0f} MB   Python {told['python_one'] / 1e6:5,.0f} MB, all"
+        f" {told['python_all'] / 1e6:6,.0f} MB   shuffled {told['shuffled'] / 1e6:8.2f} MB"
+        f"   for {transactions:,} global transactions",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Measure every size that was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gib", type=float, nargs="+", default=[0.25, 0.5, 1, 2])
+    parser.add_argument("--coordinators", type=int, default=4)
+    parser.add_argument("--resources", type=int, default=3)
+    parser.add_argument("--transactions", type=int, default=50)
+    parser.add_argument("--fault-every", type=int, default=10)
+    parser.add_argument("--place", type=Path, help="a folder with room, for logs and tables")
+    parser.add_argument("--build", type=Path, nargs=2, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.build:
+        build(*given.build)
+        return
+    for gib in given.gib:
+        estate = Estate(
+            given.coordinators,
+            given.resources,
+            given.transactions,
+            given.fault_every,
+            int(gib * 1024),
+        )
+        with tempfile.TemporaryDirectory(dir=given.place) as place:
+            measure(estate, Path(place))
+
+
+if __name__ == "__main__":
+    main()
