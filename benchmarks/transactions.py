@@ -16,36 +16,28 @@ run, in short turns:
 from __future__ import annotations
 
 import asyncio
-import itertools
-import random
-import statistics
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import psycopg
-import pymysql
-from psycopg import generators
-from tests.servers import make_mariadb, make_postgres
-
 from tallystick.records import Xid
 from tallystick.services.transactions import Problem, Transaction, TransactionManager, Vote
 from tallystick.services.transactions.aio import AsyncTransactionManager
-from tallystick.services.transactions.resources.gid import format_gid
-from tallystick.services.transactions.resources.mysql import literal
-from tallystick.services.transactions.xids import XidFactory
 from tallystick.storage.local import LOCAL
 from tallystick.systems.opening import open_decision_log
 
-Work = Callable[[], None]
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]  # for what stands beside it, run as script or module
 
-TURNS = 10
-SECONDS = 0.6
+from bare_two_phase import UPDATE, Bare, make_tables  # noqa: E402
+from tests.servers import make_mariadb, make_postgres  # noqa: E402
+from turns import SECONDS, Crew, in_turns  # noqa: E402
+
 RECORD = bytes(128)
 
 
@@ -122,59 +114,6 @@ class SlowDisk:
 
     def create(self, path: str) -> SlowFile:
         return SlowFile(LOCAL.create(path), self._seconds)
-
-
-class Crew:
-    """Threads that stay for the whole run and do the same work again and again, in turns."""
-
-    def __init__(self, size: int) -> None:
-        self._gate = threading.Barrier(size + 1)
-        self._counts = [0] * size
-        self._work: Work | None = None
-        self._end = 0.0
-        for index in range(size):
-            threading.Thread(target=self._live, args=(index,), daemon=True).start()
-
-    def rate(self, work: Work, seconds: float = SECONDS) -> float:
-        """Calls of ``work`` per second."""
-        self._counts[:] = [0] * len(self._counts)
-        began = time.perf_counter()
-        self._work, self._end = work, began + seconds
-        self._gate.wait()
-        self._gate.wait()
-        return sum(self._counts) / (time.perf_counter() - began)
-
-    def dismiss(self) -> None:
-        self._work = None
-        self._gate.wait()
-
-    def _live(self, index: int) -> None:
-        while self._gate.wait() >= 0 and (work := self._work) is not None:
-            try:
-                while time.perf_counter() < self._end:
-                    work()
-                    self._counts[index] += 1
-            except BaseException:
-                self._gate.abort()  # whoever measures hears of it
-                raise
-            self._gate.wait()
-
-
-def in_turns(rates: Mapping[str, Callable[[], float]], turns: int = TURNS) -> None:
-    """Measure each by turns, in an order that changes; print medians, and the first beside each
-    of the others as the median of the ratios, turn by turn."""
-    for measure in rates.values():
-        measure()  # connections, caches, first segments
-    found: dict[str, list[float]] = {name: [] for name in rates}
-    for _ in range(turns):
-        for name in random.sample(list(rates), len(rates)):
-            found[name].append(rates[name]())
-    first, *others = found
-    print(f"  {first}: {statistics.median(found[first]):,.0f}/s")
-    for name in others:
-        pairs = zip(found[first], found[name], strict=True)
-        ratio = statistics.median(one / other for one, other in pairs)
-        print(f"  {name}: {statistics.median(found[name]):,.0f}/s; ratio {ratio:.2f}")
 
 
 def decisions(folder: Path, callers: int = 64, delay: float = 0.0) -> None:
@@ -254,7 +193,7 @@ def overhead(folder: Path, callers: int = 16) -> None:
         for server in (postgres, mariadb):
             stack.callback(server.kill)
             server.start()
-        _tables(postgres.url, mariadb.port, callers)
+        make_tables(postgres.url, mariadb.port, callers)
         urls = {"pg": postgres.url, "maria": mariadb.url.replace("/mysql", "/bench")}
         bare = Bare(postgres.url, mariadb.port)
         tm = stack.enter_context(TransactionManager(folder / "over", urls, recovery_interval=None))
@@ -262,8 +201,8 @@ def overhead(folder: Path, callers: int = 16) -> None:
         def managed() -> None:
             row = bare.row()
             with tm.begin() as tx:
-                tx["pg"].execute(_UPDATE, (row,))
-                tx["maria"].execute(_UPDATE, (row,))
+                tx["pg"].execute(UPDATE, (row,))
+                tx["maria"].execute(UPDATE, (row,))
 
         crew = Crew(callers)
         print(f"{callers} callers over PostgreSQL and MariaDB")
@@ -275,82 +214,6 @@ def overhead(folder: Path, callers: int = 16) -> None:
             }
         )
         crew.dismiss()
-
-
-_UPDATE = "UPDATE accounts SET balance = balance + 1 WHERE id = %s"
-
-
-class Bare:
-    """Two-phase commit without a manager: no decision is kept."""
-
-    def __init__(self, postgres: str, mariadb: int) -> None:
-        self._postgres, self._mariadb = postgres, mariadb
-        self._local = threading.local()
-        self._rows = itertools.count()
-        self._ids = XidFactory("bench")
-
-    def row(self) -> int:
-        """The account of this thread."""
-        if not hasattr(self._local, "row"):
-            self._local.row = next(self._rows)
-        return int(self._local.row)
-
-    def sequential(self) -> None:
-        """As it is usually written."""
-        pg, maria, gid, xid = self._connected()
-        pg.execute("BEGIN")
-        pg.execute(_UPDATE, (self.row(),))
-        with maria.cursor() as cursor:
-            cursor.execute(f"XA START {xid}")
-            cursor.execute(_UPDATE, (self.row(),))
-            cursor.execute(f"XA END {xid}")
-            pg.execute(f"PREPARE TRANSACTION '{gid}'")
-            cursor.execute(f"XA PREPARE {xid}")
-            pg.execute(f"COMMIT PREPARED '{gid}'")
-            cursor.execute(f"XA COMMIT {xid}")
-
-    def overlapped(self) -> None:
-        """The calls that the manager's resources make, and no others."""
-        pg, maria, gid, xid = self._connected()
-        pg.pgconn.exec_(b"BEGIN")
-        pg.execute(_UPDATE, (self.row(),))
-        with maria.cursor() as cursor:
-            cursor.execute(f"XA START {xid}")
-            cursor.execute(_UPDATE, (self.row(),))
-            pg.pgconn.send_query(f"PREPARE TRANSACTION '{gid}'".encode())
-            cursor.execute(f"XA END {xid}")
-            cursor.execute(f"XA PREPARE {xid}")
-            pg.wait(generators.execute(pg.pgconn))
-            pg.pgconn.send_query(f"COMMIT PREPARED '{gid}'".encode())
-            cursor.execute(f"XA COMMIT {xid}")
-            pg.wait(generators.execute(pg.pgconn))
-
-    def _connected(self) -> tuple[Any, Any, str, str]:
-        local = self._local
-        if not hasattr(local, "pg"):
-            local.pg = psycopg.connect(self._postgres, autocommit=True)
-            local.maria = pymysql.connect(
-                host="127.0.0.1", port=self._mariadb, user="root", database="bench", autocommit=True
-            )
-        gtrid = self._ids.gtrid()
-        gid, xid = format_gid(self._ids.branch(gtrid)), literal(self._ids.branch(gtrid))
-        return local.pg, local.maria, gid, xid
-
-
-def _tables(postgres: str, mariadb: int, rows: int) -> None:
-    create = "CREATE TABLE accounts (id INTEGER PRIMARY KEY, balance INTEGER NOT NULL)"
-    with psycopg.connect(postgres) as pg:
-        pg.execute(create)
-        pg.cursor().executemany(
-            "INSERT INTO accounts VALUES (%s, 0)", [(row,) for row in range(rows)]
-        )
-    with pymysql.connect(host="127.0.0.1", port=mariadb, user="root") as maria:
-        cursor = maria.cursor()
-        cursor.execute("CREATE DATABASE bench")
-        cursor.execute("USE bench")
-        cursor.execute(create)
-        cursor.executemany("INSERT INTO accounts VALUES (%s, 0)", [(row,) for row in range(rows)])
-        maria.commit()
 
 
 PARTS: dict[str, Callable[[Path], None]] = {
