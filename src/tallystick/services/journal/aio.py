@@ -69,7 +69,7 @@ class AsyncJournal(Face):
 
     async def append(self, body: bytes) -> int:
         """A plain record; returns its LSN."""
-        return await self.submit(body)
+        return await self._engine.append(body)
 
     async def append_many(self, bodies: Sequence[bytes]) -> Sequence[int]:
         """Plain records in as few groups as possible; returns their LSNs."""

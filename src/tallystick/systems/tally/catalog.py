@@ -11,7 +11,7 @@ import posixpath
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from tallystick.errors import LogUnreadableError
 from tallystick.records import Finding, Severity
@@ -106,17 +106,27 @@ class Catalog:
         self.findings.append(finding)
 
 
+class _Head(NamedTuple):
+    """What the first bytes of a segment file say: its header (the newer of two that differ), and
+    the offset of a copy that is not whole."""
+
+    path: str
+    header: SegmentHeader | None
+    damaged: int | None
+
+
 def read_catalog(folder: str, paths: Iterable[str], reach: Reach | None = None) -> Catalog:
     """The catalog of the files at ``paths``. Raises `UnsupportedFormatError`."""
     catalog = Catalog(folder)
-    heads = list(_heads(catalog, paths, reach or Reach()))
-    for path, head in heads:
+    heads: list[_Head] = []
+    for path, head in _heads(catalog, paths, reach or Reach()):
         if logical_name(path) == CONTROL_NAME:
             _take_control(catalog, path, head)
+        else:
+            heads.append(_segment_head(path, head))
     identity = catalog.identity or _common_identity(heads)
-    for path, head in heads:
-        if logical_name(path) != CONTROL_NAME:
-            _take_segment(catalog, path, head, identity)
+    for one in heads:
+        _take_segment(catalog, one, identity)
     catalog.segments.sort(key=_number)
     _require_control(catalog)
     _complete(catalog)
@@ -157,25 +167,24 @@ def _take_control(catalog: Catalog, path: str, head: bytes) -> None:
         )
 
 
-def _common_identity(heads: Iterable[tuple[str, bytes]]) -> bytes | None:
+def _common_identity(heads: Iterable[_Head]) -> bytes | None:
     """The identity that the newest segment has."""
-    found = [header for _, head in heads if (header := _segment_head(head)[0]) is not None]
+    found = [one.header for one in heads if one.header is not None]
     return max(found, key=lambda header: header.number).identity if found else None
 
 
-def _segment_head(head: bytes) -> tuple[SegmentHeader | None, int | None]:
-    """The header (the newer of two that differ) and the offset of a copy that is not whole."""
+def _segment_head(path: str, head: bytes) -> _Head:
     copies = [decode_segment_header(head, 0), decode_segment_header(head, COPY_OFFSET)]
     whole = [copy for copy in copies if copy is not None]
     if not whole:
-        return None, None
+        return _Head(path, None, None)
     newest = max(whole, key=lambda one: one.number)
     bad = [place for place, copy in zip((0, COPY_OFFSET), copies, strict=True) if copy != newest]
-    return newest, bad[0] if bad else None
+    return _Head(path, newest, bad[0] if bad else None)
 
 
-def _take_segment(catalog: Catalog, path: str, head: bytes, identity: bytes | None) -> None:
-    header, damaged = _segment_head(head)
+def _take_segment(catalog: Catalog, head: _Head, identity: bytes | None) -> None:
+    path, header, damaged = head
     one = SegmentFile(path, Life.LIVE, header, damaged)
     if logical_name(path).startswith(SPARE_PREFIX):
         one.life = Life.SPARE

@@ -51,7 +51,7 @@ from tallystick.systems.tally.sealing import KeyMissingError
 from tallystick.systems.tally.spans import cut, doubled_spans, remains, segment_spans
 from tallystick.systems.tally.splits import split_steps, splits_of
 from tallystick.systems.tally.state import LogState
-from tallystick.systems.tally.transactions import changes_of, transactions_of
+from tallystick.systems.tally.transactions import changes_of, ended_first, transactions_of
 from tallystick.systems.tally.walk import Place, SegmentView
 
 if TYPE_CHECKING:
@@ -260,12 +260,17 @@ class TallyReading:
     def verdict(self) -> Verdict:
         state, scan = self._recovered
         outcomes = self._outcomes()
-        transactions = list(self.transactions())
+        states: Counter[str] = Counter()
+        in_doubt: list[str] = []
+        for one in ended_first(self._source.path, self.records(), state.incomplete):
+            states[one.state.value] += 1
+            if one.state is State.PREPARED:
+                in_doubt.append(one.key)
         engine = _engine(state, scan)
         strict = {
             "records": dict.fromkeys((one.value for one in Outcome), 0) | dict(outcomes),
-            "transactions": dict(Counter(one.state.value for one in transactions)),
-            "in_doubt": [one.key for one in transactions if one.state is State.PREPARED],
+            "transactions": dict(states),
+            "in_doubt": in_doubt,
             "lost": [
                 finding.to_dict() for finding in scan.findings if finding.severity is Severity.LOSS
             ],

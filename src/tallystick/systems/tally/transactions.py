@@ -6,7 +6,7 @@ of transactions (of open ones, for changes).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from tallystick.records import Change, Kind, Outcome, Record, State, Transaction
@@ -29,29 +29,53 @@ def transactions_of(
     log: str, records: Iterable[Record], incomplete: Mapping[int, str]
 ) -> Iterator[Transaction]:
     """One per transaction in order of first appearance. A number used again is one more."""
-    table = _Table(log, incomplete)
+    found: list[Transaction] = []
+    table = _Table(log, incomplete, found.append)
     for record in records:
         if record.outcome is Outcome.VALID:
             table.take(record)
-    return iter(table.all)
+    return iter(found)
+
+
+def ended_first(
+    log: str, records: Iterable[Record], incomplete: Mapping[int, str]
+) -> Iterator[Transaction]:
+    """The same in another order: those of a journal as they end, then all others. Memory grows
+    with decisions, entries and open transactions only."""
+    table = _Table(log, incomplete, lambda _: None)
+    for record in records:
+        if record.outcome is Outcome.VALID and (ended := table.take(record)) is not None:
+            yield ended
+    yield from table.kept
 
 
 class _Table:
-    def __init__(self, log: str, incomplete: Mapping[int, str]) -> None:
-        self.all: list[Transaction] = []
+    """Folds records into transactions; ``begun`` gets each with its first record."""
+
+    def __init__(
+        self, log: str, incomplete: Mapping[int, str], begun: Callable[[Transaction], None]
+    ) -> None:
         self._log = log
         self._incomplete = incomplete
+        self._begun = begun
         self._open: dict[str, Transaction] = {}
 
-    def take(self, record: Record) -> None:
+    @property
+    def kept(self) -> Iterable[Transaction]:
+        """Decisions, entries, and transactions that have not ended."""
+        return self._open.values()
+
+    def take(self, record: Record) -> Transaction | None:
+        """Fold in one record; returns the transaction that it ends for good."""
         if record.type in _JOURNAL and record.transaction is not None:
-            self._journal(record)
-        elif record.gtrid is not None:
+            return self._journal(record)
+        if record.gtrid is not None:
             self._decision(record)
         elif record.type in ("persisting", "persisted", "discard"):
             self._entry(record)
+        return None
 
-    def _journal(self, record: Record) -> None:
+    def _journal(self, record: Record) -> Transaction | None:
         one = self._of(f"{record.transaction}", record, State.ACTIVE)
         one.transaction = record.transaction
         if record.type == "prepare":
@@ -60,13 +84,14 @@ class _Table:
             one.name = extra.decode("utf-8", "replace") or None
         state = _STATES.get(record.type)
         if state is None:
-            return
+            return None
         self._decide(one, record, state)
         holes = self._incomplete.get(record.transaction or 0)
         if holes and state is not State.ROLLED_BACK:
             one.state, one.complete, one.holes = State.INCOMPLETE, False, holes
-        if state is not State.PREPARED:
-            del self._open[one.key]
+        if state is State.PREPARED:
+            return None
+        return self._open.pop(one.key)
 
     def _decision(self, record: Record) -> None:
         assert record.gtrid is not None
@@ -118,7 +143,7 @@ class _Table:
             one.evidence = (record.file, record.offset)
             one.evidence_type = record.type
             self._open[key] = one
-            self.all.append(one)
+            self._begun(one)
         one.records += 1
         one.bytes += len(record.body or b"")
         one.last_time = record.time
