@@ -15,6 +15,7 @@ import pytest
 
 from tallystick.errors import (
     BusyError,
+    CorruptLogError,
     IncompleteLogError,
     LogClosedError,
     TransactionUsageError,
@@ -440,3 +441,59 @@ def test_unreachable_target_is_told_once_for_each_try(
         behind.commit([put(b"k")])
         until(lambda: behind.statistics.retries >= 3)
     assert caplog.text.count("cannot be reached") >= 3
+
+
+@pytest.mark.parametrize("content", [b"", b"one two three", b"x" * 1000, b"\n\n"])
+def test_damaged_identity_is_told_and_not_replaced(tmp_path: Path, content: bytes) -> None:
+    service(tmp_path, {"one": Recorder()}).close()
+    identity = tmp_path / "identity"
+    kept = identity.read_bytes()
+    identity.write_bytes(content)
+    with pytest.raises(CorruptLogError, match="identity"):
+        service(tmp_path, {"one": Recorder()})
+    assert identity.read_bytes() == content
+    identity.write_bytes(kept)
+    service(tmp_path, {"one": Recorder()}).close()
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_one_target_flaps_and_one_is_away_for_long_while_limits_hold(
+    tmp_path: Path, system: str
+) -> None:
+    flapping, away, back = Recorder(batch_max=20), Recorder(), threading.Event()
+    calls = iter(range(1_000_000))
+
+    def flap(_: PersistEntry) -> None:
+        if next(calls) % 17 == 0:
+            raise ConnectionError("flapping")
+
+    def stay_away(_: PersistEntry) -> None:
+        if not back.is_set():
+            raise TargetDownError("away")
+
+    flapping.fail, away.fail = flap, stay_away
+    targets = {"flapping": flapping, "away": away}
+    committed: list[int] = []
+
+    def work(caller: int) -> None:
+        while len(committed) < 400:
+            try:
+                committed.append(behind.commit([put(b"%d" % (caller % 5), bytes(10))]))
+            except BusyError:
+                back.set()  # it comes back when the limit was felt
+
+    settings = quick(backlog_max=100, busy_timeout=0.2)
+    with service(tmp_path, targets, system=system, settings=settings) as behind:
+        threads = [threading.Thread(target=work, args=(caller,)) for caller in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert behind.drain(20)
+        assert behind.statistics.set_aside == 0
+        assert behind.statistics.busy > 0
+    for target in targets.values():
+        assert sorted(target.numbers) == sorted(committed)
+        for key in range(5):
+            own = [one.number for one in target.applied if one.operations[0].key == b"%d" % key]
+            assert own == sorted(own)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import posixpath
 import uuid
 
-from tallystick.errors import UnsupportedFormatError
+from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.services.roles import PersistLog
 from tallystick.storage.files import FileSystem, read_file, write_whole
 from tallystick.systems.opening import open_persist_log
 
 LOG_FOLDER = "log"
 IDENTITY_FILE = "identity"
+IDENTITY_SIZE_MAX = 36
 
 
 def open_log(folder: str, system: str, fs: FileSystem) -> PersistLog:
@@ -52,4 +53,15 @@ def read_identity(folder: str, fs: FileSystem, system: str | None) -> str:
 
 def _read(folder: str, fs: FileSystem) -> list[str]:
     path = posixpath.join(folder, IDENTITY_FILE)
-    return read_file(fs, path).decode("ascii").split() if fs.exists(path) else []
+    if not fs.exists(path):
+        return []
+    found = read_file(fs, path).decode("ascii", "replace").split()
+    if not 1 <= len(found) <= 2 or len(found[0]) > IDENTITY_SIZE_MAX:
+        raise CorruptLogError(
+            "the identity of the service is damaged",
+            file=path,
+            expected="an id, and the name of a system",
+            found=f"{len(found)} words",
+            advice="Restore it: without it targets do not know what they hold",
+        )
+    return found

@@ -50,6 +50,7 @@ class Lane:
         self.name = name
         self.target = target
         self._settings = settings
+        self._batch_max = self._limit = min(settings.batch_max, target.batch_max)
         self._backlog = backlog
         self._metrics = metrics
         self._held = held
@@ -138,11 +139,10 @@ class Lane:
             self._broken(error)
 
     def _take(self) -> list[Work] | None:
-        limit = min(self._settings.batch_max, self.target.batch_max)
         with self._changed:
             while not self._stopping.is_set():
                 now = time.monotonic()
-                if self._down_until <= now and (batch := self._schedule.take(limit, now)):
+                if self._down_until <= now and (batch := self._schedule.take(self._limit, now)):
                     self._out += 1
                     return batch
                 self._changed.wait(self._patience(now))
@@ -185,6 +185,7 @@ class Lane:
         with self._changed:
             self._out -= 1
             self._delay = self._settings.retry_seconds
+            self._limit = min(2 * self._limit, self._batch_max)
             self._schedule.done(batch)
             self._changed.notify_all()
 
@@ -193,6 +194,8 @@ class Lane:
         with self._changed:
             self._out -= 1
             self._schedule.put_back(batch)
+            # it may be the size of the batch that drives the target away
+            self._limit = max(1, len(batch) // 2)
             self._last_error = repr(error)
             now, delay = time.monotonic(), self._delay
             if self._down_until <= now:  # else another worker has just found out

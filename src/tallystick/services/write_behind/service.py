@@ -47,7 +47,8 @@ class WriteBehind(Watching):
 
     ``targets`` are SQLAlchemy engines, functions or coroutine functions of an entry, or
     `Target` objects, by the names that the log knows them by; ``renamed`` maps names of old
-    entries to these. ``system`` is ``tally`` or ``cloudtran``, or ``log`` an open log.
+    entries to these. ``system`` is ``tally`` or ``cloudtran``, or ``log`` an open log, which the
+    service closes, also where it cannot open.
     ``disposer``: see `tallystick.services.disposers.disposer_of`.
 
     What an earlier run left pending makes opening raise `IncompleteLogError` with the numbers;
@@ -83,9 +84,9 @@ class WriteBehind(Watching):
         )  # fmt: skip
         self._disposal: Disposal | None = None
         self._closed = self._foreign = False
-        fs.mkdir(self.path)
         self._log = open_log(self.path, system, fs) if log is None else log
         try:
+            fs.mkdir(self.path)
             last = self._load(on_incomplete, renamed or {})
             self._lanes.open(read_identity(self.path, fs, system if log is None else None))
         except BaseException:
