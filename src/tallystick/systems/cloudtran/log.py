@@ -8,7 +8,6 @@ workers prepare full batches while one ordered writer writes another.
 
 from __future__ import annotations
 
-import logging
 import posixpath
 import threading
 import time
@@ -19,12 +18,8 @@ from types import TracebackType
 from typing import Self
 
 from tallystick.errors import (
-    IncompleteLogError,
     LogClosedError,
-    LogFormatError,
     LogFullError,
-    LogWriteError,
-    RecordTooLargeError,
     TallystickError,
 )
 from tallystick.services.disposal import Disposal
@@ -32,7 +27,6 @@ from tallystick.services.disposers import AnyDisposer, disposer_of
 from tallystick.services.roles import Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
-from tallystick.systems.cloudtran import mark
 from tallystick.systems.cloudtran.batch import Effect, EffectKind
 from tallystick.systems.cloudtran.config import LogSettings
 from tallystick.systems.cloudtran.entries import (
@@ -46,17 +40,14 @@ from tallystick.systems.cloudtran.entries import (
     encode_entry,
     parse_entry,
 )
-from tallystick.systems.cloudtran.recovery import log_parts, recover
 from tallystick.systems.cloudtran.room import Room, free_on_disk
 from tallystick.systems.cloudtran.series import Series
+from tallystick.systems.cloudtran.starting import encoded_entry, start
 from tallystick.systems.cloudtran.state import OpenEntry
 from tallystick.systems.cloudtran.tender import Tender
 from tallystick.systems.cloudtran.writer import BlockWriter, DoneTicket
 
 LOCK_SUFFIX = ".lock"
-NUMBERS_SHOWN_MAX = 20
-
-_log = logging.getLogger(__name__)
 
 
 class BlockLog:
@@ -100,26 +91,12 @@ class BlockLog:
         )
 
     def _open(self) -> None:
-        settings = self.settings
-        if settings.zap_log_files:
-            self._zap()
-        found = recover(self._fs, self.folder, settings)
-        if found.state.entries and settings.on_incomplete == "fail":
-            raise incomplete(self.folder, list(found.state.entries))
-        for remark in found.remarks:
-            _log.warning("%s at offset %d: %s", remark.name, remark.offset, remark.code)
-        used = mark.Mark(found.serial - 1, found.sequence - 1, found.number - 1)
-        mark.write(self._fs, self.folder, settings.file_base_name, used)
+        found = start(self._fs, self.folder, self.settings)
         self.losses = found.losses
         self._next_number = found.number
         numbers = found.serial, found.sequence
-        series = Series(self._fs, self.folder, settings, *numbers, self._on_file, self._clock)
-        self._writer = BlockWriter(settings, series, found.state)
-
-    def _zap(self) -> None:
-        for part in log_parts(self._fs, self.folder, self.settings):
-            self._fs.remove(part.path)
-        self._fs.sync_dir(self.folder)
+        series = Series(self._fs, self.folder, self.settings, *numbers, self._on_file, self._clock)
+        self._writer = BlockWriter(self.settings, series, found.state)
 
     # -- for callers -------------------------------------------------------------------------
 
@@ -132,7 +109,7 @@ class BlockLog:
         self.room.require()
         moment = int(self._clock() * 1_000_000)
         entry = Entry(EntryKind.PERSISTING, 1, moment, tuple(targets), tuple(operations), reference)
-        encoded = bytearray(self._encoded(entry))
+        encoded = bytearray(encoded_entry(entry, self.settings, self.folder))
         with self._order:
             self._check_open()
             number = self._next_number
@@ -267,20 +244,6 @@ class BlockLog:
         if self._closed:
             raise LogClosedError("the log is closed", file=self.folder)
 
-    def _encoded(self, entry: Entry) -> bytes:
-        try:
-            encoded = encode_entry(entry)
-        except (LogFormatError, UnicodeEncodeError) as error:
-            raise LogWriteError(f"not a transaction that this log can hold: {error}") from error
-        if len(encoded) > self.settings.entry_size_max:
-            raise RecordTooLargeError(
-                "the transaction is larger than max_transaction_size allows",
-                file=self.folder,
-                expected=f"at most {self.settings.entry_size_max} bytes",
-                found=f"{len(encoded)} bytes",
-            )
-        return encoded
-
     def _on_file(self, serial: int, path: str) -> None:
         with self._writer.lock:
             self._writer.state.add_file(serial, path)
@@ -315,15 +278,3 @@ class BlockLog:
                 self._writer.append(bytes(encoded), Effect(EffectKind.MOVES, one.entry.number))
         if stuck:
             self._tender.prompt()
-
-
-def incomplete(folder: str, numbers: Sequence[int]) -> IncompleteLogError:
-    """The error that names pending transactions."""
-    shown = ", ".join(map(str, numbers[:NUMBERS_SHOWN_MAX]))
-    more = len(numbers) - NUMBERS_SHOWN_MAX
-    return IncompleteLogError(
-        f"{len(numbers)} transactions have not reached all of their targets: {shown}"
-        + (f" and {more} more" if more > 0 else ""),
-        file=folder,
-        advice="Replay the log first: on_incomplete='replay', or the command tallystick replay",
-    )

@@ -48,6 +48,23 @@ class Target(Protocol):
     def close(self) -> None: ...
 
 
+class WriteSynced:
+    """A file whose every write is durable when it returns, as the engine's default mode has it."""
+
+    def __init__(self, file: Target) -> None:
+        self._file = file
+
+    def pwrite(self, data: bytes | memoryview, offset: int) -> None:
+        self._file.pwrite(data, offset)
+        self._file.datasync()
+
+    def datasync(self) -> None:
+        """Nothing is left to do."""
+
+    def close(self) -> None:
+        self._file.close()
+
+
 def checksum_record_size(cipher: LogCipher | None) -> int:
     """Bytes of a whole checksum record: 37, or more where its body fills cipher blocks."""
     block = cipher.block_size if cipher else 1

@@ -21,11 +21,11 @@ from tallystick.errors import (
 )
 from tallystick.services.roles import Ticket
 from tallystick.storage.counters import GroupCounters
-from tallystick.storage.files import Bytes, File, FileSystem
+from tallystick.storage.files import File, FileSystem
 from tallystick.storage.group import GroupWriter
 from tallystick.storage.local import LOCAL
 from tallystick.storage.source import unreadable
-from tallystick.systems.derby.access_file import BUFFER_SIZE, LogAccessFile
+from tallystick.systems.derby.access_file import BUFFER_SIZE, LogAccessFile, WriteSynced
 from tallystick.systems.derby.body import Body
 from tallystick.systems.derby.crypto import LogCipher
 from tallystick.systems.derby.layout import (
@@ -47,23 +47,6 @@ _SLACK = 1 << 20
 _PADDING_MAX = 16
 _ROOMY = POSITION_MAX - 2 * _SLACK
 """A record that ends below fits, with all that surrounds it."""
-
-
-class _WriteSynced:
-    """A file whose every write is durable when it returns, as the engine's default mode has it."""
-
-    def __init__(self, file: File) -> None:
-        self._file = file
-
-    def pwrite(self, data: Bytes, offset: int) -> None:
-        self._file.pwrite(data, offset)
-        self._file.datasync()
-
-    def datasync(self) -> None:
-        """Nothing is left to do."""
-
-    def close(self) -> None:
-        self._file.close()
 
 
 class AppendingLog:
@@ -126,7 +109,7 @@ class AppendingLog:
 
     def _access_file(self, file: File) -> LogAccessFile:
         return LogAccessFile(
-            _WriteSynced(file) if self._write_sync else file,
+            WriteSynced(file) if self._write_sync else file,
             split_instant(self._end)[1],
             buffer_size=self._buffer_size,
             cipher=self._cipher,
