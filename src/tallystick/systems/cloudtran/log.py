@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from struct import pack_into
-from types import TracebackType
 from typing import Self
 
 from tallystick.errors import (
@@ -219,12 +218,7 @@ class BlockLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # -- entries into batches; the order lock is held ------------------------------------------

@@ -9,7 +9,6 @@ Source: the PageLog description, sections a.1, a.2, c and g.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from types import TracebackType
 from typing import Self
 
 from tallystick.errors import CorruptLogError, LogWriteError
@@ -253,12 +252,7 @@ class PageStoreFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
