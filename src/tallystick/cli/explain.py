@@ -22,8 +22,9 @@ from tallystick.cli.output import (
     read_options,
     reading_options,
 )
+from tallystick.cli.phrases import phrase
 from tallystick.reading import explain
-from tallystick.records import Difference, Finding, Severity, Verdict, jsonable
+from tallystick.records import Difference, Finding, Severity, Verdict
 
 LISTED_MAX = 20
 """Entries of one kind that a person is shown; ``--json`` has all of them."""
@@ -90,20 +91,10 @@ def _show_rest(out: Console, count: int) -> None:
 
 def _entries(values: Any) -> list[str]:
     if isinstance(values, dict):
-        return [f"{name}: {_words(value)}" for name, value in values.items() if value]
+        return [f"{name}: {phrase(value)}" for name, value in values.items() if value]
     if isinstance(values, list | tuple | set | frozenset):
-        return [_words(value) for value in values]
-    return [_words(values)]
-
-
-def _words(value: Any) -> str:
-    """A JSON value in words: ``name value, name value``; nothing where it is null."""
-    plain = jsonable(value)
-    if isinstance(plain, dict):
-        return ", ".join(f"{key} {_words(item)}" for key, item in plain.items() if item is not None)
-    if isinstance(plain, list):
-        return "[" + ", ".join(map(_words, plain)) + "]"
-    return str(plain)
+        return [phrase(value) for value in values]
+    return [phrase(values)]
 
 
 def _difference_text(difference: Difference) -> Text:

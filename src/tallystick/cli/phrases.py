@@ -1,0 +1,83 @@
+"""Entries of a verdict in words, for a person at three in the morning.
+
+In: JSON values as `Verdict.strict` has them: mappings of a place, a transaction, its state and
+what it touched. Out: one phrase: what it is, what is known of it, where it stands. Long names are
+cut in the middle; ``--json`` has them in full.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import Any
+
+from tallystick.records import jsonable
+
+NAME_MAX = 64
+NAMES_MAX = 3
+_SUBJECTS = ("what", "transaction", "gtrid", "id", "record_id")
+_OF = ("resources", "participants", "targets", "branches")
+
+
+def phrase(value: Any) -> str:
+    """One entry in words."""
+    plain = jsonable(value)
+    if isinstance(plain, dict):
+        return _mapping({name: item for name, item in plain.items() if item not in (None, [], {})})
+    if isinstance(plain, list):
+        return names(plain)
+    return shortened(str(plain))
+
+
+def shortened(text: str) -> str:
+    """A text of at most `NAME_MAX` characters; of a longer one its beginning and its end."""
+    if len(text) <= NAME_MAX or " " in text:
+        return text
+    half = NAME_MAX // 2 - 1
+    return f"{text[:half]}…{text[-half:]}"
+
+
+def names(values: list[Any]) -> str:
+    """The first of some values, and how many more there are."""
+    told = ", ".join(map(phrase, values[:NAMES_MAX]))
+    rest = len(values) - NAMES_MAX
+    return f"{told} and {rest:,} more" if rest > 0 else told
+
+
+def _mapping(entry: dict[str, Any]) -> str:
+    parts = []
+    if "what" in entry and "id" in entry:
+        parts.append(f"{phrase(entry.pop('what'))} {phrase(entry.pop('id'))}")
+    parts += [_subject(name, entry.pop(name)) for name in _SUBJECTS if name in entry]
+    if "state" in entry:
+        parts.append(str(entry.pop("state")).replace("_", " ").replace("-", " "))
+    for name in _OF:
+        if isinstance(entry.get(name), list):
+            parts.append(f"{name} {names(entry.pop(name))}")
+    where, why = _place(entry), entry.pop("why", None)
+    parts += [_detail(name, item) for name, item in entry.items()]
+    told = ", ".join(part for part in parts if part) + where
+    return f"{told.strip()}: {why}" if why else told.strip()
+
+
+def _subject(name: str, value: Any) -> str:
+    if name == "what":
+        return phrase(value)
+    words = {"gtrid": "global transaction", "id": "record", "record_id": "record"}
+    return f"{words.get(name, name)} {phrase(value)}"
+
+
+def _detail(name: str, value: Any) -> str:
+    words = name.replace("_", " ")
+    if isinstance(value, bool):
+        return words if value else f"not {words}"
+    if isinstance(value, dict):
+        return f"{words} ({phrase(value)})"
+    return f"{words} {phrase(value)}"
+
+
+def _place(entry: dict[str, Any]) -> str:
+    file, offset = entry.pop("file", None), entry.pop("offset", None)
+    if file is not None:
+        file = PurePath(str(file)).name
+    told = f" in {file}" if file is not None else ""
+    return f"{told} at offset {offset:,}" if isinstance(offset, int) else told
