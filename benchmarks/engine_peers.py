@@ -1,7 +1,7 @@
 """Peers of the engine: each commits a body durably, whatever its own words for that are.
 
 In: a folder. Out: `Peer` objects with their durability level and their count of syncs where it is
-known (the bare loop and ours count their own; the others are known to sync once per commit).
+known (the bare loop and ours count their own; `engine_syncs` counts those of the others).
 """
 
 from __future__ import annotations
