@@ -15,7 +15,7 @@ import click
 
 import tallystick
 
-_HELPERS = ("callers", "engine_peers")
+_HELPERS = ("callers", "engine_peers", "engine_syncs")
 
 
 def benchmarks() -> dict[str, Path]:
