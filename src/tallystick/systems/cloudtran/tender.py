@@ -38,6 +38,8 @@ class Tender:
             if self._closing.wait(self._seconds):
                 return
             self._wanted.clear()
+            if self._closing.is_set():  # what was cleared may have been the call of `close`
+                return
             try:
                 self._work()
             except (LogPoisonedError, LogClosedError) as error:
