@@ -21,7 +21,7 @@ from tallystick.systems.tally.kinds import Code
 from tallystick.systems.tally.layout import segment_name
 from tallystick.systems.tally.live import groups_from
 from tallystick.systems.tally.log import TallyLog
-from tallystick.systems.tally.roles import TallyRecordJournal
+from tallystick.systems.tally.record_journal import TallyRecordJournal
 from tallystick.systems.tally.rows import records_of
 from tallystick.systems.tally.sealing import KeyProvider
 from tallystick.systems.tally.settings import Settings

@@ -18,7 +18,7 @@ from tallystick.systems.tally.items import EndingDraft, size_of
 from tallystick.systems.tally.kinds import Code, decode_row, encode_row
 from tallystick.systems.tally.live import rows_from
 from tallystick.systems.tally.log import TallyLog
-from tallystick.systems.tally.roles import Role
+from tallystick.systems.tally.role import Role
 from tallystick.systems.tally.state import Row
 
 _ADD, _REMOVE = Code.REDO_ADD.value, Code.REDO_REMOVE.value
