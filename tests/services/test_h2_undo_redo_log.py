@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from tallystick.services.roles import UndoRedoLog
+from pathlib import Path
+
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.systems.h2.role import H2UndoRedoLog
 from tallystick.testing import MemoryFileSystem
-from tests.services.contract_undo_redo_log import UndoRedoLogContract
+from tests.services.contract_undo_redo_log import UndoRedoLogContract, recovered
 
 
 class TestH2UndoRedoLog(UndoRedoLogContract):
@@ -27,5 +28,14 @@ class TestH2UndoRedoLog(UndoRedoLogContract):
             log.close()
         assert one.contents() == together.contents()
 
-    def open_log(self, folder: str, fs: FileSystem = LOCAL) -> UndoRedoLog:
+    def test_opening_takes_no_longer_after_very_many_transactions(self, tmp_path: Path) -> None:
+        log = self.open_log(str(tmp_path / "log"))
+        log._next = 2_000_000_000  # so many transactions later
+        log.log_row(3, 16, 1, b"x")
+        log.commit(3).wait()
+        again = self._reopened(log, tmp_path)
+        assert recovered(again).rows == {(16, 1): b"x"}
+        again.close()
+
+    def open_log(self, folder: str, fs: FileSystem = LOCAL) -> H2UndoRedoLog:
         return H2UndoRedoLog(folder, page_size=self.page_size, batch=12, fs=fs)

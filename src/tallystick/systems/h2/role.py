@@ -57,22 +57,22 @@ class H2UndoRedoLog:
         self._sessions: dict[int, int] = {}
         try:
             self._log = PageLog(self._store, batch=batch, own_pages=False)
-            self._next = self._first_unused_session()
+            found = self._sessions_in_log()
+            self._next = 1 + max(found, default=FIRST_SESSION - 1)
             self._log.open_for_writing(carry=True)
-            self._give_up_open_sessions()
+            self._give_up_open(found)
         except BaseException:
             self._store.close()
             raise
 
-    def _first_unused_session(self) -> int:
-        stream = self._log.open_for_reading()
-        return 1 + max((one.session for one in whole_entries(stream)), default=FIRST_SESSION - 1)
+    def _sessions_in_log(self) -> set[int]:
+        entries = whole_entries(self._log.open_for_reading())
+        return {one.session for one in entries if one.session >= FIRST_SESSION}
 
-    def _give_up_open_sessions(self) -> None:
+    def _give_up_open(self, sessions: set[int]) -> None:
         doubtful = {one.session for one in self._log.get_in_doubt_transactions()}
-        for session in range(FIRST_SESSION, self._next):
-            if session not in doubtful:
-                self._log.forget(session)
+        for session in sessions - doubtful:
+            self._log.forget(session)
 
     def _session(self, session: int) -> int:
         with self._mutex:
