@@ -21,7 +21,7 @@ def entry(number: int, *keys: str) -> PersistEntry:
 def schedule(*keys: str, strict: bool = False) -> Schedule:
     made = Schedule(strict)
     for number, names in enumerate(keys, 1):
-        made.add(entry(number, *names))
+        made.add([entry(number, *names)])
     return made
 
 
@@ -110,12 +110,13 @@ def test_strict_schedule_lets_nothing_overtake() -> None:
 def test_single_schedule_keeps_order_without_queues_until_something_fails() -> None:
     made = Schedule(single=True)
     for number, name in enumerate("abab", 1):
-        made.add(entry(number, name))
+        made.add([entry(number, name)])
     batch = made.take(2, 0.0)
     assert numbers(batch) == [1, 2]
     made.put_back(batch)
-    assert numbers(made.take(1, 0.0)) == [1]
-    made.put_back([made.waiting[1]])
+    first = made.take(1, 0.0)
+    assert numbers(first) == [1]
+    made.put_back(first)
     made.look_closer()
     made.set_aside(made.waiting[1])
     assert numbers(made.take(10, 0.0)) == [2, 4]
@@ -126,8 +127,8 @@ def test_what_stands_behind_a_work_that_is_set_aside_is_stuck_and_told() -> None
     made = schedule("a", "b", "ab", "bc", "d")
     made.set_aside(made.waiting[1])
     assert made.newly_stuck == [1, 3, 4]
-    made.add(entry(6, "c"))
-    made.add(entry(7, "e"))
+    made.add([entry(6, "c")])
+    made.add([entry(7, "e")])
     assert made.newly_stuck == [1, 3, 4, 6]
     made.discard(3)
     assert made.stuck_again() == [1]
@@ -148,12 +149,14 @@ def test_every_work_is_applied_once_and_in_order_per_key(
     waiting = list(enumerate(keys, 1))
     out: list[list[Work]] = []
     applied: list[int] = []
+    added: set[int] = set()
     discarded: set[int] = set()
     for _ in range(100_000):
         choice = rng.random()
         if waiting and choice < 0.3:
             number, names = waiting.pop(0)
-            made.add(entry(number, *names))
+            made.add([entry(number, *names)])
+            added.add(number)
         elif choice < 0.6 and not (single and out) and (batch := made.take(rng.randint(1, 4), 0.0)):
             _check_batch(batch, out)
             out.append(batch)
@@ -167,19 +170,19 @@ def test_every_work_is_applied_once_and_in_order_per_key(
             batch = out.pop(rng.randrange(len(out)))
             made.put_back(batch)
             made.look_closer()
-            if not batch[0].gone:
-                made.set_aside(batch[0])
+            if batch[0].number in made.waiting:
+                made.set_aside(made.waiting[batch[0].number])
         elif choice < 0.98:
             for number in [one.number for one in made.waiting.values() if one.aside]:
                 assert made.retry(number)
             made.stuck_again()
-        elif choice > 0.99 and made.waiting:
-            number = rng.choice(list(made.waiting))
+        elif choice > 0.99 and added - {*applied, *discarded}:
+            number = rng.choice(sorted(added - {*applied, *discarded}))
             made.discard(number)
             made.stuck_again()
             discarded.add(number)
         _check_stuck(made)
-        if not waiting and not out and not made.waiting:
+        if not waiting and not out and made.empty:
             break
     else:
         pytest.fail("the schedule does not come to an end")

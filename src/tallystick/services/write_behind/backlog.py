@@ -29,7 +29,7 @@ class Pending:
     """A transaction, the targets that do not hold it, its size, and when it came."""
 
     entry: PersistEntry
-    left: set[str]
+    left: frozenset[str]
     size: int
     since: float
 
@@ -50,7 +50,8 @@ class Backlog:
         self._ageless = isinf(settings.backlog_age_seconds_max)
         self._changed = threading.Condition(threading.Lock())
         self._pending: dict[int, Pending] = {}
-        self._moving: dict[int, Pending] = {}
+        self._moving = self._pending
+        """What does not wait for an operator: the same dictionary, unless something does."""
         self._stuck: dict[str, set[int]] = {}
         self._count = 0
         self._bytes = 0
@@ -132,23 +133,28 @@ class Backlog:
 
     # -- transactions ----------------------------------------------------------------------------
 
-    def add(self, entry: PersistEntry, left: set[str], size: int) -> None:
+    def add(self, entry: PersistEntry, left: frozenset[str], size: int) -> None:
         """A transaction for which room was reserved; ascending numbers."""
         one = Pending(entry, left, size, time.monotonic())
         with self._changed:
-            self._pending[entry.number] = self._moving[entry.number] = one
+            self._insert(one)
             self._entering -= 1
             if self._refusal is not None:
                 self._changed.notify_all()
 
-    def load(self, entry: PersistEntry, left: set[str], size: int) -> None:
+    def load(self, entry: PersistEntry, left: frozenset[str], size: int) -> None:
         """A transaction of an earlier run; it counts, with its age, but no limit refuses it."""
         age = max(0.0, time.time() - entry.time / 1_000_000)
         with self._changed:
             self._count += 1
             self._bytes += size
-            one = Pending(entry, left, size, time.monotonic() - age)
-            self._pending[entry.number] = self._moving[entry.number] = one
+            self._insert(Pending(entry, left, size, time.monotonic() - age))
+
+    def _insert(self, one: Pending) -> None:
+        number = one.entry.number
+        self._pending[number] = one
+        if self._moving is not self._pending:
+            self._moving[number] = one
 
     def held(self, numbers: Iterable[int], target: str) -> None:
         """The target holds these; what no target waits for any more is gone."""
@@ -157,7 +163,7 @@ class Backlog:
                 one = self._pending.get(number)
                 if one is None:
                     continue
-                one.left.discard(target)
+                one.left -= {target}
                 if not one.left:
                     self._forget(number)
                 elif self._stuck and self._is_stuck(one):
@@ -179,6 +185,8 @@ class Backlog:
     def stuck(self, target: str, numbers: Sequence[int]) -> None:
         """These too wait for an operator, as far as the target is concerned."""
         with self._changed:
+            if self._moving is self._pending:
+                self._moving = dict(self._pending)
             self._stuck.setdefault(target, set()).update(numbers)
             for number in numbers:
                 one = self._pending.get(number)
@@ -190,9 +198,13 @@ class Backlog:
         """An operator has done something: only these still wait for one."""
         with self._changed:
             self._stuck[target] = set(still)
-            self._moving = {
-                number: one for number, one in self._pending.items() if not self._is_stuck(one)
-            }
+            if any(self._stuck.values()):
+                self._moving = {
+                    number: one for number, one in self._pending.items() if not self._is_stuck(one)
+                }
+            else:
+                self._stuck.clear()
+                self._moving = self._pending
 
     def _is_stuck(self, one: Pending) -> bool:
         number = one.entry.number

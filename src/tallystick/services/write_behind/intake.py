@@ -33,6 +33,8 @@ class Intake:
     ) -> None:
         self._targets = tuple(targets)
         self._known = frozenset(targets)
+        self._everyone = self._known | {None}
+        self._left: dict[tuple[str, ...], frozenset[str]] = {}
         self._log = log
         self._backlog = backlog
         self._sequencer = sequencer
@@ -50,8 +52,11 @@ class Intake:
         """Number and ticket of a new transaction. Raises `BusyError` after ``timeout`` seconds
         without room, and `TransactionUsageError`, with nothing written."""
         named = {one.target for one in operations}
-        names = self._targets_of(named) if targets is None else tuple(targets)
-        self._check(named, names)
+        if targets is None and named <= self._everyone and None in named:
+            names = self._targets
+        else:
+            names = self._targets_of(named) if targets is None else tuple(targets)
+            self._check(named, names)
         operations = tuple(operations)
         size = size_of(reference, operations)
         deadline = time.monotonic() + timeout
@@ -72,11 +77,12 @@ class Intake:
         self, names: tuple[str, ...], operations: tuple[Operation, ...], reference: str, size: int
     ) -> tuple[int, Ticket]:
         moment = int(time.time() * 1_000_000)
+        left = self._left.get(names) or self._left.setdefault(names, frozenset(names))
         try:
             with self._order:
                 number, ticket = self._log.persisting(names, operations, reference)
                 entry = PersistEntry(number, names, operations, reference, moment)
-                self._backlog.add(entry, set(names), size)
+                self._backlog.add(entry, left, size)
                 self._sequencer.append(entry, ticket)
                 self.last_number = number
         except BaseException:

@@ -86,8 +86,7 @@ class Lane:
     def add(self, entries: Sequence[PersistEntry]) -> None:
         """Entries that are durable, with greater numbers than all before."""
         with self._changed:
-            for entry in entries:
-                self._schedule.add(entry)
+            self._schedule.add(entries)
             self._tell_stuck()
             self._changed.notify_all()
 
@@ -210,17 +209,16 @@ class Lane:
             self._out -= 1
             self._schedule.put_back(batch)
             self._schedule.look_closer()
-            if len(batch) > 1:
-                for work in batch:
-                    work.alone = True
-            else:
-                self._blame(batch[0], error)
+            waiting = self._schedule.waiting
+            works = [waiting[work.number] for work in batch if work.number in waiting]
+            for work in works:
+                work.alone = True
+            if len(batch) == 1 and works:
+                self._blame(works[0], error)
             self._tell_stuck()
             self._changed.notify_all()
 
     def _blame(self, work: Work, error: BaseException) -> None:
-        if work.gone:
-            return
         work.attempts += 1
         work.error = repr(error)
         if work.attempts >= self._settings.attempts_max:

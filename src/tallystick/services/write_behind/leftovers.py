@@ -17,10 +17,10 @@ NUMBERS_SHOWN_MAX = 20
 
 def leftovers(
     log: PersistLog, renamed: Mapping[str, str]
-) -> Iterator[tuple[PersistEntry, set[str]]]:
+) -> Iterator[tuple[PersistEntry, frozenset[str]]]:
     """Pending entries by ascending number, with the targets that do not hold them."""
     for entry, targets in log.pending():
-        names = {renamed.get(name, name) for name in targets}
+        names = frozenset(renamed.get(name, name) for name in targets)
         yield _rename(entry, renamed) if renamed else entry, names
 
 

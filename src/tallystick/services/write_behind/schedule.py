@@ -31,12 +31,14 @@ class Schedule:
     strict: bool = False
     single: bool = False
     waiting: dict[int, Work] = field(default_factory=dict)
-    """Everything that the target does not hold yet, by ascending number."""
+    """What stands in a queue, or is out in a batch, by ascending number."""
     newly_stuck: list[int] = field(default_factory=list)
     """Numbers that became stuck; whoever takes note of them clears it."""
     _lined_up: bool = field(init=False)
     """Works stand in queues."""
-    _inbox: deque[Work] = field(default_factory=deque)
+    _inbox: deque[PersistEntry] = field(default_factory=deque)
+    _given_up: set[int] = field(default_factory=set)
+    """Numbers that are to be left out when they come from the inbox."""
     _queues: dict[Key, Queue] = field(default_factory=dict)
     _ready: list[Work] = field(default_factory=list)
     _resting: list[tuple[float, Work]] = field(default_factory=list)
@@ -44,13 +46,11 @@ class Schedule:
     def __post_init__(self) -> None:
         self._lined_up = not self.single
 
-    def add(self, entry: PersistEntry) -> None:
-        """One more, with a greater number than all before it."""
-        work = self.waiting[entry.number] = Work(entry)
+    def add(self, entries: Iterable[PersistEntry]) -> None:
+        """More, with greater numbers than all before them."""
+        self._inbox.extend(entries)
         if self._lined_up:
-            self._line_up(work)
-        else:
-            self._inbox.append(work)
+            self.look_closer()
 
     def take(self, count_max: int, now: float) -> list[Work]:
         """The next batch, in the order of numbers; empty if nothing is ready at ``now``."""
@@ -80,11 +80,19 @@ class Schedule:
     def _take_first(self, count_max: int) -> list[Work]:
         batch: list[Work] = []
         while self._inbox and len(batch) < count_max:
-            work = self._inbox.popleft()
-            if not work.gone:
+            work = self._next_of_inbox()
+            if work is not None:
                 work.taken = True
                 batch.append(work)
         return batch
+
+    def _next_of_inbox(self) -> Work | None:
+        entry = self._inbox.popleft()
+        if self._given_up and entry.number in self._given_up:
+            self._given_up.discard(entry.number)
+            return None
+        work = self.waiting[entry.number] = Work(entry)
+        return work
 
     def _line_up(self, work: Work) -> None:
         """Put a work at the end of the queues of its keys."""
@@ -100,6 +108,11 @@ class Schedule:
         if work.stuck:
             self.newly_stuck.append(work.number)
         self._offer(work)
+
+    @property
+    def empty(self) -> bool:
+        """True if nothing waits and nothing is out."""
+        return not self.waiting and len(self._inbox) == len(self._given_up)
 
     def has_ready(self) -> bool:
         """True if a batch could be taken, or soon after a rest."""
@@ -125,9 +138,9 @@ class Schedule:
     def put_back(self, batch: list[Work]) -> None:
         """The target does not hold the batch; its works may be taken again."""
         if not self._lined_up:
-            self._inbox.extendleft(reversed(batch))
-            for work in batch:
-                work.taken = False
+            for work in reversed(batch):
+                if self.waiting.pop(work.number, None) is not None:
+                    self._inbox.appendleft(work.entry)
             return
         for work in reversed(batch):
             work.taken = False
@@ -142,10 +155,10 @@ class Schedule:
 
     def look_closer(self) -> None:
         """From now on keep queues, until they are empty: works go different ways."""
-        inbox, self._inbox = self._inbox, deque()
         self._lined_up = True
-        for work in inbox:
-            if not work.gone:
+        while self._inbox:
+            work = self._next_of_inbox()
+            if work is not None:
                 self._line_up(work)
 
     def rest(self, work: Work, until: float) -> None:
@@ -198,6 +211,8 @@ class Schedule:
         """Forget a work; one that is out in a batch may still be applied."""
         work = self.waiting.pop(number, None)
         if work is None:
+            if any(entry.number == number for entry in self._inbox):
+                self._given_up.add(number)
             return
         work.gone = True
         if work.keys and not work.taken:

@@ -1,7 +1,7 @@
 """Bodies of the persist log on the way of a commit: made, and folded in, at little cost.
 
 In: a transaction's targets and operations, or the body of a persisting or persisted record. Out:
-a body as `tallystick.systems.tally.kinds.encode_entry` makes it, or names of targets. The running
+a body as `tallystick.systems.tally.bodies.encode_entry` makes it, or names of targets. The running
 log folds in each record that it writes; operations are measured here, and decoded when somebody
 wants them.
 """
@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from tallystick.errors import CorruptLogError
 from tallystick.services.roles import Operation
-from tallystick.systems.tally.kinds import (
+from tallystick.systems.tally.bodies import (
     COUNT,
     EVERY_TARGET,
     NO_VALUE,
@@ -94,6 +94,12 @@ def _targets(body: bytes) -> tuple[tuple[str, ...], int]:
 def _names(body: bytes) -> tuple[str, ...]:
     """A log has few sets of targets, and one of them in every record."""
     return decode_names(body)[0]
+
+
+@lru_cache(maxsize=256)
+def every(targets: tuple[str, ...]) -> frozenset[str]:
+    """The targets as a set, the same one for every entry that waits for all of them."""
+    return frozenset(targets)
 
 
 def _operation_size(body: bytes, place: int, targets: int) -> int:

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from tallystick.records import Xid
-from tallystick.systems.tally.columns import Draft
-from tallystick.systems.tally.kinds import (
-    Code,
+from tallystick.systems.tally.bodies import (
     Ending,
     decode_decision,
     decode_ending,
     decode_names,
 )
-from tallystick.systems.tally.persisting import entry_targets, mark_targets
+from tallystick.systems.tally.columns import Draft
+from tallystick.systems.tally.kinds import Code
+from tallystick.systems.tally.persisting import entry_targets, every, mark_targets
 
 _PREPARE = Code.PREPARE.value
 _NUMBERED = Code.PERSISTING.value
@@ -79,7 +79,7 @@ class OpenEntry:
     time_us: int
     body: bytes
     targets: tuple[str, ...]
-    remaining: set[str]
+    remaining: frozenset[str]
 
 
 class LogState:
@@ -278,7 +278,7 @@ class LogState:
         number = row.draft.key or 0
         targets = entry_targets(row.draft.body)
         self.pending[number] = OpenEntry(
-            row.segment, row.time_us, row.draft.body, targets, set(targets)
+            row.segment, row.time_us, row.draft.body, targets, every(targets)
         )
         if not targets:
             del self.pending[number]
@@ -294,7 +294,7 @@ class LogState:
         entry = self.pending.get(number or 0)
         if entry is None or number is None:
             return
-        entry.remaining.difference_update(targets)
+        entry.remaining = entry.remaining.difference(targets)
         if not entry.remaining:
             del self.pending[number]
 
