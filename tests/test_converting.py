@@ -128,17 +128,30 @@ def test_pending_entries_survive_any_route(tmp_path: Path, route: list[str]) -> 
 
 @pytest.mark.parametrize("generation", sorted(p.name for p in JBOSS.iterdir() if p.is_dir()))
 @pytest.mark.parametrize("case", ["basic", "tx-prepared", "tx-multifile"])
-def test_every_generation_becomes_a_native_journal(
-    tmp_path: Path, generation: str, case: str
+@pytest.mark.parametrize("route", [["tally"], ["jboss", "tally"]], ids=" to ".join)
+def test_every_generation_comes_over_whole(
+    tmp_path: Path, generation: str, case: str, route: list[str]
 ) -> None:
+    """From the files of every original, to the native journal and to that of today's Artemis."""
     folder = JBOSS / generation / case
     oracle = json.loads((folder / "manifest.json").read_text())["oracle"]
-    convert(folder, tmp_path / "new", "tally")
-    journal = open_record_journal(tmp_path / "new")
-    found = sorted(one.record_id for one in journal.live_records())
-    assert found == sorted(one["id"] for one in oracle["live_records"])
-    assert len(journal.prepared()) == len(oracle["prepared_transactions"])
+    end = through(tmp_path, folder, "jboss", route)
+    journal = open_record_journal(end, route[-1])
+    found = sorted(journal.live_records(), key=lambda one: (one.record_id, one.update))
+    expected = [_record(one) for one in oracle["live_records"]]
+    assert found == sorted(expected, key=lambda one: (one.record_id, one.update))
+    for mine, real in zip(journal.prepared(), oracle["prepared_transactions"], strict=True):
+        assert list(mine.records) == [_record(one) for one in real["records"]]
+        assert list(mine.deletes) == [
+            one["id"] if isinstance(one, dict) else one for one in real["recordsToDelete"]
+        ]
+        assert mine.extra.hex() == real.get("extraData", "")
     journal.close()
+
+
+def _record(one: dict[str, Any]) -> JournalRecord:
+    body = bytes.fromhex(one["body"])
+    return JournalRecord(one["id"], one["userRecordType"], body, one["isUpdate"])
 
 
 # -- interruptions ----------------------------------------------------------------------------
