@@ -1,0 +1,144 @@
+"""What reading a log costs in memory: ten times the log, the same peak.
+
+Logs are made by our own writers, with nothing left open in them. Files are mapped, as large ones
+are, so that the peak is what the reader itself holds.
+"""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tallystick.discovery import discover
+from tallystick.storage import source
+from tallystick.systems import system
+from tallystick.systems.base import LogReading, ReadOptions
+from tallystick.systems.bitronix import columns
+from tallystick.systems.bitronix.layout import make_gtrid
+from tallystick.systems.bitronix.log import DiskJournal
+from tallystick.systems.cloudtran import batches as cloudtran_batches
+from tallystick.systems.cloudtran.config import LogSettings
+from tallystick.systems.cloudtran.entries import Operation, OperationKind
+from tallystick.systems.cloudtran.log import BlockLog
+from tallystick.systems.derby import operations
+from tallystick.systems.derby.encodings import compressed_int, compressed_long, format_id
+from tallystick.systems.derby.log import LogToFile
+from tallystick.systems.h2 import batches as h2_batches
+from tallystick.systems.h2.log import PageLog
+from tallystick.systems.h2.pages import PageStoreFile
+from tallystick.systems.h2.rows import encode_row
+from tallystick.systems.jboss.log import CircularJournal
+from tallystick.systems.jboss.settings import JournalSettings
+from tallystick.systems.tally.log import TallyLog
+from tallystick.systems.tally.settings import Settings
+
+SMALL, LARGE = 600, 6000
+"""Transactions in the two logs."""
+BODY = bytes(range(250))
+ROOM = 384 << 10
+"""Bytes by which the two peaks may differ; the logs differ by more than two million."""
+WINDOWS = ((columns, "WINDOW"), (h2_batches, "WINDOW"), (cloudtran_batches, "RUN_BYTES"))
+"""What is looked at in one go; small here, so that the small log fills it too."""
+
+
+def bitronix(folder: Path, count: int) -> None:
+    journal = DiskJournal(str(folder), max_log_size=16 << 20, forced_write_enabled=False)
+    for number in range(count):
+        gtrid = make_gtrid("node", 1_700_000_000_000 + number, number)
+        for status in (0, 1, 2, 8, 3):
+            journal.log(status, gtrid, ("jdbc/orders", "jms/queue") if status else ())
+    journal.close()
+
+
+def cloudtran(folder: Path, count: int) -> None:
+    settings = LogSettings(file_size_mb=64, sync="none")
+    with BlockLog(str(folder), settings, disposer=None) as log:
+        for turn in range(count):
+            operation = Operation(None, OperationKind.INSERT, "orders", b"key", BODY)
+            number, ticket = log.persisting(("orders-db",), [operation], "reference")
+            log.persisted(number, ("orders-db",))
+            if turn % 50 == 49:
+                ticket.wait()
+
+
+def derby(folder: Path, count: int) -> None:
+    page = b"".join(map(compressed_long, (0, 1168, 1, 0)))
+    insert = format_id(operations.INSERT) + page + compressed_int(6) + b"\0\0\0\1"
+    with LogToFile(str(folder)) as log:
+        for _ in range(count):
+            number = log.begin()
+            log.log(number, insert, b"\0\6\1\x20\0\xfa" + BODY)
+            log.submit_commit(number)
+
+
+def h2(folder: Path, count: int) -> None:
+    path = folder / "db.h2.db"
+    PageStoreFile.create(str(path)).close()
+    with PageStoreFile(str(path)) as store:
+        log = PageLog(store)
+        log.open_for_writing()
+        for number in range(count):
+            row = encode_row([number, BODY.decode("latin-1"), None])
+            log.log_add_or_remove_row(3, 16, number, row)
+            log.commit(3)
+        log.close()
+
+
+def jboss(folder: Path, count: int) -> None:
+    with CircularJournal(str(folder), JournalSettings(file_size=64 << 20)) as journal:
+        for number in range(count):
+            journal.append_add_record(number, 1, BODY)
+            journal.append_delete_record(number)
+
+
+def tally(folder: Path, count: int) -> None:
+    log = TallyLog(str(folder), settings=Settings(segment_size=64 << 20))
+    for number in range(count):
+        log.append(BODY)
+        if number % 10 == 9:
+            log.flush()
+    log.close()
+
+
+MAKERS: dict[str, Callable[[Path, int], None]] = {
+    one.__name__: one for one in (bitronix, cloudtran, derby, h2, jboss, tally)
+}
+
+
+def peak(folder: Path) -> int:
+    """Most bytes held at once while all batches are read, beyond those held before."""
+    (log,) = discover(folder).logs
+    _read(system(log.system).read(log, ReadOptions()))  # imports and compiles
+    tracemalloc.start()
+    try:
+        _read(system(log.system).read(log, ReadOptions()))
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def _read(reading: LogReading) -> None:
+    for _ in reading.batches(rows=500):
+        pass
+
+
+@pytest.fixture(scope="module", params=MAKERS)
+def logs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folders = []
+    for count in (SMALL, LARGE):
+        folders.append(tmp_path_factory.mktemp(request.param))
+        MAKERS[request.param](folders[-1], count)
+    return folders
+
+
+def test_batches_of_ten_times_the_log_take_no_more_memory(
+    logs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "READ_WHOLE_MAX", 0)
+    for module, name in WINDOWS:
+        monkeypatch.setattr(module, name, 64 << 10)
+    small, large = map(peak, logs)
+    assert large < small + ROOM
