@@ -2,16 +2,18 @@
 
 ``python benchmarks/pipeline_scale.py [--gib 0.25 0.5 1 2] [--transactions 50] [--place DIR]``
 writes an estate per size, as `benchmarks/pipeline_scan.py` does, and builds the seven tables with
-``local[2]`` in a process of its own. A line says how long that took, the peak of private resident
-memory of Java, of the largest Python process and of all of them, and the bytes that were shuffled.
-Sizes are of valid bytes: what segments keep free counts for nothing. With more ``--transactions``
-per coordinator the shuffle grows, with more records it does not.
+``local[2]`` in a process of its own. A line says how long that took, the processor time of Java
+and all workers, the peak of private resident memory of Java, of the largest Python process and of
+all of them, and the bytes that were shuffled. Sizes are of valid bytes: what segments keep free
+counts for nothing. With more ``--transactions`` per coordinator the shuffle grows, with more
+records it does not.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -19,8 +21,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from estates import Estate
 from pyarrow import dataset
@@ -29,6 +32,7 @@ from tallystick.pipeline.runner import Run
 from tallystick.pipeline.session import start
 
 SAMPLE_SECONDS = 0.1
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(slots=True)
@@ -38,12 +42,19 @@ class Peaks:
     java: int = 0
     python_one: int = 0
     python_all: int = 0
+    _seconds: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def processor_seconds(self) -> float:
+        """Of all these processes together, ended ones included."""
+        return sum(self._seconds.values())
 
     def sample(self) -> None:
         """Look at all processes once."""
-        sizes = list(_children())
-        python = [size for name, size in sizes if name == "python"]
-        self.java = max([self.java, *(size for name, size in sizes if name == "java")])
+        there = list(_children())
+        python = [one.resident for one in there if one.name == "python"]
+        self.java = max([self.java, *(one.resident for one in there if one.name == "java")])
+        self._seconds |= {one.number: one.seconds for one in there}
         self.python_one = max([self.python_one, *python])
         self.python_all = max(self.python_all, sum(python))
 
@@ -65,25 +76,34 @@ class Peaks:
             thread.join()
 
 
-def _children() -> Iterator[tuple[str, int]]:
-    """Name and private resident bytes of every process below this one, itself left out: pages that
-    a forked worker shares with the one it came from count once, for that one."""
-    parents, details = {}, {}
+class _Process(NamedTuple):
+    number: int
+    name: str
+    resident: int
+    """Private bytes: what a worker shares with the process it was forked from counts there."""
+    seconds: float
+    """Of processor time."""
+
+
+def _children() -> Iterator[_Process]:
+    """Every process below this one, itself left out."""
+    parents, found = {}, {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            status = dict(
-                line.split(":\t", 1) for line in (entry / "status").read_text().splitlines()
-            )
-        except (OSError, ValueError):
+            lines = (entry / "status").read_text().splitlines()
+            times = (entry / "stat").read_text().rpartition(")")[2].split()[11:13]
+        except OSError:
             continue  # it has ended
+        status = dict(line.split(":\t", 1) for line in lines)
+        name = "python" if status["Name"].startswith("python") else status["Name"].strip()
+        resident = int(status.get("RssAnon", "0").split()[0]) << 10
         number = int(entry.name)
         parents[number] = int(status["PPid"])
-        name = "python" if status["Name"].startswith("python") else status["Name"].strip()
-        details[number] = (name, int(status.get("RssAnon", "0").split()[0]) << 10)
+        found[number] = _Process(number, name, resident, sum(map(int, times)) / _TICKS)
     below = {_own()}
     for _ in range(4):  # the shell that starts Java, Java, its daemon, its workers
         below |= {number for number, parent in parents.items() if parent in below}
-    yield from (details[number] for number in below - {_own()})
+    yield from (found[number] for number in below - {_own()})
 
 
 def _own() -> int:
@@ -116,16 +136,21 @@ def build(logs: Path, out: Path) -> None:
     spark = start("local[2]", settings)
     spark.range(1).count()
     peaks = Peaks()
+    peaks.sample()
+    before = peaks.processor_seconds
     try:
         with peaks.watching():
             begin = time.perf_counter()
             Run([str(logs)], str(out / "tables")).advance(spark)
             seconds = time.perf_counter() - begin
+            peaks.sample()
+        processor = peaks.processor_seconds - before
     finally:
         spark.stop()
     files = dataset.dataset(out / "tables" / "files").to_table(["valid_bytes"])
     told = {"size": sum(files.column(0).to_pylist()), "seconds": seconds}
-    print(json.dumps(asdict(peaks) | told | {"shuffled": shuffled(events)}))
+    told |= {"java": peaks.java, "one": peaks.python_one, "all": peaks.python_all}
+    print(json.dumps(told | {"processor": processor, "shuffled": shuffled(events)}))
 
 
 def measure(estate: Estate, place: Path) -> None:
@@ -138,9 +163,9 @@ def measure(estate: Estate, place: Path) -> None:
     transactions = estate.coordinators * estate.transactions
     print(
         f"{told['size'] / 1e9:6.2f} GB {told['seconds']:8.1f} s"
-        f" {told['size'] / told['seconds'] / 1e6:6.0f} MB/s"
-        f"   Java {told['java'] / 1e6:6,.0f} MB   Python {told['python_one'] / 1e6:5,.0f} MB, all"
-        f" {told['python_all'] / 1e6:6,.0f} MB   shuffled {told['shuffled'] / 1e6:8.2f} MB"
+        f" {told['size'] / told['seconds'] / 1e6:6.0f} MB/s {told['processor']:8.1f} s of processor"
+        f"   Java {told['java'] / 1e6:6,.0f} MB   Python {told['one'] / 1e6:5,.0f} MB, all"
+        f" {told['all'] / 1e6:6,.0f} MB   shuffled {told['shuffled'] / 1e6:8.2f} MB"
         f"   for {transactions:,} global transactions",
         flush=True,
     )

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
+from pyarrow import dataset
 
+from tallystick.cli.pipeline import command
 from tallystick.pipeline import alerting
 from tallystick.pipeline.reconcile.rows import GLOBAL_TRANSACTIONS
 from tallystick.pipeline.runner import Run
+from tallystick.systems.bitronix.layout import ACTIVE, COMMITTING
+from tallystick.systems.bitronix.log import DiskJournal
 from tests.fixtures import fixture_dir
+from tests.pipeline.bank import KINDS, NAMES, write_bank
 from tests.pipeline.test_stages import frame
 
 if TYPE_CHECKING:
@@ -44,3 +55,65 @@ def test_each_overdue_transaction_is_told_once(
 def _told(spark: SparkSession, out: Path) -> list[bytes]:
     rows = spark.read.parquet(str(out / alerting.ALERTS)).select("gtrid").collect()
     return sorted(bytes(row.gtrid) for row in rows)
+
+
+class Borrowed:
+    """The session of the tests, which a command does not stop."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._spark, name)
+
+    def stop(self) -> None: ...
+
+
+def test_the_command_tells_of_what_comes_into_doubt_while_it_streams(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs, out = tmp_path / "logs", tmp_path / "tables"
+    truths = write_bank(logs, ["site-1"], rounds=1)
+    late = next(gtrid for gtrid, truth in truths.items() if truth.kind is KINDS["undecided"])
+    seen: set[tuple[bytes, str]] = set()
+
+    def alerts() -> set[tuple[bytes, str]]:
+        files = [str(path) for path in (out / alerting.ALERTS).glob("*.parquet")]
+        rows = dataset.dataset(files).to_table(["gtrid", "resolution"]) if files else None
+        return {(row["gtrid"], row["resolution"]) for row in rows.to_pylist()} if rows else set()
+
+    def operator() -> None:
+        """Wait for the first alerts, change one's due, wait for the alert, and end the command."""
+        until(lambda: (late, "rollback") in alerts())
+        with DiskJournal(str(logs / "site-0" / "bitronix")) as journal:
+            journal.log_forced(COMMITTING, late, set(NAMES)).wait()
+            time.sleep(0.1)  # its age is that of the newest record
+            journal.log_forced(ACTIVE, late[:-1] + b"\xff", set()).wait()
+        until(lambda: (late, "commit") in alerts())
+        seen.update(alerts())
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr("tallystick.pipeline.session.start", lambda *_: Borrowed(spark))
+    thread = threading.Thread(target=operator)
+    thread.start()
+    before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        told = CliRunner().invoke(
+            command, ["run", str(logs), "--out", str(out), "--stream", "--every", "0.2",
+                   "--alert-after", "0.001"],
+        )  # fmt: skip
+    finally:
+        thread.join()
+        for number, handler in before:
+            signal.signal(number, handler)
+    assert told.exit_code == 1, told.output
+    due = {gtrid for gtrid, truth in truths.items() if truth.kind.resolution != "none"}
+    dated = {gtrid for gtrid, truth in truths.items() if truth.kind.statuses}
+    assert {gtrid for gtrid, _ in seen} == due & dated
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 400
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
