@@ -19,7 +19,7 @@ from tallystick.systems.opening import (
     open_persist_log,
     open_record_journal,
 )
-from tallystick.systems.tally.kinds import OPERATION_CODES, decode_entry
+from tallystick.systems.tally.bodies import OPERATION_CODES, decode_entry
 
 ELEMENTS = (Kind.ADD, Kind.UPDATE, Kind.DELETE)
 _ENDS = (Kind.COMMIT, Kind.ROLLBACK)

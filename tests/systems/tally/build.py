@@ -10,9 +10,10 @@ import pytest
 from tallystick.records import Record, State, Xid
 from tallystick.storage.files import FileSystem
 from tallystick.systems.base import LogSource, ReadOptions
+from tallystick.systems.tally.bodies import encode_names, encode_note, encode_row
 from tallystick.systems.tally.columns import Draft
 from tallystick.systems.tally.items import EndingDraft
-from tallystick.systems.tally.kinds import Code, encode_names, encode_note, encode_row
+from tallystick.systems.tally.kinds import Code
 from tallystick.systems.tally.log import TallyLog
 from tallystick.systems.tally.reader import TallyReading
 from tallystick.systems.tally.recovery import reach_of

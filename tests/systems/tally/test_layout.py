@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.records import Xid
-from tallystick.systems.tally.columns import Draft, decode_columns, encode_drafts, encode_plain
-from tallystick.systems.tally.kinds import (
-    Code,
+from tallystick.systems.tally.bodies import (
     Ending,
     PersistOperation,
     decode_ending,
@@ -22,6 +20,8 @@ from tallystick.systems.tally.kinds import (
     encode_names,
     encode_row,
 )
+from tallystick.systems.tally.columns import Draft, decode_columns, encode_drafts, encode_plain
+from tallystick.systems.tally.kinds import Code
 from tallystick.systems.tally.layout import (
     HEADER_SIZE,
     SECTOR_SIZES,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tallystick.errors import CorruptLogError
 from tallystick.services.roles import Operation, OperationCode
-from tallystick.systems.tally.kinds import (
+from tallystick.systems.tally.bodies import (
     OPERATION_CODES,
     PersistOperation,
     decode_entry,

@@ -148,8 +148,9 @@ def test_missing_segment_is_seen_in_the_middle_and_at_the_end() -> None:
 
 
 def test_transaction_with_a_hole_is_reported_and_not_applied() -> None:
+    from tallystick.systems.tally.bodies import Ending, encode_ending
     from tallystick.systems.tally.columns import Draft
-    from tallystick.systems.tally.kinds import Code, Ending, encode_ending
+    from tallystick.systems.tally.kinds import Code
 
     fs = MemoryFileSystem()
     log = tiny_log(fs)

@@ -2,8 +2,8 @@
 
 In: drafts of records from threads and tasks (`log.TallyLog`), or the files of a log
 (`reader.TallyReading`). Out: groups on disk, durable when acknowledged; records, batches and
-verdicts. ``docs/formats/tally.md`` is the specification; `layout`, `columns` and `kinds` are its
-bytes, `decision` its judgement of damage, `walk` and `scan` its order.
+verdicts. ``docs/formats/tally.md`` is the specification; `layout`, `columns`, `kinds` and
+`bodies` are its bytes, `decision` its judgement of damage, `walk` and `scan` its order.
 """
 
 from __future__ import annotations

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tallystick.systems.tally.bodies import encode_decision, encode_names
 from tallystick.systems.tally.columns import Draft
-from tallystick.systems.tally.kinds import Code, encode_decision, encode_names
+from tallystick.systems.tally.kinds import Code
 from tallystick.systems.tally.state import LogState
 
 

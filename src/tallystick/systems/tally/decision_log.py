@@ -10,9 +10,10 @@ from collections.abc import Collection, Mapping
 
 from tallystick.records import State
 from tallystick.services.roles import Decision, DecisionOutcome, Ticket
+from tallystick.systems.tally.bodies import encode_names, encode_note
 from tallystick.systems.tally.carry import heuristic
 from tallystick.systems.tally.columns import Draft
-from tallystick.systems.tally.kinds import Code, encode_names, encode_note
+from tallystick.systems.tally.kinds import Code
 from tallystick.systems.tally.role import Role
 
 

@@ -15,10 +15,15 @@ from tallystick.services.roles import Operation, OperationCode, PersistEntry, Ti
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.storage.tickets import GroupTicket
+from tallystick.systems.tally.bodies import (
+    OPERATION_CODES,
+    decode_entry,
+    encode_names,
+)
 from tallystick.systems.tally.carry import Bundle
 from tallystick.systems.tally.columns import Draft
 from tallystick.systems.tally.items import RECORD_BYTES, Item
-from tallystick.systems.tally.kinds import OPERATION_CODES, Code, decode_entry, encode_names
+from tallystick.systems.tally.kinds import Code
 from tallystick.systems.tally.layout import segment_name, segment_number
 from tallystick.systems.tally.log import TallyLog
 from tallystick.systems.tally.persisting import encode_persisting

@@ -11,18 +11,16 @@ from typing import Any
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.records import Kind, Outcome, Record
 from tallystick.storage.files import Bytes
-from tallystick.systems.tally.catalog import SYSTEM_NAME
-from tallystick.systems.tally.columns import PLAIN, Columns, Draft, decode_columns
-from tallystick.systems.tally.kinds import (
-    Code,
+from tallystick.systems.tally.bodies import (
     decode_decision,
     decode_ending,
     decode_entry,
     decode_names,
     decode_row,
-    must_know,
-    name_of,
 )
+from tallystick.systems.tally.catalog import SYSTEM_NAME
+from tallystick.systems.tally.columns import PLAIN, Columns, Draft, decode_columns
+from tallystick.systems.tally.kinds import Code, must_know, name_of
 from tallystick.systems.tally.layout import AES_GCM, HEADER_SIZE, ZLIB, ZSTD, GroupHeader
 from tallystick.systems.tally.sealing import inner_bytes
 from tallystick.systems.tally.state import LogState, Row

@@ -14,11 +14,12 @@ from tallystick.errors import TallystickError
 from tallystick.records import Finding
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
+from tallystick.systems.tally.bodies import decode_ending
 from tallystick.systems.tally.catalog import is_member, read_catalog
 from tallystick.systems.tally.columns import Draft
 from tallystick.systems.tally.decision import Case
 from tallystick.systems.tally.items import EndingDraft
-from tallystick.systems.tally.kinds import Code, decode_ending
+from tallystick.systems.tally.kinds import Code
 from tallystick.systems.tally.log import TallyLog
 from tallystick.systems.tally.recovery import load_key, reach_of
 from tallystick.systems.tally.rows import rows_of

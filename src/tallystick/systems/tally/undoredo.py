@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from tallystick.services.roles import InDoubt, RecoveryHandler, Ticket, branch_of
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
+from tallystick.systems.tally.bodies import decode_row, encode_row
 from tallystick.systems.tally.carry import Bundle
 from tallystick.systems.tally.columns import Draft
 from tallystick.systems.tally.items import EndingDraft, size_of
-from tallystick.systems.tally.kinds import Code, decode_row, encode_row
+from tallystick.systems.tally.kinds import Code
 from tallystick.systems.tally.live import rows_from
 from tallystick.systems.tally.log import TallyLog
 from tallystick.systems.tally.role import Role

@@ -12,6 +12,7 @@ from typing import cast
 
 from tallystick.errors import LogPoisonedError, LogWriteError
 from tallystick.systems.tally.appender import Appender
+from tallystick.systems.tally.bodies import Ending, encode_ending
 from tallystick.systems.tally.carry import Bundle
 from tallystick.systems.tally.columns import Draft, Inner, encode_drafts, encode_plain
 from tallystick.systems.tally.items import (
@@ -24,7 +25,7 @@ from tallystick.systems.tally.items import (
     runs,
     size_of,
 )
-from tallystick.systems.tally.kinds import Code, Ending, encode_ending
+from tallystick.systems.tally.kinds import Code
 from tallystick.systems.tally.state import LogState, Row
 
 _PLAIN = {bytes}
