@@ -34,12 +34,10 @@ from tests.interop.jboss.test_interop import FILE_SIZE, Work, ours, play_ours, t
 from tests.interop.jboss.test_narayana import SETTINGS as NARAYANA
 from tests.interop.jboss.test_narayana import live_objects, states, store
 
-pytestmark = pytest.mark.interop
-
 
 def rounds(short: int, long: int) -> pytest.MarkDecorator:
     values = [
-        pytest.param(short, id="short"),
+        pytest.param(short, id="short", marks=pytest.mark.interop),
         pytest.param(long, id="long", marks=pytest.mark.soak),
     ]
     return pytest.mark.parametrize("rounds", values)

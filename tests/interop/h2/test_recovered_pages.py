@@ -24,7 +24,6 @@ from tallystick.systems.h2.values import decode_value
 from tests.interop.h2.test_h2 import Rows, _classpath, h2, table_of
 from tests.interop.java import run_java
 
-pytestmark = pytest.mark.interop
 PAGE_SIZES = pytest.mark.parametrize("page_size", [512, 2048, 4096])
 
 
@@ -125,6 +124,7 @@ def check(folder: Path, page_size: int, seed: int) -> int:
     return len(handler.undone)
 
 
+@pytest.mark.interop
 @PAGE_SIZES
 def test_we_recover_a_killed_database_to_what_h2_recovers(page_size: int, tmp_path: Path) -> None:
     assert check(tmp_path, page_size, seed=page_size) > 0
