@@ -20,7 +20,9 @@ from tallystick.pipeline.stages.matching import (
     given_resources,
     matched_resources,
     nameless_rollbacks,
-    without_copies,
+    renamed_copies,
+    settled,
+    without_logs,
 )
 from tallystick.records import State
 
@@ -55,16 +57,19 @@ def global_transactions(
 ) -> DataFrame:
     """One row per global transaction.
 
-    ``resources`` maps resource names to log names where the logs alone leave it open.
+    ``resources`` maps resource names to log names where the logs alone leave it open. What several
+    parts of the answer are made of is computed when this is called.
     """
-    originals = without_copies(transactions)
+    originals = without_logs(transactions, settled(renamed_copies(transactions)))
     xa = _xa(originals)
-    grouped = xa.groupBy(*KEYS).agg(F.collect_list(F.struct(*PARTS)).alias("parts"))
-    copies = copied_logs(grouped, xa)
+    parts = F.collect_list(F.struct(*PARTS)).alias("parts")
+    grouped = settled(xa.groupBy(*KEYS).agg(parts))
+    copies = settled(copied_logs(grouped, xa))
     grouped = without(grouped, copies)
-    originals, xa = (one.join(F.broadcast(copies), "log", "left_anti") for one in (originals, xa))
-    journals = _journals(xa)
-    named = given_resources(journals, resources) if resources else matched_resources(grouped)
+    originals, xa = without_logs(originals, copies), without_logs(xa, copies)
+    journals = settled(_journals(xa))
+    pairs = given_resources(journals, resources) if resources else matched_resources(grouped)
+    named = settled(pairs)
     undone = nameless_rollbacks(originals, xa, named)
     complete = (
         grouped.join(journals, "owner", "left")

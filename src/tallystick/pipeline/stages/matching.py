@@ -29,9 +29,9 @@ def arrow_function(function: Callable[..., object], form: DataType) -> Callable[
     return wrapped
 
 
-def without_copies(transactions: DataFrame) -> DataFrame:
-    """Without logs of one file whose name is another's in the same folder with something behind
-    it: ``bank.h2.db.before-operator`` is a copy, and what it holds is past."""
+def renamed_copies(transactions: DataFrame) -> DataFrame:
+    """The column ``log``: logs of one file whose name is another's in the same folder with
+    something behind it. ``bank.h2.db.before-operator`` is a copy, and what it holds is past."""
     folder = F.regexp_extract("evidence_file", _FOLDER, 1)
     logs = transactions.select("system", "log", folder.alias("folder")).distinct()
     logs = logs.where((F.col("folder") != "") & (F.col("folder") != F.col("log")))
@@ -40,8 +40,20 @@ def without_copies(transactions: DataFrame) -> DataFrame:
         F.col("one.system") == F.col("other.system")
     )
     copied = F.startswith(F.col("other.log"), F.concat(F.col("one.log"), F.lit(".")))
-    copies = one.join(other, same & copied).select(F.col("other.log").alias("log")).distinct()
-    return transactions.join(F.broadcast(copies), "log", "left_anti")
+    return one.join(other, same & copied).select(F.col("other.log").alias("log")).distinct()
+
+
+def without_logs(transactions: DataFrame, logs: DataFrame) -> DataFrame:
+    """The transactions of other logs than these few."""
+    return transactions.join(F.broadcast(logs), "log", "left_anti")
+
+
+def settled(frame: DataFrame) -> DataFrame:
+    """The same rows, computed here and now: a frame that several others are made of would
+    otherwise be planned, compiled and computed for each of them, and for each of theirs."""
+    # Columns by new names, though the same: those of a checkpoint are still those of its plan, and
+    # Spark cannot tell the sides of a join by them.
+    return frame.localCheckpoint().toDF(*frame.columns)
 
 
 def matched_resources(grouped: DataFrame) -> DataFrame:
