@@ -174,7 +174,7 @@ class Session:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._live:
+        if not self.over:
             (self.commit if error is None else self.rollback)()
 
 
