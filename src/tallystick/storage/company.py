@@ -39,7 +39,8 @@ class Company:
     def expect(self, waiting: list[list[None]]) -> None:
         """These will be acknowledged now."""
         self._waiting = waiting
-        self._back.acquire(blocking=False)
+        if waiting:
+            self._back.acquire(blocking=False)
 
     def returned(self, waiting: list[None]) -> None:
         """One of them has woken, and is not in ``waiting`` any more."""

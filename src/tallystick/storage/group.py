@@ -268,7 +268,7 @@ class GroupWriter(Generic[Item]):
         return self._buffers.current
 
     def _finish(self, groups: list[Group[Item]], error: TallystickError | None = None) -> None:
-        self._company.expect([group.waiting for group in groups])
+        self._company.expect([group.waiting for group in groups if group.waiting])
         for group in groups:
             group.error = error
             group.finish()

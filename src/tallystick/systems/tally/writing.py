@@ -46,7 +46,8 @@ class Writing:
 
     def write(self, items: list[Item]) -> Sequence[int]:
         """Write a group; several, if the items do not fit in one."""
-        if type(items[0]) is bytes and set(map(type, items)) == _PLAIN:
+        alone = len(items) == 1
+        if type(items[0]) is bytes and (alone or set(map(type, items)) == _PLAIN):
             inner = encode_plain(Code.APPEND, cast(list[bytes], items))
             if inner.size <= self._capacity:
                 first = self._plain(inner, len(items))
