@@ -445,3 +445,17 @@ def test_two_files_of_one_id_are_told(shape: str, tmp_path: Path) -> None:
     assert "same-file-id" in codes(tmp_path)
     write(tmp_path, shape, files | {2: image(shape, 8, [add(2)])})
     assert "same-file-id" not in codes(tmp_path)
+
+
+@EVERY_SHAPE
+def test_batches_judge_damage_in_a_file_behind_the_last_records_as_records_do(
+    shape: str, tmp_path: Path
+) -> None:
+    damaged = image(shape, 2, [add(2, b"only")])
+    place = SHAPES[shape].header_size + SHAPES[shape].fields_at
+    write(tmp_path, shape, {1: image(shape, 1, [add(1)]), 2: patched(damaged, place + 8, b"\x7f")})
+    reading = read(tmp_path)
+    told = [(one.file, one.offset, one.outcome.value) for one in reading.records()]
+    rows = [row for batch in reading.batches() for row in batch.to_pylist()]
+    assert [(row["file"], row["offset"], row["outcome"]) for row in rows] == told
+    assert told[-1][2] == Outcome.TORN.value

@@ -122,6 +122,12 @@ def last_with_records(journal: JournalFiles) -> JournalFile | None:
     return None
 
 
+def nothing_follows(journal: JournalFiles, file: JournalFile) -> bool:
+    """True if no file behind this one holds a record of this life."""
+    files, last = list(journal.ordered()), last_with_records(journal)
+    return last is None or files.index(file) >= files.index(last)
+
+
 def analyse(journal: JournalFiles) -> Analysis:
     """Read all files of a journal strictly."""
     analysis = Analysis()

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tallystick.records import Kind, Outcome
 from tallystick.schemas import record_batches
 from tallystick.systems.base import Split
-from tallystick.systems.jboss.analysis import last_with_records, read_file
+from tallystick.systems.jboss.analysis import nothing_follows, read_file
 from tallystick.systems.jboss.columns import features, fill_columns, fill_xids, names
 from tallystick.systems.jboss.convert import KINDS, SYSTEM_NAME
 from tallystick.systems.jboss.damaged import records_of
@@ -92,7 +92,7 @@ def _by_objects(
     journal: JournalFiles, file: JournalFile, log: str, part: tuple[int, int], rows: int
 ) -> Iterator[pa.RecordBatch]:
     begin, end = part
-    last = file is last_with_records(journal)
+    last = nothing_follows(journal, file)
     wanted = (
         record
         for record in records_of(read_file(journal, file, last=last))
