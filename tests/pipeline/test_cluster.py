@@ -17,13 +17,16 @@ import venv
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.fixtures import fixture_dir
 from tests.need import need
 from tests.servers import free_port
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SOURCE = Path(__file__).parents[2] / "src"
 START_SECONDS = 90.0
@@ -38,6 +41,10 @@ spark = start(master, {
     "spark.submit.pyFiles": archive, "spark.executor.memory": "512m",
     "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2", "spark.cores.max": "2",
+    # Small files: compiling anything, in Java or in Python, would take most of the time.
+    "spark.sql.codegen.wholeStage": "false", "spark.executorEnv.NUMBA_DISABLE_JIT": "1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 })
 try:
     Run([source], out).advance(spark)
@@ -71,7 +78,11 @@ def _spark_class(home: Path, command: list[str]) -> subprocess.Popen[bytes]:
     import pyspark
 
     root = Path(pyspark.__file__).parent
-    environment = os.environ | {"SPARK_HOME": str(root), "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment = os.environ | {
+        "SPARK_HOME": str(root),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
     with home.with_suffix(".log").open("wb") as log:
         return subprocess.Popen(
             [str(root / "bin" / "spark-class"), *command],
@@ -137,14 +148,17 @@ def _run(master: str, source: Path, out: Path, archive: str, python: str) -> Non
     assert done.returncode == 0, done.stderr[-4_000:]
 
 
-@pytest.mark.soak
-@pytest.mark.spark
-def test_a_cluster_makes_the_tables_that_one_machine_makes(cluster: str, tmp_path: Path) -> None:
+@pytest.mark.interop
+def test_a_cluster_makes_the_tables_that_one_machine_makes(
+    spark: SparkSession, cluster: str, tmp_path: Path
+) -> None:
+    from tallystick.pipeline.runner import Run
+
     source = tmp_path / "logs"
     for case in ("crash-mid-commit", "committed-2pc"):
         shutil.copytree(fixture_dir("bitronix") / case, source / case)
     archive = _archive(tmp_path)
     bare = _interpreter_without_package(tmp_path / "bare")
     _run(cluster, source, tmp_path / "there", archive, bare)
-    _run("local[2]", source, tmp_path / "here", archive, sys.executable)
+    Run([str(source)], str(tmp_path / "here")).advance(spark)
     assert _rows(tmp_path / "there") == _rows(tmp_path / "here")
