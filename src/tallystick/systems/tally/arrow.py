@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -24,12 +23,11 @@ from tallystick.systems.tally.columns import Columns
 from tallystick.systems.tally.decision import Case
 from tallystick.systems.tally.kinds import WITH_RESOURCES, Code, name_of
 from tallystick.systems.tally.layout import AES_GCM, HEADER_SIZE, ZLIB, ZSTD, GroupHeader
-from tallystick.systems.tally.leaping import Run
 from tallystick.systems.tally.rows import columns_of, envelope_record, records_of
+from tallystick.systems.tally.run_columns import kinds_and_types, run_batch
 from tallystick.systems.tally.scan import Step
 from tallystick.systems.tally.sealing import KeyMissingError
-from tallystick.systems.tally.small_kernel import KEY, LENGTH, LSN, OFFSET, TIME, TRANSACTION
-from tallystick.vectors import coded, constant, no_texts, nulls, numbers, record_batch, viewed
+from tallystick.vectors import constant, no_texts, nulls
 
 _JOIN_ROWS_MAX = 1024
 """Groups of at least so many records are wrapped without copying; smaller ones are joined."""
@@ -79,7 +77,7 @@ def step_batches(
         path = step.file.path
         if run is not None:
             if run.count:
-                yield _run_batch(log, path, run)
+                yield run_batch(log, path, run)
         elif part is None:
             yield from record_batches(_step_records(step, key), log, Clock.WALL_US.value)
         elif alone:
@@ -134,30 +132,6 @@ def _step_records(step: Step, key: bytes | None) -> Iterator[Record]:
         yield envelope_record(path, header, Outcome.VALID, encrypted=True)
     except CorruptLogError as error:
         yield envelope_record(path, header, Outcome.CORRUPT, reason=str(error))
-
-
-def _run_batch(log: str, path: str, run: Run) -> pa.RecordBatch:
-    count, columns = run.count, run.numbers
-    kinds, types, kind_names, type_names = _names()
-    bits = -(-count // 8)
-    arrays = {
-        "system": constant(SYSTEM_NAME, count),
-        "log": constant(log, count),
-        "file": constant(path, count),
-        "offset": numbers(columns[OFFSET], None),
-        "length": numbers(columns[LENGTH], None),
-        "outcome": constant(Outcome.VALID.value, count),
-        "kind": coded(kinds[run.codes], kind_names),
-        "type": coded(types[run.codes], type_names),
-        "sequence": numbers(columns[LSN], None),
-        "time": numbers(columns[TIME], None),
-        "clock": constant(Clock.WALL_US.value, count),
-        "transaction": numbers(columns[TRANSACTION], run.valid[0, :bits]),
-        "record_id": numbers(columns[KEY], run.valid[1, :bits]),
-        "resources": no_texts(count),
-        "body": viewed(run.views, None, pa.py_buffer(run.data)),
-    }
-    return record_batch(arrays, count)
 
 
 def _batch(log: str, path: str, parts: list[_Part]) -> pa.RecordBatch:
@@ -255,11 +229,7 @@ def _coded(parts: list[_Part], count: int) -> dict[str, pa.Array]:
         special = bool(_SPECIAL[code])
     else:
         codes = np.concatenate([_codes(part) for part in parts])
-        kinds, types, kind_names, type_names = _names()
-        names = {
-            "kind": coded(kinds[codes], kind_names),
-            "type": coded(types[codes], type_names),
-        }
+        names = kinds_and_types(codes)
         special = bool(_SPECIAL[codes].any())
     return names | _special(parts if special else [], count)
 
@@ -295,16 +265,3 @@ def _part_records(part: _Part) -> Iterator[Record]:
 
 def _unpacked(header: GroupHeader) -> GroupHeader:
     return replace(header, flags=header.flags & ~_PACKED)
-
-
-@cache
-def _names() -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8], pa.Array, pa.Array]:
-    """Lookup from code to place in the dictionaries of kinds and types, and these."""
-    pairs = [name_of(code) for code in range(256)]
-    known = [code for code in range(256) if code in set(Code)]
-    kinds = list(dict.fromkeys(pairs[code][0].value for code in (*known, 0)))
-    types = [pairs[code][1] for code in known]
-    types += [f"code {code}" for code in range(256) if code not in set(Code)][: 127 - len(types)]
-    kind_of = np.array([kinds.index(pair[0].value) for pair in pairs], np.int8)
-    type_of = np.array([types.index(p[1]) if p[1] in types else -1 for p in pairs], np.int8)
-    return kind_of, type_of, pa.array(kinds), pa.array(types)
