@@ -19,6 +19,7 @@ from tallystick.errors import LogFormatError
 from tallystick.records import Outcome
 from tallystick.systems.base import LogSource, ReadOptions
 from tallystick.systems.cloudtran import SYSTEM, layout
+from tallystick.systems.cloudtran.block_size import find_block_size
 from tallystick.systems.cloudtran.entries import (
     Entry,
     EntryKind,
@@ -30,7 +31,7 @@ from tallystick.systems.cloudtran.entries import (
 from tallystick.systems.cloudtran.layout import Prologue, encode_block, encode_data
 from tallystick.systems.cloudtran.reader import CloudtranReading
 from tallystick.systems.cloudtran.repair import BlockFinder
-from tallystick.systems.cloudtran.scan import Block, BlockState, FileScan, find_block_size
+from tallystick.systems.cloudtran.scan import Block, BlockState, FileScan
 from tallystick.testing.spans import check_tiling
 from tests.fixtures import fixture_dir
 

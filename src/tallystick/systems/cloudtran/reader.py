@@ -29,6 +29,7 @@ from tallystick.records import (
 )
 from tallystick.storage.source import ByteSource, open_source, read_head
 from tallystick.systems.base import LogSource, ReadOptions, Split, unreadable_finding
+from tallystick.systems.cloudtran.block_size import find_block_size
 from tallystick.systems.cloudtran.detect import file_parts, signature_of
 from tallystick.systems.cloudtran.layout import (
     BLOCK_SIZES,
@@ -38,7 +39,7 @@ from tallystick.systems.cloudtran.layout import (
 )
 from tallystick.systems.cloudtran.records import believed, block_outcome, block_records, block_spans
 from tallystick.systems.cloudtran.repair import BlockFinder
-from tallystick.systems.cloudtran.scan import FileScan, find_block_size
+from tallystick.systems.cloudtran.scan import FileScan
 from tallystick.systems.cloudtran.survey import ANY_SERIAL, Part, Sighting, Survey, sightings
 from tallystick.systems.cloudtran.transactions import (
     carried_changes,
