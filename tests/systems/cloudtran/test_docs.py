@@ -46,3 +46,29 @@ def test_example_programs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert programs
     for program in programs:
         exec(compile(program, str(page), "exec"), {})
+
+
+def test_properties_are_taken_by_their_documented_names() -> None:
+    found = LogSettings.from_properties(
+        {"ct.logger.fileSizeMB": "40/1", "threadCount": "2", "compress": "TRUE", "sync": "none"}
+    )
+    assert (found.file_size_mb, found.thread_count) == (40, 2)
+    assert (found.compress, found.sync) == (True, "none")
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"noSuchThing": "1"},
+        {"threadCount": "0"},
+        {"diskBlockSize": "1000"},
+        {"compress": "maybe"},
+        {"logAfterCommit": "true"},
+        {"zapLogFiles": "true"},
+        {"maxWriteSize": "100"},
+        {"signature": "00"},
+    ],
+)
+def test_property_outside_its_range_is_refused(properties: dict[str, str]) -> None:
+    with pytest.raises(ValueError):
+        LogSettings.from_properties(properties)
