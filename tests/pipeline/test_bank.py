@@ -81,7 +81,8 @@ def _branches(truth: Truth, row: Any) -> Iterator[str]:
 
 def test_every_global_transaction_is_told_as_it_was(bank: Bank) -> None:
     truths, found = bank
-    assert list(differences((truths, dict(found)))) == []
+    wrong = list(differences((truths, dict(found))))
+    assert not wrong, "\n".join(wrong[:6])
 
 
 @pytest.mark.soak

@@ -1,8 +1,9 @@
 """Logs that are copies of other logs, for instance backups beside the logs at work.
 
 In: global transactions with their parts. Out: the names of the copies. Of two logs that hold
-the same branch or decision, the one that came further with what both hold is the original; else the
-one with the younger transactions; else, where they are the same, the one with the shorter name.
+the same branch or decision, the one with the younger transactions is the original; else the one that
+came further with what both hold (compaction can take that back, so it does not come first); else,
+where they are the same, the one with the shorter name.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def copied_logs(grouped: DataFrame, xa: DataFrame) -> DataFrame:
     )
     others = newest.select(F.col("log").alias("other"), F.col("newest").alias("newest_other"))
     known = seen.join(newest, "log").join(others, "other")
-    first = F.struct("ahead", "newest", -F.length("log"))
-    second = F.struct(F.lit(0).cast("bigint"), F.col("newest_other"), -F.length("other"))
+    first = F.struct("newest", "ahead", -F.length("log"))
+    second = F.struct(F.col("newest_other"), F.lit(0).cast("bigint"), -F.length("other"))
     original = (first > second) | ((first == second) & (F.col("log") < F.col("other")))
     return known.select(
         F.when(original, F.col("other")).otherwise(F.col("log")).alias("log")
