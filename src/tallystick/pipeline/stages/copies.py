@@ -1,9 +1,9 @@
 """Logs that are copies of other logs, for instance backups beside the logs at work.
 
 In: global transactions with their parts. Out: the names of the copies. Of two logs that hold
-the same branch or decision, the one with the younger transactions is the original; else the one that
-came further with what both hold (compaction can take that back, so it does not come first); else,
-where they are the same, the one with the shorter name.
+the same branch or decision, the original is the one with the younger transactions; else the one
+that came further with what both hold (compaction can take that back, so it does not come first);
+else, where they are the same, the one with the shorter name.
 """
 
 from __future__ import annotations
