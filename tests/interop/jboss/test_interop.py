@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import random
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,11 @@ def ours(folder: Path) -> Loaded:
     """What our reader says that the original's loader would report."""
     engine = read(folder).verdict().engine
     assert engine["loaded"], engine
+    return report(engine)
+
+
+def report(engine: Mapping[str, Any]) -> Loaded:
+    """An engine's verdict in the words of the original's driver."""
     return Loaded(
         [
             (one["id"], one["userRecordType"], one["isUpdate"], one["body"].hex() or "-")

@@ -11,7 +11,7 @@ import pytest
 
 from tallystick.systems.jboss.log import CircularJournal
 from tests.interop.jboss.original import Loaded, RealJournal, real_journal
-from tests.interop.jboss.test_interop import FILE_SIZE, SETTINGS, Work, play_ours
+from tests.interop.jboss.test_interop import FILE_SIZE, SETTINGS, Work, play_ours, report
 from tests.systems.jboss.build import read
 
 pytestmark = pytest.mark.interop
@@ -108,22 +108,4 @@ def _loaded(original: RealJournal, folder: Path, copy: Path) -> Loaded | None:
 
 def _ours(name: str, folder: Path) -> Loaded | None:
     engine = read(folder, generation=f"g3-{name}").verdict().engine
-    if not engine["loaded"]:
-        return None
-    return Loaded(
-        [
-            (one["id"], one["userRecordType"], one["isUpdate"], one["body"].hex() or "-")
-            for one in engine["live_records"]
-        ],
-        [
-            (
-                one["txId"],
-                one["extraData"].hex() or "-",
-                len(one["records"]),
-                len(one["recordsToDelete"]),
-            )
-            for one in engine["prepared_transactions"]
-        ],
-        [one["txId"] for one in engine["failed_transactions"]],
-        engine["max_id"],
-    )
+    return report(engine) if engine["loaded"] else None
