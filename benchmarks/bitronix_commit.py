@@ -9,14 +9,13 @@ with the machine; compare only what one run prints.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from callers import table, task_rate, thread_rate
+from callers import arguments, table, task_rate, thread_rate
 
 from tallystick.services.roles import Ticket
 from tallystick.systems.bitronix.layout import COMMITTED, COMMITTING, make_gtrid
@@ -74,12 +73,7 @@ def one_round(place: Path, callers: int, seconds: float, *, original: bool) -> d
 
 def main() -> None:
     """Measure."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--callers", type=int, nargs="+", default=[1, 64])
-    parser.add_argument("--original", action="store_true")
-    chosen = parser.parse_args()
+    chosen = arguments(__doc__).parse_args()
     with tempfile.TemporaryDirectory() as place:
         print(f"bare pwrite + fdatasync {bare_rate(Path(place), 1):,.0f} /s")
     for callers in chosen.callers:

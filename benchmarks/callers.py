@@ -6,6 +6,7 @@ second, each of them durable before its caller makes the next one.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import statistics
 import threading
@@ -22,6 +23,16 @@ class Waitable(Protocol):
     """What a thread needs of a ticket."""
 
     def wait(self) -> int: ...
+
+
+def arguments(doc: str | None, original: str = "original") -> argparse.ArgumentParser:
+    """What every commit benchmark asks; ``--ORIGINAL`` measures the original too."""
+    parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--callers", type=int, nargs="+", default=[1, 64])
+    parser.add_argument(f"--{original}", action="store_true", help="the original too")
+    return parser
 
 
 def thread_rate(submit: Callable[[int, int], Waitable], callers: int, seconds: float) -> float:

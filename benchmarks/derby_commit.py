@@ -14,12 +14,11 @@ prints. Derby is fetched by Maven coordinates.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 from pathlib import Path
 
-from callers import table, task_rate, thread_rate
+from callers import arguments, table, task_rate, thread_rate
 
 from tallystick.services.roles import Ticket
 from tallystick.systems.derby import operations
@@ -77,12 +76,7 @@ def one_round(place: str, callers: int, seconds: float, *, derby: bool) -> dict[
 
 def main() -> None:
     """Measure."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--callers", type=int, nargs="+", default=[1, 64])
-    parser.add_argument("--derby", action="store_true", help="the real Derby too")
-    chosen = parser.parse_args()
+    chosen = arguments(__doc__, "derby").parse_args()
     for callers in chosen.callers:
         rounds = []
         for _ in range(chosen.rounds):

@@ -16,13 +16,12 @@ alternating rounds and vary with the machine; compare only what one run prints.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import threading
 from pathlib import Path
 
-from callers import Submit, table, task_rate, thread_rate
+from callers import Submit, arguments, table, task_rate, thread_rate
 
 from tallystick.services.roles import Ticket
 from tallystick.systems.h2.log import PageLog
@@ -124,12 +123,7 @@ def one_round(callers: int, seconds: float, *, original: bool) -> dict[str, floa
 
 def main() -> None:
     """Measure."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--callers", type=int, nargs="+", default=[1, 64])
-    parser.add_argument("--original", action="store_true", help="the real H2 too")
-    chosen = parser.parse_args()
+    chosen = arguments(__doc__).parse_args()
     for callers in chosen.callers:
         rounds = [
             one_round(callers, chosen.seconds, original=chosen.original)

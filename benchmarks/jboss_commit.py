@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from callers import table, task_rate, thread_rate
+from callers import arguments, table, task_rate, thread_rate
 
 from tallystick.services.roles import Ticket
 from tallystick.systems.jboss.log import CircularJournal, JournalSettings
@@ -62,12 +62,8 @@ def one_round(place: Path, callers: int, chosen: argparse.Namespace) -> dict[str
 
 def main() -> None:
     """Measure."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--callers", type=int, nargs="+", default=[1, 64])
+    parser = arguments(__doc__)
     parser.add_argument("--body", type=int, default=200)
-    parser.add_argument("--original", action="store_true")
     chosen = parser.parse_args()
     for callers in chosen.callers:
         rounds = []
