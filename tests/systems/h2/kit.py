@@ -12,6 +12,7 @@ from tallystick.storage.source import ByteSource
 from tallystick.systems.base import ReadOptions
 from tallystick.systems.h2 import SYSTEM, layout
 from tallystick.systems.h2.layout import StaticHeader, Trunk, VariableHeader
+from tallystick.systems.h2.lzf import expand_into
 from tallystick.systems.h2.reader import H2Reading
 from tallystick.systems.h2.state import LogState, judge, load
 from tests.fixtures import fixture_dir
@@ -63,3 +64,10 @@ def page_file(
         piece = body[at * room : (at + 1) * room]
         pages.append(layout.encode_data(6 + at, 5, key, piece, page_size))
     return bytearray(b"".join(pages))
+
+
+def expand(source: bytes, size: int) -> bytes:
+    """The page in an LZF image, strictly. Raises `ExpansionError`."""
+    out = bytearray(size)
+    expand_into(source, out, size)
+    return bytes(out)

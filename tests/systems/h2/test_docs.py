@@ -8,10 +8,9 @@ from pathlib import Path
 from tallystick.storage.source import open_source
 from tallystick.systems.h2 import layout
 from tallystick.systems.h2.fields import encode_var_int
-from tallystick.systems.h2.lzf import expand
 from tallystick.systems.h2.scan import Scan
 from tests.fixtures import fixture_dir
-from tests.systems.h2.kit import page_file, state_of
+from tests.systems.h2.kit import expand, page_file, state_of
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "formats" / "h2.md"

@@ -76,13 +76,6 @@ def _reference(
     return at + 1, done + length
 
 
-def expand(source: bytes | memoryview, size: int) -> bytes:
-    """The page in ``source``, strictly. Raises `ExpansionError`."""
-    out = bytearray(size)
-    expand_into(source, out, size)
-    return bytes(out)
-
-
 def compress(page: bytes) -> bytes:
     """An LZF form of ``page`` that every reader expands: its last byte is always a literal."""
     out = bytearray()
