@@ -21,6 +21,7 @@ from tallystick.systems.tally.layout import GROUP_MAGIC
 from tallystick.systems.tally.log import TallyLog
 from tallystick.systems.tally.settings import Settings
 from tallystick.systems.tally.shards import ShardedLog, merged
+from tallystick.systems.tally.walk import magic_places
 from tallystick.testing import MemoryFileSystem, check_tiling
 from tests.kit import untouched
 from tests.systems.tally.build import (
@@ -263,3 +264,14 @@ def test_a_file_full_of_magic_bytes_takes_linear_time() -> None:
     size = 4 << 20
     _read_all(bytes(good) + (header * (size // 128)))
     _read_all(os.urandom(64) + bytes(size))
+
+
+def test_group_headers_are_found_at_every_place_that_one_can_have() -> None:
+    size = 3 << 16
+    for place in (0, 128, (1 << 16) - 128, 1 << 16, (2 << 16) + 128, size - 128):
+        data = bytearray(size)
+        data[place : place + 8] = GROUP_MAGIC
+        assert list(magic_places(data, 0)) == [place]
+        assert list(magic_places(data, 1)) == ([place] if place else [])
+        assert list(magic_places(data, 0, place)) == []
+    assert list(magic_places(bytes(64) + GROUP_MAGIC + bytes(size), 0)) == []

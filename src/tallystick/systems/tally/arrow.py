@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +39,7 @@ _SPECIAL[[int(code) for code in (*WITH_RESOURCES, Code.PREPARE)]] = True
 _INDEX = pa.int8()
 _DICTIONARY = pa.dictionary(_INDEX, pa.string())
 _CODED = ("system", "log", "file", "outcome", "kind", "type", "clock")
+_NUMBERS = ("offset", "length", "sequence", "time")
 SCHEMA = pa.schema(
     [pa.field(one.name, _DICTIONARY if one.name in _CODED else one.type) for one in RECORDS]
 )
@@ -142,7 +144,7 @@ def _batch(log: str, path: str, parts: list[_Part]) -> pa.RecordBatch:
         "file": constant(path, count),
         "outcome": constant(Outcome.VALID.value, count),
         "clock": constant(Clock.WALL_US.value, count),
-        **{name: pa.array(values) for name, values in _numbers(parts).items()},
+        **_numbers(parts, count),
         "transaction": _nullable(parts, "transactions", "transaction_validity", count),
         "record_id": _nullable(parts, "keys", "key_validity", count),
         "body": _bodies(parts),
@@ -153,26 +155,44 @@ def _batch(log: str, path: str, parts: list[_Part]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([arrays[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
-def _numbers(parts: list[_Part]) -> dict[str, npt.NDArray[np.int64]]:
-    offsets, lengths, lsns, times = zip(*(_places(part) for part in parts), strict=True)
-    if len(parts) == 1:
-        columns = (offsets[0], lengths[0], lsns[0], times[0])
-    else:
-        columns = tuple(map(np.concatenate, (offsets, lengths, lsns, times)))  # type: ignore[assignment]
-    return dict(zip(("offset", "length", "sequence", "time"), columns, strict=True))
+def _numbers(parts: list[_Part], count: int) -> dict[str, pa.Array]:
+    """Place, size, LSN and time of each record: columns in one buffer.
+
+    Arrow's allocator keeps the memory of batches that were dropped; NumPy gives it back, and
+    half of the time went into page faults.
+    """
+    buffer = pa.allocate_buffer(len(_NUMBERS) * 8 * count)
+    columns = np.frombuffer(buffer, np.int64).reshape(len(_NUMBERS), count)
+    row = 0
+    for part in parts:
+        _fill_places(part, columns[:, row : row + part.count])
+        row += part.count
+    return {
+        name: pa.Array.from_buffers(
+            pa.int64(), count, [None, buffer.slice(index * 8 * count, 8 * count)]
+        )
+        for index, name in enumerate(_NUMBERS)
+    }
 
 
-def _places(part: _Part) -> tuple[npt.NDArray[np.int64], ...]:
-    header, count = part.header, part.count
-    lsns = np.arange(header.first_lsn, header.first_lsn + count, dtype=np.int64)
-    times = np.full(count, header.time_us, np.int64)
+def _fill_places(part: _Part, columns: npt.NDArray[np.int64]) -> None:
+    header = part.header
+    offsets, lengths, lsns, times = columns
+    np.add(_rising(1 << part.count.bit_length())[: part.count], header.first_lsn, out=lsns)
+    times.fill(header.time_us)
     if header.flags & _PACKED:
-        whole = np.full(count, header.length, np.int64)
-        return np.full(count, header.offset, np.int64), whole, lsns, times
-    start = header.offset + HEADER_SIZE + part.columns.bodies
-    offsets = np.add(part.ends[:-1], start, dtype=np.int64)
-    lengths = np.subtract(part.ends[1:], part.ends[:-1], dtype=np.int64)
-    return offsets, lengths, lsns, times
+        offsets.fill(header.offset)
+        lengths.fill(header.length)
+        return
+    # Widened first, then added to: half the time of an addition that has to widen.
+    offsets[:] = part.ends[:-1]
+    offsets += header.offset + HEADER_SIZE + part.columns.bodies
+    np.subtract(part.ends[1:], part.ends[:-1], out=lengths)
+
+
+@lru_cache(maxsize=4)
+def _rising(size: int) -> npt.NDArray[np.int64]:
+    return np.arange(size)
 
 
 def _bodies(parts: list[_Part]) -> pa.Array:

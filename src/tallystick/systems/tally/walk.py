@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import Bytes
+from tallystick.storage.zeros import is_zero
 from tallystick.systems.tally.decision import Case, Facts, decide
 from tallystick.systems.tally.layout import (
     DATA_OFFSET,
@@ -30,6 +31,9 @@ from tallystick.systems.tally.layout import (
 
 if TYPE_CHECKING:
     from tallystick.systems.tally.leaping import Run
+
+_WINDOW = 1 << 16
+"""Bytes that are searched for headers at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,14 +267,19 @@ class _Copies:
 
 def magic_places(data: Bytes, start: int = DATA_OFFSET, end: int | None = None) -> Iterator[int]:
     """Offsets of everything that begins like a group header, at multiples of its size."""
-    start = round_up(start, HEADER_SIZE)
-    first_bytes = bytes(memoryview(data)[start:end:HEADER_SIZE])
-    found = first_bytes.find(GROUP_MAGIC[:1])
-    while found >= 0:
-        place = start + found * HEADER_SIZE
-        if data[place : place + len(GROUP_MAGIC)] == GROUP_MAGIC:
-            yield place
-        found = first_bytes.find(GROUP_MAGIC[:1], found + 1)
+    view = memoryview(data)
+    stop = len(view) if end is None else min(end, len(view))
+    for begin in range(round_up(start, HEADER_SIZE), stop, _WINDOW):
+        behind = min(begin + _WINDOW, stop)
+        if is_zero(view, begin, behind):
+            continue  # the unused end of a segment: most of what is ever searched
+        first_bytes = bytes(view[begin:behind])[::HEADER_SIZE]
+        found = first_bytes.find(GROUP_MAGIC[:1])
+        while found >= 0:
+            place = begin + found * HEADER_SIZE
+            if data[place : place + len(GROUP_MAGIC)] == GROUP_MAGIC:
+                yield place
+            found = first_bytes.find(GROUP_MAGIC[:1], found + 1)
 
 
 def _behind(header: GroupHeader) -> Expected:
