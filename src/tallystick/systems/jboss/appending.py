@@ -143,24 +143,25 @@ class AppendingJournal:
     ) -> Entry:
         """A record with a body. Raises `RecordTooLargeError`."""
         raw = encode_body(self._shape, name, transaction, record_id, user_type, body)
-        return self._fitting(Entry(name, transaction, record_id, bytearray(raw)))
+        if len(raw) > self._record_max:
+            raise self._too_large(len(raw))
+        return Entry(name, transaction, record_id, raw)
 
     def _bare(self, item: Item) -> Entry:
         """Any other record. Raises `RecordTooLargeError`."""
         raw = bytearray(encode(self._shape, item))
-        entry = Entry(item.name, item.transaction, item.record_id or 0, raw, item.extra or b"")
-        return self._fitting(entry)
+        if len(raw) > self._record_max:
+            raise self._too_large(len(raw))
+        return Entry(item.name, item.transaction, item.record_id or 0, raw, item.extra or b"")
 
-    def _fitting(self, entry: Entry) -> Entry:
-        if len(entry.raw) > self._record_max:
-            raise RecordTooLargeError(
-                "the record is larger than a journal file can hold",
-                file=self.folder,
-                expected=f"at most {self._record_max} bytes",
-                found=f"{len(entry.raw)} bytes",
-                advice="Split the body, or make the journal with a larger file_size",
-            )
-        return entry
+    def _too_large(self, size: int) -> RecordTooLargeError:
+        return RecordTooLargeError(
+            "the record is larger than a journal file can hold",
+            file=self.folder,
+            expected=f"at most {self._record_max} bytes",
+            found=f"{size} bytes",
+            advice="Split the body, or make the journal with a larger file_size",
+        )
 
 
 def front_of(one: Open) -> Front:

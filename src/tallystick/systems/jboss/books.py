@@ -19,6 +19,9 @@ from dataclasses import dataclass, field
 
 from tallystick.systems.jboss.layout import Name
 
+_ADD = Name.ADD
+"""Most records are one; looking it up in its enum costs as much as booking it."""
+
 
 @dataclass(eq=False, slots=True)
 class Account:
@@ -68,8 +71,11 @@ class OpenTransaction:
 class Books:
     """The accounts of all files, the live records and the open transactions."""
 
-    records: dict[int, list[tuple[Account, int]]] = field(default_factory=dict)
-    """Live record id -> (file, bytes) of its add and updates."""
+    records: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Live record id -> (file id, bytes) of its add. Of integers, as there are many of them:
+    the garbage collector then passes them by."""
+    updates: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    """The same of its updates, where it has any."""
     open: dict[int, OpenTransaction] = field(default_factory=dict)
     live_bytes: int = 0
 
@@ -77,10 +83,8 @@ class Books:
         self, account: Account, name: Name, transaction: int | None, record_id: int, size: int
     ) -> None:
         """Book one record of ``size`` bytes that stands in a file."""
-        if name is Name.ADD:
-            account.positives += 1
-            self.live_bytes += size
-            self.records[record_id] = [(account, size)]
+        if name is _ADD:
+            self._enter(account, record_id, size, update=False)
         elif name is Name.UPDATE:
             self._enter(account, record_id, size, update=True)
         elif name is Name.DELETE:
@@ -99,10 +103,9 @@ class Books:
         going: list[Account] = []
         keys = {account.key for account in accounts}
         gone: set[int] = set()
-        for index, account in enumerate(accounts):
+        for account in accounts:
             pinned = any(key in keys and key not in gone for key in _others(account))
-            covered = sum(later.negatives[account.key] for later in accounts[index:])
-            if not pinned and covered >= account.positives:
+            if not pinned and covering(account, accounts) >= account.positives:
                 going.append(account)
                 gone.add(account.key)
         return going
@@ -135,18 +138,27 @@ class Books:
             account.negatives[file.key] += 1
 
     def _enter(self, account: Account, number: int, size: int, *, update: bool) -> None:
-        known = self.records.get(number) if update else None
         account.positives += 1
         self.live_bytes += size
-        if known is None:
-            self.records[number] = [(account, size)]
-        else:
-            known.append((account, size))
+        if update and number in self.records:
+            self.updates.setdefault(number, []).append((account.key, size))
+            return
+        self.records[number] = (account.key, size)
+        if self.updates:
+            self.updates.pop(number, None)
 
     def _cancel(self, account: Account, number: int) -> None:
-        for file, size in self.records.pop(number, ()):
-            account.negatives[file.key] += 1
+        first = self.records.pop(number, None)
+        if first is None:
+            return
+        for key, size in (first, *self.updates.pop(number, ())):
+            account.negatives[key] += 1
             self.live_bytes -= size
+
+
+def covering(account: Account, accounts: Sequence[Account]) -> int:
+    """Negatives towards a file; only its own and later ones can have any."""
+    return sum(one.negatives[account.key] for one in accounts)
 
 
 def _others(account: Account) -> list[int]:

@@ -184,21 +184,23 @@ def encode_body(
     record_id: int,
     user_type: int,
     body: bytes,
-) -> bytes:
-    """The bytes of a record with a body, with file id 0: the short way for the live log."""
-    compact = (0,) if shape.compact else ()
-    ids = (record_id,) if transaction is None else (transaction, record_id)
-    packer = _BODY_HEADS[shape.compact, len(ids)]
-    head = packer.pack(name, 0, *compact, *ids, len(body), user_type) + body
-    return head + check_of(shape, head)
+) -> bytearray:
+    """The bytes of a record with a body, but for the file id and a hash, which are left 0 and the
+    size: the short way for the live log."""
+    size = len(body)
+    if transaction is None:
+        one = _HEADS_1[shape.compact]
+        head = one.pack(name, 0, record_id, size, user_type)
+        return bytearray(head + body + I4.pack(one.size + size + CHECK_SIZE))
+    two = _HEADS_2[shape.compact]
+    head = two.pack(name, 0, transaction, record_id, size, user_type)
+    return bytearray(head + body + I4.pack(two.size + size + CHECK_SIZE))
 
 
-_BODY_HEADS = {
-    (compact, ids): struct.Struct(">bi" + "b" * compact + "q" * ids + "ib")
-    for compact in (0, 1)
-    for ids in (1, 2)
-}
-"""Everything before the body, by compact count and number of ids. The types are the same in all."""
+# Everything before a body, without and with a transaction; by compact count, of which there is one
+# or none and which is 0. The types are the same in all generations.
+_HEADS_1 = struct.Struct(">biqib"), struct.Struct(">bixqib")
+_HEADS_2 = struct.Struct(">biqqib"), struct.Struct(">bixqqib")
 
 
 def check_of(shape: Shape, head: bytes) -> bytes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tallystick.systems.jboss.books import Books, OpenTransaction
+from tallystick.systems.jboss.books import Account, Books, OpenTransaction
 from tallystick.systems.jboss.layout import (
     CHECK_SIZE,
     FILE_ID_MASK,
@@ -22,6 +22,9 @@ from tallystick.systems.jboss.layout import (
     encode,
 )
 from tallystick.systems.jboss.ring import Ring
+
+# Looking up a member of an enum costs as much as packing a record's stamp.
+_COMMIT, _PREPARE = Name.COMMIT, Name.PREPARE
 
 
 @dataclass(slots=True)
@@ -41,50 +44,48 @@ class Placer:
     def __init__(self, ring: Ring, books: Books) -> None:
         self.ring = ring
         self.books = books
+        self._shape = ring.settings.shape
 
     def write(self, entries: list[Entry]) -> Sequence[int]:
         """Write one group; returns a growing number for each record: file id and offset."""
-        batch = bytearray()
+        take = self.books.take
+        batch: list[bytes | bytearray] = []
         numbers = []
-        base, room = self._place()
+        account, stamp, place, end = self._place()
         for entry in entries:
-            record = self._placed(entry)
-            if len(batch) + len(record) > room:
+            record = self._placed(entry, stamp)
+            if place + len(record) > end:
                 batch = self._written(batch)
                 self.ring.move(self.books)
-                base, room = self._place()
-                record = self._placed(entry)
-            numbers.append(base + len(batch))
-            batch += record
-            self.books.take(
-                self.ring.current.account,
-                entry.name,
-                entry.transaction,
-                entry.record_id,
-                len(record),
-            )
+                account, stamp, place, end = self._place()
+                record = self._placed(entry, stamp)
+            numbers.append(place)
+            place += len(record)
+            batch.append(record)
+            take(account, entry.name, entry.transaction, entry.record_id, len(record))
         self._written(batch)
         return numbers
 
-    def _place(self) -> tuple[int, int]:
-        """The number of what is written next, and the bytes that fit behind it."""
+    def _place(self) -> tuple[Account, int, int, int]:
+        """Account and stamp of the current file, the number of what is written next, and the first
+        number that is too high."""
         current = self.ring.current
         room = self.ring.settings.whole_blocks(self.ring.room())
-        return (current.file_id << 31) + current.position, room
+        place = (current.file_id << 31) + current.position
+        return current.account, current.stamp, place, place + room
 
-    def _written(self, batch: bytearray) -> bytearray:
+    def _written(self, batch: list[bytes | bytearray]) -> list[bytes | bytearray]:
         if batch:
-            self.ring.write(batch)
-        return bytearray()
+            self.ring.write(b"".join(batch))
+        return []
 
-    def _placed(self, entry: Entry) -> bytes | bytearray:
+    def _placed(self, entry: Entry, stamp: int) -> bytes | bytearray:
         """The bytes of a record in the current file."""
-        current, shape = self.ring.current, self.ring.settings.shape
-        if entry.name is Name.COMMIT or entry.name is Name.PREPARE:
+        if entry.name is _COMMIT or entry.name is _PREPARE:
             return self._ending(entry)
-        I4.pack_into(entry.raw, 1, current.stamp)
-        if shape.hashed:
-            entry.raw[-CHECK_SIZE:] = check_of(shape, bytes(entry.raw[:-CHECK_SIZE]))
+        I4.pack_into(entry.raw, 1, stamp)
+        if self._shape.hashed:
+            entry.raw[-CHECK_SIZE:] = check_of(self._shape, bytes(entry.raw[:-CHECK_SIZE]))
         return entry.raw
 
     def _ending(self, entry: Entry) -> bytes:
@@ -103,4 +104,4 @@ class Placer:
             pairs=pairs,
             extra=entry.extra,
         )
-        return encode(self.ring.settings.shape, item)
+        return encode(self._shape, item)

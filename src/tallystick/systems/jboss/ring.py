@@ -160,13 +160,13 @@ class Ring:
         if self.current.handle is not None:
             self.current.handle.datasync()
 
-    def write(self, data: bytes | bytearray) -> None:
+    def write(self, data: bytes) -> None:
         """Write at the current position, padded to whole blocks."""
         current = self.current
         assert current.handle is not None, "the current file is open"
-        padding = self.settings.rounded(len(data)) - len(data)
-        current.handle.pwrite(bytes(data) + bytes(padding), current.position)
-        current.position += len(data) + padding
+        padded = data.ljust(self.settings.rounded(len(data)), b"\0")
+        current.handle.pwrite(padded, current.position)
+        current.position += len(padded)
 
     def reclaim(self, books: Books) -> None:
         """Use again, or delete, every data file that may go, oldest first.
