@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tallystick.systems.jboss.log import CircularJournal, JournalSettings
+from tallystick.systems.jboss.ring import Ring
 from tests.interop.jboss.original import Loaded, RealJournal, real_journal
 from tests.systems.jboss.build import read
 from tests.systems.jboss.test_log_vectors import operate
@@ -231,3 +232,27 @@ def test_original_refuses_the_hash_format(name: str, tmp_path: Path) -> None:
         pytest.raises(AssertionError, match="version mismatch"),
     ):
         real.load()
+
+
+@BOTH
+def test_original_reclaims_the_files_that_we_call_redundant(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Ring, "reclaim", lambda *_: None)
+    found = set()
+    for seed in range(6):
+        folder, work = tmp_path / str(seed), Work(seed)
+        with CircularJournal(str(folder), SETTINGS) as journal:
+            play_ours(journal, [work.line() for _ in range(300)])
+            while len(work.live) > seed:  # the smaller the seed, the more may go
+                play_ours(journal, [work.delete()])
+            play_ours(journal, ["next", work.add()])
+        files = read(folder).files()
+        with real_journal(name, folder, file_size=FILE_SIZE) as real:
+            real.load()
+            real.tell("stop")
+        left = {file.path: file.identity for file in read(folder).files()}
+        kept = {file.path: left.get(file.path) == file.identity for file in files}
+        assert kept == {file.path: not file.redundant for file in files}, f"seed {seed}"
+        found |= {(file.redundant, file.why) for file in files}
+    assert len(found) > 3, "nothing of interest to reclaim"

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tallystick.records import LogFile, Outcome, Span
+from tallystick.systems.jboss.books import Account, Books
 from tallystick.systems.jboss.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.judge import APPENDED, UNHEADED, Judged, judge, tile
 from tallystick.systems.jboss.layout import FILE_ID_MASK, IN_TRANSACTION, Item, Name, Shape, decode
@@ -89,6 +90,9 @@ class Analysis:
     live: dict[int, list[Placed]] = field(default_factory=dict)
     orphan_updates: dict[int, Placed] = field(default_factory=dict)
     """Live updates of ids that were never added: the file with the add is gone."""
+    books: Books = field(default_factory=Books)
+    accounts: list[Account] = field(default_factory=list)
+    """What each file of ``readings`` holds and ends, with their places as keys."""
     unknown_deletes: int = 0
     """Deletes of ids without an add: of records that were reclaimed, or lost."""
 
@@ -134,6 +138,7 @@ def analyse(journal: JournalFiles) -> Analysis:
     analysis.readings = sorted(read_files(journal), key=lambda one: one.effective_id)
     stamps = [one.effective_id & FILE_ID_MASK for one in analysis.readings]
     replay = analysis.replay = Replay(journal.generation.shape, stamps)
+    analysis.accounts = [Account(order) for order, _ in enumerate(stamps)]
     for order, reading in enumerate(analysis.readings):
         for one in reading.judged:
             analysis.outcomes[one.outcome] += 1
@@ -141,6 +146,8 @@ def analyse(journal: JournalFiles) -> Analysis:
                 _feed(analysis, replay, _placed(reading, one, order), one)
             elif one.outcome in (Outcome.CORRUPT, Outcome.TORN):
                 _note_damage(analysis, reading, one, order)
+    for left in replay.discarded():
+        analysis.books.forget(left.transaction)
     return analysis
 
 
@@ -155,8 +162,17 @@ def _feed(analysis: Analysis, replay: Replay, placed: Placed, one: Judged) -> No
     effects, ended = replay.feed(placed)
     if ended is not None:
         analysis.ended.append(ended)
+    _book(analysis, placed, ended)
     for effect in effects:
         _apply(analysis, effect)
+
+
+def _book(analysis: Analysis, placed: Placed, ended: Ended | None) -> None:
+    if ended is not None and not ended.complete:
+        analysis.books.forget(ended.open.transaction)
+        return
+    item, account = placed.item, analysis.accounts[placed.order]
+    analysis.books.take(account, item.name, item.transaction, item.record_id or 0, item.length)
 
 
 def _apply(analysis: Analysis, effect: Applied) -> None:
@@ -180,14 +196,18 @@ def _note_damage(analysis: Analysis, reading: FileReading, one: Judged, order: i
     belongs = not known or shape.type_name(data[where.offset]) in IN_TRANSACTION
     transaction = transaction_at(data, where.offset, shape) if belongs else None
     noted = Damage(reading.file.path, order, where.offset, where.size, one.reason, transaction)
-    (analysis.torn if one.outcome is Outcome.TORN else analysis.damage).append(noted)
+    if one.outcome is Outcome.TORN:
+        analysis.torn.append(noted)
+    else:
+        analysis.damage.append(noted)
+        analysis.accounts[order].positives += 1
 
 
 # -- files and spans ------------------------------------------------------------------------
 
 
-def log_file(reading: FileReading, order: int) -> LogFile:
-    """The file with the spans that tile it."""
+def log_file(reading: FileReading, order: int, redundant: bool | None, why: str) -> LogFile:
+    """The file with the spans that tile it; ``redundant`` and ``why`` as in `LogFile`."""
     data = reading.file.data()
     size = reading.shape.header_size
     header = Span(0, min(size, len(data)), Outcome.VALID, "file header") if len(data) else None
@@ -201,6 +221,8 @@ def log_file(reading: FileReading, order: int) -> LogFile:
         order,
         identity=reading.file.file_id(),
         generation=reading.renewed,
+        redundant=redundant,
+        why=why,
         spans=spans,
     )
 

@@ -36,6 +36,7 @@ from tallystick.systems.jboss.findings import findings
 from tallystick.systems.jboss.generations import GENERATIONS
 from tallystick.systems.jboss.loader import load
 from tallystick.systems.jboss.narayana import xid
+from tallystick.systems.jboss.reclaiming import redundancy
 from tallystick.systems.jboss.replay import Placed, Replay
 from tallystick.systems.jboss.transactions import Judgement, transactions
 from tallystick.systems.jboss.verdict import verdict
@@ -82,8 +83,9 @@ class JournalReading:
 
     def files(self) -> Sequence[LogFile]:
         """Data files by ascending id, then what a load would not read."""
-        read = self._judgement.analysis.readings
-        files = [log_file(reading, order) for order, reading in enumerate(read)]
+        analysis, refused = self._judgement.analysis, self._judgement.engine.error
+        judged = zip(analysis.readings, redundancy(analysis, refused), strict=True)
+        files = [log_file(reading, order, *may) for order, (reading, may) in enumerate(judged)]
         for file in self.journal.files:
             if file.header is None:
                 why = "shorter than a header"
