@@ -53,7 +53,7 @@ def open_log(folder: LogFolder, cipher: LogCipher | None, *, ordered: bool) -> O
     number, position = split_instant(end)
     folder.remove_behind(number)
     folder.zero_from(number, position)
-    return Opened(end, _control(log), recovery.table, _highest(log) + 1)
+    return Opened(end, _control(log), recovery.table, _highest(log, recovery) + 1)
 
 
 def _end(log: LogFiles, recovery: Recovery, folder: LogFolder) -> int:
@@ -71,7 +71,7 @@ def _end(log: LogFiles, recovery: Recovery, folder: LogFolder) -> int:
 def _refuse_loss(log: LogFiles, recovery: Recovery, folder: LogFolder) -> None:
     if recovery.past_end:
         raise corrupt(folder.path, "the checkpoint lies behind the end of the log")
-    for piece in Walk(log, recovery).pieces():
+    for piece in Walk(log, recovery).pieces(recovery.log_end >> 32):
         if piece.outcome is Outcome.CORRUPT and piece.place >= recovery.log_end:
             raise corrupt(piece.file.path, f"{piece.what} at {piece.offset}: {piece.reason}")
 
@@ -83,7 +83,11 @@ def _control(log: LogFiles) -> Control:
     return Control(0)
 
 
-def _highest(log: LogFiles) -> int:
-    """The largest transaction number in the log."""
-    scan = ForwardScan(log, make_instant(log.first, HEADER_SIZE))
-    return max((scanned.body().transaction or 0 for scanned in scan), default=0)
+def _highest(log: LogFiles, recovery: Recovery) -> int:
+    """The largest transaction number in the log: recovery knows it from its start on."""
+    highest = recovery.highest
+    for scanned in ForwardScan(log, make_instant(log.first, HEADER_SIZE)):
+        if scanned.place >= recovery.start:
+            break
+        highest = max(highest, scanned.body().transaction or 0)
+    return highest

@@ -65,7 +65,8 @@ class Recovery:
 
     ``table`` holds what is open at the end of the log. ``new_log``: every change that is not in
     the data pages yet is gone. ``past_end``: the checkpoint lies behind the end that redo
-    reached, so undo would work against newer pages.
+    reached, so undo would work against newer pages. ``highest`` is the largest number of a
+    transaction that begins in what was scanned.
     """
 
     boots: bool | None = True
@@ -83,6 +84,7 @@ class Recovery:
     new_log: bool = False
     past_end: bool = False
     redone: int = 0
+    highest: int = 0
     table: dict[int, OpenTransaction] = field(default_factory=dict)
     trailing_wrong: list[int] = field(default_factory=list)
 
@@ -229,6 +231,7 @@ def _redo_record(scanned: Scanned, result: Recovery, versions: dict[Page, int]) 
                 scanned.place, f"XSLAO: transaction {number} has no begin record"
             )
         result.table[number] = _begun(number, scanned.place, body)
+        result.highest = max(result.highest, number)
     result.redone += not early
     _check_version(scanned.place, body, versions)
     _note(result.table, number, scanned)

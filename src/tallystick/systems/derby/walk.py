@@ -48,19 +48,20 @@ class Walk:
     def __init__(self, log: LogFiles, recovery: Recovery) -> None:
         self.log = log
         self._undo_mark = recovery.undo_mark
+        self._recovered = _recovered(log, recovery)
         self._scanned = (0, 0)
         if log.files:
-            self._scanned = _extent(log, make_instant(log.first, HEADER_SIZE))
-        self._recovered = (
-            _extent(log, recovery.start) if recovery.start >> 32 in log.files else (0, 0)
-        )
+            first = make_instant(log.first, HEADER_SIZE)
+            same = self._recovered[0] == first
+            self._scanned = self._recovered if same else _extent(log, first)
         self._last = max(self._scanned[1], self._recovered[1]) >> 32
         self._has_checksums = any(map(_starts_with_checksum, log.files.values()))
 
-    def pieces(self) -> Iterator[Piece]:
-        """All pieces, file by file in order of numbers, each file tiled."""
+    def pieces(self, first: int = 0) -> Iterator[Piece]:
+        """All pieces from file ``first`` on, in order of numbers, each file tiled."""
         for number in self.log.files:
-            yield from self.file_pieces(number)
+            if number >= first:
+                yield from self.file_pieces(number)
 
     def file_pieces(self, number: int) -> Iterator[Piece]:
         """The pieces of one file."""
@@ -140,6 +141,12 @@ def _starts_with_checksum(file: LogBytes) -> bool:
     """Plain files only; what an encrypted one holds is no matter without its key."""
     head = PREFIX.size + HEADER_SIZE
     return file.data[head : head + len(CHECKSUM_HEAD)] == CHECKSUM_HEAD
+
+
+def _recovered(log: LogFiles, recovery: Recovery) -> tuple[int, int]:
+    if recovery.stop:
+        return recovery.start, recovery.stop
+    return _extent(log, recovery.start) if recovery.start >> 32 in log.files else (0, 0)
 
 
 def _extent(log: LogFiles, start: int) -> tuple[int, int]:
