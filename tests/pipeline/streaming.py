@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+PAUSE = 5.0
+"""Seconds before a worker is started again: the one given up is still busy with coming up."""
+
 
 def follow(spark: SparkSession, home: Path, *, drain: bool = False) -> StreamingQuery:
     """The running query; with ``drain`` it ends when everything there is now is read."""
@@ -53,6 +56,7 @@ def main(homes: list[Path]) -> None:
     while True:
         for home, query in queries.items():
             if failed_to_start(query):
+                time.sleep(PAUSE)
                 queries[home] = follow(spark, home)
         print("alive", flush=True)  # noqa: T201
         time.sleep(0.2)

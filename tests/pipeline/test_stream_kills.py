@@ -116,8 +116,9 @@ def _row(values: list[Any]) -> Row:
 def _check(spark: SparkSession, writers: dict[str, Writer], kills: int) -> str:
     choice = random.Random(SEED)
     homes = [one.home for one in writers.values()]
-    for _ in range(kills):
+    for kill in range(kills):
         _kill_after(homes, choice.randint(1, 8), choice.random())
+        print(f"kill {kill + 1} of {kills}, {_steps(homes)} steps", flush=True)  # noqa: T201
     told = []
     for name, one in writers.items():
         one.stop()
