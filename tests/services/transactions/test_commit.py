@@ -17,6 +17,7 @@ from tallystick.errors import (
 )
 from tallystick.services.transactions import Status, Transaction, TransactionManager
 from tallystick.services.transactions.xids import FORMAT_ID, XidFactory
+from tests.services.transactions.faces import FACES, Face
 from tests.services.transactions.model import Database, ModelLog, World
 
 NAMES = ("a", "b", "c")
@@ -49,17 +50,20 @@ def manager(
     *,
     last: str | None = None,
     on_step: Callable[[str], None] | None = None,
+    face: Face = FACES["blocking"],
     **settings: Any,
 ) -> TransactionManager:
-    return TransactionManager(
-        path,
-        place.resources(last),
-        node="node-1",
-        log=ModelLog(place),
-        orphan_interval=settings.pop("orphan_interval", 0.0),
-        recovery_interval=None,
-        on_step=on_step,
-        **settings,
+    return face(
+        TransactionManager(
+            path,
+            place.resources(last),
+            node="node-1",
+            log=ModelLog(place),
+            orphan_interval=settings.pop("orphan_interval", 0.0),
+            recovery_interval=None,
+            on_step=on_step,
+            **settings,
+        )
     )
 
 
@@ -73,45 +77,48 @@ def balances(place: World) -> set[int]:
     return {database.values.get("balance", 0) for database in place.databases.values()}
 
 
-def test_a_committed_transaction_is_in_every_resource(tmp_path: Path) -> None:
+def test_a_committed_transaction_is_in_every_resource(tmp_path: Path, face: Face) -> None:
     place = world(*NAMES)
-    with manager(tmp_path, place) as tm:
+    with manager(tmp_path, place, face=face) as tm:
         transfer(tm)
         assert tm.statistics.decisions == 1
     assert balances(place) == {1}
     assert not place.decisions
 
 
-def test_an_exception_in_the_block_undoes_everything(tmp_path: Path) -> None:
+def test_an_exception_in_the_block_undoes_everything(tmp_path: Path, face: Face) -> None:
     place = world(*NAMES)
-    with manager(tmp_path, place) as tm, pytest.raises(KeyError), tm.begin() as tx:
+    with manager(tmp_path, place, face=face) as tm, pytest.raises(KeyError), tm.begin() as tx:
         tx["a"]("balance", 1)
         raise KeyError
     assert balances(place) == {0}
 
 
 @pytest.mark.parametrize("refusing", NAMES)
-def test_one_refusal_to_prepare_rolls_back_all(tmp_path: Path, refusing: str) -> None:
+def test_one_refusal_to_prepare_rolls_back_all(tmp_path: Path, face: Face, refusing: str) -> None:
     place = world(*NAMES)
     place.databases[refusing].refuse_prepare = True
-    with manager(tmp_path, place) as tm, pytest.raises(RolledBackError, match="prepare failed"):
+    with (
+        manager(tmp_path, place, face=face) as tm,
+        pytest.raises(RolledBackError, match="prepare failed"),
+    ):
         transfer(tm)
     assert balances(place) == {0}
     assert not any(database.prepared for database in place.databases.values())
 
 
-def test_one_resource_needs_no_prepare_and_no_record(tmp_path: Path) -> None:
+def test_one_resource_needs_no_prepare_and_no_record(tmp_path: Path, face: Face) -> None:
     place = world("a")
-    with manager(tmp_path, place) as tm:
+    with manager(tmp_path, place, face=face) as tm:
         transfer(tm, ("a",))
         assert tm.statistics.decisions == 0
     assert balances(place) == {1}
     assert not place.notes
 
 
-def test_read_only_branches_leave_one_that_needs_no_decision(tmp_path: Path) -> None:
+def test_read_only_branches_leave_one_that_needs_no_decision(tmp_path: Path, face: Face) -> None:
     place = world(*NAMES)
-    with manager(tmp_path, place) as tm:
+    with manager(tmp_path, place, face=face) as tm:
         with tm.begin() as tx:
             tx["a"]("balance", 1)
             assert tx["b"]
@@ -122,6 +129,7 @@ def test_read_only_branches_leave_one_that_needs_no_decision(tmp_path: Path) -> 
 
 def test_a_lost_lone_branch_is_in_doubt_then_presumed_aborted(
     tmp_path: Path,
+    face: Face,
 ) -> None:
     place = world("a", "b")
 
@@ -129,7 +137,7 @@ def test_a_lost_lone_branch_is_in_doubt_then_presumed_aborted(
         if step == "before commit a":
             place.databases["a"].away = True
 
-    with manager(tmp_path, place, on_step=leave) as tm:
+    with manager(tmp_path, place, on_step=leave, face=face) as tm:
         with pytest.raises(InDoubtError), tm.begin() as tx:
             tx["a"]("balance", 1)
             assert tx["b"]
@@ -138,14 +146,16 @@ def test_a_lost_lone_branch_is_in_doubt_then_presumed_aborted(
     assert balances(place) == {0}
 
 
-def test_a_resource_lost_after_the_decision_is_committed_by_recovery(tmp_path: Path) -> None:
+def test_a_resource_lost_after_the_decision_is_committed_by_recovery(
+    tmp_path: Path, face: Face
+) -> None:
     place = world(*NAMES)
 
     def leave(step: str) -> None:
         if step == "after decision":
             place.databases["b"].away = True
 
-    with manager(tmp_path, place, on_step=leave) as tm:
+    with manager(tmp_path, place, on_step=leave, face=face) as tm:
         transfer(tm)
         assert not tm.recover().clean
         place.databases["b"].away = False
@@ -155,22 +165,24 @@ def test_a_resource_lost_after_the_decision_is_committed_by_recovery(tmp_path: P
     assert not place.decisions
 
 
-def test_a_heuristic_outcome_is_raised_and_recorded(tmp_path: Path) -> None:
+def test_a_heuristic_outcome_is_raised_and_recorded(tmp_path: Path, face: Face) -> None:
     place = world(*NAMES)
     place.databases["c"].heuristic = True
-    with manager(tmp_path, place) as tm, pytest.raises(HeuristicError, match="not in c"):
+    with manager(tmp_path, place, face=face) as tm, pytest.raises(HeuristicError, match="not in c"):
         transfer(tm)
     assert list(place.heuristics.values()) == [frozenset("c")]
 
 
-def test_a_failed_log_leaves_branches_frozen_until_it_is_reopened(tmp_path: Path) -> None:
+def test_a_failed_log_leaves_branches_frozen_until_it_is_reopened(
+    tmp_path: Path, face: Face
+) -> None:
     place = world(*NAMES)
     place.log_fails = True
-    with manager(tmp_path, place) as tm:
+    with manager(tmp_path, place, face=face) as tm:
         with pytest.raises(InDoubtError, match="could not be made durable"):
             transfer(tm)
         assert [branch.why for branch in tm.recover().left] == ["live"] * 3
-    with manager(tmp_path, place) as reopened:
+    with manager(tmp_path, place, face=face) as reopened:
         assert len(reopened.recover().rolled_back) == 3
     assert balances(place) == {0}
 
@@ -178,9 +190,9 @@ def test_a_failed_log_leaves_branches_frozen_until_it_is_reopened(tmp_path: Path
 # -- the last resource ------------------------------------------------------------------------
 
 
-def test_the_last_resource_decides(tmp_path: Path) -> None:
+def test_the_last_resource_decides(tmp_path: Path, face: Face) -> None:
     place = world(*NAMES)
-    with manager(tmp_path, place, last="b") as tm:
+    with manager(tmp_path, place, last="b", face=face) as tm:
         transfer(tm)
         tm.recover()
     assert balances(place) == {1}
@@ -197,23 +209,25 @@ def test_two_last_resources_are_refused(tmp_path: Path) -> None:
         transfer(tm, ("a", "b"))
 
 
-def test_a_lost_answer_of_the_last_resource_is_settled_by_its_outcome_row(tmp_path: Path) -> None:
+def test_a_lost_answer_of_the_last_resource_is_settled_by_its_outcome_row(
+    tmp_path: Path, face: Face
+) -> None:
     place = world(*NAMES)
     place.databases["b"].lose_answer_of_commit = True
-    with manager(tmp_path, place, last="b") as tm:
+    with manager(tmp_path, place, last="b", face=face) as tm:
         with pytest.raises(InDoubtError):
             transfer(tm)
         assert len(tm.recover().committed) == 2
     assert balances(place) == {1}
 
 
-def test_nothing_is_presumed_while_the_last_resource_is_away(tmp_path: Path) -> None:
+def test_nothing_is_presumed_while_the_last_resource_is_away(tmp_path: Path, face: Face) -> None:
     place = world(*NAMES)
     crasher = Crasher(at=4)
     with pytest.raises(Crash):
-        transfer(manager(tmp_path, place, last="b", on_step=crasher))
+        transfer(manager(tmp_path, place, last="b", on_step=crasher, face=face))
     place.databases["b"].away = True
-    with manager(tmp_path, place, last="b") as tm:
+    with manager(tmp_path, place, last="b", face=face) as tm:
         report = tm.recover()
         assert {branch.why for branch in report.left} == {"a last resource cannot be asked"}
         place.databases["b"].away = False
@@ -223,54 +237,56 @@ def test_nothing_is_presumed_while_the_last_resource_is_away(tmp_path: Path) -> 
 # -- crashes ------------------------------------------------------------------------------------
 
 
-def _steps(tmp_path: Path, names: tuple[str, ...], last: str | None) -> int:
+def _steps(tmp_path: Path, face: Face, names: tuple[str, ...], last: str | None) -> int:
     crasher = Crasher()
-    transfer(manager(tmp_path, world(*names), last=last, on_step=crasher), names)
+    transfer(manager(tmp_path, world(*names), last=last, on_step=crasher, face=face), names)
     return len(crasher.steps)
 
 
 @pytest.mark.parametrize("last", [None, "b"])
 @pytest.mark.parametrize("names", [("a", "b"), NAMES])
 def test_whole_or_absent_after_a_crash_at_every_step(
-    tmp_path: Path, names: tuple[str, ...], last: str | None
+    tmp_path: Path, face: Face, names: tuple[str, ...], last: str | None
 ) -> None:
-    for at in range(_steps(tmp_path, names, last)):
+    for at in range(_steps(tmp_path, face, names, last)):
         place = world(*names)
         with pytest.raises(Crash):
-            transfer(manager(tmp_path, place, last=last, on_step=Crasher(at)), names)
-        with manager(tmp_path, place, last=last) as tm:
+            transfer(manager(tmp_path, place, last=last, on_step=Crasher(at), face=face), names)
+        with manager(tmp_path, place, last=last, face=face) as tm:
             assert tm.recover().clean
         assert balances(place) in ({0}, {1}), f"crash at step {at}"
         assert not place.decisions
 
 
 @pytest.mark.parametrize("last", [None, "b"])
-def test_recovery_may_crash_at_every_step_and_run_again(tmp_path: Path, last: str | None) -> None:
+def test_recovery_may_crash_at_every_step_and_run_again(
+    tmp_path: Path, face: Face, last: str | None
+) -> None:
     crashes = 0
-    for at in range(_steps(tmp_path, NAMES, last)):
+    for at in range(_steps(tmp_path, face, NAMES, last)):
         for again in range(100):
             place = world(*NAMES)
             with pytest.raises(Crash):
-                transfer(manager(tmp_path, place, last=last, on_step=Crasher(at)), NAMES)
+                transfer(manager(tmp_path, place, last=last, on_step=Crasher(at), face=face), NAMES)
             try:
-                manager(tmp_path, place, last=last, on_step=Crasher(again)).recover()
+                manager(tmp_path, place, last=last, on_step=Crasher(again), face=face).recover()
             except Crash:
                 crashes += 1
             else:
                 break
-            with manager(tmp_path, place, last=last) as tm:
+            with manager(tmp_path, place, last=last, face=face) as tm:
                 assert tm.recover().clean
             assert balances(place) in ({0}, {1}), f"crash at {at}, then at {again}"
     assert crashes > 20
 
 
-def test_a_crash_while_rolling_back_leaves_nothing(tmp_path: Path) -> None:
+def test_a_crash_while_rolling_back_leaves_nothing(tmp_path: Path, face: Face) -> None:
     for at in range(6):
         place = world(*NAMES)
         place.databases["c"].refuse_prepare = True
         with pytest.raises((Crash, RolledBackError)):
-            transfer(manager(tmp_path, place, on_step=Crasher(at)))
-        with manager(tmp_path, place) as tm:
+            transfer(manager(tmp_path, place, on_step=Crasher(at), face=face))
+        with manager(tmp_path, place, face=face) as tm:
             assert tm.recover().clean
         assert balances(place) == {0}
 
@@ -314,7 +330,7 @@ def test_a_young_orphan_waits_for_the_interval(tmp_path: Path) -> None:
         assert len(tm.recover().rolled_back) == 1
 
 
-def test_a_living_transaction_is_not_taken_for_an_orphan(tmp_path: Path) -> None:
+def test_a_living_transaction_is_not_taken_for_an_orphan(tmp_path: Path, face: Face) -> None:
     place = world("a", "b")
     seen: list[str] = []
 
@@ -323,9 +339,10 @@ def test_a_living_transaction_is_not_taken_for_an_orphan(tmp_path: Path) -> None
             with_others = tm.recover()
             seen.extend(branch.why for branch in with_others.left)
 
-    tm = manager(tmp_path, place, on_step=look)
+    tm = manager(tmp_path, place, on_step=look, face=face)
     transfer(tm, ("a", "b"))
-    assert seen == ["live"] * 3
+    assert set(seen) == {"live"}
+    assert len(seen) >= 3, "one after the first vote, two after the second; or all at once"
     assert balances(place) == {1}
 
 
@@ -344,9 +361,9 @@ def test_take_over_settles_a_dead_node(tmp_path: Path) -> None:
     assert balances(place) in ({0}, {1})
 
 
-def test_the_phases_can_be_driven_from_above(tmp_path: Path) -> None:
+def test_the_phases_can_be_driven_from_above(tmp_path: Path, face: Face) -> None:
     place = world("a", "b")
-    with manager(tmp_path, place) as tm:
+    with manager(tmp_path, place, face=face) as tm:
         for end, balance in (("commit", 1), ("rollback", 1)):
             tx = tm.begin()
             for name in ("a", "b"):
@@ -419,17 +436,17 @@ def _in_thread(work: Callable[[], object]) -> None:
     thread.join()
 
 
-def test_a_timeout_leaves_only_rollback(tmp_path: Path) -> None:
+def test_a_timeout_leaves_only_rollback(tmp_path: Path, face: Face) -> None:
     place = world("a", "b")
-    with manager(tmp_path, place) as tm:
+    with manager(tmp_path, place, face=face) as tm:
         with pytest.raises(RolledBackError, match="timed out"), tm.begin(timeout=-1.0) as tx:
             tx["a"]("balance", 1)
         assert tx.status is Status.ROLLED_BACK
 
 
-def test_hooks_run_and_a_failing_one_before_commit_rolls_back(tmp_path: Path) -> None:
+def test_hooks_run_and_a_failing_one_before_commit_rolls_back(tmp_path: Path, face: Face) -> None:
     place, ends = world("a"), list[Status]()
-    with manager(tmp_path, place) as tm:
+    with manager(tmp_path, place, face=face) as tm:
         with tm.begin() as tx:
             tx["a"]("balance", 1)
             tx.before_commit(lambda: tx["a"]("balance", 1))

@@ -22,6 +22,7 @@ from tallystick.services.transactions.resources.mysql import MySqlResource
 from tallystick.services.transactions.resources.postgres import PostgresResource
 from tallystick.services.transactions.xids import FORMAT_ID, XidFactory
 from tests.servers import Server, make_postgres
+from tests.services.transactions.faces import FACES, Face
 from tests.services.transactions.model import ModelLog, World
 
 pytestmark = [pytest.mark.postgres, pytest.mark.mariadb]
@@ -57,14 +58,18 @@ class Bank:
         adapted = MySqlResource.from_url("maria", self.urls["maria"])
         return adapted.pool.take()
 
-    def manager(self, *names: str, **settings: Any) -> TransactionManager:
-        return TransactionManager(
-            self.folder / "coordinator",
-            {name: self.urls[name] for name in names},
-            log=ModelLog(self.world),
-            orphan_interval=0.0,
-            recovery_interval=None,
-            **settings,
+    def manager(
+        self, *names: str, face: Face = FACES["blocking"], **settings: Any
+    ) -> TransactionManager:
+        return face(
+            TransactionManager(
+                self.folder / "coordinator",
+                {name: self.urls[name] for name in names},
+                log=ModelLog(self.world),
+                orphan_interval=0.0,
+                recovery_interval=None,
+                **settings,
+            )
         )
 
     def pay(self, tx: Any, name: str, amount: int) -> None:
@@ -92,8 +97,10 @@ def bank(tmp_path: Path, postgres_server: Server, mariadb_server: Server) -> Ban
 
 
 @pytest.mark.parametrize("names", [("pg", "maria"), ("pg", "maria", "lite"), ("pg",), ("lite",)])
-def test_commit_reaches_every_database(bank: Bank, names: tuple[str, ...]) -> None:
-    with bank.manager(*names) as tm:
+def test_commit_reaches_every_database(
+    bank: Bank, names: tuple[str, ...], server_face: Face
+) -> None:
+    with bank.manager(*names, face=server_face) as tm:
         assert not tm.preflight()
         for _ in range(2):  # the second transaction runs over connections used before
             with tm.begin() as tx:
@@ -104,8 +111,10 @@ def test_commit_reaches_every_database(bank: Bank, names: tuple[str, ...]) -> No
 
 
 @pytest.mark.parametrize("names", [("pg", "maria"), ("pg", "maria", "lite"), ("maria",)])
-def test_rollback_reaches_every_database(bank: Bank, names: tuple[str, ...]) -> None:
-    with bank.manager(*names) as tm:
+def test_rollback_reaches_every_database(
+    bank: Bank, names: tuple[str, ...], server_face: Face
+) -> None:
+    with bank.manager(*names, face=server_face) as tm:
         with pytest.raises(ZeroDivisionError), tm.begin() as tx:
             for name in names:
                 bank.pay(tx, name, 5)
@@ -116,9 +125,11 @@ def test_rollback_reaches_every_database(bank: Bank, names: tuple[str, ...]) -> 
     assert sum(bank.balances().values()) == 1
 
 
-def test_a_failed_statement_that_was_swallowed_still_rolls_everything_back(bank: Bank) -> None:
+def test_a_failed_statement_that_was_swallowed_still_rolls_everything_back(
+    bank: Bank, server_face: Face
+) -> None:
     """PostgreSQL answers the PREPARE of a failed transaction with a silent rollback."""
-    with bank.manager("pg", "maria") as tm:
+    with bank.manager("pg", "maria", face=server_face) as tm:
         with pytest.raises(RolledBackError, match="a statement failed"), tm.begin() as tx:
             bank.pay(tx, "maria", 5)
             bank.pay(tx, "pg", 5)
@@ -130,7 +141,7 @@ def test_a_failed_statement_that_was_swallowed_still_rolls_everything_back(bank:
 
 @pytest.mark.parametrize("names", [("pg", "maria"), ("pg", "maria", "lite")])
 def test_whole_or_absent_when_the_coordinator_stops_at_any_step(
-    bank: Bank, names: tuple[str, ...]
+    bank: Bank, names: tuple[str, ...], server_face: Face
 ) -> None:
     class Stop(BaseException):
         pass
@@ -143,7 +154,7 @@ def test_whole_or_absent_when_the_coordinator_stops_at_any_step(
                 raise Stop
 
         before = bank.balances()
-        tm = bank.manager(*names, on_step=stop)
+        tm = bank.manager(*names, on_step=stop, face=server_face)
         try:
             with tm.begin() as tx:
                 for name in names:
@@ -154,14 +165,16 @@ def test_whole_or_absent_when_the_coordinator_stops_at_any_step(
             break
         finally:
             tm.close()
-        with bank.manager(*names) as tm:
+        with bank.manager(*names, face=server_face) as tm:
             assert tm.recover().clean, at
         moved = {after - before[name] for name, after in bank.balances().items() if name in names}
         assert moved in ({0}, {1}), f"stopped at step {at}"
     assert at > 6
 
 
-def test_recovery_waits_for_a_server_that_is_down(tmp_path: Path, mariadb_server: Server) -> None:
+def test_recovery_waits_for_a_server_that_is_down(
+    tmp_path: Path, mariadb_server: Server, server_face: Face
+) -> None:
     server = make_postgres()
     server.start()
     try:
@@ -171,7 +184,7 @@ def test_recovery_waits_for_a_server_that_is_down(tmp_path: Path, mariadb_server
             if step == "after decision":
                 server.kill()
 
-        with bank.manager("pg", "maria", on_step=kill) as tm:
+        with bank.manager("pg", "maria", on_step=kill, face=server_face) as tm:
             with tm.begin() as tx:
                 bank.pay(tx, "pg", 3)
                 bank.pay(tx, "maria", 3)
@@ -236,16 +249,16 @@ def test_texts_that_are_no_xa_id_are_left_out(gid: str) -> None:
     assert parse_gid(gid) is None
 
 
-def test_autocommit_connections_are_refused(bank: Bank) -> None:
+def test_autocommit_connections_are_refused(bank: Bank, server_face: Face) -> None:
     resource = PostgresResource("pg", lambda: psycopg.connect(bank.urls["pg"], autocommit=True))
-    with bank.manager() as tm:
+    with bank.manager(face=server_face) as tm:
         tm.resources["pg"] = resource
         with pytest.raises(TransactionUsageError, match="autocommit"), tm.begin() as tx:
             tx["pg"]
 
 
-def test_a_handle_cannot_end_its_branch(bank: Bank) -> None:
-    with bank.manager("maria", "pg") as tm, tm.begin() as tx:
+def test_a_handle_cannot_end_its_branch(bank: Bank, server_face: Face) -> None:
+    with bank.manager("maria", "pg", face=server_face) as tm, tm.begin() as tx:
         with pytest.raises(TransactionUsageError, match="would break the transaction"):
             tx["maria"].commit()
         with pytest.raises(psycopg.ProgrammingError):
@@ -256,11 +269,11 @@ def test_a_handle_cannot_end_its_branch(bank: Bank) -> None:
             handle.execute("SELECT 1")
 
 
-def test_read_only_branches_take_no_part(bank: Bank) -> None:
+def test_read_only_branches_take_no_part(bank: Bank, server_face: Face) -> None:
     reading = PostgresResource(
         "pg", lambda: psycopg.connect(bank.urls["pg"]), detect_read_only=True
     )
-    with bank.manager("maria") as tm:
+    with bank.manager("maria", face=server_face) as tm:
         tm.resources["pg"] = reading
         with tm.begin() as tx:
             tx["pg"].execute("SELECT 1")
@@ -269,8 +282,8 @@ def test_read_only_branches_take_no_part(bank: Bank) -> None:
     assert bank.balances()["maria"] == 2
 
 
-def test_a_lost_connection_before_the_decision_rolls_back(bank: Bank) -> None:
-    with bank.manager("pg", "maria") as tm:
+def test_a_lost_connection_before_the_decision_rolls_back(bank: Bank, server_face: Face) -> None:
+    with bank.manager("pg", "maria", face=server_face) as tm:
         with pytest.raises(RolledBackError), tm.begin() as tx:
             bank.pay(tx, "maria", 5)
             bank.pay(tx, "pg", 5)
@@ -281,11 +294,13 @@ def test_a_lost_connection_before_the_decision_rolls_back(bank: Bank) -> None:
     assert bank.balances() == {"pg": 1, "maria": 0, "lite": 0}
 
 
-def test_a_prepare_refused_while_the_other_database_prepares_rolls_both_back(bank: Bank) -> None:
+def test_a_prepare_refused_while_the_other_database_prepares_rolls_both_back(
+    bank: Bank, server_face: Face
+) -> None:
     """PostgreSQL checks deferred constraints at PREPARE, which is under way by then."""
     with psycopg.connect(bank.urls["pg"]) as pg:
         pg.execute(f"CREATE TABLE once{bank.account} (id INT UNIQUE DEFERRABLE INITIALLY DEFERRED)")
-    with bank.manager("pg", "maria") as tm:
+    with bank.manager("pg", "maria", face=server_face) as tm:
         with pytest.raises(RolledBackError, match="duplicate key"), tm.begin() as tx:
             bank.pay(tx, "maria", 5)
             for _ in range(2):
@@ -294,8 +309,10 @@ def test_a_prepare_refused_while_the_other_database_prepares_rolls_both_back(ban
     assert bank.balances()["maria"] == 0
 
 
-def test_a_prepare_under_way_is_undone_when_the_other_database_is_lost(bank: Bank) -> None:
-    with bank.manager("pg", "maria") as tm:
+def test_a_prepare_under_way_is_undone_when_the_other_database_is_lost(
+    bank: Bank, server_face: Face
+) -> None:
+    with bank.manager("pg", "maria", face=server_face) as tm:
         with pytest.raises(RolledBackError), tm.begin() as tx:
             bank.pay(tx, "pg", 5)
             bank.pay(tx, "maria", 5)
@@ -319,8 +336,8 @@ def _in_doubt(tm: TransactionManager) -> list[Xid]:
     return [xid for one in tm.resources.values() for xid in one.in_doubt()]
 
 
-def test_a_connection_that_died_while_idle_is_replaced(bank: Bank) -> None:
-    with bank.manager("pg", "maria") as tm:
+def test_a_connection_that_died_while_idle_is_replaced(bank: Bank, server_face: Face) -> None:
+    with bank.manager("pg", "maria", face=server_face) as tm:
         with tm.begin() as tx:
             bank.pay(tx, "pg", 1)
             bank.pay(tx, "maria", 1)
@@ -333,8 +350,8 @@ def test_a_connection_that_died_while_idle_is_replaced(bank: Bank) -> None:
     assert bank.balances() == {"pg": 2, "maria": 2, "lite": 0}
 
 
-def test_a_connection_that_the_application_closed_is_named(bank: Bank) -> None:
-    with bank.manager("pg", "maria") as tm:
+def test_a_connection_that_the_application_closed_is_named(bank: Bank, server_face: Face) -> None:
+    with bank.manager("pg", "maria", face=server_face) as tm:
         with pytest.raises(TransactionUsageError, match="'pg' was closed"), tm.begin() as tx:
             bank.pay(tx, "pg", 5)
             bank.pay(tx, "maria", 5)
@@ -349,12 +366,16 @@ def test_an_id_longer_than_the_server_takes_is_refused() -> None:
         format_gid(Xid(FORMAT_ID, bytes(80), bytes(64)))
 
 
-def test_a_one_phase_commit_whose_answer_is_lost_is_in_doubt(bank: Bank) -> None:
+def test_a_one_phase_commit_whose_answer_is_lost_is_in_doubt(bank: Bank, server_face: Face) -> None:
     def cut(step: str) -> None:
         if step == "before one-phase pg":
             _terminate(bank, backend)
 
-    with bank.manager("pg", on_step=cut) as tm, pytest.raises(InDoubtError), tm.begin() as tx:
+    with (
+        bank.manager("pg", on_step=cut, face=server_face) as tm,
+        pytest.raises(InDoubtError),
+        tm.begin() as tx,
+    ):
         bank.pay(tx, "pg", 5)
         backend = tx["pg"].info.backend_pid
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,23 @@ from typing import Any
 import pytest
 import transaction as zope
 
-from tallystick.errors import RolledBackError
+from tallystick.errors import RolledBackError, TransactionUsageError
+from tallystick.records import Xid
 from tallystick.services.transactions import Status, Transaction, TransactionManager
-from tallystick.services.transactions.aio import AsyncTransactionManager
+from tallystick.services.transactions.aio import AsyncTransaction, AsyncTransactionManager
 from tallystick.services.transactions.zope import join
+from tests.services.transactions.faces import TaskBranch
 from tests.services.transactions.model import ModelLog, World
 from tests.services.transactions.test_commit import balances, manager, transfer, world
 
 
 def add(handle: Any) -> None:
     handle("balance", 1)
+
+
+def add_slowly(handle: Any) -> None:
+    time.sleep(0.02)
+    add(handle)
 
 
 # -- asyncio ----------------------------------------------------------------------------------
@@ -99,6 +107,120 @@ def test_a_commit_runs_to_its_end_though_its_task_is_cancelled(tmp_path: Path) -
             return tx.status
 
     assert asyncio.run(work()) is Status.COMMITTED
+    assert balances(place) == {1}
+
+
+def test_resources_for_tasks_are_awaited_and_those_that_never_wait_need_no_await(
+    tmp_path: Path,
+) -> None:
+    place = world("a", "b", "c")
+    threads = set[int]()
+    resources: dict[str, Any] = dict(place.resources())
+    resources["b"].instant = True
+
+    async def begin_async(xid: Xid) -> TaskBranch:
+        threads.add(threading.get_ident())
+        return TaskBranch(resources["a"].begin(xid))
+
+    resources["a"].begin_async = begin_async
+
+    async def work() -> None:
+        inner = TransactionManager(tmp_path, resources, log=ModelLog(place), recovery_interval=None)
+        async with AsyncTransactionManager(inner) as tm:
+            async with tm.begin() as tx:
+                add(await tx.enlist("a"))
+                add(tx["b"])
+                await tx.run("c", add)
+                with pytest.raises(TransactionUsageError, match="for tasks"):
+                    await tx.run("a", add)
+                with pytest.raises(TransactionUsageError, match="enlisted already"):
+                    await tx.enlist("a")
+            async with tm.begin() as tx:
+                with pytest.raises(TransactionUsageError, match=r"await transaction\.enlist"):
+                    tx["c"]
+
+    asyncio.run(work())
+    assert balances(place) == {1}
+    assert threads == {threading.get_ident()}
+
+
+def test_hooks_of_a_task_may_be_awaited_and_use_the_transaction(tmp_path: Path) -> None:
+    place = world("a", "b")
+
+    async def work() -> None:
+        async with AsyncTransactionManager(manager(tmp_path, place)) as tm:
+
+            async def also() -> None:
+                await tx.run("b", add)
+
+            async def fail() -> None:
+                raise KeyError("no")
+
+            async with tm.begin() as tx:
+                await tx.run("a", add)
+                tx.before_commit(also)
+            with pytest.raises(RolledBackError, match="before commit"):
+                async with tm.begin() as other:
+                    await other.run("a", add)
+                    other.before_commit(fail)
+            assert other.status is Status.ROLLED_BACK
+
+    asyncio.run(work())
+    assert balances(place) == {1}
+
+
+def test_a_task_cancelled_in_a_hook_or_in_its_work_rolls_back(tmp_path: Path) -> None:
+    place = world("a", "b")
+
+    async def work() -> None:
+        async with AsyncTransactionManager(manager(tmp_path, place)) as tm:
+            reached = asyncio.Event()
+
+            async def pause() -> None:
+                reached.set()
+                await asyncio.sleep(0.02)
+
+            async def one(*, in_hook: bool) -> None:
+                async with tm.begin() as tx:
+                    ends.append(tx)
+                    await tx.run("a", add)
+                    await tx.run("b", add)
+                    if in_hook:
+                        tx.before_commit(pause)
+                    else:
+                        await pause()
+
+            ends: list[AsyncTransaction] = []
+            for in_hook in (True, False):
+                reached.clear()
+                task = asyncio.create_task(one(in_hook=in_hook))
+                await reached.wait()
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            assert [tx.status for tx in ends] == [Status.ROLLED_BACK] * 2
+            assert not any(tm.manager.is_live(tx.gtrid) for tx in ends)
+
+    asyncio.run(work())
+    assert balances(place) == {0}
+
+
+def test_of_two_tasks_that_end_a_transaction_one_does(tmp_path: Path) -> None:
+    place = world("a", "b")
+
+    async def work() -> None:
+        async with AsyncTransactionManager(manager(tmp_path, place)) as tm:
+            tx = tm.begin()
+            await tx.run("a", add)
+            slow = asyncio.create_task(tx.run("b", add_slowly))
+            await asyncio.sleep(0.005)
+            ends = await asyncio.gather(
+                tx.commit(), tx.commit(), tx.rollback(), return_exceptions=True
+            )
+            await slow
+            assert [type(end) for end in ends] == [type(None)] + [TransactionUsageError] * 2
+
+    asyncio.run(work())
     assert balances(place) == {1}
 
 

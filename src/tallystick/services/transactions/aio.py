@@ -1,75 +1,164 @@
-"""The transaction manager for asyncio: the same transactions, off the event loop.
+"""The transaction manager for asyncio: the same transactions, awaited.
 
-In: awaited calls. Out: work of one transaction run in worker threads, one call at a time, so
-that no event loop blocks. The transaction is suspended between calls, so any worker may take
-it up; `AsyncTransactionManager.run` does a whole transaction in one. One implementation:
-everything below is `Transaction`'s.
+In: awaited calls. Out: the steps of `global_transaction`, driven on the event loop. What has to
+be waited for is awaited: the decision on the log's group commit, branches of resources that have
+them for tasks (`AsyncResource`). Resources that never wait are called as they are. Work of all
+others runs in worker threads, one call at a time, so that no event loop blocks.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from tallystick.services.transactions.manager import TransactionManager
+from tallystick.errors import TransactionUsageError
+from tallystick.services.transactions.global_transaction import OPEN, GlobalTransaction, Status
 from tallystick.services.transactions.recovery import RecoveryReport
-from tallystick.services.transactions.transaction import Status, Transaction
+from tallystick.services.transactions.resource import Resource, is_instant
+from tallystick.services.transactions.steps import Steps, drive_awaiting, one_step
+from tallystick.services.transactions.threaded import ThreadedBranch, in_thread
+from tallystick.services.transactions.transaction import Transaction
+
+if TYPE_CHECKING:
+    from tallystick.services.transactions.manager import TransactionManager
 
 _Result = TypeVar("_Result")
 
 THREADS = 64
-"""Worker threads of a manager unless it is told otherwise: so many transactions can wait for
-databases, and for one sync of the log, at a time."""
+"""Worker threads of a manager unless it is told otherwise: so many transactions can wait at a
+time for databases whose drivers block."""
 
 
-class AsyncTransaction:
-    """A transaction for one task; an asynchronous context manager like `Transaction`."""
+class AsyncTransaction(GlobalTransaction):
+    """A transaction for tasks of one event loop; an asynchronous context manager that commits, or
+    rolls back on an exception. Its calls come one after the other, whichever tasks make them, and
+    run to their ends even if those are cancelled."""
 
-    def __init__(self, transaction: Transaction, workers: Executor) -> None:
-        self._transaction = transaction
+    __slots__ = ("_at_work", "_workers")
+
+    def __init__(
+        self, manager: TransactionManager, gtrid: bytes, timeout: float, workers: Executor
+    ) -> None:
+        super().__init__(manager, gtrid, timeout)
         self._workers = workers
-        self._turn = asyncio.Lock()
-        transaction.suspend()
+        self._at_work: asyncio.Future[None] | None = None
+        """The call that is under way, until it is done."""
 
-    @property
-    def gtrid(self) -> bytes:
-        return self._transaction.gtrid
+    def __getitem__(self, name: str) -> Any:
+        """The handle of an enlisted resource; one that never waits is enlisted here and now."""
+        self._require_open("use a resource")
+        if name not in self._branches:
+            resource = self._joining(name)
+            if not is_instant(resource):
+                raise TransactionUsageError(
+                    f"{name!r} is not enlisted, and has to be waited for",
+                    advice=f"Use 'await transaction.enlist({name!r})', or run()",
+                )
+            self._join(name, resource, resource.begin(self._manager.xids.branch(self.gtrid)))
+        return self._branches[name].handle
 
-    @property
-    def status(self) -> Status:
-        return self._transaction.status
+    async def enlist(self, name: str) -> Any:
+        """Enlist a resource and give its handle: one that is awaited if the resource has it (a
+        ``psycopg.AsyncConnection``), else the one that a thread gets, which may block the loop:
+        `run` is better then. Raises `TransactionUsageError` if it is enlisted already."""
+        self._require_new(name)
+        await self._do(self._begin(name))
+        return self[name]
 
     async def run(self, name: str, work: Callable[[Any], _Result]) -> _Result:
-        """``work(handle)`` of the resource ``name`` in a worker thread; its result."""
-        return await self._call(lambda: work(self._transaction[name]), suspend=True)
+        """``work(handle)`` of the resource ``name`` in a worker thread; its result. The handle is
+        the one that a thread gets; the resource is enlisted at its first use."""
+        return await self._do(self._run(name, work))
 
     async def execute(self, name: str, statement: Any, parameters: Any = ()) -> Any:
-        """``handle.execute(statement, parameters)``: the driver's cursor or result."""
-        return await self.run(name, lambda handle: handle.execute(statement, parameters))
+        """``handle.execute(statement, parameters)``: the driver's cursor or result. The resource is
+        enlisted at its first use, as `enlist` does; what blocks runs in a worker thread."""
+        if name not in self._branches:
+            await self._do(self._begin(name))
+        if isinstance(self._branches[name], ThreadedBranch):
+            return await self.run(name, lambda handle: handle.execute(statement, parameters))
+        answer = self[name].execute(statement, parameters)
+        return await answer if hasattr(answer, "__await__") else answer
 
     async def commit(self) -> None:
-        """As `Transaction.commit`. It runs to its end even if the task is cancelled."""
-        await self._call(self._transaction.commit, suspend=False)
+        """As `Transaction.commit`; a hook may return something to await, and use the transaction.
+        The commit runs to its end even if the task is cancelled."""
+        await self._run_hooks()
+        await self._do(self._commit())
+
+    async def prepare(self) -> None:
+        """As `Transaction.prepare`."""
+        await self._run_hooks()
+        await self._do(self._prepare())
 
     async def rollback(self) -> None:
         """As `Transaction.rollback`."""
-        await self._call(self._transaction.rollback, suspend=False)
+        await self._do(self._roll_back())
 
-    async def _call(self, work: Callable[[], _Result], *, suspend: bool) -> _Result:
-        def in_thread() -> _Result:
-            self._transaction.resume()
-            try:
-                return work()
-            finally:
-                if suspend:
-                    self._transaction.suspend()
+    async def _run_hooks(self) -> None:
+        if not self._before or self.status is Status.PREPARED:
+            return
+        try:
+            await drive_awaiting(self._call_hooks())
+        except TransactionUsageError:
+            raise
+        except BaseException:
+            await self._do(self._roll_back())
+            raise
 
-        async with self._turn:
-            return await _uncut(self._workers, in_thread)
+    # -- steps ------------------------------------------------------------------------------
+
+    async def _do(self, steps: Steps[_Result]) -> _Result:
+        return await drive_awaiting(self._in_turn(steps))
+
+    def _in_turn(self, steps: Steps[_Result]) -> Steps[_Result]:
+        """The same steps once no other call is under way."""
+        while self._at_work is not None:
+            yield partial(asyncio.wait, [self._at_work])
+        mine = self._at_work = asyncio.get_running_loop().create_future()
+        try:
+            return (yield from steps)
+        finally:
+            self._at_work = None
+            mine.set_result(None)
+
+    def _begin(self, name: str) -> Steps[None]:
+        """Enlist a resource with the branch that suits tasks, unless it is enlisted."""
+        self._require_open("use a resource")
+        if name in self._branches:
+            return
+        resource = self._joining(name)
+        begin = getattr(resource, "begin_async", None)
+        if is_instant(resource) or begin is None:
+            yield from self._begin_blocking(name, resource)
+        else:
+            branch = yield partial(begin, self._manager.xids.branch(self.gtrid))
+            self._join(name, resource, branch)
+
+    def _run(self, name: str, work: Callable[[Any], _Result]) -> Steps[_Result]:
+        self._require_open("use a resource")
+        if name not in self._branches:
+            yield from self._begin_blocking(name, self._joining(name))
+        branch = self._branches[name]
+        if not (isinstance(branch, ThreadedBranch) or is_instant(self._manager.resource(name))):
+            raise TransactionUsageError(
+                f"the handle of {name!r} is for tasks: no thread can use it",
+                advice=f"Await the calls of transaction[{name!r}], or begin with run()",
+            )
+        result: _Result = yield partial(in_thread, self._workers, lambda: work(branch.handle))
+        return result
+
+    def _begin_blocking(self, name: str, resource: Resource) -> Steps[None]:
+        xid = self._manager.xids.branch(self.gtrid)
+        if is_instant(resource):
+            self._join(name, resource, resource.begin(xid))
+            return
+        branch = yield partial(in_thread, self._workers, lambda: resource.begin(xid))
+        self._join(name, resource, ThreadedBranch(branch, self._workers))
 
     async def __aenter__(self) -> Self:
         return self
@@ -80,14 +169,14 @@ class AsyncTransaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self.status not in (Status.ACTIVE, Status.MARKED):
+        if self.status not in OPEN:
             return
         await (self.commit() if error is None else self.rollback())
 
 
 class AsyncTransactionManager:
     """The asynchronous face of a `TransactionManager`, which it closes at its end. At most
-    ``threads`` transactions are at work in the same moment; others wait for a thread."""
+    ``threads`` calls of drivers that block are at work in the same moment; others wait."""
 
     def __init__(self, manager: TransactionManager, *, threads: int = THREADS) -> None:
         self.manager = manager
@@ -95,23 +184,26 @@ class AsyncTransactionManager:
 
     def begin(self, timeout: float | None = None) -> AsyncTransaction:
         """Begin a transaction: ``async with manager.begin() as tx``."""
-        return AsyncTransaction(self.manager.begin(timeout), self._workers)
+        return self.manager.begin_as(AsyncTransaction, timeout, self._workers)
 
     async def run(
         self, work: Callable[[Transaction], _Result], timeout: float | None = None
     ) -> _Result:
         """``work(transaction)`` and its commit, in one worker thread: the shortest way for work
-        that awaits nothing. It runs to its end even if the task is cancelled."""
+        that blocks. It runs to its end even if the task is cancelled."""
 
-        def in_thread() -> _Result:
+        def whole() -> _Result:
             with self.manager.begin(timeout) as transaction:
                 return work(transaction)
 
-        return await _uncut(self._workers, in_thread)
+        return await self._in_thread(whole)
 
     async def recover(self) -> RecoveryReport:
         """As `TransactionManager.recover`."""
-        return await _uncut(self._workers, self.manager.recover)
+        return await self._in_thread(self.manager.recover)
+
+    async def _in_thread(self, work: Callable[[], _Result]) -> _Result:
+        return await drive_awaiting(one_step(partial(in_thread, self._workers, work)))
 
     async def __aenter__(self) -> Self:
         return self
@@ -122,17 +214,5 @@ class AsyncTransactionManager:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await _uncut(self._workers, self.manager.close)
+        await self._in_thread(self.manager.close)
         self._workers.shutdown()
-
-
-async def _uncut(workers: Executor, work: Callable[[], _Result]) -> _Result:
-    """The result of ``work`` in a worker thread. A cancelled caller waits for its end: a thread
-    cannot be cancelled, and a commit must not be left half told."""
-    context = contextvars.copy_context()
-    job = asyncio.get_running_loop().run_in_executor(workers, lambda: context.run(work))
-    try:
-        return await asyncio.shield(job)
-    except asyncio.CancelledError:
-        await asyncio.wait([job])
-        raise

@@ -1,7 +1,8 @@
 """Two-phase commit over the branches of one transaction, by presumed abort.
 
-In: branches by resource name, and the manager's decision log. Out: all committed, or
-`RolledBackError` with nothing kept, or `InDoubtError` / `HeuristicError`.
+In: branches by resource name, and the manager's decision log. Out: steps, which somebody drives
+(`steps`), to one of these ends: all committed, or `RolledBackError` with nothing kept, or
+`InDoubtError` / `HeuristicError`.
 
     no branch          nothing to do
     one branch         one phase, no record
@@ -32,7 +33,7 @@ from tallystick.errors import (
 from tallystick.records import State
 from tallystick.services.roles import DecisionOutcome
 from tallystick.services.transactions.resource import (
-    Branch,
+    AnyBranch,
     BranchHeuristic,
     BranchRolledBack,
     BranchUnknown,
@@ -42,46 +43,38 @@ from tallystick.services.transactions.resource import (
     send_commit,
     send_prepare,
 )
+from tallystick.services.transactions.steps import Steps
 
 if TYPE_CHECKING:
     from tallystick.services.transactions.manager import TransactionManager
 
 _log = logging.getLogger("tallystick.transactions")
 
-Branches = Mapping[str, Branch]
-
-
-def commit_branches(
-    manager: TransactionManager, gtrid: bytes, branches: Branches, last: str | None
-) -> None:
-    """Commit all branches or none; ``last`` names the one that cannot prepare, if any. See the
-    table above; errors as in `Transaction.commit`."""
-    if len(branches) == 1:
-        _commit_one_phase(manager, gtrid, branches)
-    elif branches:
-        prepared = prepare_branches(manager, gtrid, branches, last)
-        complete_branches(manager, gtrid, branches, last, prepared)
+Branches = Mapping[str, AnyBranch]
 
 
 def prepare_branches(
     manager: TransactionManager, gtrid: bytes, branches: Branches, last: str | None
-) -> dict[str, Branch]:
-    """The first phase: the branches that voted "prepared". A refusal rolls back all."""
-    if manager.keeps_notes:
-        manager.decisions.note(State.UNDECIDED, gtrid, branches)
+) -> Steps[dict[str, AnyBranch]]:
+    """The first phase: the branches that voted "prepared"; ``last`` names the one that cannot, if
+    any. A refusal, or any error, rolls back all."""
     prepared = {}
     try:
+        if manager.keeps_notes:
+            manager.decisions.note(State.UNDECIDED, gtrid, branches)
         voters = [name for name in branches if name != last]
         for name in _asked(manager, branches, voters, send_prepare):
             branch = branches[name]
             manager.step("before prepare", name)
-            if branch.prepare() is Vote.PREPARED:
+            if (yield branch.prepare) is Vote.PREPARED:
                 prepared[name] = branch
             manager.step("after prepare", name)
     except BaseException as error:
-        rollback_branches(manager, branches)
+        yield from rollback_branches(manager, branches)
         if isinstance(error, ResourceAnswer):
             raise RolledBackError(f"rolled back: prepare failed: {error}") from error
+        if isinstance(error, LogWriteError):
+            raise RolledBackError(f"rolled back: the log refused a note: {error}") from error
         raise
     return prepared
 
@@ -91,54 +84,26 @@ def complete_branches(
     gtrid: bytes,
     branches: Branches,
     last: str | None,
-    prepared: dict[str, Branch],
-) -> None:
+    prepared: Branches,
+) -> Steps[None]:
     """The decision and the second phase."""
     if last is not None:
-        _commit_last(manager, gtrid, branches, last, alone=not prepared)
+        yield from _commit_last(manager, gtrid, branches, last, alone=not prepared)
         if prepared:
-            _record_outcome(manager, gtrid, prepared, last)
+            yield from _record_outcome(manager, gtrid, prepared, last)
     elif len(prepared) > 1:
-        _decide_or_roll_back(manager, gtrid, prepared)
-    _commit_prepared(manager, gtrid, prepared, decided=len(prepared) > 1 or last is not None)
+        yield from _decide_or_roll_back(manager, gtrid, prepared)
+    decided = len(prepared) > 1 or last is not None
+    yield from _commit_prepared(manager, gtrid, prepared, decided=decided)
 
 
-def _asked(
-    manager: TransactionManager,
-    branches: Branches,
-    names: Collection[str],
-    send: Callable[[Branch], bool],
-) -> list[str]:
-    """Ask all of them that can be asked without waiting; the order to wait in: others first,
-    as their work begins with the waiting."""
-    asked = []
-    if len(names) > 1:
-        for name in names:
-            if send(branches[name]):
-                asked.append(name)
-                manager.step("asked", name)
-    return [name for name in names if name not in asked] + asked
-
-
-def rollback_branches(manager: TransactionManager, branches: Branches) -> None:
-    """Roll back every branch; what cannot be reached is recovery's, by presumed abort."""
-    for name, branch in branches.items():
-        manager.step("rollback", name)
-        try:
-            branch.rollback()
-        except (ResourceUnreachable, BranchUnknown, BranchRolledBack) as answer:
-            _log.info("rollback left to recovery", extra=_extra(branch, name, answer))
-            manager.wake_recovery()
-        except BranchHeuristic as answer:
-            _log.critical("heuristic outcome on rollback", extra=_extra(branch, name, answer))
-            _record_heuristic(manager, branch.xid.gtrid, name)
-
-
-def _commit_one_phase(manager: TransactionManager, gtrid: bytes, branches: Branches) -> None:
-    ((name, branch),) = branches.items()
+def commit_one_phase(
+    manager: TransactionManager, gtrid: bytes, name: str, branch: AnyBranch
+) -> Steps[None]:
+    """Commit the only branch there is."""
     manager.step("before one-phase", name)
     try:
-        branch.commit_one_phase()
+        yield branch.commit_one_phase
     except (BranchRolledBack, BranchUnknown) as answer:
         raise RolledBackError(f"rolled back by {name}: {answer}") from answer
     except ResourceUnreachable as answer:
@@ -152,42 +117,76 @@ def _commit_one_phase(manager: TransactionManager, gtrid: bytes, branches: Branc
     manager.step("after one-phase", name)
 
 
+def rollback_branches(manager: TransactionManager, branches: Branches) -> Steps[None]:
+    """Roll back every branch; what cannot be reached is recovery's, by presumed abort."""
+    for name, branch in branches.items():
+        manager.step("rollback", name)
+        try:
+            yield branch.rollback
+        except (ResourceUnreachable, BranchUnknown, BranchRolledBack) as answer:
+            _log.info("rollback left to recovery", extra=_extra(branch, name, answer))
+            manager.wake_recovery()
+        except BranchHeuristic as answer:
+            _log.critical("heuristic outcome on rollback", extra=_extra(branch, name, answer))
+            _record_heuristic(manager, branch.xid.gtrid, name)
+        except Exception as error:  # whatever it is, the other branches must not stay
+            _log.exception("rollback failed", extra=_extra(branch, name, error))
+            manager.wake_recovery()
+
+
+def _asked(
+    manager: TransactionManager,
+    branches: Branches,
+    names: Collection[str],
+    send: Callable[[AnyBranch], bool],
+) -> list[str]:
+    """Ask all of them that can be asked without waiting; the order to wait in: others first,
+    as their work begins with the waiting."""
+    asked = []
+    if len(names) > 1:
+        for name in names:
+            if send(branches[name]):
+                asked.append(name)
+                manager.step("asked", name)
+    return [name for name in names if name not in asked] + asked
+
+
 def _commit_last(
     manager: TransactionManager, gtrid: bytes, branches: Branches, last: str, *, alone: bool
-) -> None:
+) -> Steps[None]:
     """The last resource's own commit is the decision."""
     manager.step("before last", last)
+    branch = branches[last]
     try:
-        if alone:
-            branches[last].commit_one_phase()
-        else:
-            branches[last].commit()
+        yield branch.commit_one_phase if alone else branch.commit
     except ResourceUnreachable as answer:
         raise InDoubtError(
             f"{last} was lost during its commit, which is the decision: {answer}",
             advice="Recovery asks its outcome row and finishes the others; call recover()",
         ) from answer
     except ResourceAnswer as answer:
-        rollback_branches(manager, {n: b for n, b in branches.items() if n != last})
+        yield from rollback_branches(manager, {n: b for n, b in branches.items() if n != last})
         raise RolledBackError(f"rolled back: {last} refused to commit: {answer}") from answer
     manager.step("after last", last)
     _log.debug("decided by the last resource", extra={"gtrid": gtrid.hex(), "resource": last})
 
 
-def _decide_or_roll_back(manager: TransactionManager, gtrid: bytes, names: Branches) -> None:
+def _decide_or_roll_back(
+    manager: TransactionManager, gtrid: bytes, prepared: Branches
+) -> Steps[None]:
     try:
-        _decide(manager, gtrid, names)
+        yield from _decide(manager, gtrid, prepared)
     except LogWriteError as error:  # refused before a byte was written: not decided
-        rollback_branches(manager, names)
+        yield from rollback_branches(manager, prepared)
         raise RolledBackError(f"rolled back: the decision was refused: {error}") from error
 
 
-def _decide(manager: TransactionManager, gtrid: bytes, names: Branches) -> None:
+def _decide(manager: TransactionManager, gtrid: bytes, names: Branches) -> Steps[None]:
     manager.step("before decision")
     try:
         ticket = manager.decisions.decide(gtrid, names)
         manager.step("decision written")
-        ticket.wait()
+        yield ticket
     except (LogPoisonedError, LogClosedError) as error:
         manager.freeze(gtrid)  # nobody may presume anything while the log is as it is
         raise InDoubtError(
@@ -200,10 +199,10 @@ def _decide(manager: TransactionManager, gtrid: bytes, names: Branches) -> None:
 
 def _record_outcome(
     manager: TransactionManager, gtrid: bytes, prepared: Branches, last: str
-) -> None:
+) -> Steps[None]:
     """Note what the last resource decided. If that fails its outcome row still speaks."""
     try:
-        _decide(manager, gtrid, prepared)
+        yield from _decide(manager, gtrid, prepared)
     except (InDoubtError, LogWriteError) as error:
         raise InDoubtError(
             f"committed in {last}, but the log cannot record it: {error}",
@@ -213,22 +212,27 @@ def _record_outcome(
 
 def _commit_prepared(
     manager: TransactionManager, gtrid: bytes, prepared: Branches, *, decided: bool
-) -> None:
-    done, against = [], {}
+) -> Steps[None]:
+    done: list[str] = []
+    against: dict[str, ResourceAnswer] = {}
     for name in _asked(manager, prepared, prepared, send_commit):
         branch = prepared[name]
         manager.step("before commit", name)
         try:
-            branch.commit()
+            yield branch.commit
             done.append(name)
-        except BranchUnknown:
-            done.append(name)  # recovery, or an operator, was faster
         except ResourceUnreachable as answer:
             _log.warning("commit left to recovery", extra=_extra(branch, name, answer))
             if not decided:
                 raise _lost_alone(name, answer) from answer
-        except (BranchHeuristic, BranchRolledBack) as answer:
+        except ResourceAnswer as answer:
             against[name] = answer
+        except Exception as error:
+            if not decided:
+                raise
+            _log.exception(
+                "commit failed, and is left to recovery", extra=_extra(branch, name, error)
+            )
         manager.step("after commit", name)
     _finish(manager, gtrid, prepared, done, against, decided=decided)
 
@@ -250,7 +254,7 @@ def _finish(
     decided: bool,
 ) -> None:
     if decided and done:
-        manager.decisions.finish(gtrid, done, DecisionOutcome.COMMITTED)
+        _record_end(manager, gtrid, done, DecisionOutcome.COMMITTED)
         manager.step("after end record")
     for name in against:
         _record_heuristic(manager, gtrid, name)
@@ -265,9 +269,24 @@ def _finish(
 
 
 def _record_heuristic(manager: TransactionManager, gtrid: bytes, name: str) -> None:
-    manager.decisions.finish(gtrid, [name], DecisionOutcome.HEURISTIC)
+    _record_end(manager, gtrid, [name], DecisionOutcome.HEURISTIC)
     manager.metrics.heuristic()
 
 
-def _extra(branch: Branch, name: str, answer: ResourceAnswer) -> dict[str, str]:
+def _record_end(
+    manager: TransactionManager, gtrid: bytes, names: list[str], outcome: DecisionOutcome
+) -> None:
+    """Record how branches have ended. A log that cannot does not change that they have: the
+    decision stays open, and recovery finds nothing left to do."""
+    try:
+        manager.decisions.finish(gtrid, names, outcome)
+    except (LogWriteError, LogPoisonedError, LogClosedError):
+        _log.critical(
+            "the log cannot record an end",
+            exc_info=True,
+            extra={"gtrid": gtrid.hex(), "resources": names, "outcome": outcome.value},
+        )
+
+
+def _extra(branch: AnyBranch, name: str, answer: Exception) -> dict[str, str]:
     return {"gtrid": branch.xid.gtrid.hex(), "resource": name, "answer": str(answer)}

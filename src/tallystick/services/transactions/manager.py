@@ -18,6 +18,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 from tallystick.errors import LogClosedError, TransactionUsageError
 from tallystick.services.roles import DecisionLog
 from tallystick.services.transactions.background import BackgroundRecovery
+from tallystick.services.transactions.global_transaction import GlobalTransaction
 from tallystick.services.transactions.home import open_home
 from tallystick.services.transactions.metrics import Statistics, TransactionMetrics
 from tallystick.services.transactions.recovery import Recovery, RecoveryReport
@@ -31,6 +32,7 @@ _current: ContextVar[Transaction | None] = ContextVar("tallystick_transaction", 
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
+_Face = TypeVar("_Face", bound=GlobalTransaction)
 
 
 class TransactionManager:
@@ -68,7 +70,7 @@ class TransactionManager:
         self.timeout = timeout
         self.orphan_interval = orphan_interval
         self.metrics = TransactionMetrics(self.node, self._in_doubt_now)
-        self._live: dict[bytes, Transaction] = {}
+        self._live: dict[bytes, GlobalTransaction] = {}
         self._frozen: set[bytes] = set()
         self._lock = threading.Lock()
         self._recovering = threading.Lock()
@@ -91,11 +93,7 @@ class TransactionManager:
 
     def begin(self, timeout: float | None = None) -> Transaction:
         """Begin a transaction for this thread; ``timeout`` in seconds until commit."""
-        self._require_open()
-        transaction = Transaction(self, self.xids.gtrid(), timeout or self.timeout)
-        with self._lock:
-            self._live[transaction.gtrid] = transaction
-        return transaction
+        return self.begin_as(Transaction, timeout)
 
     def transactional(
         self, function: Callable[_Parameters, _Result]
@@ -193,6 +191,16 @@ class TransactionManager:
 
     # -- for the rooms beside this one ------------------------------------------------------
 
+    def begin_as(
+        self, face: Callable[..., _Face], timeout: float | None = None, *more: object
+    ) -> _Face:
+        """`begin` for a face: what ``face(manager, gtrid, timeout, *more)`` makes."""
+        self._require_open()
+        transaction = face(self, self.xids.gtrid(), timeout or self.timeout, *more)
+        with self._lock:
+            self._live[transaction.gtrid] = transaction
+        return transaction
+
     def is_live(self, gtrid: bytes) -> bool:
         """True while a transaction of this process is at work, or frozen by a failed log."""
         with self._lock:
@@ -203,7 +211,7 @@ class TransactionManager:
         with self._lock:
             self._frozen.add(gtrid)
 
-    def ended(self, transaction: Transaction) -> None:
+    def ended(self, transaction: GlobalTransaction) -> None:
         """The transaction has left the living."""
         with self._lock:
             self._live.pop(transaction.gtrid, None)

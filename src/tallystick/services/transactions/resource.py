@@ -13,7 +13,7 @@ driver's errors into them, so that the coordinator knows no driver.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
@@ -105,8 +105,33 @@ class EagerBranch(Branch, Protocol):
         ...
 
 
+class AsyncBranch(Protocol):
+    """A branch at work for a task: as `Branch`, and what waits there is awaited here. It may have
+    the calls of `EagerBranch`, too."""
+
+    @property
+    def xid(self) -> Xid: ...
+
+    @property
+    def handle(self) -> Any: ...
+
+    def prepare(self) -> Awaitable[Vote]: ...
+
+    def commit(self) -> Awaitable[None]: ...
+
+    def commit_one_phase(self) -> Awaitable[None]: ...
+
+    def rollback(self) -> Awaitable[None]: ...
+
+    def close(self) -> Awaitable[None]: ...
+
+
+AnyBranch = Branch | AsyncBranch
+
+
 class Resource(Protocol):
-    """A database, store or queue under its unique name."""
+    """A database, store or queue under its unique name. One whose branches never wait may have an
+    attribute ``instant = True``: an event loop then calls them as they are."""
 
     @property
     def name(self) -> str: ...
@@ -132,6 +157,12 @@ class Resource(Protocol):
     def close(self) -> None: ...
 
 
+class AsyncResource(Resource, Protocol):
+    """A resource that has branches for tasks. Those of others run in worker threads there."""
+
+    def begin_async(self, xid: Xid) -> Awaitable[AsyncBranch]: ...
+
+
 class LastResource(Resource, Protocol):
     """A resource that cannot prepare. It goes last: its own commit, which also stores an
     outcome row with the global id, is the decision of the transaction."""
@@ -154,11 +185,16 @@ def is_last_resource(resource: Resource) -> bool:
     return hasattr(resource, "has_outcome")
 
 
-def send_prepare(branch: Branch) -> bool:
+def is_instant(resource: Resource) -> bool:
+    """True for a resource whose branches never wait."""
+    return bool(getattr(resource, "instant", False))
+
+
+def send_prepare(branch: AnyBranch) -> bool:
     """Ask a branch to prepare; False if it can only be waited for."""
     return hasattr(branch, "send_prepare") and bool(branch.send_prepare())
 
 
-def send_commit(branch: Branch) -> bool:
+def send_commit(branch: AnyBranch) -> bool:
     """Ask a branch to commit what it prepared; False if it can only be waited for."""
     return hasattr(branch, "send_commit") and bool(branch.send_commit())

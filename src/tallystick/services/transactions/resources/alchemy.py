@@ -62,7 +62,10 @@ def _native(name: str, engine: sqlalchemy.Engine) -> Any:
 
 
 class EngineResource:
-    """A database behind an engine; everything but the handle is the native resource's."""
+    """A database behind an engine; everything but the handle is the native resource's. For
+    tasks its branches run in worker threads."""
+
+    begin_async = None
 
     def __init__(self, name: str, engine: sqlalchemy.Engine, inner: Any) -> None:
         self.name = name

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 
@@ -17,13 +17,59 @@ class Closable(Protocol):
 
 
 _Connection = TypeVar("_Connection", bound=Closable)
+_Awaited = TypeVar("_Awaited")
+_Held = TypeVar("_Held")
 _Begun = TypeVar("_Begun")
 
 IDLE_MAX = 64
 
 
+class Idle(Generic[_Held]):
+    """Idle connections, at most `IDLE_MAX`; safe for threads. ``close`` ends one at once."""
+
+    def __init__(self, close: Callable[[_Held], object]) -> None:
+        self._close = close
+        self._idle: list[_Held] = []
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def take(self) -> _Held | None:
+        """The one used last."""
+        with self._lock:
+            return self._idle.pop() if self._idle else None
+
+    def give(self, connection: _Held, *, broken: bool = False) -> None:
+        """Take a connection back; a broken one is closed."""
+        with self._lock:
+            if not (broken or self._closed) and len(self._idle) < IDLE_MAX:
+                self._idle.append(connection)
+                return
+        self.discard(connection)
+
+    def drop(self, connection: _Held) -> None:
+        """Close a dead one and the idle ones: what killed it has killed them too."""
+        self.discard(connection)
+        self._drop_idle()
+
+    def close(self) -> None:
+        """Close the idle ones now and the others when they come back."""
+        self._closed = True
+        self._drop_idle()
+
+    def discard(self, connection: _Held) -> None:
+        """Close a connection that may be beyond closing."""
+        with contextlib.suppress(Exception):  # a driver may raise anything from a dead one
+            self._close(connection)
+
+    def _drop_idle(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            self.discard(connection)
+
+
 class Pool(Generic[_Connection]):
-    """Idle connections, at most `IDLE_MAX`; safe for threads."""
+    """Connections of threads."""
 
     def __init__(
         self,
@@ -32,75 +78,67 @@ class Pool(Generic[_Connection]):
     ) -> None:
         self._connect = connect
         self._alive = alive
-        self._idle: list[_Connection] = []
-        self._lock = threading.Lock()
-        self._closed = False
+        self._idle: Idle[_Connection] = Idle(lambda connection: connection.close())
+        self.give = self._idle.give
+        self.close = self._idle.close
 
     def take(self) -> _Connection:
         """An idle connection or a new one; errors of the driver go up."""
-        idle = self._take_idle()
+        idle = self._idle.take()
         return self._connect() if idle is None else idle
 
     def begin(self, start: Callable[[_Connection], _Begun]) -> _Begun:
         """``start`` on a connection, which goes out with it. It may be called again with a new
         connection where an idle one turns out to be dead, so it must do nothing lasting."""
-        idle = self._take_idle()
+        idle = self._idle.take()
         if idle is not None:
             with contextlib.suppress(Exception):  # whatever it was, a new connection tells
                 return start(idle)
-            self._drop(idle)
+            self._idle.drop(idle)
         connection = self._connect()
         try:
             return start(connection)
         except BaseException:
-            discard(connection)
+            self._idle.discard(connection)
             raise
 
     @contextlib.contextmanager
     def borrow(self) -> Iterator[_Connection]:
         """A connection that is alive, for the length of the block; closed if that fails."""
-        connection = self._take_idle()
+        connection = self._idle.take()
         if connection is not None and not self._alive(connection):
-            self._drop(connection)
+            self._idle.drop(connection)
             connection = None
         connection = connection or self._connect()
         try:
             yield connection
         except BaseException:
-            discard(connection)
+            self._idle.discard(connection)
             raise
         self.give(connection)
 
-    def give(self, connection: _Connection, *, broken: bool = False) -> None:
-        """Take a connection back; a broken one is closed."""
-        with self._lock:
-            if not (broken or self._closed) and len(self._idle) < IDLE_MAX:
-                self._idle.append(connection)
-                return
-        discard(connection)
 
-    def close(self) -> None:
-        """Close the idle ones now and the others when they come back."""
-        self._closed = True
-        self._drop_idle()
+class AsyncPool(Generic[_Awaited]):
+    """Connections of tasks; ``close`` ends one without waiting."""
 
-    def _take_idle(self) -> _Connection | None:
-        with self._lock:
-            return self._idle.pop() if self._idle else None
+    def __init__(
+        self, connect: Callable[[], Awaitable[_Awaited]], close: Callable[[_Awaited], object]
+    ) -> None:
+        self._connect = connect
+        self._idle: Idle[_Awaited] = Idle(close)
+        self.give = self._idle.give
+        self.close = self._idle.close
 
-    def _drop(self, connection: _Connection) -> None:
-        """Close a dead one and the idle ones: what killed it has killed them too."""
-        discard(connection)
-        self._drop_idle()
-
-    def _drop_idle(self) -> None:
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            discard(connection)
-
-
-def discard(connection: Closable) -> None:
-    """Close a connection that may be beyond closing."""
-    with contextlib.suppress(Exception):  # a driver may raise anything from a dead connection
-        connection.close()
+    async def begin(self, start: Callable[[_Awaited], Awaitable[_Begun]]) -> _Begun:
+        """As `Pool.begin`."""
+        idle = self._idle.take()
+        if idle is not None:
+            with contextlib.suppress(Exception):
+                return await start(idle)
+            self._idle.drop(idle)
+        connection = await self._connect()
+        try:
+            return await start(connection)
+        except BaseException:
+            self._idle.discard(connection)
+            raise
