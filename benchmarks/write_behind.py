@@ -1,13 +1,17 @@
 """Write-behind beside an outbox table in the same database: acknowledged transactions per second.
 
-``python -m benchmarks.write_behind [--callers 1 16 64] [--seconds 3] [--database postgres]
-[--tasks]``. Both make every transaction durable before it is acknowledged: write-behind in its
-own log (one fdatasync per group), the outbox by a commit of the database, which groups commits
-itself. A transaction of the outbox is an insert into the table of rows and one into the outbox,
-by as many callers, each with a connection of its own; what a relay would do with the outbox
-afterwards is not counted. For write-behind it is also told when the table has all of its rows,
-which it gets with the settings of a default service but for the size of the backlog. Callers are
-threads with SQLAlchemy; with ``--tasks`` they are tasks, and the outbox's have psycopg alone.
+``python -m benchmarks.write_behind [--callers 1 16 64] [--tasks 64 1000] [--seconds 3]
+[--database postgres]``. Both make every transaction durable before it is acknowledged:
+write-behind in its own log (one fdatasync per group), the outbox by a commit of the database,
+which groups commits itself. A transaction of the outbox is an insert into the table of rows and
+one into the outbox; what a relay would do with the outbox afterwards is not counted. For
+write-behind it is also told when the table has all of its rows, which it gets with the settings
+of a default service but for the size of the backlog.
+
+Callers of the outbox are threads with SQLAlchemy, each with a connection; on PostgreSQL also
+tasks that have psycopg alone. Beside so many callers of write-behind, threads or tasks, stands
+what the outbox does with as many threads or as many tasks, whichever is more; beside more than
+`CONNECTIONS_MAX`, what it does with that many, as through a pool.
 """
 
 from __future__ import annotations
@@ -36,6 +40,8 @@ TABLES = (
     "CREATE TABLE orders (id BIGINT PRIMARY KEY, state VARCHAR(20))",
     "CREATE TABLE outbox (id BIGINT PRIMARY KEY, body VARCHAR(200))",
 )
+CONNECTIONS_MAX = 64
+"""A server with two cores gains nothing from more."""
 SETTINGS = WriteBehindSettings(backlog_max=10_000_000, backlog_bytes_max=1 << 34, close_timeout=300)
 Commit = Callable[[int], object]
 AsyncCommit = Callable[[int, int], Awaitable[object]]
@@ -156,52 +162,76 @@ async def by_tasks(behind: WriteBehind, callers: int, seconds: float) -> tuple[i
     return await task_rate(commit, callers, seconds)
 
 
-def compare(engine: Engine, folder: Path, callers: int, seconds: float, *, tasks: bool) -> None:
-    """Both in turn, on empty tables; print what they do."""
+def emptied(engine: Engine) -> None:
     with engine.begin() as connection:
         for table in ("orders", "outbox"):
             connection.execute(sa.text(f"DELETE FROM {table}"))
-    if tasks:
-        theirs, their_seconds = asyncio.run(outbox_tasks(engine, callers, seconds))
-    else:
-        theirs, their_seconds = outbox(engine, callers, seconds)
-    spool = folder / f"spool-{callers}"
-    with WriteBehind(spool, {"shop": engine}, settings=SETTINGS) as behind:
-        began = time.perf_counter()
+
+
+def peer(engine: Engine, callers: int, seconds: float) -> float:
+    """What an outbox acknowledges per second, by threads or by tasks, whichever is more."""
+    rates = {}
+    emptied(engine)
+    done, took = outbox(engine, callers, seconds)
+    rates["threads"] = done / took
+    if engine.dialect.name == "postgresql":
+        emptied(engine)
+        done, took = asyncio.run(outbox_tasks(engine, callers, seconds))
+        rates["tasks"] = done / took
+    best = max(rates, key=lambda kind: rates[kind])
+    print(f"outbox table, {callers} {best}: {rates[best]:.0f} acknowledged/s", flush=True)
+    return rates[best]
+
+
+def measure(
+    engine: Engine, folder: Path, callers: int, seconds: float, other: float, *, tasks: bool
+) -> None:
+    """Write-behind on an empty table, beside what the outbox acknowledges per second."""
+    emptied(engine)
+    kind = "tasks" if tasks else "threads"
+    with WriteBehind(folder / f"{kind}-{callers}", {"shop": engine}, settings=SETTINGS) as behind:
+        began, spent = time.perf_counter(), time.process_time()
         if tasks:
-            ours, our_seconds = asyncio.run(by_tasks(behind, callers, seconds))
+            ours, seconds = asyncio.run(by_tasks(behind, callers, seconds))
         else:
-            ours, our_seconds = by_threads(behind, callers, seconds)
+            ours, seconds = by_threads(behind, callers, seconds)
+        spent = time.process_time() - spent
         waiting = behind.backlog.count
         behind.drain()
         drained = time.perf_counter() - began
     with engine.connect() as connection:
         rows = connection.execute(sa.text("SELECT count(*) FROM orders WHERE id > 0")).scalar()
     assert rows == ours, f"{rows} rows of {ours} transactions"
-    rate, other = ours / our_seconds, theirs / their_seconds
-    kind = "tasks" if tasks else "threads"
-    print(f"{engine.dialect.name}, {callers} {kind}, durable before acknowledged")
-    print(f"  outbox table  {other:8.0f} acknowledged/s")
-    print(f"  write-behind  {rate:8.0f} acknowledged/s, {rate / other:.1f} times as many")
-    print(f"  {waiting} waited when the callers stopped, for {drained - our_seconds:.1f} s more;")
-    print(f"  over all {ours / drained:.0f} transactions/s reached the table")
+    rate, applied = ours / seconds, (ours - waiting) / seconds
+    print(f"write-behind, {callers} {kind}: {rate:.0f} acknowledged/s, {rate / other:.1f} times")
+    print(
+        f"  {spent / ours * 1e6:.1f} us of processor time each; meanwhile {applied:.0f} applied/s"
+    )
+    print(
+        f"  the last {waiting} in {drained - seconds:.1f} s more:"
+        f" {ours / drained:.0f}/s over all reached the table",
+        flush=True,
+    )
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--callers", type=int, nargs="+", default=[1, 16, 64])
+    arguments.add_argument("--callers", type=int, nargs="*", default=[1, 16, 64])
+    arguments.add_argument("--tasks", type=int, nargs="*", default=[64, 1000])
     arguments.add_argument("--seconds", type=float, default=3.0)
     arguments.add_argument("--database", choices=["sqlite", *DRIVERS], default="postgres")
-    arguments.add_argument("--tasks", action="store_true", help="callers are tasks (postgres)")
     chosen = arguments.parse_args()
-    if chosen.tasks and chosen.database != "postgres":
-        arguments.error("--tasks is there for postgres only")
+    wanted = [(one, False) for one in chosen.callers] + [(one, True) for one in chosen.tasks]
+    numbers = {callers: min(callers, CONNECTIONS_MAX) for callers, _ in wanted}
     with (
         tempfile.TemporaryDirectory() as place,
-        database(chosen.database, Path(place), max(chosen.callers)) as engine,
+        database(chosen.database, Path(place), max(numbers.values())) as engine,
     ):
-        for callers in chosen.callers:
-            compare(engine, Path(place), callers, chosen.seconds, tasks=chosen.tasks)
+        print(f"{engine.dialect.name}, durable before acknowledged")
+        peers = {one: peer(engine, one, chosen.seconds) for one in sorted({*numbers.values()})}
+        for callers, tasks in wanted:
+            other = peers[numbers[callers]]
+            measure(engine, Path(place), callers, chosen.seconds, other, tasks=tasks)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from tallystick.records import State, Xid
 
@@ -255,8 +255,7 @@ class OperationCode(StrEnum):
     DELETE = "delete"
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     """One operation of a write-behind transaction, for one target or (None) for every one."""
 
     code: OperationCode
@@ -266,8 +265,7 @@ class Operation:
     target: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PersistEntry:
+class PersistEntry(NamedTuple):
     """A transaction that is persisting: what has to reach which targets.
 
     ``number`` grows in commit order and is never reused; ``time`` is in microseconds since
@@ -283,6 +281,17 @@ class PersistEntry:
 
 class PersistLog(Protocol):
     """Persisting and persisted, per transaction and target, and files that become redundant."""
+
+    @property
+    def identity(self) -> str | None:
+        """The name that the log got when it was made, as 32 hexadecimal digits; None where the
+        format has none."""
+        ...
+
+    @property
+    def last_number(self) -> int:
+        """The greatest number that any transaction ever got, or may have got; 0 if none did."""
+        ...
 
     def persisting(
         self, targets: Sequence[str], operations: Iterable[Operation], reference: str = ""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,7 +59,7 @@ def test_commit_encodes_what_the_format_says(
     names: list[str], reference: str, operations: list[Operation], data: st.DataObject
 ) -> None:
     chosen = [
-        replace(one, target=data.draw(st.none() | st.sampled_from(names))) for one in operations
+        one._replace(target=data.draw(st.none() | st.sampled_from(names))) for one in operations
     ]
     body = encode_persisting(tuple(names), chosen, reference)
     targets, text, found = decode_entry(body)
@@ -86,7 +84,7 @@ def test_operation_for_a_stranger_and_a_name_that_is_too_long_are_refused() -> N
     with pytest.raises(ValueError, match="too long"):
         encode_persisting(("a",), [], "r" * 70_000)
     with pytest.raises(ValueError, match="too long"):
-        encode_persisting(("a",), [replace(stranger, collection="c" * 70_000, target="a")], "")
+        encode_persisting(("a",), [stranger._replace(collection="c" * 70_000, target="a")], "")
 
 
 @given(NAMES, OPERATIONS, st.data())

@@ -12,13 +12,18 @@ from tallystick.services.write_behind.metrics import BacklogSize
 from tallystick.services.write_behind.service import WriteBehind
 from tallystick.services.write_behind.settings import WriteBehindSettings
 from tallystick.services.write_behind.status import PendingTransaction, TargetStatus
-from tallystick.services.write_behind.target import Target, TargetDownError
+from tallystick.services.write_behind.target import (
+    Target,
+    TargetAheadError,
+    TargetDownError,
+)
 from tallystick.services.write_behind.transaction import WriteBehindTransaction
 
 __all__ = [
     "BacklogSize",
     "PendingTransaction",
     "Target",
+    "TargetAheadError",
     "TargetDownError",
     "TargetStatus",
     "WriteBehind",

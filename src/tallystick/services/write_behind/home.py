@@ -3,6 +3,10 @@
 In: a path, and which system the log stands on. Out: an open `PersistLog`, and an id that targets
 know the log by. The identity file holds the id and the system, a line each; it is written once
 and never changed. One with an id alone is from before systems were noted, and any will do.
+
+A log that has a name of its own gives it to the service for an id, so that of the file, the log
+and the numbers that a target keeps none can be lost or exchanged without notice. For other logs
+the id is a random UUID, with dashes.
 """
 
 from __future__ import annotations
@@ -37,18 +41,47 @@ def noted_system(folder: str, fs: FileSystem) -> str | None:
     return more[0] if more else None
 
 
-def read_identity(folder: str, fs: FileSystem, system: str | None) -> str:
-    """The id of the service in ``folder``; made and kept, durably, if there is none.
+def identify(folder: str, fs: FileSystem, system: str | None, log: PersistLog) -> str:
+    """The id of the service in ``folder``; made and kept, durably, where its log is new.
 
     To be called by the owner of the log only. ``system`` is what its log stands on, if known.
+    Raises `CorruptLogError` where the id was lost, or is that of another log.
     """
-    if found := _read(folder, fs):
-        return found[0]
-    identity = str(uuid.uuid4())
-    lines = [identity] if system is None else [identity, system]
     path = posixpath.join(folder, IDENTITY_FILE)
+    if found := _read(folder, fs):
+        if "-" not in found[0] and found[0] != log.identity:
+            raise _another_log(path, log.identity, found[0])
+        return found[0]
+    if log.last_number:
+        raise _lost(path, log, system)
+    identity = log.identity or str(uuid.uuid4())
+    lines = [identity] if system is None else [identity, system]
     write_whole(fs, path, ["".join(f"{line}\n" for line in lines).encode("ascii")])
     return identity
+
+
+def _lost(path: str, log: PersistLog, system: str | None) -> CorruptLogError:
+    first = f"{log.identity!r}" if log.identity else "the id that the targets know"
+    return CorruptLogError(
+        "the identity of the service is lost: without it targets do not know what they hold",
+        file=path,
+        expected=f"an id, for a log that has given the numbers up to {log.last_number}",
+        found="no file",
+        advice=f"Restore it, or write it: a line with {first}, one with "
+        f"{system or 'the name of the system'!r}. SQL targets keep the id: "
+        "SELECT DISTINCT log FROM tallystick_applied",
+    )
+
+
+def _another_log(path: str, expected: str | None, found: str) -> CorruptLogError:
+    return CorruptLogError(
+        "the identity of the service is that of another log",
+        file=path,
+        expected=expected or "a UUID with dashes",
+        found=found,
+        advice="Bring the file and the log of one service together again; for a new service "
+        "take a new folder",
+    )
 
 
 def _read(folder: str, fs: FileSystem) -> list[str]:

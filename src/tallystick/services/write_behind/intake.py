@@ -7,7 +7,6 @@ of the caller.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Collection, Sequence
 
@@ -17,6 +16,9 @@ from tallystick.services.write_behind.backlog import Backlog, size_of
 from tallystick.services.write_behind.metrics import WriteBehindMetrics
 from tallystick.services.write_behind.sequencer import Sequencer
 from tallystick.storage.interrupts import InterruptsHeldBack
+
+_FOR_EVERYONE = {None}
+"""What transactions name whose operations are for every target."""
 
 
 class Intake:
@@ -33,13 +35,11 @@ class Intake:
     ) -> None:
         self._targets = tuple(targets)
         self._known = frozenset(targets)
-        self._everyone = self._known | {None}
         self._left: dict[tuple[str, ...], frozenset[str]] = {}
         self._log = log
         self._backlog = backlog
         self._sequencer = sequencer
         self._metrics = metrics
-        self._order = threading.Lock()
         self.last_number = last_number
 
     def submit(
@@ -52,7 +52,7 @@ class Intake:
         """Number and ticket of a new transaction. Raises `BusyError` after ``timeout`` seconds
         without room, and `TransactionUsageError`, with nothing written."""
         named = {one.target for one in operations}
-        if targets is None and named <= self._everyone and None in named:
+        if targets is None and named == _FOR_EVERYONE:
             names = self._targets
         else:
             names = self._targets_of(named) if targets is None else tuple(targets)
@@ -60,9 +60,10 @@ class Intake:
         operations = tuple(operations)
         size = size_of(reference, operations)
         deadline = time.monotonic() + timeout
+        backlog = self._backlog
         while True:
-            with InterruptsHeldBack():
-                if self._backlog.reserve(size):
+            with InterruptsHeldBack(), backlog.entrance:
+                if backlog.is_room(size):
                     return self._enter(names, operations, reference, size)
             self._wait_for_room(size, deadline)
 
@@ -78,16 +79,11 @@ class Intake:
     ) -> tuple[int, Ticket]:
         moment = int(time.time() * 1_000_000)
         left = self._left.get(names) or self._left.setdefault(names, frozenset(names))
-        try:
-            with self._order:
-                number, ticket = self._log.persisting(names, operations, reference)
-                entry = PersistEntry(number, names, operations, reference, moment)
-                self._backlog.add(entry, left, size)
-                self._sequencer.append(entry, ticket)
-                self.last_number = number
-        except BaseException:
-            self._backlog.release(size)
-            raise
+        number, ticket = self._log.persisting(names, operations, reference)
+        entry = PersistEntry(number, names, operations, reference, moment)
+        self._backlog.add(entry, left, size)
+        self._sequencer.append(entry, ticket)
+        self.last_number = number
         return number, ticket
 
     def _targets_of(self, named: set[str | None]) -> tuple[str, ...]:

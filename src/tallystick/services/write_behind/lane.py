@@ -18,7 +18,7 @@ from tallystick.services.write_behind.backlog import Backlog
 from tallystick.services.write_behind.metrics import WriteBehindMetrics
 from tallystick.services.write_behind.schedule import Schedule
 from tallystick.services.write_behind.settings import WriteBehindSettings
-from tallystick.services.write_behind.target import DOWN_ERRORS, Target
+from tallystick.services.write_behind.target import DOWN_ERRORS, Target, TargetAheadError
 from tallystick.services.write_behind.work import Work
 
 REST_SECONDS = 0.01
@@ -160,6 +160,9 @@ class Lane:
             self.target.apply([work.entry for work in batch])
         except DOWN_ERRORS as error:
             self._unreachable(batch, error)
+        except TargetAheadError:
+            self._give_back(batch)
+            raise
         except BaseException as error:  # whatever a target raises, sys.exit() too, is about this
             self._failed(batch, error)
         else:
@@ -186,6 +189,12 @@ class Lane:
             self._delay = self._settings.retry_seconds
             self._limit = min(2 * self._limit, self._batch_max)
             self._schedule.done(batch)
+            self._changed.notify_all()
+
+    def _give_back(self, batch: list[Work]) -> None:
+        with self._changed:
+            self._out -= 1
+            self._schedule.put_back(batch)
             self._changed.notify_all()
 
     def _unreachable(self, batch: list[Work], error: Exception) -> None:

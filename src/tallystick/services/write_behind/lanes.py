@@ -7,8 +7,7 @@ for it, with the operations that are for them.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tallystick.services.roles import PersistEntry
@@ -16,11 +15,12 @@ from tallystick.services.write_behind.backlog import Backlog
 from tallystick.services.write_behind.lane import Lane
 from tallystick.services.write_behind.metrics import WriteBehindMetrics
 from tallystick.services.write_behind.settings import WriteBehindSettings
-from tallystick.services.write_behind.target import Target, target_of
+from tallystick.services.write_behind.target import CountingTarget, Target, target_of
 
 
 class Lanes(Mapping[str, Lane]):
-    """Opened, started, stopped and closed together. Raises `TypeError` for what is no target."""
+    """Opened, started, stopped and closed together. Raises `TypeError` for what is no target,
+    `ValueError` for two that keep their numbers in one place."""
 
     def __init__(
         self,
@@ -34,6 +34,7 @@ class Lanes(Mapping[str, Lane]):
         strict: bool,
     ) -> None:
         made = {name: target_of(thing) for name, thing in targets.items()}
+        _require_places_of_their_own(made)
         self._backlog = backlog
         self._handing_over = threading.Lock()
         self._started = False
@@ -52,12 +53,15 @@ class Lanes(Mapping[str, Lane]):
     def __len__(self) -> int:
         return len(self._lanes)
 
-    def open(self, identity: str) -> None:
+    def open(self, identity: str, last_number: int) -> None:
         """Open the targets; all of them, or none."""
         try:
             for lane in self.values():
-                lane.target.open(identity)
-                self._opened.append(lane.target)
+                target = lane.target
+                if isinstance(target, CountingTarget):
+                    target.given(last_number)
+                target.open(identity)
+                self._opened.append(target)
         except BaseException:
             self.close()
             raise
@@ -71,12 +75,11 @@ class Lanes(Mapping[str, Lane]):
 
     def hand_over(self, entries: Sequence[PersistEntry]) -> None:
         """Durable entries, with greater numbers than all before."""
-        waits = self._backlog.waits
         with self._handing_over:
             for name, lane in self.items():
-                own = [_part_for(one, name) for one in entries if waits(one.number, name)]
+                own = self._backlog.waiting_for(name, entries)
                 if own:
-                    lane.add(own)
+                    lane.add([_part_for(one, name) for one in own])
 
     def discard(self, number: int) -> None:
         """An operator gave the transaction up, whether or not it was handed over."""
@@ -101,10 +104,22 @@ class Lanes(Mapping[str, Lane]):
         self._opened.clear()
 
 
+def _require_places_of_their_own(targets: Mapping[str, Target]) -> None:
+    """Each target would take the numbers of the other for its own, and pass transactions over."""
+    places: dict[Hashable, str] = {}
+    for name, target in targets.items():
+        place = target.place if isinstance(target, CountingTarget) else None
+        if place is not None and (other := places.setdefault(place, name)) != name:
+            raise ValueError(
+                f"{other} and {name} are one database and keep their numbers in one table: give "
+                "one of them a table of its own, by SqlTarget(engine, applied_table=...)"
+            )
+
+
 def _part_for(entry: PersistEntry, name: str) -> PersistEntry:
     """The entry with the operations for one target."""
     for one in entry.operations:
         if one.target is not None and one.target != name:
             own = tuple(one for one in entry.operations if one.target in (None, name))
-            return replace(entry, operations=own)
+            return entry._replace(operations=own)
     return entry

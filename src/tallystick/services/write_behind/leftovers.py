@@ -7,7 +7,6 @@ nobody knows, and the error that a normal start ends with.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from tallystick.errors import IncompleteLogError
 from tallystick.services.roles import PersistEntry, PersistLog
@@ -26,11 +25,11 @@ def leftovers(
 
 def _rename(entry: PersistEntry, renamed: Mapping[str, str]) -> PersistEntry:
     operations = tuple(
-        one if one.target is None else replace(one, target=renamed.get(one.target, one.target))
+        one if one.target is None else one._replace(target=renamed.get(one.target, one.target))
         for one in entry.operations
     )
     targets = tuple(dict.fromkeys(renamed.get(name, name) for name in entry.targets))
-    return replace(entry, targets=targets, operations=operations)
+    return entry._replace(targets=targets, operations=operations)
 
 
 def incomplete(path: str, numbers: Sequence[int]) -> IncompleteLogError:

@@ -47,7 +47,8 @@ class Marks:
         self, target: str, count: int, settled: Callable[[int], None], last_number: int
     ) -> None:
         """Now and then tell the target which numbers it may forget: those below all that the
-        log would bring again after a crash at this moment."""
+        log would bring again after a crash at this moment. The last one it keeps: that shows
+        whether the log is still the one that gave it."""
         with self._order:
             total = self._since_settled.get(target, 0) + count
             self._since_settled[target] = total % SETTLE_COUNT
@@ -56,6 +57,6 @@ class Marks:
         try:
             self._log.sync().wait()
             lowest = self._log.lowest_pending()
-            settled(last_number + 1 if lowest is None else min(lowest, last_number + 1))
+            settled(last_number if lowest is None else min(lowest, last_number))
         except Exception as error:  # a target that forgets later does no harm
             _log.warning("%s: %s could not forget numbers: %r", self._path, target, error)

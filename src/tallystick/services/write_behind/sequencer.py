@@ -2,8 +2,8 @@
 
 In: entries with their tickets, in order. Out: calls of ``durable(entries)`` in order, and of
 ``lost(number)`` for what the log refused. A thread of its own waits for the tickets, so an entry
-goes on whether or not its committer still waits, is interrupted or cancelled; it takes what has
-gathered in a few milliseconds at once, so commits pay next to nothing for it.
+goes on whether or not its committer still waits, is interrupted or cancelled. It takes many at
+once, a few milliseconds after they came: by then most are durable, and it waits for few.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tallystick.errors import TallystickError
 from tallystick.services.roles import PersistEntry, Ticket
 
 GATHER_SECONDS = 0.003
-"""How long entries gather before they go on together."""
+"""How long entries stand in the line before they go on together."""
 
 _log = logging.getLogger("tallystick.write_behind")
 
@@ -58,18 +58,19 @@ class Sequencer:
         try:
             while not self._closing:
                 self._bell.wait()
+                self._bell.clear()  # before the look: who comes behind it rings again
+                count = len(self._line)
                 if not self._closing:
                     time.sleep(GATHER_SECONDS)
-                    self._bell.clear()  # before the look: who comes behind it rings again
-                    self._hand_over()
-            self._hand_over()
+                    self._hand_over(count)
+            self._hand_over(len(self._line))
         except BaseException as error:  # a thread that ends here would stop everything in silence
             _log.critical("write-behind has stopped: %r", error, exc_info=error)
             self._broken(error)
 
-    def _hand_over(self) -> None:
+    def _hand_over(self, count: int) -> None:
         ready = []
-        for _ in range(len(self._line)):
+        for _ in range(count):
             entry, ticket = self._line.popleft()
             try:
                 ticket.wait()

@@ -26,7 +26,7 @@ from tallystick.services.disposal import Disposal
 from tallystick.services.disposers import AnyDisposer, disposer_of
 from tallystick.services.roles import Operation, PersistEntry, PersistLog
 from tallystick.services.write_behind.backlog import Backlog, size_of
-from tallystick.services.write_behind.home import open_log, read_identity
+from tallystick.services.write_behind.home import identify, open_log
 from tallystick.services.write_behind.intake import Intake
 from tallystick.services.write_behind.lanes import Lanes
 from tallystick.services.write_behind.leftovers import incomplete, leftovers, unknown_targets
@@ -88,7 +88,8 @@ class WriteBehind(Watching):
         try:
             fs.mkdir(self.path)
             last = self._load(on_incomplete, renamed or {})
-            self._lanes.open(read_identity(self.path, fs, system if log is None else None))
+            identity = identify(self.path, fs, system if log is None else None, self._log)
+            self._lanes.open(identity, self._log.last_number)
         except BaseException:
             self._log.close()
             raise

@@ -9,14 +9,14 @@ is exactly once, whatever crashes.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from tallystick.services.roles import PersistEntry
 from tallystick.services.write_behind.statements import TAKES_DOCUMENTS, quoted, statements
-from tallystick.services.write_behind.target import TargetDownError
+from tallystick.services.write_behind.target import TargetAheadError, TargetDownError
 
 APPLIED_TABLE = "tallystick_applied"
 _LOG_ID_SIZE = 36
@@ -47,8 +47,22 @@ class SqlTarget:
         self._apply = apply
         self._log_id = ""
         self._known_max = -1
+        self._given: int | None = None
         self._preparing = threading.Lock()
         self._numbers = None if applied_table is None else _numbers_table(applied_table)
+
+    @property
+    def place(self) -> Hashable | None:
+        """The table of numbers, in its database."""
+        if self._numbers is None:
+            return None
+        url = self._engine.url
+        in_memory = url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:")
+        return url, id(self._engine) if in_memory else 0, self._numbers.name
+
+    def given(self, last_number: int) -> None:
+        """What the database holds of the log has numbers up to here."""
+        self._given = last_number
 
     def open(self, log_id: str) -> None:
         """Only notes the log: the database may be down, and is asked for the first batch."""
@@ -138,6 +152,8 @@ class SqlTarget:
                 last = sa.select(sa.func.max(numbers.c.number)).where(numbers.c.log == self._log_id)
                 with self._engine.begin() as connection:
                     greatest = connection.execute(last).scalar() or 0
+            if self._given is not None and greatest > _signed(self._given):
+                raise _ahead(numbers, self._log_id, greatest, self._given)
             self._known_max = greatest
 
     def _claim(self, connection: Connection, entries: Sequence[PersistEntry]) -> list[PersistEntry]:
@@ -178,6 +194,17 @@ def _numbers_table(name: str) -> sa.Table:
         sa.MetaData(),
         sa.Column("log", sa.String(_LOG_ID_SIZE), primary_key=True),
         sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    )
+
+
+def _ahead(numbers: sa.Table | None, log_id: str, greatest: int, given: int) -> TargetAheadError:
+    table = "" if numbers is None else numbers.name
+    return TargetAheadError(
+        "the target holds transactions that the log never had: the log was lost, or is an old copy",
+        expected=f"numbers up to {given}",
+        found=f"{greatest} in {table}",
+        advice="Restore the log. If it is lost for good, take a new folder for the service: its "
+        f"numbers are new to the target, and those of {log_id} can be deleted",
     )
 
 

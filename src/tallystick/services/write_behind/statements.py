@@ -8,7 +8,6 @@ rows; elsewhere they are executed many at once, as the driver does that.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from itertools import groupby
@@ -19,7 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from tallystick.services.roles import Operation, OperationCode
-from tallystick.services.write_behind.rows import decode_row
+from tallystick.services.write_behind.rows import row_and_text
 
 Parameters = dict[str, Any] | list[dict[str, Any]]
 Statement = tuple[sa.sql.expression.Executable, Parameters]
@@ -46,37 +45,48 @@ def statements(
     Inserts and updates put the row there whether or not it exists. Raises `ValueError` for an
     operation that is no row.
     """
-    for shape, group in groupby(map(_shaped, operations), key=itemgetter(0)):
+    for parts, group in groupby(map(_parsed, operations), key=itemgetter(0)):
+        shape = Shape(*parts)
         if at_once(shape.table) and not set(shape.key) & set(shape.value):
-            for rows in _without_repeats(shape, group):
-                yield _at_once(shape), {"rows": json.dumps(rows, ensure_ascii=False)}
+            for documents in _without_repeats(shape, group):
+                yield _at_once(shape), {"rows": f"[{','.join(documents)}]"}
         else:
-            yield _one_by_one(dialect, shape), [row for _, _, row in group]
+            yield _one_by_one(dialect, shape), [key | value for _, _, (key, value), _ in group]
 
 
-def _shaped(one: Operation) -> tuple[Shape, bytes, dict[str, Any]]:
-    """Shape, key and row of an operation."""
-    if one.code is OperationCode.OPAQUE:
+_Parts = tuple[bool, str, tuple[str, ...], tuple[str, ...]]
+_Rows = tuple[dict[str, Any], dict[str, Any]]
+_Parsed = tuple[_Parts, bytes, _Rows, str]
+"""The parts of a shape; the key as it is; the rows of key and value; both as one JSON object,
+which is good for something where no column stands in both."""
+
+
+def _parsed(one: Operation) -> _Parsed:
+    code, table, data, value_data, _ = one
+    if code is OperationCode.OPAQUE:
         raise ValueError("an opaque operation needs a target with an apply function of its own")
-    key = decode_row(one.key)
-    deletes = one.code is OperationCode.DELETE
-    value = {} if deletes or one.value is None else decode_row(one.value)
-    return Shape(deletes, one.collection, tuple(key), tuple(value)), one.key, key | value
+    key, text = row_and_text(data)
+    if code is OperationCode.DELETE or value_data is None:
+        return (code is OperationCode.DELETE, table, tuple(key), ()), data, (key, {}), text
+    value, value_text = row_and_text(value_data)
+    if not key:
+        text = value_text
+    elif value:
+        text = f"{text[:-1]},{value_text[1:]}"
+    return (False, table, tuple(key), tuple(value)), data, (key, value), text
 
 
-def _without_repeats(
-    shape: Shape, group: Iterable[tuple[Shape, bytes, dict[str, Any]]]
-) -> Iterator[list[dict[str, Any]]]:
-    """Rows in runs none of which has a key twice: one statement can put a row once only."""
+def _without_repeats(shape: Shape, group: Iterable[_Parsed]) -> Iterator[list[str]]:
+    """Documents in runs none of which has a key twice: one statement can put a row once only."""
     keys: set[bytes] = set()
-    rows: list[dict[str, Any]] = []
-    for _, key, row in group:
+    documents: list[str] = []
+    for _, key, _, document in group:
         if key in keys and not shape.deletes:
-            yield rows
-            keys, rows = set(), []
+            yield documents
+            keys, documents = set(), []
         keys.add(key)
-        rows.append(row)
-    yield rows
+        documents.append(document)
+    yield documents
 
 
 # -- one statement for one row -----------------------------------------------------------

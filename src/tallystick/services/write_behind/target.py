@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+from tallystick.errors import CorruptLogError
 from tallystick.services.roles import PersistEntry
 
 Apply = Callable[[PersistEntry], object]
@@ -19,6 +20,11 @@ AsyncApply = Callable[[PersistEntry], Coroutine[Any, Any, object]]
 
 class TargetDownError(Exception):
     """Raised by a target that cannot be reached: nothing is wrong with the transactions."""
+
+
+class TargetAheadError(CorruptLogError):
+    """Raised by a target that holds transactions which the log never had: the log was lost, or
+    is an old copy, and would use their numbers again. The service stops."""
 
 
 DOWN_ERRORS: tuple[type[Exception], ...] = (TargetDownError, ConnectionError, TimeoutError)
@@ -51,6 +57,21 @@ class Target(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class CountingTarget(Target, Protocol):
+    """A target that keeps numbers, and so sees whether the log still has all of them."""
+
+    @property
+    def place(self) -> Hashable | None:
+        """Where it keeps them: no two targets of a service may have one place, for they get the
+        same numbers. None if it keeps none after all."""
+        ...
+
+    def given(self, last_number: int) -> None:
+        """The log has given no number above this one, before now. Called before `open`."""
+        ...
 
 
 def target_of(thing: Any) -> Target:

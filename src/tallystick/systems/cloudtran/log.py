@@ -97,6 +97,11 @@ class BlockLog:
         series = Series(self._fs, self.folder, self.settings, *numbers, self._on_file, self._clock)
         self._writer = BlockWriter(self.settings, series, found.state)
 
+    @property
+    def last_number(self) -> int:
+        """The greatest number that any transaction ever got, or may have got; 0 if none did."""
+        return self._next_number - 1
+
     # -- for callers -------------------------------------------------------------------------
 
     def persisting(

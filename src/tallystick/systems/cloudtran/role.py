@@ -40,6 +40,14 @@ class CloudtranPersistLog:
         chosen = replace(settings or LogSettings(), on_incomplete="replay")
         self._log = BlockLog(os.fspath(path), chosen, fs=fs, disposer=None)
 
+    @property
+    def identity(self) -> None:
+        """The format has no place for one."""
+
+    @property
+    def last_number(self) -> int:
+        return self._log.last_number
+
     def persisting(
         self, targets: Sequence[str], operations: Iterable[Operation], reference: str = ""
     ) -> tuple[int, Ticket]:

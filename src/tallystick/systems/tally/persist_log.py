@@ -30,6 +30,8 @@ from tallystick.systems.tally.persisting import encode_persisting
 from tallystick.systems.tally.role import Role
 from tallystick.systems.tally.settings import Settings
 
+_PERSISTING, _PERSISTED = Code.PERSISTING.value, Code.PERSISTED.value
+
 MARKS_MAX = 256
 """Marks that are submitted as one."""
 
@@ -47,6 +49,16 @@ class TallyPersistLog(Role):
         self._number_lock = threading.Lock()  # ties the numbers to the order of the log
         self._marks: deque[tuple[Bundle, GroupTicket[Item]]] = deque()
 
+    @property
+    def identity(self) -> str:
+        """The name of the log, as 32 hexadecimal digits."""
+        return self.log.identity.hex()
+
+    @property
+    def last_number(self) -> int:
+        """The greatest number that any transaction ever got; 0 if none did."""
+        return self._next - 1
+
     def persisting(
         self, targets: Sequence[str], operations: Iterable[Operation], reference: str = ""
     ) -> tuple[int, Ticket]:
@@ -54,7 +66,7 @@ class TallyPersistLog(Role):
         body = encode_persisting(tuple(targets), operations, reference)
         with self._number_lock:
             number = self._next
-            ticket = self.log.submit(Draft(Code.PERSISTING, body, key=number))
+            ticket = self.log.submit(Draft(_PERSISTING, body, None, number))
             self._next = number + 1
         return number, ticket
 
@@ -68,7 +80,7 @@ class TallyPersistLog(Role):
         most = max(1, min(MARKS_MAX, self.log.capacity // (len(body) + RECORD_BYTES)))
         for start in range(0, len(numbers), most):
             some = numbers[start : start + most]
-            bundle = Bundle(tuple(Draft(Code.PERSISTED, body, None, number) for number in some))
+            bundle = Bundle(tuple([Draft(_PERSISTED, body, None, number) for number in some]))
             self._marks.append((bundle, self.log.submit(bundle, sync=False)))
         self._mark_again()
 

@@ -64,8 +64,12 @@ def _head(targets: tuple[str, ...]) -> tuple[dict[str | None, int], bytes]:
 
 def entry_targets(body: bytes) -> tuple[str, ...]:
     """Targets of a persisting record. Raises `CorruptLogError` if its parts do not fit it."""
+    head, targets = _last_head[0]
+    if not head or not body.startswith(head):
+        head, targets = _head_of(body)
+        _last_head[0] = head, targets
     try:
-        targets, end = _targets(body)
+        end = len(head)
         end += COUNT.size + COUNT.unpack_from(body, end)[0]
         while end < len(body):
             end += _operation_size(body, end, len(targets))
@@ -81,13 +85,22 @@ def mark_targets(body: bytes) -> tuple[str, ...]:
     return _names(body)
 
 
-def _targets(body: bytes) -> tuple[tuple[str, ...], int]:
-    """The names, and where they end."""
-    (count,) = COUNT.unpack_from(body)
-    end = COUNT.size
-    for _ in range(count):
-        end += COUNT.size + COUNT.unpack_from(body, end)[0]
-    return _names(body[:end]), end
+_last_head: list[tuple[bytes, tuple[str, ...]]] = [(b"", ())]
+"""How the last entry began, and its targets: the next one most often begins so, too. A head says
+where it ends, so a body that starts with it has these targets."""
+
+
+def _head_of(body: bytes) -> tuple[bytes, tuple[str, ...]]:
+    """The names, as bytes and as texts."""
+    try:
+        (count,) = COUNT.unpack_from(body)
+        end = COUNT.size
+        for _ in range(count):
+            end += COUNT.size + COUNT.unpack_from(body, end)[0]
+    except struct.error as error:
+        raise _unfit("an entry", f"{len(body)} bytes") from error
+    head = body[:end]
+    return head, _names(head)
 
 
 @lru_cache(maxsize=256)
