@@ -127,7 +127,7 @@ def test_archived_files_and_those_that_are_left_hold_every_transaction(
     with open_service(tmp_path, system, disposer, Recorder()) as behind:
         fill(behind, 40)
         until(lambda: behind.disposals.disposed >= 1)
-            until(lambda: not behind._log.disposable())  # what is given up is not read again
+        until(lambda: not behind._log.disposable())  # what is given up is not read again
     numbers = set()
     for folder in (archive, tmp_path / "spool" / "log"):
         for record in tallystick.scan(folder, salvage=True):
