@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from tallystick.errors import CorruptLogError
 from tallystick.schemas import RECORDS, plain, record_batches
-from tallystick.systems.tally import leaping, small_kernel
-from tallystick.systems.tally.columns import Draft
+from tallystick.systems.tally import leaping, recovery, small_kernel
+from tallystick.systems.tally.columns import Draft, encode_drafts
+from tallystick.systems.tally.folding import WALKED_FIRST, LateLeaper
 from tallystick.systems.tally.kinds import Code
 from tallystick.systems.tally.reader import TallyReading
 from tallystick.systems.tally.scan import Scan
+from tallystick.systems.tally.walk import Leap
 from tallystick.testing import MemoryFileSystem
 from tests.systems.tally.build import FOLDER, drafts, reading, tiny_log
 
@@ -83,3 +87,68 @@ def test_plain_python_takes_the_same_records(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(small_kernel, name, getattr(function, "py_func", function))
     with np.errstate(over="ignore"):
         assert table(list(one.batches())).equals(compiled)
+
+
+def folded(one: TallyReading, leap: Leap | None) -> tuple[dict[str, object], object, object]:
+    """State, index and findings, as recovery makes them."""
+    scan = Scan(one.catalog, one._reach, leap=leap)
+    state, index = recovery._fold(scan, None)
+    ends = (scan.next_lsn, scan.end and scan.end[1], scan.clean, scan.broken, scan.time_us)
+    return vars(state), index, (ends, scan.findings)
+
+
+@pytest.mark.parametrize("walked_first", [1, 2, 50])
+def test_the_fold_is_the_same_by_leaps_and_by_steps(walked_first: int) -> None:
+    one = reading(one_by_one(60, mixed=True))
+    late = LateLeaper(walked_first)
+    assert folded(one, late) == folded(one, None)
+    assert late._leap is not None
+
+
+def test_damage_refuses_the_log_by_leaps_as_by_steps() -> None:
+    files = one_by_one(4, mixed=True).contents()
+    whole = files[SEGMENT]
+    chance = random.Random(21)
+    for place in chance.sample(range(8192, len(whole.rstrip(b"\0"))), 100):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << chance.randrange(8)
+        one = reading(MemoryFileSystem(files | {SEGMENT: damaged}))
+        assert folded(one, LateLeaper(1)) == folded(one, None)
+
+
+def test_a_log_opened_by_leaps_goes_on_as_one_opened_by_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = one_by_one(100, mixed=True).contents()
+    found = []
+    for walked_first in (1, WALKED_FIRST):
+        monkeypatch.setattr(recovery, "LateLeaper", partial(LateLeaper, walked_first))
+        fs = MemoryFileSystem(files)
+        log = tiny_log(fs)
+        for number in range(40):
+            log.append(b"%d" % number * 50).wait()
+        log.close()
+        one = reading(fs)
+        assert not one.findings()
+        found.append([(record.sequence, record.body) for record in one.records()])
+    assert found[0] == found[1]
+
+
+def test_a_malformed_body_is_found_at_the_place_of_its_group() -> None:
+    fs = MemoryFileSystem()
+    log = tiny_log(fs)
+    for number in range(5):
+        log.append(b"%d" % number).wait()
+    log._appender.put(encode_drafts([Draft(Code.COMMIT, b"\xff\xff", 3)]), 1)
+    log.close()
+    one = reading(fs)
+    places = []
+    for leap in (None, LateLeaper(1)):
+        scan = Scan(one.catalog, one._reach, leap=leap)
+        with pytest.raises(CorruptLogError) as caught:
+            recovery._fold(scan, None)
+        places.append((caught.value.file, caught.value.offset))
+    assert places == [(SEGMENT, 8192 + 5 * 512)] * 2
+    assert [(f.code, f.file, f.offset) for f in one.findings()] == [
+        ("unreadable-group", *places[0])
+    ]

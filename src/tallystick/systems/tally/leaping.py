@@ -1,4 +1,4 @@
-"""Leaps over small plain groups, for readers of batches: one step of the walk for thousands.
+"""Leaps over small plain groups: one step of the walk for thousands.
 
 In: a segment's view and what is due in it. Out: a `Place` that ends behind the last group taken,
 with the records of all of them in columns; None where the plain walk has to look.
@@ -6,6 +6,7 @@ with the records of all of them in columns; None where the plain walk has to loo
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,8 +30,17 @@ from tallystick.vectors import new_bitmap, new_views
 ROWS = 1 << 13
 """Records of a leap at most."""
 _TABLE = crc_table()
-_KNOWN = np.zeros(256, np.bool_)
-_KNOWN[[int(code) for code in NAMES if code not in (*WITH_RESOURCES, Code.PREPARE)]] = True
+
+
+def _marked(codes: Iterable[int]) -> npt.NDArray[np.bool_]:
+    marks = np.zeros(256, np.bool_)
+    marks[list(codes)] = True
+    return marks
+
+
+ALL_CODES = _marked(NAMES)
+COLUMNS_SAY_ALL = _marked(NAMES.keys() - {*WITH_RESOURCES, Code.PREPARE})
+"""Codes whose bodies are the application's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +59,29 @@ class Run:
     def count(self) -> int:
         return len(self.codes)
 
+    @property
+    def plain(self) -> bool:
+        """True if all records are appended ones outside of transactions."""
+        return bool((self.codes == Code.APPEND).all()) and not self.valid[0].any()
+
+    def present(self) -> Any:
+        """Two rows of 0 and 1: which records have a transaction, and which a key."""
+        return np.unpackbits(self.valid, axis=1, count=self.count, bitorder="little")
+
+    def groups(self) -> list[tuple[int, int, int]]:
+        """Offset, first LSN and time of each group."""
+        first = np.flatnonzero(np.diff(self.numbers[kernel.GROUP], prepend=-1))
+        rows = self.numbers[[kernel.GROUP, kernel.LSN, kernel.TIME]][:, first]
+        return list(zip(*rows.tolist(), strict=True))
+
 
 class Leaper:
-    """Leaps in a log, of at most ``rows`` records each."""
+    """Leaps in a log, of at most ``rows`` records each; those with the codes that ``known`` marks
+    are taken."""
 
-    def __init__(self, rows: int) -> None:
+    def __init__(self, rows: int = ROWS, known: npt.NDArray[np.bool_] = COLUMNS_SAY_ALL) -> None:
         self._rows = min(rows, ROWS)
+        self._known = known
 
     def __call__(self, view: SegmentView, due: Expected, to: int | None) -> Place | None:
         """The place of all small plain groups from ``due`` on, up to ``to``."""
@@ -81,7 +108,7 @@ class Leaper:
         views = new_views(rows)
         known = due.offset >= DATA_OFFSET
         count = known and kernel.walk_small(
-            data, stop, _own(view), view.header.sector_size, _KNOWN, _TABLE,
+            data, stop, _own(view), view.header.sector_size, self._known, _TABLE,
             state, out, codes, valid, views,
         )  # fmt: skip
         if state[kernel.LAST] < 0:

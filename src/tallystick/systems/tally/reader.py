@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from tallystick.errors import CorruptLogError, LogUnreadableError, UnsupportedFormatError
+from tallystick.errors import (
+    CorruptLogError,
+    LogUnreadableError,
+    TallystickError,
+    UnsupportedFormatError,
+)
 from tallystick.records import (
     Change,
     Clock,
@@ -37,7 +42,9 @@ from tallystick.systems.tally.catalog import (
     is_member,
     read_catalog,
 )
+from tallystick.systems.tally.columns import PLAIN
 from tallystick.systems.tally.decision import Case
+from tallystick.systems.tally.folding import LateLeaper, fold_step
 from tallystick.systems.tally.layout import (
     CONTROL_MAGIC,
     COPY_OFFSET,
@@ -45,7 +52,7 @@ from tallystick.systems.tally.layout import (
     SEGMENT_MAGIC,
     VERSION,
 )
-from tallystick.systems.tally.rows import envelope_record, fold_group, records_of
+from tallystick.systems.tally.rows import envelope_record, records_of
 from tallystick.systems.tally.scan import Scan, Step
 from tallystick.systems.tally.sealing import KeyMissingError
 from tallystick.systems.tally.spans import cut, doubled_spans, remains, segment_spans
@@ -174,6 +181,14 @@ class TallyReading:
                 return
             yield from self._step_records(step)
 
+    def _work_records(self) -> Iterator[Record]:
+        """The records but for those of plain groups, which are no part of any transaction,
+        decision or entry."""
+        for step in _believed(Scan(self.catalog, self._reach).steps()):
+            header = step.place.header
+            if header is None or header.columns != PLAIN or step.place.case not in _WHOLE:
+                yield from self._step_records(step)
+
     def _step_records(self, step: Step) -> Iterator[Record]:
         place, header = step.place, step.place.header
         path = step.file.path
@@ -202,36 +217,40 @@ class TallyReading:
 
     def transactions(self) -> Iterator[Transaction]:
         """One per transaction, decision and persisting entry; memory grows with their number."""
-        state, _ = self._recovered
-        yield from transactions_of(self._source.path, self.records(), state.incomplete)
+        state = self._recovered[0]
+        yield from transactions_of(self._source.path, self._work_records(), state.incomplete)
 
     def changes(self) -> Iterator[Change]:
         """Adds, updates, deletes and rows in commit order; memory grows with open transactions."""
-        state, _ = self._recovered
+        state = self._recovered[0]
         yield from changes_of(self._source.path, self.records(), state.incomplete)
 
     # -- verdicts -----------------------------------------------------------------------
 
     @cached_property
-    def _recovered(self) -> tuple[LogState, Scan]:
-        """What recovery makes of the log, up to the first damage."""
-        scan = Scan(self.catalog, self._reach)
+    def _recovered(self) -> tuple[LogState, Scan, Counter[str]]:
+        """What recovery makes of the log, up to the first damage; and records by outcome, those
+        behind damage included, counted by groups."""
+        scan = Scan(self.catalog, self._reach, leap=LateLeaper())
         control = self.catalog.control
         state = LogState(
             control.first_segment if control else 1, control.checkpoint_lsn if control else 0
         )
+        outcomes: Counter[str] = Counter()
         encrypted = 0
+        readable = True
         for step in scan.steps():
-            header = step.place.header
-            if step.behind or header is None or step.place.case not in _WHOLE:
+            _count(step.place, outcomes)
+            if step.behind or not readable or step.place.case not in _WHOLE:
                 continue
             try:
-                fold_group(state, step.view.inner(header), header, self._key)
+                fold_step(state, step, self._key)
             except KeyMissingError:
                 encrypted += 1
             except (CorruptLogError, UnsupportedFormatError) as error:
                 scan.broken = True
-                scan.findings.append(self._finding("unreadable-group", str(error), step))
+                readable = False
+                scan.findings.append(self._unreadable(error))
         if encrypted:
             message = (
                 f"{encrypted} groups are encrypted and no key was given: "
@@ -246,23 +265,24 @@ class TallyReading:
                     f"transaction {number} ended with elements missing: {holes}")
             for number, holes in state.incomplete.items()
         ]  # fmt: skip
-        return state, scan
+        return state, scan, outcomes
 
-    def _finding(self, code: str, message: str, step: Step) -> Finding:
+    def _unreadable(self, error: TallystickError) -> Finding:
+        file, offset = error.file, error.offset
+        error.file = error.offset = None  # the finding has them beside its message
         return Finding(
-            code, Severity.DAMAGE, SYSTEM_NAME, self._source.path, message,
-            file=step.file.path, offset=step.place.offset,
+            "unreadable-group", Severity.DAMAGE, SYSTEM_NAME, self._source.path, str(error),
+            file=file, offset=offset,
         )  # fmt: skip
 
     def findings(self) -> Sequence[Finding]:
         return tuple(self._recovered[1].findings)
 
     def verdict(self) -> Verdict:
-        state, scan = self._recovered
-        outcomes = self._outcomes()
+        state, scan, outcomes = self._recovered
         states: Counter[str] = Counter()
         in_doubt: list[str] = []
-        for one in ended_first(self._source.path, self.records(), state.incomplete):
+        for one in ended_first(self._source.path, self._work_records(), state.incomplete):
             states[one.state.value] += 1
             if one.state is State.PREPARED:
                 in_doubt.append(one.key)
@@ -278,19 +298,6 @@ class TallyReading:
         }
         differences = tuple(_differences(scan))
         return Verdict(SYSTEM_NAME, self._source.path, self.format, engine, strict, differences)
-
-    def _outcomes(self) -> Counter[str]:
-        """Records by outcome, those behind damage included; counted by groups."""
-        counts: Counter[str] = Counter()
-        for step in Scan(self.catalog, self._reach).steps():
-            header = step.place.header
-            if header is None or step.place.case is Case.END:
-                continue
-            if step.place.case in _WHOLE:
-                counts[Outcome.VALID.value] += header.count
-            elif step.place.end > step.place.offset:
-                counts[step.place.case.value] += 1
-        return counts
 
     # -- batches ------------------------------------------------------------------------
 
@@ -317,6 +324,15 @@ _WHY = {
     Life.DAMAGED: "its header is damaged",
     Life.FOREIGN: "it belongs to another log",
 }
+
+
+def _count(place: Place, outcomes: Counter[str]) -> None:
+    if place.header is None or place.case is Case.END:
+        return
+    if place.case in _WHOLE:
+        outcomes[Outcome.VALID.value] += place.count
+    elif place.end > place.offset:
+        outcomes[place.case.value] += 1
 
 
 def _engine(state: LogState, scan: Scan) -> dict[str, Any]:

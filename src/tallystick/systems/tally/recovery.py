@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from tallystick.errors import CorruptLogError, LogUnreadableError, UnsupportedFormatError
+from tallystick.errors import CorruptLogError, LogUnreadableError
 from tallystick.records import Finding, Severity
 from tallystick.storage.files import File, FileSystem, read_source
 from tallystick.storage.source import ByteSource, unreadable
@@ -28,6 +28,7 @@ from tallystick.systems.tally.catalog import (
     read_catalog,
 )
 from tallystick.systems.tally.decision import Case
+from tallystick.systems.tally.folding import LateLeaper, fold_step, index_entries
 from tallystick.systems.tally.layout import (
     CONTROL_NAME,
     DATA_OFFSET,
@@ -39,7 +40,6 @@ from tallystick.systems.tally.layout import (
     encode_segment_header,
     segment_name,
 )
-from tallystick.systems.tally.rows import fold_group
 from tallystick.systems.tally.scan import Scan
 from tallystick.systems.tally.sealing import KEY_SIZES, KeyMissingError, KeyProvider
 from tallystick.systems.tally.settings import Settings
@@ -102,7 +102,7 @@ def open_log(fs: FileSystem, folder: str, settings: Settings, key: bytes | None)
     if catalog.control is None and _never_used(fs, catalog):
         _create(fs, folder, settings)
         catalog = _catalog(fs, folder)
-    scan = Scan(catalog, reach_of(fs))
+    scan = Scan(catalog, reach_of(fs), leap=LateLeaper())
     state, index = _fold(scan, key)
     if scan.broken:
         raise _refusal(folder, scan.findings)
@@ -179,16 +179,13 @@ def _fold(scan: Scan, key: bytes | None) -> tuple[LogState, list[tuple[int, int,
     for step in scan.steps():
         if step.file is not last:
             index, last = [], step.file
-        header = step.place.header
-        if scan.broken or header is None or step.place.case not in (Case.VALID, Case.REPAIRED):
+        if scan.broken or step.place.case not in (Case.VALID, Case.REPAIRED):
             continue
-        index.append((header.offset, header.first_lsn, header.time_us))
+        index += index_entries(step.place)
         try:
-            fold_group(state, step.view.inner(header), header, key)
-        except (CorruptLogError, UnsupportedFormatError) as error:
-            error.file, error.offset = step.file.path, header.offset
-            if isinstance(error, KeyMissingError):
-                error.advice = "Open the log with its key"
+            fold_step(state, step, key)
+        except KeyMissingError as error:
+            error.advice = "Open the log with its key"
             raise
     return state, index
 

@@ -67,7 +67,6 @@ class Scan:
         self.broken = any(
             finding.severity in (Severity.DAMAGE, Severity.LOSS) for finding in self.findings
         )
-        self.durable_lsn = catalog.control.durable_lsn if catalog.control else 0
         self.time_us = 0
         self._behind = catalog.control is None and bool(catalog.segments)
 
@@ -159,7 +158,6 @@ class Scan:
 
     def _note(self, file: SegmentFile, place: Place) -> None:
         if place.header is not None and place.case in (Case.VALID, Case.REPAIRED):
-            self.durable_lsn = max(self.durable_lsn, place.header.durable_lsn)
             self.time_us = max(self.time_us, place.header.time_us)
         if place.case is Case.REPAIRED:
             self._report(

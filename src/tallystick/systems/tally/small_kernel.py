@@ -19,8 +19,8 @@ from tallystick.systems.tally import layout
 from tallystick.vectors import put_bit, put_view
 
 # Rows of the table that `walk_small` fills: each is a column of the batch.
-OFFSET, LENGTH, LSN, TIME, TRANSACTION, KEY = range(6)
-COLUMNS = 6
+OFFSET, LENGTH, LSN, TIME, TRANSACTION, KEY, GROUP = range(7)
+COLUMNS = 7
 # What the walk carries: where it stands, what is due there, and the last group's place.
 PLACE, DUE_LSN, DUE_CHAIN, LAST = range(4)
 STATE = 4
@@ -147,7 +147,7 @@ def _take(
         begin, end = _i4(data, offsets + 4 * index), _i4(data, offsets + 4 * index + 4)
         to = row + index
         out[OFFSET, to], out[LENGTH, to] = bodies + begin, end - begin
-        out[LSN, to], out[TIME, to] = lsn + index, time
+        out[LSN, to], out[TIME, to], out[GROUP, to] = lsn + index, time, at
         out[TRANSACTION, to] = out[KEY, to] = 0
         codes[to] = data[start + index] if form & _CODES else code
         put_view(data, bodies + begin, end - begin, views, to)

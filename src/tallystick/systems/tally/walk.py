@@ -65,6 +65,13 @@ class Place:
     then: Expected | None = None
     run: Run | None = None
 
+    @property
+    def count(self) -> int:
+        """Records of the whole groups here."""
+        if self.run is not None:
+            return self.run.count
+        return self.header.count if self.header is not None else 0
+
 
 class Leap(Protocol):
     """Takes whole groups in a row, up to an offset, at one go; None if it cannot."""
