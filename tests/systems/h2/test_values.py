@@ -72,6 +72,17 @@ def test_decimals_print_as_in_java(number: int, scale: int, text: str) -> None:
     assert decimal_text(number, scale) == text == str(Decimal(number).scaleb(-scale))
 
 
+@pytest.mark.parametrize("digits", [4300, 4301, 9000, 250_000])
+def test_a_decimal_may_have_more_digits_than_python_prints_of_an_integer(digits: int) -> None:
+    one, text = 10**digits // 7, "142857" * (digits // 6 + 1)
+    assert decimal_text(one, 0) == text[:digits]
+    assert decimal_text(-one, 3) == f"-{text[: digits - 3]}.{text[digits - 3 : digits]}"
+    raw = (-one).to_bytes(one.bit_length() // 8 + 1, signed=True)
+    assert read(b"\x06" + encode_var_int(3) + encode_var_int(len(raw)) + raw) == Value(
+        "DECIMAL", decimal_text(-one, 3)
+    )
+
+
 @pytest.mark.parametrize(
     ("bits", "text"),
     [(1, "4.9E-324"), (0x7FEFFFFFFFFFFFFF, "1.7976931348623157E308"), (0x3FB999999999999A, "0.1"),

@@ -5,11 +5,17 @@ In: the numbers as stored. Out: text. Nothing here reads bytes.
 
 from __future__ import annotations
 
+import decimal
 import struct
 from collections.abc import Callable
 
 from tallystick.systems.h2.times import NS_PER_SECOND, fraction
 
+_STR_BITS = 8192
+"""Numbers of up to so many bits go through ``str``."""
+_EXACT = decimal.Context(
+    prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[decimal.Inexact]
+)
 INTERVALS = (
     "YEAR",
     "MONTH",
@@ -35,7 +41,7 @@ def reverse_bits(value: int, bits: int) -> int:
 
 def decimal_text(unscaled: int, scale: int) -> str:
     """``unscaled / 10**scale`` in the canonical form of Java's BigDecimal."""
-    sign, digits = ("-", str(-unscaled)) if unscaled < 0 else ("", str(unscaled))
+    sign, digits = ("-" if unscaled < 0 else ""), _digits(abs(unscaled))
     exponent = len(digits) - 1 - scale
     if scale == 0:
         return sign + digits
@@ -45,6 +51,28 @@ def decimal_text(unscaled: int, scale: int) -> str:
     point = f".{digits[1:]}" if len(digits) > 1 else ""
     power = f"E{exponent:+d}" if exponent else ""
     return f"{sign}{digits[0]}{point}{power}"
+
+
+def _digits(number: int) -> str:
+    """All digits of a number that is not negative; ``str`` gives up on more than 4,300."""
+    if number.bit_length() <= _STR_BITS:
+        return str(number)
+    with decimal.localcontext(_EXACT):
+        return str(_as_decimal(number, {}))
+
+
+def _as_decimal(number: int, powers: dict[int, decimal.Decimal]) -> decimal.Decimal:
+    """By halves, as multiplication is faster than the square of the length here; ``powers`` of two
+    are by their exponents."""
+    bits = number.bit_length()
+    if bits <= _STR_BITS:
+        return decimal.Decimal(number)
+    # The same few exponents for numbers of all lengths, so that each power is made once.
+    half = 1 << (bits - 1).bit_length() - 1
+    if half not in powers:
+        powers[half] = decimal.Decimal(2) ** half
+    high = _as_decimal(number >> half, powers)
+    return high * powers[half] + _as_decimal(number & (1 << half) - 1, powers)
 
 
 def double_text(bits: int) -> str:
