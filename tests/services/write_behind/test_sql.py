@@ -299,6 +299,15 @@ def test_one_key_many_times_in_a_batch_and_odd_names(postgres: Engine) -> None:
 
 
 @pytest.mark.postgres
+def test_one_key_in_several_types_keeps_the_last_value(postgres: Engine) -> None:
+    keys: list[object] = [7, "7", 7.0, " 7", 7]
+    target = open_target(postgres)
+    batch = [upsert("plain", {"id": key}, {"t": str(place)}) for place, key in enumerate(keys)]
+    target.apply([entry(number, one) for number, one in enumerate(batch, 1)])
+    assert rows(postgres, "SELECT id, t FROM plain") == [(7, "4")]
+
+
+@pytest.mark.postgres
 def test_row_at_fault_shows_by_itself_and_leaves_nothing(postgres: Engine) -> None:
     target = open_target(postgres)
     good = entry(1, upsert("plain", {"id": 1}, {"t": "x"}))

@@ -1,0 +1,199 @@
+"""Edges: targets that hang or lie, homes that two want, decisions of operators before a crash,
+numbers that few logs ever reach.
+
+A crash is a copy of the home while its service runs: what is there is what a kill would leave.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from tallystick.errors import IncompleteLogError, LogLockedError
+from tallystick.services.roles import PersistEntry, PersistLog
+from tallystick.services.write_behind import TargetDownError, WriteBehind
+from tallystick.services.write_behind.sql import SqlTarget
+from tallystick.systems.cloudtran.role import CloudtranPersistLog
+from tallystick.systems.tally.roles import TallyPersistLog
+from tests.services.write_behind.kit import SYSTEMS, Recorder, put, quick
+
+
+def counting(folder: Path) -> SqlTarget:
+    """A database with a row for each time that an entry was applied."""
+    engine = sa.create_engine(f"sqlite:///{folder / 'shop.db'}")
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE IF NOT EXISTS applied (number INTEGER)"))
+    insert = sa.text("INSERT INTO applied VALUES (:number)")
+    return SqlTarget(
+        engine,
+        apply=lambda connection, entry: connection.execute(insert, {"number": entry.number}),
+    )
+
+
+def applied(folder: Path) -> list[int]:
+    engine = sa.create_engine(f"sqlite:///{folder / 'shop.db'}")
+    with engine.connect() as connection:
+        query = sa.text("SELECT number FROM applied ORDER BY number")
+        return list(connection.execute(query).scalars())
+
+
+def crashed(home: Path) -> Path:
+    """What a kill would leave of a home at this moment."""
+    copy = home.with_name(f"{home.name}-crashed")
+    shutil.copytree(home, copy)
+    return copy
+
+
+# -- targets -----------------------------------------------------------------------------
+
+
+def test_target_that_hangs_for_ever_does_not_keep_the_service_from_closing(tmp_path: Path) -> None:
+    hanging, other = Recorder(), Recorder()
+    hanging.gate.clear()
+    behind = WriteBehind(
+        tmp_path, {"hanging": hanging, "other": other}, settings=quick(close_timeout=0.2)
+    )
+    numbers = [behind.commit([put(b"%d" % index)]) for index in range(5)]
+    began = time.monotonic()
+    behind.close()
+    assert time.monotonic() - began < 10
+    assert other.numbers == numbers
+    hanging.gate.set()  # it comes back once nobody waits for it any more
+    with pytest.raises(IncompleteLogError, match="5 transactions"):
+        WriteBehind(tmp_path, {"hanging": hanging, "other": other})
+    late, again = Recorder(), Recorder()
+    with WriteBehind(tmp_path, {"hanging": late, "other": again}, on_incomplete="replay") as opened:
+        assert opened.drain(20)
+    assert (late.numbers, again.numbers) == (numbers, [])
+
+
+class Liar(Recorder):
+    """Applies, and then says for some times that it failed."""
+
+    def __init__(self, target: SqlTarget, error: Exception, times: int) -> None:
+        super().__init__(target.batch_max)
+        self.target, self.error, self.times = target, error, times
+
+    def open(self, log_id: str) -> None:
+        self.target.open(log_id)
+
+    def apply(self, entries: Sequence[PersistEntry]) -> None:
+        self.target.apply(entries)
+        if self.times:
+            self.times -= 1
+            raise self.error
+
+
+@pytest.mark.parametrize("error", [TargetDownError("gone"), OSError("broken"), ValueError("no")])
+def test_target_that_applies_and_then_fails_holds_everything_once(
+    tmp_path: Path, error: Exception
+) -> None:
+    liar = Liar(counting(tmp_path), error, 3)
+    with WriteBehind(tmp_path / "spool", {"shop": liar}, settings=quick(attempts_max=6)) as behind:
+        numbers = [behind.commit([put(b"%d" % (index % 3))]) for index in range(20)]
+        assert behind.drain(20)
+    assert liar.times == 0
+    assert applied(tmp_path) == numbers
+
+
+# -- homes -------------------------------------------------------------------------------
+
+_SECOND = """
+import sys
+from tallystick.services.write_behind import WriteBehind
+WriteBehind(sys.argv[1], {"one": print}, system=sys.argv[2], on_incomplete="replay")
+"""
+
+
+def contents(home: Path) -> dict[Path, bytes]:
+    """All files but the one that its owner may change at any moment, when it has been idle."""
+    files = [path for path in home.rglob("*") if path.is_file() and path.name != "control.tally"]
+    return {path: path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_second_process_is_refused_and_changes_nothing(tmp_path: Path, system: str) -> None:
+    one = Recorder()
+    one.gate.clear()
+    with WriteBehind(tmp_path, {"one": one}, system=system, settings=quick()) as behind:
+        behind.commit([put(b"k")])
+        before = contents(tmp_path)
+        with pytest.raises(LogLockedError):
+            WriteBehind(tmp_path, {"one": one}, system=system, on_incomplete="replay")
+        second = subprocess.run(
+            [sys.executable, "-c", _SECOND, str(tmp_path), system],
+            capture_output=True, check=False, cwd=Path(__file__).parents[3],
+        )  # fmt: skip
+        assert b"LogLockedError" in second.stderr
+        assert not second.stdout, "nothing was applied"
+        assert contents(tmp_path) == before
+        one.gate.set()
+
+
+# -- operators ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_transaction_given_up_before_a_crash_stays_given_up(tmp_path: Path, system: str) -> None:
+    home, one = tmp_path / "spool", Recorder()
+    poison = threading.Event()
+
+    def fail(entry: PersistEntry) -> None:
+        if entry.operations[0].value == b"bad":
+            poison.set()
+            raise ValueError("bad")
+
+    one.fail = fail
+    with WriteBehind(home, {"one": one}, system=system, settings=quick()) as behind:
+        bad = behind.commit([put(b"k", b"bad")])
+        later = behind.commit([put(b"k", b"good")])
+        other = behind.commit([put(b"z", b"good")])
+        assert poison.wait(20)
+        assert behind.wait(other, 20)
+        before = crashed(home)
+        behind.discard(bad)
+        after = crashed(home.rename(tmp_path / "given-up"))
+        (tmp_path / "given-up").rename(home)
+        assert behind.wait(later, 20)
+    for folder, left in ((before, [bad, later]), (after, [later])):
+        with WriteBehind(folder, {"one": one}, system=system, on_incomplete="hold") as opened:
+            found = [pending.number for pending in opened.pending()]
+            assert [number for number in found if number != other] == left
+
+
+# -- numbers -----------------------------------------------------------------------------
+
+
+def go_far(log: PersistLog, number: int) -> None:
+    """As if the log had given all numbers below this one."""
+    if isinstance(log, TallyPersistLog):
+        log._next = number
+    elif isinstance(log, CloudtranPersistLog):
+        log._log._next_number = number
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("first", [(1 << 31) - 2, (1 << 32) - 2, (1 << 53) - 2])
+def test_numbers_grow_past_the_size_of_an_integer(tmp_path: Path, system: str, first: int) -> None:
+    home, target = tmp_path / "spool", counting(tmp_path)
+    numbers = list(range(first, first + 6))
+    with WriteBehind(home, {"shop": target}, system=system, settings=quick()) as behind:
+        go_far(behind._log, first)
+        assert [behind.commit([put(b"k")]) for _ in numbers] == numbers
+        assert behind.drain(20)
+        marks_lost = crashed(home)
+    with WriteBehind(
+        marks_lost, {"shop": counting(tmp_path)}, system=system, on_incomplete="replay"
+    ) as again:
+        last = again.commit([put(b"k")])
+        assert again.drain(20)
+    assert last == numbers[-1] + 1
+    assert applied(tmp_path) == [*numbers, last]
