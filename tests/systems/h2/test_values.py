@@ -81,6 +81,7 @@ def test_a_decimal_may_have_more_digits_than_python_prints_of_an_integer(digits:
     assert read(b"\x06" + encode_var_int(3) + encode_var_int(len(raw)) + raw) == Value(
         "DECIMAL", decimal_text(-one, 3)
     )
+    assert encode_value(Decimal(decimal_text(-one, 3))).endswith(raw)
 
 
 @pytest.mark.parametrize(

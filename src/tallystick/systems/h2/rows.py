@@ -89,7 +89,7 @@ def _encode_decimal(number: Decimal) -> bytes:
     sign, digits, exponent = number.as_tuple()
     if not isinstance(exponent, int):
         raise LogWriteError(f"{number} is no number that a DECIMAL can hold")
-    unscaled = int("".join(map(str, digits))) * (-1 if sign else 1)
+    unscaled = int(Decimal((sign, digits, 0)))  # its text may be longer than ``int`` reads
     if exponent == 0 and unscaled in (0, 1):
         return bytes((values.DECIMAL_0 + unscaled,))
     if -(1 << 63) <= unscaled < 1 << 63:
