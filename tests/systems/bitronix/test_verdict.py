@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -211,3 +212,24 @@ def test_a_file_that_vanishes_is_a_finding(tmp_path: Path) -> None:
     assert codes(reading) == ["unreadable"]
     assert len(list(reading.records())) == 5
     assert sum(batch.num_rows for batch in reading.batches()) == 5
+
+
+def test_a_verdict_takes_little_memory_beside_what_it_tells(tmp_path: Path) -> None:
+    content = file_bytes(
+        [
+            record(status, number, "orders", gtrid=gtrid(number))
+            for number in range(1000)
+            for status in (COMMITTING, COMMITTED)
+        ],
+        400_000,
+    )
+    reading = read(tmp_path, content, bytes(EMPTY).ljust(400_000, b"\0"))
+    reading.verdict()  # imports and compiles
+    tracemalloc.start()
+    try:
+        verdict = reading.verdict()
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert verdict.strict["transactions"] == {"committed": 1000}
+    assert peak < 2.5 * kept

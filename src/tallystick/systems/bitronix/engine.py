@@ -58,6 +58,22 @@ def cursor_events(parts: Parts, line: str) -> list[list[Event]]:
     return [list(CODE_LINES[line](part)) if part is not None else [] for part in parts]
 
 
+def events_beside(parts: Parts, line: str, events: list[list[Event]]) -> list[list[Event]]:
+    """`cursor_events`, with the objects of ``events`` where they say the same: lists of them are
+    long, and the code lines nearly always agree."""
+    return [
+        [] if part is None else list(_shared(CODE_LINES[line](part), known))
+        for part, known in zip(parts, events, strict=True)
+    ]
+
+
+def _shared(events: Iterable[Event], known: Iterable[Event]) -> Iterator[Event]:
+    rest = iter(known)
+    for event in events:
+        other = next(rest, None)
+        yield other if other is not None and other == event else event
+
+
 def open_pair(parts: Parts, events: list[list[Event]], *, skip_corrupted: bool) -> Opening:
     """What opening the pair and collecting its dangling records does.
 

@@ -23,7 +23,7 @@ from tallystick.systems.bitronix.engine import (
     NEGATIVE_POSITION,
     Opening,
     Parts,
-    cursor_events,
+    events_beside,
     open_pair,
 )
 from tallystick.systems.bitronix.layout import (
@@ -43,15 +43,20 @@ LONG_RUN = 16
 def engine_verdict(parts: Parts, events: list[list[Event]]) -> dict[str, Any]:
     """The verdict of every code line, by its name; ``events`` are those of the oldest."""
     oldest, newer = CODE_LINES
-    first = _line_verdict(parts, events)
-    second = _line_verdict(parts, cursor_events(parts, newer))
+    told = list(map(_part, parts, events))
+    first = _line_verdict(parts, events, told)
+    theirs = events_beside(parts, newer, events)
+    for number, part in enumerate(parts):
+        if theirs[number] != events[number]:
+            told[number] = _part(part, theirs[number])
+    second = _line_verdict(parts, theirs, told)
     return {oldest: first, newer: _told_by_reference(second, first, oldest)}
 
 
-def _line_verdict(parts: Parts, events: list[list[Event]]) -> dict[str, Any]:
-    verdict: dict[str, Any] = {
-        f"part{number}": _part(part, events[number - 1]) for number, part in enumerate(parts, 1)
-    }
+def _line_verdict(
+    parts: Parts, events: list[list[Event]], told: list[dict[str, Any]]
+) -> dict[str, Any]:
+    verdict: dict[str, Any] = {f"part{number}": one for number, one in enumerate(told, 1)}
     for key, skip in (("open", False), ("openSkippingCorrupted", True)):
         verdict[key] = _opening(open_pair(parts, events, skip_corrupted=skip), parts)
     if _same_opening(verdict["open"], verdict["openSkippingCorrupted"]):

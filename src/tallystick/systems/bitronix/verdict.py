@@ -26,7 +26,6 @@ _OPEN_STATES = (State.COMMITTING, State.UNDECIDED)
 
 def verdict(journal: Journal, findings: Sequence[Finding]) -> Verdict:
     """The whole verdict; linear in the files."""
-    known = list(transactions(journal.pair, journal.log))
     events = cursor_events(journal.pair.data, LINE)
     strict_open = journal.pair.dangling().records()
     outcomes = {
@@ -38,7 +37,7 @@ def verdict(journal: Journal, findings: Sequence[Finding]) -> Verdict:
         journal.log,
         FORMAT,
         engine_verdict(journal.pair.data, events),
-        _strict(journal, known, strict_open, findings, differences),
+        _strict(journal, strict_open, findings, differences),
         differences,
     )
 
@@ -48,16 +47,21 @@ def verdict(journal: Journal, findings: Sequence[Finding]) -> Verdict:
 
 def _strict(
     journal: Journal,
-    known: list[Transaction],
     strict_open: Sequence[TransactionLogRecord],
     findings: Sequence[Finding],
     differences: Iterable[Difference],
 ) -> dict[str, Any]:
     later = journal.pair.order()[1]
+    states: Counter[str] = Counter()
+    in_doubt = []
+    for one in transactions(journal.pair, journal.log):
+        states[one.state.value] += 1
+        if one.state in _OPEN_STATES:
+            in_doubt.append(_in_doubt(one))
     return {
         "records": _records_by_outcome(journal),
-        "transactions": dict(Counter(one.state.value for one in known)),
-        "in_doubt": [_in_doubt(one) for one in known if one.state in _OPEN_STATES],
+        "transactions": dict(states),
+        "in_doubt": in_doubt,
         "lost": [one.meaning for one in differences if one.severity is Severity.LOSS],
         "findings": dict(Counter(one.code for one in findings)),
         "in_use": f"part{later.number}",
