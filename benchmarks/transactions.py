@@ -3,9 +3,9 @@
 ``python -m benchmarks.transactions [decisions | slow | overhead]``. Everything is a ratio in one
 run, in short turns:
 
-* decisions: 64 concurrent transactions over resources that answer at once, by threads and by
-  tasks, beside as many threads that write and fdatasync one decision each; durability: every
-  decision synced before it counts, both sides
+* decisions: 64 concurrent transactions over resources that answer at once, of threads, of tasks
+  and of 1,000 tasks, beside as many threads that write and fdatasync one decision each;
+  durability: every decision synced before it counts, on all sides
 * slow: the same where each sync takes 1, 2 or 5 ms longer. That is simulated: the same pause
   behind every sync of the log and of the bare file
 * overhead: 16 callers over PostgreSQL and MariaDB beside the same statements without a manager,
@@ -26,8 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from tallystick.records import Xid
-from tallystick.services.transactions import Problem, Transaction, TransactionManager, Vote
+from tallystick.services.transactions import Problem, TransactionManager, Vote
 from tallystick.services.transactions.aio import AsyncTransactionManager
+from tallystick.storage.counters import GroupCounters
 from tallystick.storage.local import LOCAL
 from tallystick.systems.opening import open_decision_log
 
@@ -61,6 +62,8 @@ class InstantBranch:
 
 class InstantResource:
     """A resource that costs nothing, so that only the manager is measured."""
+
+    instant = True
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -132,45 +135,74 @@ def decisions(folder: Path, callers: int = 64, delay: float = 0.0) -> None:
                 bare.pwrite(RECORD, 0)
                 bare.datasync()
 
-        def enlist(tx: Transaction) -> None:
-            tx["a"]
-            tx["b"]
-
         def transaction() -> None:
             with tm.begin() as tx:
-                enlist(tx)
+                tx["a"]
+                tx["b"]
 
-        def by_tasks() -> float:
-            return asyncio.run(
-                _tasks(AsyncTransactionManager(tm, threads=callers), enlist, callers)
-            )
+        def of_tasks(tasks: int) -> Callable[[], float]:
+            return lambda: asyncio.run(_tasks(AsyncTransactionManager(tm), tasks))
 
         print(
             f"{callers} transactions over instant resources, {delay * 1000:.0f} ms added to a sync"
         )
+        syncs = Syncs(log.log.counters, tm)  # type: ignore[attr-defined]  # the native log's
         in_turns(
             {
-                "by threads": lambda: crew.rate(transaction),
+                "of threads": syncs.counted("threads", lambda: crew.rate(transaction)),
                 "one fsync each": lambda: crew.rate(one_fsync),
             }
         )
-        in_turns({"by tasks": by_tasks, "one fsync each": lambda: crew.rate(one_fsync)}, 3)
-        syncs = log.log.counters.fsyncs / max(tm.statistics.decisions, 1)  # type: ignore[attr-defined]  # the native log's
-        print(f"  fsyncs per decision: {syncs:.4f}")
+        for tasks in (callers, 1000):
+            name = f"of {tasks:,} tasks"
+            in_turns(
+                {
+                    name: syncs.counted(name, of_tasks(tasks)),
+                    "one fsync each": lambda: crew.rate(one_fsync),
+                }
+            )
+        print(f"  fsyncs per decision: {syncs}")
     crew.dismiss()
     bare.close()
 
 
-async def _tasks(
-    tm: AsyncTransactionManager, work: Callable[[Transaction], None], tasks: int
-) -> float:
+class Syncs:
+    """Syncs of the log for each decision, by who was at work."""
+
+    def __init__(self, counters: GroupCounters, tm: TransactionManager) -> None:
+        self._counters = counters
+        self._tm = tm
+        self._found: dict[str, tuple[int, int]] = {}
+
+    def counted(self, name: str, rate: Callable[[], float]) -> Callable[[], float]:
+        """The same measurement, counted."""
+
+        def measure() -> float:
+            syncs, decisions = self._counters.fsyncs, self._tm.statistics.decisions
+            found = rate()
+            before = self._found.get(name, (0, 0))
+            self._found[name] = (
+                before[0] + self._counters.fsyncs - syncs,
+                before[1] + self._tm.statistics.decisions - decisions,
+            )
+            return found
+
+        return measure
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {s / max(d, 1):.4f}" for name, (s, d) in self._found.items())
+
+
+async def _tasks(tm: AsyncTransactionManager, tasks: int) -> float:
     began = time.perf_counter()
     end = began + SECONDS
 
     async def one() -> int:
         count = 0
         while time.perf_counter() < end:
-            await tm.run(work)
+            async with tm.begin() as tx:
+                tx["a"]
+                tx["b"]
             count += 1
         return count
 

@@ -33,6 +33,7 @@ class Bank:
             "maria": f"{mariadb.url.rpartition('/')[0]}/{self.database}",
             "lite": f"sqlite:///{folder}/lite.db",
             "log": "bitronix",
+            "tasks": "yes",
         }
         self._mariadb = mariadb
         with psycopg.connect(postgres.url, autocommit=True) as pg:
@@ -80,6 +81,7 @@ class Bank:
 
     def recover(self, names: tuple[str, ...]) -> None:
         """Recovery until nothing is left, then the books must balance."""
+        names = tuple(name for name in names if name != "tasks")
         resources: dict[str, Any] = {n: self.urls[n] for n in names if n != "store"}
         with PageStore(self.folder / "store") as store:
             if "store" in names:

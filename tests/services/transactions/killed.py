@@ -3,23 +3,28 @@
 MODE ``step``: one transfer; the process kills itself at step COUNT of commit or, started with
 ``recover``, of recovery; COUNT may also be the name of a step. MODE ``load``: COUNT threads
 transfer until somebody kills the process. Prints ``done`` lines for what was acknowledged.
-``log=SYSTEM`` among the URLs makes the decision log one of that system.
+``log=SYSTEM`` among the URLs makes the decision log one of that system, ``tasks=yes`` the
+transactions those of tasks.
 """
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import signal
 import sys
 import threading
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tallystick.errors import TallystickError
 from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
+from tallystick.services.transactions.aio import AsyncTransactionManager
 from tallystick.systems.opening import open_decision_log
 
 ACCOUNTS = 64
@@ -40,12 +45,20 @@ def suicide(at: str) -> Any:
 def pay(tx: Any, name: str, account: int, amount: int) -> None:
     """Add to an account in the resource of that name."""
     if name == "store":
-        table = tx[name].table("accounts")
-        table[account] = b"%d" % (int(table.for_update(account)) + amount)
-        return
+        pay_in_store(tx[name], account, amount)
+    else:
+        tx[name].execute(statement(name), (amount, account))
+
+
+def pay_in_store(session: Any, account: int, amount: int) -> None:
+    table = session.table("accounts")
+    table[account] = b"%d" % (int(table.for_update(account)) + amount)
+
+
+def statement(name: str) -> str:
+    """How to add to an account of a database."""
     mark = "?" if name == "lite" else "%s"
-    statement = f"UPDATE accounts SET balance = balance + {mark} WHERE id = {mark}"
-    tx[name].execute(statement, (amount, account))
+    return f"UPDATE accounts SET balance = balance + {mark} WHERE id = {mark}"
 
 
 def transfer(tm: TransactionManager, account: int) -> None:
@@ -55,6 +68,18 @@ def transfer(tm: TransactionManager, account: int) -> None:
         for name in names[:-1]:
             pay(tx, name, account, -1)
         pay(tx, names[-1], account, len(names) - 1)
+
+
+async def transfer_awaiting(tm: AsyncTransactionManager, account: int) -> None:
+    """The same for a task."""
+    names = list(tm.manager.resources)
+    async with tm.begin() as tx:
+        for name in names:
+            amount = len(names) - 1 if name == names[-1] else -1
+            if name == "store":
+                await tx.run(name, partial(pay_in_store, account=account, amount=amount))
+            else:
+                await tx.execute(name, statement(name), (amount, account))
 
 
 def tell(line: str) -> None:
@@ -68,23 +93,43 @@ def load(tm: TransactionManager, threads: int) -> None:
 
     def work() -> None:
         for account in accounts:
-            try:
+            with told():
                 transfer(tm, account)
-            except TallystickError as error:
-                tell(f"failed {type(error).__name__}")
-            else:
-                tell("done")
 
     for _ in range(threads):
         threading.Thread(target=work, daemon=True).start()
     signal.pause()
 
 
+async def load_awaiting(tm: TransactionManager, tasks: int) -> None:
+    """The same from many tasks."""
+    accounts = itertools.cycle(range(ACCOUNTS))
+    manager = AsyncTransactionManager(tm)
+
+    async def work() -> None:
+        for account in accounts:
+            with told():
+                await transfer_awaiting(manager, account)
+
+    await asyncio.gather(*(work() for _ in range(tasks)))
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Tell how a transfer ended."""
+    try:
+        yield
+    except TallystickError as error:
+        tell(f"failed {type(error).__name__}")
+    else:
+        tell("done")
+
+
 def main() -> None:
     folder, mode, count, *urls = sys.argv[1:]
     with ExitStack() as stack:
         resources: dict[str, Any] = dict(url.split("=", 1) for url in urls)
-        system = resources.pop("log", None)
+        system, tasks = resources.pop("log", None), resources.pop("tasks", None)
         if resources.pop("store", None):
             store = stack.enter_context(PageStore(Path(folder) / "store", lock_timeout=2.0))
             resources["store"] = store
@@ -102,7 +147,9 @@ def main() -> None:
         if mode == "recover":
             assert tm.recover().clean
         elif mode == "load":
-            load(tm, int(count))
+            asyncio.run(load_awaiting(tm, int(count))) if tasks else load(tm, int(count))
+        elif tasks:
+            asyncio.run(transfer_awaiting(AsyncTransactionManager(tm), 0))
         else:
             transfer(tm, 0)
         tell("done")

@@ -35,10 +35,12 @@ COMBINATIONS = [
     pytest.param(("pg", "maria"), marks=pytest.mark.soak),
     ("pg", "lite"),
     pytest.param(("pg", "lite", "store"), marks=pytest.mark.soak),
+    ("pg", "maria", "store", "tasks"),
+    pytest.param(("pg", "lite", "tasks"), marks=pytest.mark.soak),
 ]
 
 
-@pytest.mark.parametrize("names", COMBINATIONS)
+@pytest.mark.parametrize("names", COMBINATIONS, ids="-".join)
 def test_killed_at_every_step_of_commit_money_is_whole(bank: Bank, names: tuple[str, ...]) -> None:
     for at in itertools.count():
         finished = bank.run("step", at, names)
@@ -73,10 +75,11 @@ def _load(bank: Bank, names: tuple[str, ...], seconds: float, threads: int) -> i
     return 1 + told.count("done")
 
 
-def test_killed_under_load_nothing_is_lost_or_left(bank: Bank) -> None:
+@pytest.mark.parametrize("face", [(), ("tasks",)], ids=["threads", "tasks"])
+def test_killed_under_load_nothing_is_lost_or_left(bank: Bank, face: tuple[str, ...]) -> None:
     names, chance, acknowledged = ("pg", "maria", "store"), random.Random(7), 0
     for _ in range(2):
-        acknowledged += _load(bank, names, chance.uniform(0.1, 0.5), 8)
+        acknowledged += _load(bank, names + face, chance.uniform(0.1, 0.5), 8)
         bank.recover(names)
     assert -sum(bank.balances(names)["pg"]) >= acknowledged
 

@@ -38,15 +38,16 @@ class AsyncTransaction(GlobalTransaction):
     rolls back on an exception. Its calls come one after the other, whichever tasks make them, and
     run to their ends even if those are cancelled."""
 
-    __slots__ = ("_at_work", "_workers")
+    __slots__ = ("_at_work", "_done", "_workers")
 
     def __init__(
         self, manager: TransactionManager, gtrid: bytes, timeout: float, workers: Executor
     ) -> None:
         super().__init__(manager, gtrid, timeout)
         self._workers = workers
-        self._at_work: asyncio.Future[None] | None = None
-        """The call that is under way, until it is done."""
+        self._at_work = False
+        self._done: asyncio.Future[None] | None = None
+        """The end of the call that is under way, if another one waits for it."""
 
     def __getitem__(self, name: str) -> Any:
         """The handle of an enlisted resource; one that never waits is enlisted here and now."""
@@ -117,14 +118,18 @@ class AsyncTransaction(GlobalTransaction):
 
     def _in_turn(self, steps: Steps[_Result]) -> Steps[_Result]:
         """The same steps once no other call is under way."""
-        while self._at_work is not None:
-            yield partial(asyncio.wait, [self._at_work])
-        mine = self._at_work = asyncio.get_running_loop().create_future()
+        while self._at_work:
+            if self._done is None:
+                self._done = asyncio.get_running_loop().create_future()
+            yield partial(asyncio.wait, [self._done])
+        self._at_work = True
         try:
             return (yield from steps)
         finally:
-            self._at_work = None
-            mine.set_result(None)
+            self._at_work = False
+            if self._done is not None:
+                self._done.set_result(None)
+                self._done = None
 
     def _begin(self, name: str) -> Steps[None]:
         """Enlist a resource with the branch that suits tasks, unless it is enlisted."""

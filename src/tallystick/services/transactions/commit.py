@@ -73,7 +73,7 @@ def prepare_branches(
         yield from rollback_branches(manager, branches)
         if isinstance(error, ResourceAnswer):
             raise RolledBackError(f"rolled back: prepare failed: {error}") from error
-        if isinstance(error, LogWriteError):
+        if isinstance(error, (LogWriteError, LogPoisonedError, LogClosedError)):
             raise RolledBackError(f"rolled back: the log refused a note: {error}") from error
         raise
     return prepared

@@ -138,7 +138,6 @@ class GlobalTransaction:
         if self.status is Status.PREPARED:
             self._require_owner("commit it")
             return
-        self._require_open("commit it", timed=False)
         try:
             self._require_open("commit it")
             if self.status is Status.MARKED:

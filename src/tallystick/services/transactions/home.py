@@ -47,10 +47,21 @@ def open_home(path: str | os.PathLike[str], node: str | None, log: DecisionLog |
         raise
 
 
+def check_home(path: str | os.PathLike[str]) -> None:
+    """Raise `TransactionUsageError` unless the directory is a coordinator's: opening makes one."""
+    if not (Path(path) / NODE_FILE).is_file():
+        raise TransactionUsageError(
+            "this is not the directory of a coordinator",
+            file=str(path),
+            expected=f"a file {NODE_FILE!r} in it",
+            advice="Look for the path that the node was opened with",
+        )
+
+
 def _node(folder: Path, wanted: str | None) -> str:
     file = folder / NODE_FILE
     if file.exists():
-        node = file.read_text("ascii").strip()
+        node = check_node(file.read_text("ascii", "replace").strip())
         if wanted not in (None, node):
             raise TransactionUsageError(
                 f"the directory belongs to node {node!r}, not {wanted!r}",

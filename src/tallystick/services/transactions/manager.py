@@ -19,7 +19,7 @@ from tallystick.errors import LogClosedError, TransactionUsageError
 from tallystick.services.roles import DecisionLog
 from tallystick.services.transactions.background import BackgroundRecovery
 from tallystick.services.transactions.global_transaction import GlobalTransaction
-from tallystick.services.transactions.home import open_home
+from tallystick.services.transactions.home import check_home, open_home
 from tallystick.services.transactions.metrics import Statistics, TransactionMetrics
 from tallystick.services.transactions.recovery import Recovery, RecoveryReport
 from tallystick.services.transactions.resource import Problem, Resource, ResourceUnreachable
@@ -70,9 +70,9 @@ class TransactionManager:
         self.timeout = timeout
         self.orphan_interval = orphan_interval
         self.metrics = TransactionMetrics(self.node, self._in_doubt_now)
+        # Each is touched in one go: who freezes a transaction does so before it leaves the living.
         self._live: dict[bytes, GlobalTransaction] = {}
         self._frozen: set[bytes] = set()
-        self._lock = threading.Lock()
         self._recovering = threading.Lock()
         self._last_report = RecoveryReport()
         self._on_step = on_step
@@ -163,9 +163,10 @@ class TransactionManager:
         """Settle the branches of a dead node from its directory, which is locked meanwhile.
 
         ``log`` is its decision log if that is not the native one. Raises `LogLockedError` if
-        that node is alive.
+        that node is alive, however slow, and `TransactionUsageError` if no node was ever there.
         """
         self._require_open()
+        check_home(path)
         with TransactionManager(
             path,
             self.resources,
@@ -197,24 +198,20 @@ class TransactionManager:
         """`begin` for a face: what ``face(manager, gtrid, timeout, *more)`` makes."""
         self._require_open()
         transaction = face(self, self.xids.gtrid(), timeout or self.timeout, *more)
-        with self._lock:
-            self._live[transaction.gtrid] = transaction
+        self._live[transaction.gtrid] = transaction
         return transaction
 
     def is_live(self, gtrid: bytes) -> bool:
         """True while a transaction of this process is at work, or frozen by a failed log."""
-        with self._lock:
-            return gtrid in self._live or gtrid in self._frozen
+        return gtrid in self._live or gtrid in self._frozen
 
     def freeze(self, gtrid: bytes) -> None:
         """Keep recovery of this process away: whether it is decided only the reopened log knows."""
-        with self._lock:
-            self._frozen.add(gtrid)
+        self._frozen.add(gtrid)
 
     def ended(self, transaction: GlobalTransaction) -> None:
         """The transaction has left the living."""
-        with self._lock:
-            self._live.pop(transaction.gtrid, None)
+        self._live.pop(transaction.gtrid, None)
 
     def wake_recovery(self) -> None:
         """Something was left to recovery: let it look soon."""

@@ -16,14 +16,15 @@ at any step and run again.
 
 The order matters: first scan, then look who is alive, then at the decisions. A transaction
 leaves the living only after its decision is in the log, so one that is not alive and not
-decided will never be. A decision is closed only if it stood, and its transaction was over,
-before the scan that found nothing in doubt.
+decided will never be. A decision is closed, an outcome row forgotten, only if it stood before the
+scan that found nothing in doubt, and its transaction was over.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -91,6 +92,7 @@ class Recovery:
         for resource in self._manager.resources.values():
             if is_last_resource(resource):
                 self._lasts[resource.name] = resource  # type: ignore[assignment]  # just tested
+        rows = self._standing_outcomes()
         found = [
             (resource, xid)
             for resource in self._manager.resources.values()
@@ -101,7 +103,7 @@ class Recovery:
             self._treat(resource, xid)
         in_doubt = {(resource.name, xid.gtrid) for resource, xid in found}
         self._close_decisions(standing, in_doubt)
-        self._forget_outcomes({gtrid for _, gtrid in in_doubt})
+        self._forget_outcomes(rows, {gtrid for _, gtrid in in_doubt})
         self._report.open_decisions = len(self._manager.decisions.open_decisions())
         self._manager.metrics.recovered(time.perf_counter() - began)
         return self._report
@@ -110,7 +112,7 @@ class Recovery:
         self._manager.step("scan", resource.name)
         try:
             return list(resource.in_doubt())
-        except ResourceUnreachable as answer:
+        except Exception as answer:  # whatever it is, the others are to be asked
             self._away(resource, answer)
             return []
 
@@ -154,7 +156,8 @@ class Recovery:
         begun = time_of(gtrid)
         if begun is None:  # an id of Bitronix holds the time since boot: of no use here
             return False
-        age = self._manager.xids.clock() - begun
+        # An id from the future is of a clock that was set back since: by a little, it is young.
+        age = abs(self._manager.xids.clock() - begun)
         return age < self._manager.orphan_interval * 1000
 
     def _settle(self, resource: Resource, xid: Xid, *, commit: bool) -> None:
@@ -167,12 +170,13 @@ class Recovery:
                 resource.rollback(xid)
         except BranchUnknown:
             pass  # somebody was faster: it is over
-        except ResourceUnreachable as answer:
+        except (BranchHeuristic, BranchRolledBack) as answer:
+            if commit or isinstance(answer, BranchHeuristic):
+                self._heuristic(resource, xid, answer)
+                return
+        except Exception as answer:
             self._away(resource, answer)
             self._leave(resource, xid, "unreachable")
-            return
-        except (BranchHeuristic, BranchRolledBack) as answer:
-            self._heuristic(resource, xid, answer)
             return
         self._manager.step(f"recovery: after {verb}", resource.name)
         self._manager.metrics.settled(commit=commit)
@@ -212,15 +216,26 @@ class Recovery:
     def _was_asked(self, name: str) -> bool:
         return name in self._manager.resources and name not in self._report.unreachable
 
-    def _forget_outcomes(self, in_doubt: set[bytes]) -> None:
+    def _standing_outcomes(self) -> dict[str, Sequence[bytes]]:
+        """The outcome rows of each last resource that can be asked."""
+        rows: dict[str, Sequence[bytes]] = {}
+        for name, last in self._lasts.items():
+            try:
+                rows[name] = last.outcomes()
+            except ResourceUnreachable as answer:
+                self._away(last, answer)
+        return rows
+
+    def _forget_outcomes(self, rows: dict[str, Sequence[bytes]], in_doubt: set[bytes]) -> None:
         """Drop outcome rows that nobody can need: everyone was asked, nothing is in doubt."""
         if self._report.unreachable:
             return
-        for last in self._lasts.values():
-            rows = last.outcomes()
-            last.forget_outcomes(
-                [g for g in rows if g not in in_doubt and not self._manager.is_live(g)]
-            )
+        for name, last in self._lasts.items():
+            over = [g for g in rows[name] if g not in in_doubt and not self._manager.is_live(g)]
+            try:
+                last.forget_outcomes(over)
+            except ResourceUnreachable as answer:
+                self._away(last, answer)
 
     def _leave(self, resource: Resource, xid: Xid, why: str) -> None:
         self._report.left.append(BranchInDoubt(resource.name, xid, why, node_of(xid.gtrid)))

@@ -6,6 +6,7 @@ little-endian. Which code has which body: `tallystick.systems.tally.kinds`.
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -88,10 +89,19 @@ def encode_names(names: Collection[str], rest: bytes = b"") -> bytes:
 
 def decode_names(body: bytes) -> tuple[tuple[str, ...], bytes]:
     """Names, and what follows them. Raises `CorruptLogError`."""
+    return _known_names(body) if len(body) <= _KNOWN_BYTES else _names(body)
+
+
+def _names(body: bytes) -> tuple[tuple[str, ...], bytes]:
     cursor = _Cursor(body)
     (count,) = cursor.take(COUNT)
     names = tuple(cursor.text() for _ in range(count))
     return names, cursor.rest()
+
+
+# A coordinator has few sets of resources, and ends two records with one of them each time.
+_KNOWN_BYTES = 256
+_known_names = functools.lru_cache(maxsize=256)(_names)
 
 
 def encode_decision(names: Collection[str], since_us: int) -> bytes:

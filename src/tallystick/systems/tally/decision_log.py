@@ -6,6 +6,7 @@ views of its state.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Mapping
 
 from tallystick.records import State
@@ -27,14 +28,14 @@ class TallyDecisionLog(Role):
     def decide(self, gtrid: bytes, resources: Collection[str]) -> Ticket:
         """Record the decision to commit."""
         self._recycle()
-        return self.log.submit(Draft(Code.DECISION, encode_names(resources), gtrid=gtrid))
+        return self.log.submit(Draft(Code.DECISION, _body(tuple(resources)), gtrid=gtrid))
 
     def finish(self, gtrid: bytes, resources: Collection[str], outcome: DecisionOutcome) -> None:
         """Record, without forcing, that these resources have ended so."""
         if outcome is DecisionOutcome.HEURISTIC:
             draft = heuristic(gtrid, frozenset(resources))
         else:
-            body = encode_names(resources, outcome.value.encode())
+            body = _body(tuple(resources), outcome.value)
             draft = Draft(Code.FINISH, body, gtrid=gtrid)
         self.log.submit(draft, sync=False)
 
@@ -54,3 +55,9 @@ class TallyDecisionLog(Role):
     def settle(self, gtrid: bytes) -> Ticket:
         """Record durably that an operator has dealt with a heuristic outcome."""
         return self.log.submit(Draft(Code.SETTLE, gtrid=gtrid))
+
+
+@functools.lru_cache(maxsize=256)
+def _body(resources: tuple[str, ...], outcome: str = "") -> bytes:
+    """Names, and how they ended: a program has few sets of them, and many transactions."""
+    return encode_names(resources, outcome.encode())
