@@ -1,7 +1,8 @@
 """A journal as a resource of a transaction manager: a database and a queue, both or neither.
 
-In: branches of global transactions. Out: journal transactions, prepared with the XA id both as
-the log's own columns and as extra data in the form that Artemis gives it, bqual first:
+In: branches of global transactions, of threads and of tasks. Out: journal transactions, prepared
+with the XA id both as the log's own columns and as extra data in the form that Artemis gives it,
+bqual first:
 
     4 format id, 4 length, bqual, 4 length, gtrid     big-endian
 """
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tallystick.errors import LogWriteError
 from tallystick.records import Xid
+from tallystick.services.journal.aio import AsyncTransaction
 from tallystick.services.transactions.embedded import EmbeddedBranch, EmbeddedResource, answers
 from tallystick.services.transactions.resource import BranchRolledBack, BranchUnknown, Vote
 
@@ -56,6 +58,11 @@ class JournalResource(EmbeddedResource):
         with answers():
             end(number)
 
+    async def begin_async(self, xid: Xid) -> AsyncJournalBranch:
+        """A branch for a task, which awaits the journal's group commit."""
+        with answers():
+            return AsyncJournalBranch(AsyncTransaction(self._journal._begin()), xid)
+
 
 class JournalBranch(EmbeddedBranch):
     """One branch: a transaction of the journal."""
@@ -75,6 +82,44 @@ class JournalBranch(EmbeddedBranch):
         except LogWriteError as error:
             raise BranchRolledBack(str(error)) from error
         return Vote.PREPARED
+
+
+class AsyncJournalBranch:
+    """One branch of a task: a transaction of the journal, whose ends are awaited."""
+
+    def __init__(self, transaction: AsyncTransaction, xid: Xid) -> None:
+        self.xid = xid
+        self._transaction = transaction
+        self._over = False
+
+    @property
+    def handle(self) -> AsyncTransaction:
+        return self._transaction
+
+    async def prepare(self) -> Vote:
+        try:
+            with answers():
+                await self._transaction.prepare(encode_xid(self.xid), self.xid)
+        except LogWriteError as error:
+            raise BranchRolledBack(str(error)) from error
+        return Vote.PREPARED
+
+    async def commit(self) -> None:
+        self._over = True
+        with answers():
+            await self._transaction.commit()
+
+    async def commit_one_phase(self) -> None:
+        await self.commit()
+
+    async def rollback(self) -> None:
+        if not self._over:
+            self._over = True
+            with answers():
+                await self._transaction.rollback()
+
+    async def close(self) -> None:
+        """The transaction has ended, or is in doubt with its journal."""
 
 
 def encode_xid(xid: Xid) -> bytes:
