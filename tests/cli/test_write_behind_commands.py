@@ -105,6 +105,15 @@ def test_folder_that_is_no_service_is_not_made_one(tmp_path: Path) -> None:
     assert "no write-behind service" in text
 
 
+def test_service_that_lost_its_identity_is_not_replayed(left_behind: tuple[Path, str]) -> None:
+    path, _ = left_behind
+    (path / "identity").unlink()
+    with untouched(path):
+        code, text = run(replay.command, str(path), "--target", "orders=sqlite://")
+    assert code == 2
+    assert "lost its file identity" in " ".join(text.split())
+
+
 def test_log_of_one_system_is_not_opened_as_one_of_another(left_behind: tuple[Path, str]) -> None:
     path, system = left_behind
     other = {"tally": "cloudtran", "cloudtran": "tally"}[system]

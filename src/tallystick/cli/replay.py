@@ -9,7 +9,11 @@ import click
 
 from tallystick.cli.output import as_json, console, print_json
 from tallystick.services.write_behind import WriteBehind
-from tallystick.services.write_behind.home import IDENTITY_FILE, noted_system
+from tallystick.services.write_behind.home import (
+    IDENTITY_FILE,
+    LOG_FOLDER,
+    noted_system,
+)
 from tallystick.storage.local import LOCAL
 
 
@@ -49,7 +53,10 @@ def command(
     """Apply what the service in PATH, which must be down, left pending: per target, in order,
     only what is pending. May be repeated. Exit code 1 if something is still pending."""
     if not (Path(path) / IDENTITY_FILE).is_file():
-        raise click.BadParameter(f"{path} is no write-behind service", param_hint="PATH")
+        text = "no write-behind service"
+        if (Path(path) / LOG_FOLDER).is_dir():
+            text += f", or one that has lost its file {IDENTITY_FILE}: restore it first"
+        raise click.BadParameter(f"{path} is {text}", param_hint="PATH")
     engines = _engines(targets)
     chosen = system or noted_system(path, LOCAL) or "tally"
     with WriteBehind(path, engines, system=chosen, on_incomplete="hold") as behind:

@@ -279,6 +279,15 @@ class PersistEntry(NamedTuple):
     time: int = 0
 
 
+class PersistTicket(Ticket, Protocol):
+    """The promise that a transaction is persisting."""
+
+    @property
+    def finished(self) -> bool:
+        """`done`, for somebody who does not want anything written for having asked."""
+        ...
+
+
 class PersistLog(Protocol):
     """Persisting and persisted, per transaction and target, and files that become redundant."""
 
@@ -295,7 +304,7 @@ class PersistLog(Protocol):
 
     def persisting(
         self, targets: Sequence[str], operations: Iterable[Operation], reference: str = ""
-    ) -> tuple[int, Ticket]:
+    ) -> tuple[int, PersistTicket]:
         """Record a transaction; returns its number and the promise that it is durable."""
         ...
 

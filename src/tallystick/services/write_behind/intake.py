@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection, Sequence
 
 from tallystick.errors import BusyError, TransactionUsageError
-from tallystick.services.roles import Operation, PersistEntry, PersistLog, Ticket
+from tallystick.services.roles import Operation, PersistEntry, PersistLog, PersistTicket
 from tallystick.services.write_behind.backlog import Backlog, size_of
 from tallystick.services.write_behind.metrics import WriteBehindMetrics
 from tallystick.services.write_behind.sequencer import Sequencer
@@ -48,7 +48,7 @@ class Intake:
         reference: str,
         targets: Sequence[str] | None,
         timeout: float,
-    ) -> tuple[int, Ticket]:
+    ) -> tuple[int, PersistTicket]:
         """Number and ticket of a new transaction. Raises `BusyError` after ``timeout`` seconds
         without room, and `TransactionUsageError`, with nothing written."""
         named = {one.target for one in operations}
@@ -76,7 +76,7 @@ class Intake:
 
     def _enter(
         self, names: tuple[str, ...], operations: tuple[Operation, ...], reference: str, size: int
-    ) -> tuple[int, Ticket]:
+    ) -> tuple[int, PersistTicket]:
         moment = int(time.time() * 1_000_000)
         left = self._left.get(names) or self._left.setdefault(names, frozenset(names))
         number, ticket = self._log.persisting(names, operations, reference)

@@ -95,7 +95,12 @@ class WriteBehind(Watching):
             raise
         self._holding = on_incomplete == "hold" and last > 0
         self._marks = Marks(self.path, self._log, self._backlog, renamed or {})
-        self._sequencer = Sequencer(self._on_durable, self._backlog.forget, self._broken)
+        self._sequencer = Sequencer(
+            self._on_durable,
+            self._backlog.forget,
+            self._broken,
+            alone=not self.settings.wait_durable,
+        )
         self._intake = Intake(
             self._lanes, self._log, self._backlog, self._sequencer, self._metrics, last
         )

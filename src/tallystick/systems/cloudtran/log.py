@@ -23,7 +23,7 @@ from tallystick.errors import (
 )
 from tallystick.services.disposal import Disposal
 from tallystick.services.disposers import AnyDisposer, disposer_of
-from tallystick.services.roles import Ticket
+from tallystick.services.roles import PersistTicket, Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.systems.cloudtran.batch import Effect, EffectKind
@@ -106,7 +106,7 @@ class BlockLog:
 
     def persisting(
         self, targets: Sequence[str], operations: Sequence[Operation], reference: str = ""
-    ) -> tuple[int, Ticket]:
+    ) -> tuple[int, PersistTicket]:
         """Record a transaction. Returns its number and a ticket that is done once it is durable
         (at once with ``log_after_commit``). Raises `BusyError` where the disk is nearly full,
         `RecordTooLargeError`, and `LogWriteError` for what the form cannot hold."""

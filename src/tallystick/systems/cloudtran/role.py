@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from tallystick.errors import LogWriteError
-from tallystick.services.roles import Operation, OperationCode, PersistEntry, Ticket
+from tallystick.services.roles import Operation, OperationCode, PersistEntry, PersistTicket, Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.systems.cloudtran import entries
@@ -50,7 +50,7 @@ class CloudtranPersistLog:
 
     def persisting(
         self, targets: Sequence[str], operations: Iterable[Operation], reference: str = ""
-    ) -> tuple[int, Ticket]:
+    ) -> tuple[int, PersistTicket]:
         names = {target: index for index, target in enumerate(targets)}
         return self._log.persisting(
             targets, [_block_operation(one, names) for one in operations], reference

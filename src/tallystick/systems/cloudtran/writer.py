@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tallystick.errors import LogFullError
-from tallystick.services.roles import Ticket
+from tallystick.services.roles import PersistTicket
 from tallystick.storage.group import GroupWriter
 from tallystick.systems.cloudtran.batch import Batch, Effect, EffectKind
 from tallystick.systems.cloudtran.config import LogSettings
@@ -36,6 +36,10 @@ class DoneTicket:
     def done(self) -> bool:
         return True
 
+    @property
+    def finished(self) -> bool:
+        return True
+
     def __await__(self) -> Generator[object, None, int]:
         yield from ()
         return self.sequence
@@ -48,7 +52,7 @@ class BlockWriter:
         self.lock = threading.Lock()
         """Guards ``state``."""
         self.state = state
-        self.last: Ticket = DoneTicket()
+        self.last: PersistTicket = DoneTicket()
         """Done once everything appended so far is durable."""
         self._settings = settings
         self._series = series
@@ -66,7 +70,7 @@ class BlockWriter:
             siblings=1,
         )
 
-    def append(self, encoded: bytes, effect: Effect) -> Ticket:
+    def append(self, encoded: bytes, effect: Effect) -> PersistTicket:
         """Put an entry into the current batch, or into a new one."""
         batch = self._batch
         if batch is None or not batch.add(encoded, effect):

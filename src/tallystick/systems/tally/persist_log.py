@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from tallystick.errors import LogWriteError
-from tallystick.services.roles import Operation, OperationCode, PersistEntry, Ticket
+from tallystick.services.roles import Operation, OperationCode, PersistEntry, PersistTicket, Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.storage.tickets import GroupTicket
@@ -61,7 +61,7 @@ class TallyPersistLog(Role):
 
     def persisting(
         self, targets: Sequence[str], operations: Iterable[Operation], reference: str = ""
-    ) -> tuple[int, Ticket]:
+    ) -> tuple[int, PersistTicket]:
         """Record a transaction; its number grows in commit order."""
         body = encode_persisting(tuple(targets), operations, reference)
         with self._number_lock:
