@@ -3,8 +3,10 @@
 In: resources by name and work on them. Out: all of it committed, or none, whichever process
 or machine stops at whichever moment; what only an operator can settle is a record.
 
-* `manager`: begins transactions and keeps the living; `transaction`: one of them at work
-* `commit`: two-phase commit by presumed abort; `recovery`, `background`: what a crash left
+* `manager`: begins transactions and keeps the living; `global_transaction`: one of them at work,
+  for a thread in `transaction`, for tasks in `aio` and `threaded`
+* `commit`: two-phase commit by presumed abort, as `steps`; `recovery`, `background`: what a crash
+  left
 * `resource`: what a resource must do; `resources`: PostgreSQL, MariaDB, SQLite, and others
 * `embedded`: what resources in this process share
 * `xids`: ids and their node; `home`: the coordinator's directory; `metrics`: its numbers
