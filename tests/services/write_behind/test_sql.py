@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -217,8 +218,17 @@ def test_same_row_gives_the_same_bytes() -> None:
     assert encode_row({"b": 1, "a": "ä"}) == encode_row({"a": "ä", "b": 1})
     assert decode_row(encode_row({"a": None})) == {"a": None}
     assert encode_row(b"raw") == b"raw"
+    assert decode_row(b' {"a": 1}\n') == {"a": 1}
+    odd = {"z": 'q"\\\u2028ü', "a": [1, 2.5, None, True], "n": {"b": 1e300, "a": -1}, "": ""}
+    plain = json.dumps(odd, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert encode_row(odd) == plain.encode()
     with pytest.raises(ValueError, match="JSON object"):
         decode_row(b"[1]")
+    for wrong in (b"", b"{", b'{"a":1} {"b":2}', b'{"a":1},', b"\xff"):
+        with pytest.raises(ValueError, match=r"."):
+            decode_row(wrong)
+    with pytest.raises(TypeError):
+        encode_row({"a": object()})
 
 
 # -- PostgreSQL: rows as one document ----------------------------------------------------

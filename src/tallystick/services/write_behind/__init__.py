@@ -13,6 +13,7 @@ from tallystick.services.write_behind.service import WriteBehind
 from tallystick.services.write_behind.settings import WriteBehindSettings
 from tallystick.services.write_behind.status import PendingTransaction, TargetStatus
 from tallystick.services.write_behind.target import (
+    CountingTarget,
     Target,
     TargetAheadError,
     TargetDownError,
@@ -21,6 +22,7 @@ from tallystick.services.write_behind.transaction import WriteBehindTransaction
 
 __all__ = [
     "BacklogSize",
+    "CountingTarget",
     "PendingTransaction",
     "Target",
     "TargetAheadError",
