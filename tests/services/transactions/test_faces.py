@@ -13,6 +13,7 @@ import transaction as zope
 
 from tallystick.errors import RolledBackError, TransactionUsageError
 from tallystick.records import Xid
+from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import Status, Transaction, TransactionManager
 from tallystick.services.transactions.aio import AsyncTransaction, AsyncTransactionManager
 from tallystick.services.transactions.zope import join
@@ -222,6 +223,30 @@ def test_of_two_tasks_that_end_a_transaction_one_does(tmp_path: Path) -> None:
 
     asyncio.run(work())
     assert balances(place) == {1}
+
+
+def test_tasks_that_wait_for_a_row_leave_a_thread_to_the_one_that_has_it(tmp_path: Path) -> None:
+    def more(session: Any) -> None:
+        table = session.table("t")
+        table[1] = b"%d" % (int(table.for_update(1)) + 1)
+
+    async def one(tm: AsyncTransactionManager) -> None:
+        async with tm.begin() as tx:
+            await tx.run("store", more)
+            await asyncio.sleep(0.05)  # so that others come to wait for the row
+
+    async def work(store: PageStore) -> None:
+        inner = TransactionManager(tmp_path / "tm", {"store": store}, recovery_interval=None)
+        async with AsyncTransactionManager(inner, threads=2) as tm:
+            await asyncio.gather(*(one(tm) for _ in range(6)))
+
+    with PageStore(tmp_path / "store", lock_timeout=30.0) as store:
+        store.create_table("t")
+        with store.begin() as session:
+            session.table("t")[1] = b"0"
+        asyncio.run(asyncio.wait_for(work(store), 25.0))
+        with store.begin() as session:
+            assert session.table("t")[1] == b"6"
 
 
 # -- Zope -------------------------------------------------------------------------------------

@@ -38,13 +38,19 @@ class AsyncTransaction(GlobalTransaction):
     rolls back on an exception. Its calls come one after the other, whichever tasks make them, and
     run to their ends even if those are cancelled."""
 
-    __slots__ = ("_at_work", "_done", "_workers")
+    __slots__ = ("_at_work", "_done", "_enders", "_workers")
 
     def __init__(
-        self, manager: TransactionManager, gtrid: bytes, timeout: float, workers: Executor
+        self,
+        manager: TransactionManager,
+        gtrid: bytes,
+        timeout: float,
+        workers: Executor,
+        enders: Executor,
     ) -> None:
         super().__init__(manager, gtrid, timeout)
         self._workers = workers
+        self._enders = enders
         self._at_work = False
         self._done: asyncio.Future[None] | None = None
         """The end of the call that is under way, if another one waits for it."""
@@ -163,7 +169,7 @@ class AsyncTransaction(GlobalTransaction):
             self._join(name, resource, resource.begin(xid))
             return
         branch = yield partial(in_thread, self._workers, lambda: resource.begin(xid))
-        self._join(name, resource, ThreadedBranch(branch, self._workers))
+        self._join(name, resource, ThreadedBranch(branch, self._enders))
 
     async def __aenter__(self) -> Self:
         return self
@@ -181,15 +187,18 @@ class AsyncTransaction(GlobalTransaction):
 
 class AsyncTransactionManager:
     """The asynchronous face of a `TransactionManager`, which it closes at its end. At most
-    ``threads`` calls of drivers that block are at work in the same moment; others wait."""
+    ``threads`` pieces of work on drivers that block are under way in the same moment, and as many
+    ends of branches; others wait."""
 
     def __init__(self, manager: TransactionManager, *, threads: int = THREADS) -> None:
         self.manager = manager
         self._workers = ThreadPoolExecutor(threads, "tallystick-transaction")
+        # Apart: work may wait for locks, which go with the end of another transaction.
+        self._enders = ThreadPoolExecutor(threads, "tallystick-transaction-end")
 
     def begin(self, timeout: float | None = None) -> AsyncTransaction:
         """Begin a transaction: ``async with manager.begin() as tx``."""
-        return self.manager.begin_as(AsyncTransaction, timeout, self._workers)
+        return self.manager.begin_as(AsyncTransaction, timeout, self._workers, self._enders)
 
     async def run(
         self, work: Callable[[Transaction], _Result], timeout: float | None = None
@@ -221,3 +230,4 @@ class AsyncTransactionManager:
     ) -> None:
         await self._in_thread(self.manager.close)
         self._workers.shutdown()
+        self._enders.shutdown()

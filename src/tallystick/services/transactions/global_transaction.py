@@ -104,7 +104,7 @@ class GlobalTransaction:
 
     def _call_hooks(self) -> Steps[None]:
         """What comes before the first phase; a failure leaves only rollback."""
-        self._require_open("commit it", timed=False)
+        self._require_open("commit it")
         try:
             for hook in self._before:  # noqa: UP028 - a list takes no answers
                 yield hook

@@ -1,7 +1,7 @@
 """Branches whose drivers block, for an event loop: their calls run in worker threads.
 
-In: a `Branch` and workers. Out: the same branch as an `AsyncBranch`. What can be asked now and
-waited for later is every call here: the thread begins, and the coordinator goes on to the next.
+In: a `Branch` and workers for its end. Out: the same branch as an `AsyncBranch`. Every prepare and
+commit can be asked for now and waited for later: a thread begins with it meanwhile.
 """
 
 from __future__ import annotations
