@@ -30,7 +30,7 @@ from tallystick.systems.cloudtran.layout import (
 )
 from tallystick.systems.cloudtran.records import TYPES, block_records
 from tallystick.systems.cloudtran.scan import FileScan
-from tallystick.systems.cloudtran.survey import Part, Succession
+from tallystick.systems.cloudtran.succession import Part, Succession
 from tallystick.systems.cloudtran.verdict import SYSTEM_NAME
 from tallystick.vectors import (
     coded,

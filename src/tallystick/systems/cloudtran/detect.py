@@ -24,7 +24,7 @@ from tallystick.systems.cloudtran.layout import (
 )
 from tallystick.systems.cloudtran.names import FileName, parse_name
 from tallystick.systems.cloudtran.repair import BlockFinder, signature_places
-from tallystick.systems.cloudtran.survey import ANY_SERIAL, Part
+from tallystick.systems.cloudtran.succession import ANY_SERIAL, Part
 from tallystick.systems.cloudtran.verdict import SYSTEM_NAME
 
 DEFAULT_BASE = "translog"

@@ -40,7 +40,8 @@ from tallystick.systems.cloudtran.layout import (
 from tallystick.systems.cloudtran.records import believed, block_outcome, block_records, block_spans
 from tallystick.systems.cloudtran.repair import BlockFinder
 from tallystick.systems.cloudtran.scan import FileScan
-from tallystick.systems.cloudtran.survey import ANY_SERIAL, Part, Sighting, Survey, sightings
+from tallystick.systems.cloudtran.succession import ANY_SERIAL, Part, Sighting, sightings
+from tallystick.systems.cloudtran.survey import Survey
 from tallystick.systems.cloudtran.transactions import (
     carried_changes,
     fold_transactions,

@@ -21,15 +21,8 @@ from tallystick.systems.cloudtran.names import parse_name
 from tallystick.systems.cloudtran.repair import BlockFinder
 from tallystick.systems.cloudtran.scan import FileScan
 from tallystick.systems.cloudtran.state import LogState, OpenEntry
-from tallystick.systems.cloudtran.survey import (
-    Loss,
-    Opener,
-    Part,
-    Remark,
-    Sighting,
-    Survey,
-    sightings,
-)
+from tallystick.systems.cloudtran.succession import Opener, Part, Sighting, sightings
+from tallystick.systems.cloudtran.survey import Loss, Remark, Survey
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from tallystick.systems.cloudtran.layout import (
 )
 from tallystick.systems.cloudtran.repair import second_places, signature_places
 from tallystick.systems.cloudtran.scan import FileScan
-from tallystick.systems.cloudtran.survey import ANY_SERIAL, Part
+from tallystick.systems.cloudtran.succession import ANY_SERIAL, Part
 
 if TYPE_CHECKING:
     from tallystick.systems.cloudtran.reader import CloudtranReading

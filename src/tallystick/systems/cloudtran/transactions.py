@@ -12,7 +12,7 @@ from tallystick.records import Change, State, Transaction
 from tallystick.systems.cloudtran.entries import Entry, EntryKind, PlacedEntry
 from tallystick.systems.cloudtran.numbers import NumberSet
 from tallystick.systems.cloudtran.records import TYPES, entry_changes
-from tallystick.systems.cloudtran.survey import Sighting
+from tallystick.systems.cloudtran.succession import Sighting
 from tallystick.systems.cloudtran.verdict import SYSTEM_NAME
 
 
