@@ -9,9 +9,9 @@ from tallystick.records import Finding, Outcome, Severity
 from tallystick.systems.derby.account import Account
 from tallystick.systems.derby.files import LogFiles
 from tallystick.systems.derby.layout import Control, instant_text
-from tallystick.systems.derby.operations import spelled
 from tallystick.systems.derby.pieces import Piece
 from tallystick.systems.derby.recovery import Recovery, control_or_error
+from tallystick.systems.derby.spelling import spelled
 
 
 def find_all(log: LogFiles, path: str, account: Account, recovery: Recovery) -> list[Finding]:

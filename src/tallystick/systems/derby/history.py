@@ -13,8 +13,9 @@ from tallystick.records import Record, State, Transaction, Xid
 from tallystick.systems.derby import operations
 from tallystick.systems.derby.body import Body
 from tallystick.systems.derby.layout import Group, instant_text
-from tallystick.systems.derby.operations import Fields, spelled
+from tallystick.systems.derby.operations import Fields
 from tallystick.systems.derby.pieces import Piece
+from tallystick.systems.derby.spelling import spelled
 
 _STATES = {
     "committed": State.COMMITTED,

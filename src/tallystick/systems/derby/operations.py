@@ -1,7 +1,7 @@
 """Every operation that Derby can log: its number, its name and its fields, in byte order.
 
 In: a `Cursor` behind an operation's format id. Out: a dictionary of plain values under the names
-of the engine's own fields; identifiers spelled as the engine prints them. Source:
+of the engine's own fields; `spelling` prints them as the engine does. Source:
 docs/formats/derby.md, section "Operations".
 """
 
@@ -19,7 +19,6 @@ from tallystick.systems.derby.layout import (
     NULL,
     TRANSACTION_ENTRY,
     TRANSACTION_TABLE,
-    instant_text,
 )
 
 BEGIN = 169
@@ -286,37 +285,3 @@ OPERATIONS: dict[int, Operation] = {
     460: Operation("EncryptContainerUndoOperation", Kind.UNDO, _fields()),
 }
 """By format id."""
-
-
-def spelled(value: Any) -> Any:
-    """A field as the engine prints it: pages and global ids as text, instants by `instant_text`."""
-    if isinstance(value, Page):
-        return str(value)
-    if isinstance(value, Xid):
-        return f"{value.format_id}:{value.gtrid.hex()}:{value.bqual.hex()}"
-    return value
-
-
-def spelled_fields(operation: int, fields: Fields) -> Fields:
-    """All fields of an operation as plain JSON values."""
-    if operation == CHECKPOINT:
-        return {
-            "redoLWM": instant_text(fields["redoLWM"]),
-            "undoLWM": instant_text(fields["undoLWM"]),
-            "transactionTable": [_spelled_entry(entry) for entry in fields["transactionTable"]],
-        }
-    return {name: spelled(value) for name, value in fields.items()}
-
-
-def _spelled_entry(entry: Fields) -> Fields:
-    last = entry["last"]
-    return {
-        "xid": str(entry["xid"]),
-        "gid": spelled(entry["gid"]),
-        "first": instant_text(entry["first"] or 0),
-        "last": "null" if last is None else instant_text(last),
-        "status": entry["status"],
-    }
-
-
-# -- encode: the operations that a log writes of its own ------------------------------------------

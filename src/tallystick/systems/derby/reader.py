@@ -35,9 +35,9 @@ from tallystick.systems.derby.layout import (
     decode_header,
     instant_text,
 )
-from tallystick.systems.derby.operations import spelled_fields
 from tallystick.systems.derby.pieces import Piece
 from tallystick.systems.derby.recovery import Recovery, control_or_error, recover
+from tallystick.systems.derby.spelling import spelled_fields
 from tallystick.systems.derby.walk import Walk
 
 if TYPE_CHECKING:

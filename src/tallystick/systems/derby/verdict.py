@@ -24,10 +24,10 @@ from tallystick.systems.derby.layout import (
     instant_text,
     make_instant,
 )
-from tallystick.systems.derby.operations import spelled
 from tallystick.systems.derby.pieces import Chain, Piece
 from tallystick.systems.derby.recovery import OpenTransaction, Recovery, control_or_error
 from tallystick.systems.derby.scan import ForwardScan, ScanFailureError
+from tallystick.systems.derby.spelling import spelled
 from tallystick.systems.derby.walk import Walk
 
 TRANSACTIONS_SHOWN = 80
