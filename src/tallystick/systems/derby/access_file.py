@@ -72,12 +72,15 @@ def checksum_record_size(cipher: LogCipher | None) -> int:
 
 
 class LogBuffer:
-    """One buffer; ``position`` is where the next record goes, ``reserved`` where the first did."""
+    """One buffer; ``position`` is where the next record goes, ``reserved`` where the first did.
 
-    __slots__ = ("data", "instant", "position", "reserved", "size")
+    ``parts`` are the records, and once the buffer is dirty all that is to be written.
+    """
+
+    __slots__ = ("instant", "parts", "position", "reserved", "size")
 
     def __init__(self, size: int, reserved: int) -> None:
-        self.data = bytearray(size)
+        self.parts: list[bytes] = []
         self.size = size
         self.reserved = reserved
         self.position = reserved
@@ -91,11 +94,10 @@ class LogBuffer:
     def bytes_free(self) -> int:
         return self.size - self.position
 
-    def append(self, record: bytes) -> None:
-        """Copy a record behind what is there; it fits."""
-        end = self.position + len(record)
-        self.data[self.position : end] = record
-        self.position = end
+    def clear(self) -> None:
+        """Forget what was written."""
+        self.parts = []
+        self.position = self.reserved
 
 
 class LogAccessFile:
@@ -154,25 +156,27 @@ class LogAccessFile:
     def write_log_record(self, instant: int, data: bytes, optional: bytes = b"") -> None:
         """Take a record in; one that no buffer can hold goes to the file directly."""
         length = len(data) + len(optional)
-        head, tail = PREFIX.pack(length, instant), LENGTH.pack(length)
+        parts = PREFIX.pack(length, instant), data, optional, LENGTH.pack(length)
         current = self.current
-        if current.position + length + OVERHEAD <= current.size:
-            current.append(head + data + optional + tail)
+        end = current.position + length + OVERHEAD
+        if end <= current.size:
+            current.parts += parts
+            current.position = end
         else:
-            self._write_directly([head, data, optional, tail])
+            self._write_directly(*parts)
 
-    def _write_directly(self, parts: list[bytes]) -> None:
-        head, data, optional, tail = parts
+    def _write_directly(self, head: bytes, data: bytes, optional: bytes, tail: bytes) -> None:
         self.flush_dirty_buffers()
-        checksum = self._checksum_record(self.current.instant, b"".join(parts))
+        record = b"".join((head, data, optional, tail))
+        checksum = self._checksum_record(self.current.instant, record)
         if self._in_parts:
             pieces = [checksum + head, data, *([optional] if optional else []), tail]
         else:
-            pieces = [checksum + b"".join(parts)]
+            pieces = [checksum + record]
         for piece in pieces:
             self._write(piece)
 
-    def _checksum_record(self, instant: int, group: bytes | memoryview) -> bytes:
+    def _checksum_record(self, instant: int, group: bytes) -> bytes:
         if not self.checksum_size:
             return b""
         body = encode_checksum_body(len(group), crc32(group))
@@ -194,11 +198,11 @@ class LogAccessFile:
             self.flush_dirty_buffers()
         with self._lists:
             self.current = self.free.popleft()
-            self.current.position = self.current.reserved
+            self.current.clear()
 
     def _seal(self, buffer: LogBuffer) -> None:
-        group = memoryview(buffer.data)[buffer.reserved : buffer.position]
-        buffer.data[: buffer.reserved] = self._checksum_record(buffer.instant, group)
+        group = b"".join(buffer.parts)
+        buffer.parts = [self._checksum_record(buffer.instant, group), group]
 
     def flush_dirty_buffers(self) -> None:
         """Write the dirty buffers, one thread at a time; the current one stays as it is."""
@@ -222,7 +226,7 @@ class LogAccessFile:
                 if not self.dirty:
                     return
                 buffer = self.dirty.popleft()
-            self._write(memoryview(buffer.data)[: buffer.position])
+            self._write(b"".join(buffer.parts))
             with self._lists:
                 self.free.append(buffer)
             written += 1
@@ -250,7 +254,7 @@ class LogAccessFile:
         self.flush_log_access_file()
         self._write(END_MARKER)
 
-    def _write(self, data: bytes | memoryview) -> None:
+    def _write(self, data: bytes) -> None:
         """One file write; tried again, it puts the same bytes in the same place."""
         with self._writing:
             for attempt in range(self._write_attempts):

@@ -94,7 +94,7 @@ def encode_body(
     number = compressed_long(transaction) if transaction else b""
     if undo is not None:
         return head + number + operation + undo.to_bytes(8)
-    return head + number + operation + len(optional).to_bytes(4) + optional
+    return b"".join((head, number, operation, len(optional).to_bytes(4), optional))
 
 
 @cache

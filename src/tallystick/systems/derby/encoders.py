@@ -6,6 +6,7 @@ In: plain values. Out: format id and fields as bytes, which `operations` reads b
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 
 from tallystick.records import Xid
 from tallystick.systems.derby.encodings import compressed_int, compressed_long, format_id
@@ -33,12 +34,24 @@ def encode_global_id(xid: Xid | None) -> bytes:
 
 def encode_begin(status: int, xid: Xid | None) -> bytes:
     """A begin operation: user or internal, with its global id."""
-    return _BEGIN + status.to_bytes(4) + encode_global_id(xid)
+    return _begin(status) if xid is None else _BEGIN + status.to_bytes(4) + encode_global_id(xid)
 
 
 def encode_end(status: int, xid: Xid | None) -> bytes:
     """An end operation: committed, aborted or prepared."""
-    return _END + encode_global_id(xid) + compressed_int(status)
+    return _end(status) if xid is None else _END + encode_global_id(xid) + compressed_int(status)
+
+
+@cache
+def _begin(status: int) -> bytes:
+    """One without a global id: there are two."""
+    return _BEGIN + status.to_bytes(4) + _NO_XID
+
+
+@cache
+def _end(status: int) -> bytes:
+    """One without a global id: there are three."""
+    return _END + _NO_XID + compressed_int(status)
 
 
 def encode_checkpoint(redo_mark: int, undo_mark: int, table: bytes) -> bytes:
