@@ -75,7 +75,7 @@ def test_bundles_hold_what_the_source_gives(
         expected = [
             row
             for log in logs
-            for _, batch in executing.tables_of(Piece(log), options, [table])
+            for _, batch in executing.tables_of([Piece(log)], options, [table])
             for row in batch.to_pylist()
         ]
         found = _rows(tmp_path / "out" / table)

@@ -49,9 +49,8 @@ class Telling:
             table: TableFile(f"{self.root}/{table}", self.bundle, TABLES[table], self.codec)
             for table in self.tables
         }
-        for piece in self.task.pieces:
-            for table, batch in tables_of(piece, self.options, self.tables):
-                files[table].add(batch)
+        for table, batch in tables_of(self.task.pieces, self.options, self.tables):
+            files[table].add(batch)
         for file in files.values():
             file.close()
 

@@ -6,18 +6,21 @@ cannot be read never fails the job: its error is a row of the findings table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tallystick.errors import TallystickError
-from tallystick.pipeline.feeds import feeding
 from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import Piece, Task
 from tallystick.reading import error_finding
 from tallystick.records import Finding
 from tallystick.schemas import finding_rows
 from tallystick.systems import system
-from tallystick.systems.base import LogReading
+from tallystick.systems.base import LogReading, LogSource
+from tallystick.systems.tally.feeds import feeding
 from tallystick.tables import TABLES, batches_of, batches_of_rows, salvaged_batches, selected
 
 if TYPE_CHECKING:
@@ -27,22 +30,32 @@ if TYPE_CHECKING:
 def execute(task: Task, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """The rows of the task's pieces, then of its findings, in the columns that are wanted."""
     names = selected(options.table, options.columns).names
-    for piece in task.pieces:
-        for _, batch in tables_of(piece, options, [options.table]):
-            yield batch.select(names)
+    for _, batch in tables_of(task.pieces, options, [options.table]):
+        yield batch.select(names)
     for batch in _finding_batches(list(task.problems)):
         yield batch.select(names)
 
 
 def tables_of(
-    piece: Piece, options: SourceOptions, tables: Sequence[str]
+    pieces: Iterable[Piece], options: SourceOptions, tables: Sequence[str]
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Batches with the table they belong to, table after table, of one reading of the piece."""
-    reading: LogReading | None = None
+    """Batches with the table they belong to: piece after piece, table after table.
+
+    A log is opened once for all of its tables, and for its pieces that follow each other: to
+    open it takes a look at each of its files.
+    """
+    for source, parts in groupby(pieces, lambda piece: piece.source):
+        opening = _Opening(source, options)
+        for piece in parts:
+            yield from _tables_of(opening, piece, options, tables)
+
+
+def _tables_of(
+    opening: _Opening, piece: Piece, options: SourceOptions, tables: Sequence[str]
+) -> Iterator[tuple[str, pa.RecordBatch]]:
     for table in tables:
         try:
-            reading = reading or _opened(piece, options)
-            for batch in _read(reading, piece, table, options):
+            for batch in _read(opening.reading, piece, table, options):
                 yield table, batch
         except (TallystickError, OSError) as error:
             if options.mode == "failfast":
@@ -52,9 +65,17 @@ def tables_of(
                 yield from ((table, batch) for batch in told)
 
 
-def _opened(piece: Piece, options: SourceOptions) -> LogReading:
-    reading = system(piece.source.system).read(piece.source, options.reading)
-    return feeding(reading, options.reading)
+@dataclass
+class _Opening:
+    """A log that is opened when it is needed, and tried again where that failed."""
+
+    source: LogSource
+    options: SourceOptions
+
+    @cached_property
+    def reading(self) -> LogReading:
+        reading = system(self.source.system).read(self.source, self.options.reading)
+        return feeding(reading, self.options.reading)
 
 
 def _read(

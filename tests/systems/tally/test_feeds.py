@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tallystick.pipeline.feeds import NativeFeed, feeding
 from tallystick.storage.local import LOCAL
 from tallystick.systems.base import LogSource, ReadOptions
+from tallystick.systems.tally.feeds import NativeFeed, feeding
 from tallystick.systems.tally.log import TallyLog
 from tallystick.systems.tally.reader import TallyReading
 from tallystick.systems.tally.settings import Settings
