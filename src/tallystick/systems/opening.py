@@ -10,12 +10,15 @@ from __future__ import annotations
 import os
 from enum import StrEnum
 from importlib import import_module
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from tallystick.errors import UnsupportedFormatError
 from tallystick.services.roles import DecisionLog, PersistLog, RecordJournal, UndoRedoLog
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
+
+if TYPE_CHECKING:
+    from tallystick.services.page_store.pages import PagedLog
 
 Path = str | os.PathLike[str]
 
@@ -26,6 +29,7 @@ class Role(StrEnum):
     DECISION_LOG = "decision log"
     RECORD_JOURNAL = "record journal"
     UNDO_REDO_LOG = "undo/redo log"
+    PAGED_LOG = "undo/redo log with pages"
     PERSIST_LOG = "persist log"
 
 
@@ -42,11 +46,18 @@ ROLES: dict[Role, dict[str, str]] = {
         "tally": "tally.undoredo:TallyUndoRedoLog",
         "h2": "h2.role:H2UndoRedoLog",
     },
+    Role.PAGED_LOG: {
+        "h2": "h2.store.paged:H2PagedLog",
+    },
     Role.PERSIST_LOG: {
         "tally": "tally.roles:TallyPersistLog",
         "cloudtran": "cloudtran.role:CloudtranPersistLog",
     },
 }
+
+
+PAGED_FILES = {"h2": "store.h2.db"}
+"""The file, in a store's folder, of a log that keeps pages beside itself."""
 
 
 def open_decision_log(path: Path, system: str = "tally", fs: FileSystem = LOCAL) -> DecisionLog:
@@ -66,6 +77,20 @@ def open_undo_redo_log(
     that log raises."""
     more = {"page_size": page_size} if system == "h2" else {}
     return cast(UndoRedoLog, _open(Role.UNDO_REDO_LOG, system, path, fs, **more))
+
+
+def paged_system_in(path: Path, fs: FileSystem = LOCAL) -> str | None:
+    """The system whose log, with its pages, stands in this folder."""
+    for system, file in PAGED_FILES.items():
+        if fs.exists(f"{os.fspath(path)}/{file}"):
+            return system
+    return None
+
+
+def open_paged_log(system: str, path: Path, fs: FileSystem = LOCAL) -> PagedLog:
+    """Open or create an undo/redo log that keeps its pages. Raises what opening it raises."""
+    file = f"{os.fspath(path)}/{PAGED_FILES[system]}"
+    return cast("PagedLog", _open(Role.PAGED_LOG, system, file, fs))
 
 
 def open_persist_log(path: Path, system: str = "tally", fs: FileSystem = LOCAL) -> PersistLog:

@@ -12,14 +12,14 @@ from tallystick.services.page_store import PageStore
 from tallystick.services.page_store.locks import Row
 from tallystick.storage.files import FileSystem
 from tallystick.testing import RecordingFileSystem
-from tests.services.page_store.test_crash_states import open_small
+from tests.services.page_store.test_crash_states import small_store
 
 SIZE = 900
 """Four such rows fill a leaf."""
 
 
 def opened(fs: FileSystem, system: str) -> PageStore:
-    return PageStore("/store", open_log=open_small(system), cache_bytes=0, fs=fs)
+    return small_store("/store", system, cache_bytes=0, fs=fs)
 
 
 def applied_in_reverse(store: PageStore, *transactions: dict[int, bytes | None]) -> None:

@@ -9,8 +9,6 @@ import pytest
 
 from tallystick.errors import CorruptLogError
 from tallystick.services.page_store import PageStore
-from tallystick.services.page_store.cache import PageCache
-from tallystick.services.page_store.check import check_store
 from tallystick.services.page_store.layout import (
     PAGE_SIZE,
     ROOM,
@@ -25,6 +23,7 @@ from tallystick.services.page_store.layout import (
     encode,
 )
 from tallystick.services.page_store.recovery import SIDE, NoUndo, side_content
+from tallystick.services.page_store.space import OWN_PAGES, OwnPages
 from tallystick.services.page_store.tables import Tables
 from tallystick.storage.files import File
 from tallystick.storage.local import LOCAL
@@ -54,8 +53,8 @@ def made(folder: Path) -> Pages:
 
 def is_sound(file: File) -> bool:
     try:
-        cache = PageCache(file, NoUndo(), 16, steal=False)
-        return not check_store(cache, Tables(cache))
+        cache = OwnPages(file, NoUndo(), 16, OWN_PAGES, steal=False)
+        return not Tables(cache).check()
     except CorruptLogError:
         return False
 

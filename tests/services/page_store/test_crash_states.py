@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tallystick.services.page_store import PageStore, Session
-from tallystick.services.page_store.layout import PAGE_SIZE
-from tallystick.services.page_store.recovery import OpenLog
 from tallystick.services.roles import UndoRedoLog
 from tallystick.storage.files import FileSystem
-from tallystick.systems.opening import open_undo_redo_log
 from tallystick.systems.tally.log import TallyLog
 from tallystick.systems.tally.settings import Settings
 from tallystick.systems.tally.undoredo import TallyUndoRedoLog
@@ -21,20 +19,20 @@ WIDTH = 3
 """Rows that each transaction writes: seen together, or not at all."""
 
 
-def open_small(system: str) -> OpenLog:
-    """An opener of a small log, so that a state is cheap to copy."""
+def small_store(folder: str | Path, system: str, **options: Any) -> PageStore:
+    """A store whose log is small, so that a state is cheap to copy."""
+    if system == "tally":
+        return PageStore(folder, open_log=_open_small, **options)
+    return PageStore(folder, system=system, **options)
 
-    def open_log(folder: Path, fs: FileSystem) -> UndoRedoLog:
-        if system == "tally":
-            settings = Settings(segment_size=64 << 10, preallocate=False, idle_mark_s=None)
-            return TallyUndoRedoLog(TallyLog(str(folder), settings=settings, fs=fs))
-        return open_undo_redo_log(folder, system, fs, page_size=PAGE_SIZE)
 
-    return open_log
+def _open_small(folder: Path, fs: FileSystem) -> UndoRedoLog:
+    settings = Settings(segment_size=64 << 10, preallocate=False, idle_mark_s=None)
+    return TallyUndoRedoLog(TallyLog(str(folder), settings=settings, fs=fs))
 
 
 def store_on(fs: FileSystem, system: str) -> PageStore:
-    return PageStore("/store", open_log=open_small(system), cache_bytes=0, fs=fs)
+    return small_store("/store", system, cache_bytes=0, fs=fs)
 
 
 def add(store: PageStore, number: int, size: int = 20) -> None:

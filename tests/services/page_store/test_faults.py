@@ -19,7 +19,7 @@ from tallystick.testing import (
     MemoryFileSystem,
     every_fault,
 )
-from tests.services.page_store.test_crash_states import open_small
+from tests.services.page_store.test_crash_states import small_store
 
 SYSTEMS = ["tally", "h2"]
 STEPS = 6
@@ -29,9 +29,7 @@ SIZE = 900
 
 
 def opened(fs: FaultyFileSystem | MemoryFileSystem, system: str) -> PageStore:
-    return PageStore(
-        "/store", open_log=open_small(system), cache_bytes=0, checkpoint_bytes=60_000, fs=fs
-    )
+    return small_store("/store", system, cache_bytes=0, checkpoint_bytes=60_000, fs=fs)
 
 
 def step(store: PageStore, number: int) -> None:
@@ -152,7 +150,7 @@ def test_a_failing_backup_leaves_the_store_at_work_and_is_refused_itself(system:
         if not calls.struck:
             break
         try:
-            backup = PageStore(f"/copy{nth}", open_log=open_small(system), fs=memory)
+            backup = small_store(f"/copy{nth}", system, fs=memory)
         except TallystickError as error:
             assert "never finished" in str(error)  # noqa: PT017 - the other outcome is fine too
         else:

@@ -65,7 +65,7 @@ def rows(store: PageStore, table: str = "t") -> dict[int, bytes]:
 
 def crashed(store: PageStore, tape: Tape) -> PageStore:
     """What a new process finds: pages as they are on disk, the log as far as it was durable."""
-    store._close_files = lambda: None  # type: ignore[method-assign]  # it will never be closed
+    store._close_files = lambda **_: None  # type: ignore[method-assign]  # it will never be closed
     tape.crash()
     return small(store.path, tape)
 

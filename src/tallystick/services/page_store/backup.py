@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tallystick.errors import LogWriteError
-from tallystick.services.page_store.recovery import BACKUP_MARK, PAGES
 from tallystick.storage.files import File, FileSystem, write_whole
 
+PAGES = "pages"
+BACKUP_MARK = "backup"
 _PIECE = 1 << 20
 
 
-def copy_pages(fs: FileSystem, file: File, target: Path) -> None:
+def copy_pages(file: File, fs: FileSystem, target: Path) -> None:
     """Copy all pages. Raises `LogWriteError` if the target holds a store already."""
     fs.mkdir(str(target))
     if fs.exists(str(target / PAGES)):

@@ -4,34 +4,34 @@ In: page numbers and nodes. Out: nodes, and pages written in place whenever it s
 the first change of a page since the last checkpoint its old image goes to the undo log, and
 before a changed page is written in place that image is durable.
 
-The cache holds decoded nodes; `edit` is the only way to change one. All methods are called
-under the store's latch, except `write_back`, which takes it for moments.
+The cache holds decoded nodes; `edit` is the only way to change one. What nodes are is the
+`Codec`'s affair. All methods are called under the store's latch, except `write_back`, which
+takes it for moments.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
-from tallystick.errors import CorruptLogError
-from tallystick.services.page_store.layout import (
-    PAGE_SIZE,
-    Free,
-    Meta,
-    Node,
-    decode,
-    encode,
-)
 from tallystick.services.roles import Ticket
 from tallystick.storage.files import File
 
-META_PAGE = 0
-_WRITE_PAGES = 256
-"""Pages that a checkpoint encodes and writes at once: 1 MB."""
+_WRITE_BYTES = 1 << 20
+"""Bytes of pages that a checkpoint encodes and writes at once."""
+
+
+class Codec(NamedTuple):
+    """Pages of ``page_size`` bytes <-> nodes, each with its page number. ``decode`` raises
+    `CorruptLogError`."""
+
+    page_size: int
+    encode: Callable[[int, Any], bytes]
+    decode: Callable[[int, bytes], Any]
 
 
 class UndoLog(Protocol):
@@ -54,8 +54,9 @@ class PageCache:
     file: File
     log: UndoLog
     capacity: int
+    codec: Codec
     steal: bool = True
-    nodes: OrderedDict[int, Node] = field(default_factory=OrderedDict)
+    nodes: OrderedDict[int, Any] = field(default_factory=OrderedDict)
     dirty: set[int] = field(default_factory=set)
     logged: set[int] = field(default_factory=set)
     """Pages whose image as of the last checkpoint is in the undo log."""
@@ -63,10 +64,12 @@ class PageCache:
     """Pages that a checkpoint has still to write; with its image if the page changed since."""
     held: bool = False
     """True while the pages in place must not change."""
+    sections: int = 0
+    """Sections of the log that were begun."""
     limit: int = 0
     """Pages from which on `trim` tries again."""
 
-    def get(self, number: int) -> Node:
+    def get(self, number: int) -> Any:
         """The node of a page; not to be changed. Raises `CorruptLogError`."""
         node = self.nodes.get(number)
         if node is None:
@@ -75,46 +78,25 @@ class PageCache:
             self.nodes.move_to_end(number)
         return node
 
-    def edit(self, number: int) -> Node:
+    def edit(self, number: int) -> Any:
         """The node of a page, to be changed: its old image is in the undo log."""
         node = self.get(number)
         self._log_image(number, node)
         self.dirty.add(number)
         return node
 
-    def put(self, number: int, node: Node) -> None:
+    def log_image(self, number: int) -> None:
+        """Let the undo log have the page as of the last checkpoint, though it may not change."""
+        if number not in self.logged:
+            self._log_image(number, self.get(number))
+
+    def put(self, number: int, node: Any) -> None:
         """A node for a page that held another kind, or nothing."""
         old = self.nodes.get(number)
         if number not in self.logged:
             self._log_image(number, self._old_node(number) if old is None else old)
         self.nodes[number] = node
         self.dirty.add(number)
-
-    @property
-    def meta(self) -> Meta:
-        return _as_meta(self.get(META_PAGE))
-
-    def allocate(self, node: Node) -> int:
-        """A page for ``node``: a free one, or a new one at the end of the file."""
-        meta = _as_meta(self.edit(META_PAGE))
-        number = meta.first_free
-        if number:
-            free = self.get(number)
-            if not isinstance(free, Free):
-                raise CorruptLogError(f"page {number} is in the list of free pages, but in use")
-            meta.first_free = free.next
-        else:
-            number = meta.page_count
-            meta.page_count += 1
-            self.nodes.pop(number, None)
-        self.put(number, node)
-        return number
-
-    def release(self, number: int) -> None:
-        """Put a page on the list of free ones."""
-        meta = _as_meta(self.edit(META_PAGE))
-        self.put(number, Free(meta.first_free))
-        meta.first_free = number
 
     @property
     def is_full(self) -> bool:
@@ -131,6 +113,7 @@ class PageCache:
         # Where most pages have to stay, looking for others is not tried again at once.
         self.limit = len(self.nodes) + self.capacity // 8 if len(victims) < step else 0
         if changed := sorted(self.dirty.intersection(victims)):
+            encode = self.codec.encode
             pages = {number: encode(number, self.nodes[number]) for number in changed}
             self.log.flush().wait()
             self._write(pages)
@@ -156,12 +139,14 @@ class PageCache:
         self.writing = dict.fromkeys(sorted(self.dirty))
         self.dirty.clear()
         self.logged.clear()
+        self.sections += 1
 
     def write_back(self, latch: AbstractContextManager[object]) -> None:
         """Write the pages of `start_writing` in place, neighbours together, and sync."""
+        encode, at_once = self.codec.encode, _WRITE_BYTES // self.codec.page_size
         while self.writing:
             with latch:
-                some = list(islice(self.writing.items(), _WRITE_PAGES))
+                some = list(islice(self.writing.items(), at_once))
                 pages = {n: image or encode(n, self.nodes[n]) for n, image in some}
             self._write(pages)
             with latch:
@@ -172,31 +157,27 @@ class PageCache:
 
     def _write(self, pages: dict[int, bytes]) -> None:
         for first, run in _runs(pages):
-            self.file.pwritev(run, first * PAGE_SIZE)
+            self.file.pwritev(run, first * self.codec.page_size)
 
-    def _read(self, number: int) -> Node:
-        if number and number >= self.meta.page_count:
-            raise CorruptLogError(f"page {number} is asked for, but the last one is before it")
-        return decode(number, self.file.pread(PAGE_SIZE, number * PAGE_SIZE))
+    def _read(self, number: int) -> Any:
+        return self.codec.decode(number, self._page(number))
 
-    def _old_node(self, number: int) -> Node | None:
+    def _page(self, number: int) -> bytes:
+        size = self.codec.page_size
+        return self.file.pread(size, number * size)
+
+    def _old_node(self, number: int) -> Any:
         """What a page held that is not in memory; None where it was never written."""
-        page = self.file.pread(PAGE_SIZE, number * PAGE_SIZE)
-        return decode(number, page) if page.strip(b"\0") else None
+        page = self._page(number)
+        return self.codec.decode(number, page) if page.strip(b"\0") else None
 
-    def _log_image(self, number: int, node: Node | None) -> None:
+    def _log_image(self, number: int, node: Any) -> None:
         if number not in self.logged:
             self.logged.add(number)
-            image = None if node is None else encode(number, node)
+            image = None if node is None else self.codec.encode(number, node)
             if number in self.writing:
                 self.writing[number] = image  # as of the checkpoint: what it has to write
             self.log.add_undo(number, image)
-
-
-def _as_meta(node: Node) -> Meta:
-    if not isinstance(node, Meta):
-        raise CorruptLogError("page 0 is not the one that says what is where", offset=0)
-    return node
 
 
 def _runs(pages: dict[int, bytes]) -> Iterable[tuple[int, list[bytes]]]:

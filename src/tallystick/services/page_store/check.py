@@ -7,11 +7,9 @@ page once, whatever they hold; memory grows by a byte per page.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 
 from tallystick.errors import CorruptLogError
-from tallystick.services.page_store.cache import META_PAGE, PageCache
 from tallystick.services.page_store.layout import (
     KEY_MAX,
     KEY_MIN,
@@ -20,26 +18,22 @@ from tallystick.services.page_store.layout import (
     Leaf,
     Overflow,
 )
-from tallystick.services.page_store.tables import Tables
+from tallystick.services.page_store.pages import Defect
+from tallystick.services.page_store.space import META_PAGE, OwnPages
 from tallystick.services.page_store.tree import Tree
 
-
-@dataclass(frozen=True, slots=True)
-class Defect:
-    """Something wrong, with the number of the page where it shows."""
-
-    page: int
-    what: str
+Trees = Iterable[tuple[str, Tree]]
+"""Every tree of the store, with a name for people."""
 
 
 class _Check:
-    def __init__(self, cache: PageCache, page_count: int) -> None:
+    def __init__(self, cache: OwnPages, page_count: int) -> None:
         self._cache = cache
         self._used = bytearray(page_count)
         self._used[META_PAGE] = 1
 
-    def run(self, tables: Tables) -> Iterator[Defect]:
-        for name, tree in tables.trees():
+    def run(self, trees: Trees) -> Iterator[Defect]:
+        for name, tree in trees:
             yield from self._tree(name, tree)
         yield from self._guarded(META_PAGE, self._free_pages())
         for number, used in enumerate(self._used):
@@ -135,6 +129,6 @@ class _Leaves:
         self._last, self._link = number, link
 
 
-def check_store(cache: PageCache, tables: Tables) -> list[Defect]:
+def check_trees(cache: OwnPages, trees: Trees) -> list[Defect]:
     """Everything that is wrong; empty is good."""
-    return list(_Check(cache, cache.meta.page_count).run(tables))
+    return list(_Check(cache, cache.meta.page_count).run(trees))

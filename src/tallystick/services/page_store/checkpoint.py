@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 
 from tallystick.services.page_store.cache import PageCache
 from tallystick.services.page_store.gate import CommitGate
-from tallystick.services.page_store.layout import PAGE_SIZE
 from tallystick.services.roles import UndoRedoLog
 
 _ROW_BYTES = 32
@@ -72,7 +71,7 @@ class Checkpoints:
     @property
     def due(self) -> bool:
         """True if it is time for one."""
-        pages = len(self._cache.logged) * PAGE_SIZE
+        pages = len(self._cache.logged) * self._cache.codec.page_size
         return max(self._rows_bytes, pages) > self._due_bytes
 
     def run_if_due(self) -> None:

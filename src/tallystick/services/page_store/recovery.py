@@ -18,42 +18,32 @@ from __future__ import annotations
 import secrets
 import struct
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from tallystick.errors import CorruptLogError
-from tallystick.services.page_store.cache import PageCache
+from tallystick.services.page_store.backup import BACKUP_MARK, PAGES, copy_pages
 from tallystick.services.page_store.layout import PAGE_SIZE, Leaf, Meta, Node, encode
+from tallystick.services.page_store.pages import Opened, pages_in
+from tallystick.services.page_store.space import OWN_PAGES, OwnPages
 from tallystick.services.page_store.tables import Tables
 from tallystick.services.roles import InDoubt, Ticket, UndoRedoLog
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import File, FileSystem, read_file, write_whole
 
-PAGES = "pages"
 LOG_FOLDER = "log"
 SIDE = "recovered"
-BACKUP_MARK = "backup"
 FRESH = "fresh"
 """The pages of a store that is being made: they are durable before its log is there."""
 
 OpenLog = Callable[[Path, FileSystem], UndoRedoLog]
 
 
-class Opened(NamedTuple):
-    """A store that is open: ``doubtful`` transactions, or none, and the ``section`` that is being
-    logged."""
-
-    log: UndoRedoLog
-    cache: PageCache
-    doubtful: list[InDoubt]
-    section: int
-
-
 _SIDE_HEAD = struct.Struct("<IQ")
 _SIDE_PAGE = struct.Struct("<Q")
 
 
-def open_pages(path: Path, fs: FileSystem, open_log: OpenLog, capacity: int) -> Opened:
+def open_pages(path: Path, fs: FileSystem, open_log: OpenLog, cache_bytes: int) -> Opened:
     """Open or create."""
     _require_whole(path, fs)
     if not fs.exists(str(path / PAGES)) and not fs.list(str(path / LOG_FOLDER)):
@@ -68,7 +58,7 @@ def open_pages(path: Path, fs: FileSystem, open_log: OpenLog, capacity: int) -> 
         log.close()
         raise
     try:
-        return _recover(path, fs, log, file, capacity)
+        return _recover(path, fs, log, file, pages_in(cache_bytes, PAGE_SIZE))
     except BaseException:
         try:
             log.close()
@@ -113,7 +103,7 @@ class _Handler:
     """What recovery of the log does to the pages."""
 
     def __init__(self, file: File, capacity: int) -> None:
-        self.cache = PageCache(file, NoUndo(), capacity, steal=False)
+        self.cache = OwnPages(file, NoUndo(), capacity, OWN_PAGES, steal=False)
         self._file = file
         self._tables: Tables | None = None
 
@@ -172,7 +162,7 @@ def _recover(path: Path, fs: FileSystem, log: UndoRedoLog, file: File, capacity:
         log.recover(handler)
         if doubtful := list(log.in_doubt()):
             _require_pages(path, handler.cache)
-            return Opened(log, handler.cache, doubtful, 0)
+            return _opened(log, handler.cache, doubtful, 0)
         # Trees can get another shape than they had: what was put back may not be written again.
         file.datasync()
         if changed := {n: encode(n, handler.cache.nodes[n]) for n in sorted(handler.cache.dirty)}:
@@ -187,12 +177,17 @@ def _recover(path: Path, fs: FileSystem, log: UndoRedoLog, file: File, capacity:
         if fs.exists(str(done)):
             fs.remove(str(done))
             fs.sync_dir(str(path))
-    cache = PageCache(file, log, capacity)
+    cache = OwnPages(file, log, capacity, OWN_PAGES)
     _require_pages(path, cache)
-    return Opened(log, cache, [], section)
+    return _opened(log, cache, [], section)
 
 
-def _require_pages(path: Path, cache: PageCache) -> None:
+def _opened(log: UndoRedoLog, cache: OwnPages, doubtful: list[InDoubt], section: int) -> Opened:
+    copy = partial(copy_pages, cache.file)
+    return Opened(log, cache, Tables(cache), doubtful, section, copy, finish=lambda: None)
+
+
+def _require_pages(path: Path, cache: OwnPages) -> None:
     """Every page that page 0 speaks of is in the file, or in memory still."""
     count, most = cache.meta.page_count, cache.file.size() // PAGE_SIZE + len(cache.dirty)
     if count > most:

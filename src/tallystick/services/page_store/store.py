@@ -14,30 +14,34 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tallystick.services.page_store.backup import copy_pages
-from tallystick.services.page_store.check import Defect, check_store
+from tallystick.errors import UnsupportedFormatError
 from tallystick.services.page_store.checkpoint import Turns
 from tallystick.services.page_store.health import Health
+from tallystick.services.page_store.kept import open_kept
 from tallystick.services.page_store.layout import PAGE_SIZE
+from tallystick.services.page_store.pages import CATALOGUE, Defect, Opened
 from tallystick.services.page_store.recovery import OpenLog, open_pages
 from tallystick.services.page_store.session import Session
-from tallystick.services.page_store.tables import CATALOGUE
 from tallystick.services.page_store.transactions import Limits, Transactions
 from tallystick.services.roles import InDoubt, UndoRedoLog
 from tallystick.storage.files import FileSystem
 from tallystick.storage.forks import tell_of_forks
 from tallystick.storage.local import LOCAL
-from tallystick.systems.opening import open_undo_redo_log
+from tallystick.systems.opening import (
+    PAGED_FILES,
+    open_paged_log,
+    open_undo_redo_log,
+    paged_system_in,
+)
 
 CACHE_BYTES = 32 << 20
-CACHE_PAGES_MIN = 16
 CHECKPOINT_BYTES = 32 << 20
 LOCK_SECONDS = 10.0
 
@@ -45,8 +49,9 @@ LOCK_SECONDS = 10.0
 class PageStore:
     """An embedded transactional store; a context manager.
 
-    ``path`` is its folder. Its log is that of ``system``: ``tally`` or ``h2``, or what
-    ``open_log`` opens in a folder. ``cache_bytes`` bounds pages in memory; a checkpoint is made
+    ``path`` is its folder. Its log is that of ``system``, ``tally`` or ``h2``, which also has its
+    own pages; by default what the folder holds, ``tally`` in a new one; or what ``open_log`` opens
+    in a folder. ``cache_bytes`` bounds pages in memory; a checkpoint is made
     whenever ``checkpoint_bytes`` of rows were committed since the last.
 
     Raises `LogLockedError` if it is open elsewhere and `CorruptLogError` if it cannot be
@@ -57,7 +62,7 @@ class PageStore:
         self,
         path: str | os.PathLike[str],
         *,
-        system: str = "tally",
+        system: str | None = None,
         open_log: OpenLog | None = None,
         cache_bytes: int = CACHE_BYTES,
         checkpoint_bytes: int = CHECKPOINT_BYTES,
@@ -66,9 +71,8 @@ class PageStore:
     ) -> None:
         self.path = Path(path)
         self._fs = fs
-        self._open_log = open_log or partial(_open_log, system)
-        pages = max(cache_bytes // PAGE_SIZE, CACHE_PAGES_MIN)
-        self._limits = Limits(pages, checkpoint_bytes, lock_timeout)
+        self._opener = _opener(self.path, fs, system, open_log)
+        self._limits = Limits(cache_bytes, checkpoint_bytes, lock_timeout)
         self._making_tables = threading.Lock()
         self._health = Health(str(self.path))
         self._turns = Turns()
@@ -77,8 +81,9 @@ class PageStore:
         tell_of_forks(self)
 
     def _open(self) -> None:
-        opened = open_pages(self.path, self._fs, self._open_log, self._limits.cache_pages)
-        self._log, self._cache, self._health.doubtful, _ = opened
+        opened = self._opener(self.path, self._fs, self._limits.cache_bytes)
+        self._opened, self._log, self._cache = opened, opened.log, opened.cache
+        self._health.doubtful = opened.doubtful
         try:
             self._work = Transactions(opened, self._turns, self._health, self._limits)
         except BaseException:
@@ -122,12 +127,12 @@ class PageStore:
         Raises what writing to ``target`` raises; the store is none the worse for that."""
         self._health.require_writable()
         with self._work.checkpoints.held():
-            copy_pages(self._fs, self._cache.file, Path(target))
+            self._opened.copy(self._fs, Path(target))
 
     def check(self) -> Sequence[Defect]:
         """Everything that is wrong with pages and trees; empty is good."""
         with self._reading():
-            return check_store(self._cache, self._work.tables)
+            return self._work.tables.check()
 
     # -- in doubt ---------------------------------------------------------------------------------
 
@@ -167,27 +172,33 @@ class PageStore:
     def store_id(self) -> int:
         """A random number made with the store."""
         with self._reading():
-            return self._cache.meta.store_id
+            return self._work.tables.store_id
 
     def close(self) -> None:
         """Checkpoint and close; after a failure close without it. Twice is fine. In a forked
         child there is nothing to close."""
         if self._health.closed or self._health.forked:
             return
+        written = False
         try:
             if self._health.failure is None and not self._health.doubtful:
                 self.checkpoint()
+                written = True
         finally:
             # A commit that is on its way ends first; one that comes later is refused.
             with self._turns.gate.exclusive(), self._turns.latch:
                 self._health.closed = True
-                self._close_files()
+                self._close_files(written=written and not self._cache.logged)
 
-    def _close_files(self) -> None:
+    def _close_files(self, *, written: bool = False) -> None:
         try:
-            self._log.close()
+            if written:
+                self._opened.finish()
         finally:
-            self._cache.file.close()
+            try:
+                self._log.close()
+            finally:
+                self._cache.file.close()
 
     def forked(self) -> None:
         """In a forked child: nothing can be used, and no lock of a lost thread is waited for."""
@@ -211,6 +222,32 @@ class PageStore:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _opener(
+    path: Path, fs: FileSystem, system: str | None, open_log: OpenLog | None
+) -> Callable[[Path, FileSystem, int], Opened]:
+    """What opens the store in a folder, with so many bytes of pages in memory."""
+    found = paged_system_in(path, fs)
+    if found is not None and (open_log is not None or system not in (None, found)):
+        raise UnsupportedFormatError(
+            "there is a page store of another system",
+            file=str(path / PAGED_FILES[found]),
+            expected=system or "none",
+            found=found,
+        )
+    system = system or found or "tally"
+    if open_log is None and system in PAGED_FILES:
+        return partial(_open_kept, system)
+    return partial(_open_own, open_log or partial(_open_log, system))
+
+
+def _open_kept(system: str, path: Path, fs: FileSystem, cache_bytes: int) -> Opened:
+    return open_kept(path, fs, partial(open_paged_log, system), cache_bytes)
+
+
+def _open_own(open_log: OpenLog, path: Path, fs: FileSystem, cache_bytes: int) -> Opened:
+    return open_pages(path, fs, open_log, cache_bytes)
 
 
 def _open_log(system: str, folder: Path, fs: FileSystem) -> UndoRedoLog:

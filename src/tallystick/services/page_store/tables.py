@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 from tallystick.errors import CorruptLogError
-from tallystick.services.page_store.cache import PageCache
+from tallystick.services.page_store.check import check_trees
 from tallystick.services.page_store.layout import Leaf
+from tallystick.services.page_store.pages import CATALOGUE, Changes, Defect
+from tallystick.services.page_store.space import OwnPages
 from tallystick.services.page_store.tree import FIRST_KEY, Tree
 
-CATALOGUE = 0
 _ROOT = struct.Struct("<Q")
 _TABLES_AT_ONCE = 1000
 _BYTES_AT_ONCE = 1 << 20
@@ -24,7 +26,7 @@ _BYTES_AT_ONCE = 1 << 20
 class Tables:
     """Called under the store's latch."""
 
-    def __init__(self, cache: PageCache) -> None:
+    def __init__(self, cache: OwnPages) -> None:
         self._cache = cache
         self._catalogue = Tree(cache, cache.meta.catalogue)
         self._trees = {CATALOGUE: self._catalogue}
@@ -35,6 +37,11 @@ class Tables:
             for number, row in rows:
                 self._learn(number, row)
             cache.trim()
+
+    @property
+    def store_id(self) -> int:
+        """A random number made with the store."""
+        return self._cache.meta.store_id
 
     def names(self) -> list[str]:
         """Names of all tables, in order."""
@@ -60,6 +67,14 @@ class Tables:
         yield "(catalogue)", self._catalogue
         for name, number in sorted(self._names.items()):
             yield name, self._trees[number]
+
+    def to_log(self, changes: Changes, _latch: AbstractContextManager[object], /) -> Changes:
+        """The changes themselves."""
+        return changes
+
+    def check(self) -> list[Defect]:
+        """Everything that is wrong with pages and trees; empty is good."""
+        return check_trees(self._cache, self.trees())
 
     def apply(self, table: int, key: int, row: bytes | None) -> None:
         """Change a row, or remove it with None; a row of the catalogue makes a table."""

@@ -15,9 +15,8 @@ from tallystick.errors import LogWriteError, TransactionUsageError
 from tallystick.services.page_store.checkpoint import Checkpoints, Turns
 from tallystick.services.page_store.health import Health
 from tallystick.services.page_store.locks import Row, RowLocks
-from tallystick.services.page_store.recovery import Opened
+from tallystick.services.page_store.pages import Opened
 from tallystick.services.page_store.session import Session
-from tallystick.services.page_store.tables import Tables
 from tallystick.services.roles import InDoubt, Ticket
 
 FIRST_SESSION = 3
@@ -26,10 +25,10 @@ LAST_SESSION = (1 << 31) - 1
 
 
 class Limits(NamedTuple):
-    """``cache_pages`` in memory, ``checkpoint_bytes`` from one checkpoint to the next,
+    """``cache_bytes`` of pages in memory, ``checkpoint_bytes`` from one checkpoint to the next,
     ``lock_seconds`` that a session waits for a row."""
 
-    cache_pages: int
+    cache_bytes: int
     checkpoint_bytes: int
     lock_seconds: float
 
@@ -41,7 +40,7 @@ class Transactions:
 
     def __init__(self, opened: Opened, turns: Turns, health: Health, limits: Limits) -> None:
         self.cache = opened.cache
-        self.tables = Tables(opened.cache)
+        self.tables = opened.tables
         self.prepared: dict[str, tuple[Session, int]] = {}
         self.checkpoints = Checkpoints(
             opened.log, opened.cache, turns, opened.section, limits.checkpoint_bytes, self._needed
@@ -153,7 +152,8 @@ class Transactions:
         it no harm: a session that is not prepared is given up, and the store goes on."""
         try:
             if not session.prepared:
-                self._log.log_rows(session.number, session.changes)
+                logged = self.tables.to_log(session.changes, self._turns.latch)
+                self._log.log_rows(session.number, logged)
             end().wait()
         except LogWriteError as error:
             if session.prepared:

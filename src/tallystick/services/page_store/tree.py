@@ -11,7 +11,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from tallystick.errors import CorruptLogError
-from tallystick.services.page_store.cache import PageCache
 from tallystick.services.page_store.layout import (
     INLINE_MAX,
     INNER_MAX,
@@ -23,6 +22,7 @@ from tallystick.services.page_store.layout import (
     Overflow,
     entry_size,
 )
+from tallystick.services.page_store.space import OwnPages
 
 DEPTH_MAX = 32
 """More levels than 2^64 keys can need: a longer way down is a loop."""
@@ -31,7 +31,7 @@ DEPTH_MAX = 32
 class Tree:
     """One table's rows. Called under the store's latch."""
 
-    def __init__(self, cache: PageCache, root: int) -> None:
+    def __init__(self, cache: OwnPages, root: int) -> None:
         self.root = root
         self._cache = cache
 

@@ -15,6 +15,8 @@ Source: the PageLog description, part b. The names of its methods are mapped in 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from tallystick.errors import IncompleteLogError, LogClosedError, RecordTooLargeError
 from tallystick.services.roles import Ticket
 from tallystick.storage.counters import GroupCounters
@@ -43,12 +45,15 @@ class PageLog(RecoverableLog):
 
     # -- opening for writing --------------------------------------------------------------
 
-    def open_for_writing(self, *, at_end: bool = False, carry: bool = False) -> None:
+    def open_for_writing(
+        self, *, at_end: bool = False, carry: bool = False, freed: Sequence[int] = ()
+    ) -> None:
         """Begin a new log; the old one is freed when the headers have left it.
 
         With ``carry`` its records go over to the new log. Without, it must have been recovered
         and every change written; raises `IncompleteLogError` while transactions are in doubt.
-        ``at_end``: behind all other pages of the file.
+        ``at_end``: behind all other pages of the file. ``freed``: pages that the free list on disk
+        has in use, though only the old log used them; redo frees them.
         """
         if self._ledger.prepared and not carry:
             names = [one.name for one in self._ledger.prepared.values()]
@@ -67,6 +72,8 @@ class PageLog(RecoverableLog):
         self._ledger.starts[0] = self._writer.output.page
         if carry:
             self._carry_over(old, self._writer)
+        if freed:
+            self._writer.write([records.encode_free_log(list(freed))])
         self._writer.start()
         self.store.release([page for page in used_pages(old) if page < self.store.page_count])
         self._stream = None
@@ -85,9 +92,10 @@ class PageLog(RecoverableLog):
 
     def _carry_over(self, old: LogStream, writer: LogWriter) -> None:
         group: list[Item | bytes] = []
+        # Pages that the old log had freed matter where the file's own free list is redone.
+        passed = (Type.NOOP,) if self._own_pages else (Type.NOOP, Type.FREE_LOG)
         for entry in whole_entries(old):
-            # Pages that the old log had freed before are no concern of the new one.
-            if entry.code not in (Type.NOOP, Type.FREE_LOG):
+            if entry.code not in passed:
                 self._ledger.note(entry)
                 group.append(self._carried(entry, raw_bytes(old, entry)))
             if len(group) >= CARRIED_AT_ONCE:
@@ -222,13 +230,28 @@ class PageLog(RecoverableLog):
 
     def free(self) -> None:
         """Give up the whole log and write the free list. Every changed page must be written."""
+        self.end()
+        self.store.write_free_list()
+
+    @property
+    def is_settled(self) -> bool:
+        """True if no session has logged anything that it has not ended."""
+        with self._mutex:
+            return not self._ledger.uncommitted and not self._ledger.prepared
+
+    @property
+    def undone_pages(self) -> Collection[int]:
+        """Pages with an image in the log, a live view: no log page is ever one of these."""
+        return self._ledger.undo_all
+
+    def end(self) -> None:
+        """Give up the whole log. Every changed page must be written and durable."""
         writer = self._open_writer()
         writer.close()
         self._writer = None
         output = writer.output
         self.store.write_header(VariableHeader(0, output.key + 1, 0, 0))
         self.store.release(output.page_ids)
-        self.store.write_free_list()
 
     def close(self) -> None:
         """Flush and stop writing; the log stays in the file, and the store open."""

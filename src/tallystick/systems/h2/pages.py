@@ -8,11 +8,12 @@ Source: the PageLog description, sections a.1, a.2, c and g.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Mapping
 from typing import Self
 
 from tallystick.errors import CorruptLogError, LogWriteError
-from tallystick.storage.files import File, FileSystem, read_source
+from tallystick.storage.files import File, FileSystem, read_source, write_whole
 from tallystick.storage.local import LOCAL
 from tallystick.systems.h2 import layout
 from tallystick.systems.h2.layout import StaticHeader, VariableHeader
@@ -22,19 +23,20 @@ GROWTH_PAGES = 256
 """Pages by which the file grows at least."""
 BITMAP_START = 3
 """Offset of the bitmap in a free-list page, which has no parent field."""
-_NEW = ".new"
 _FREE, _USED = 0, 1
 
 
 class PageStoreFile:
     """One ``*.h2.db`` file, opened for writing by one owner.
 
-    ``page_count`` is the size of the file in pages. Opening neither recovers nor writes.
+    ``page_count`` is the size of the file in pages. Opening neither recovers nor writes. Which
+    pages are in use may be asked and changed from any thread.
     """
 
     def __init__(self, path: str, *, fs: FileSystem = LOCAL) -> None:
         self.path = path
         self._fs = fs
+        self._turn = threading.RLock()
         self._lock = fs.lock(f"{path}.lck")
         try:
             self._file: File = fs.open(path)
@@ -62,9 +64,7 @@ class PageStoreFile:
                 found=str(self.static.write_version),
             )
         self.header = self._read_header()
-        self._used = bytearray(self.page_count)
-        self._used[: layout.FIRST_FREE_PAGE] = bytes((_USED,)) * layout.FIRST_FREE_PAGE
-        self._load_free_list()
+        self.load_free_list()
 
     def _read_header(self) -> VariableHeader:
         for page in layout.VARIABLE_HEADER_PAGES:
@@ -81,25 +81,26 @@ class PageStoreFile:
 
     @classmethod
     def create(
-        cls, path: str, *, page_size: int = layout.PAGE_SIZE_DEFAULT, fs: FileSystem = LOCAL
+        cls,
+        path: str,
+        *,
+        page_size: int = layout.PAGE_SIZE_DEFAULT,
+        first_pages: bytes = b"",
+        fs: FileSystem = LOCAL,
     ) -> Self:
-        """A new file with no tables and no log; it gets its name when it is whole and durable."""
+        """A new file with these pages, by default no tables, and no log; it gets its name when it
+        is whole and durable."""
         if not layout.valid_page_size(page_size):
             raise LogWriteError(f"impossible page size {page_size}", file=path)
-        fresh = f"{path}{_NEW}"
-        if fs.exists(fresh):
-            fs.remove(fresh)
-        file = fs.create(fresh)
-        try:
-            file.pwrite(_first_pages(page_size), 0)
-            file.datasync()
-        finally:
-            file.close()
-        fs.rename(fresh, path)
-        fs.sync_dir(path.rpartition("/")[0] or ".")
+        write_whole(fs, path, [first_pages or _first_pages(page_size)])
         return cls(path, fs=fs)
 
     # -- pages ----------------------------------------------------------------------------
+
+    @property
+    def file(self) -> File:
+        """The open file: page ``n`` stands at ``n`` times the page size."""
+        return self._file
 
     def _raw(self, page_id: int) -> bytes:
         return self._file.pread(self.page_size, page_id * self.page_size)
@@ -165,29 +166,31 @@ class PageStoreFile:
     def allocate(self, after: int = 0, exclude: Collection[int] = ()) -> int:
         """The first page that is free, has a number above ``after`` and is not excluded."""
         page_id = after
-        while True:
-            page_id = self._used.find(_FREE, page_id + 1)
-            if page_id < 0:
-                page_id = max(self.page_count, after + 1) - 1
-                self.grow(page_id + 2, ahead=True)
-                continue
-            if page_id not in exclude:
-                self._used[page_id] = _USED
-                return page_id
+        with self._turn:
+            while True:
+                page_id = self._used.find(_FREE, page_id + 1)
+                if page_id < 0:
+                    page_id = max(self.page_count, after + 1) - 1
+                    self.grow(page_id + 2, ahead=True)
+                    continue
+                if page_id not in exclude:
+                    self._used[page_id] = _USED
+                    return page_id
 
     def mark_used(self, page_id: int) -> None:
         """Take a page out of what can be allocated, growing the file to it."""
-        self.grow(page_id + 1)
-        self._used[page_id] = _USED
+        with self._turn:
+            self.grow(page_id + 1)
+            self._used[page_id] = _USED
 
     def release(self, pages: Collection[int], *, zero: Collection[int] | None = None) -> None:
         """Make pages free again; those in ``zero`` (default: all) are overwritten, so that no
         later log can take them for its own."""
-        blank = bytes(self.page_size)
-        wiped = pages if zero is None else zero
+        wiped, blank = pages if zero is None else zero, bytes(self.page_size)
         self.write_pages({page_id: blank for page_id in wiped if page_id < self.page_count})
-        for page_id in pages:
-            self._used[page_id] = _FREE
+        with self._turn:
+            for page_id in pages:
+                self._used[page_id] = _FREE
 
     def is_used(self, page_id: int) -> bool:
         """True for a page that is not free to be allocated."""
@@ -197,19 +200,23 @@ class PageStoreFile:
         """Make the file at least so many pages long, or ``ahead`` of it by a step."""
         if pages <= self.page_count:
             return
-        if ahead:
-            pages = max(pages, self.page_count + GROWTH_PAGES)
-        self._file.allocate(pages * self.page_size)
-        self._used += bytes(pages - self.page_count)
-        self.page_count = pages
-        for page_id in range(layout.FREE_LIST_ROOT, pages, self._pages_per_list):
-            self._used[page_id] = _USED
+        with self._turn:
+            if ahead:
+                pages = max(pages, self.page_count + GROWTH_PAGES)
+            self._file.allocate(pages * self.page_size)
+            self._used += bytes(pages - self.page_count)
+            self.page_count = pages
+            for page_id in range(layout.FREE_LIST_ROOT, pages, self._pages_per_list):
+                self._used[page_id] = _USED
 
     @property
     def _pages_per_list(self) -> int:
         return (self.page_size - BITMAP_START) * 8
 
-    def _load_free_list(self) -> None:
+    def load_free_list(self) -> None:
+        """Forget which pages are in use, and read it from the file."""
+        self._used = bytearray(self.page_count)
+        self._used[: layout.FIRST_FREE_PAGE] = bytes((_USED,)) * layout.FIRST_FREE_PAGE
         for first in range(layout.FREE_LIST_ROOT, self.page_count, self._pages_per_list):
             page = self._raw(first)
             if page[0] & ~layout.LAST == layout.FREE_LIST:
@@ -241,6 +248,17 @@ class PageStoreFile:
         self.page_count = max(last + 1, layout.PAGE_COUNT_MIN)
         del self._used[self.page_count :]
         self.write_pages(self._free_lists())
+        self._file.truncate(self.page_count * self.page_size)
+        self.sync()
+
+    def cut(self) -> None:
+        """Cut the file behind the last page in use, pages of the free list aside."""
+        lists = range(layout.FREE_LIST_ROOT, self.page_count, self._pages_per_list)
+        last = self._used.rfind(_USED)
+        while last in lists:
+            last = self._used.rfind(_USED, 0, last)
+        self.page_count = max(last + 1, layout.PAGE_COUNT_MIN)
+        del self._used[self.page_count :]
         self._file.truncate(self.page_count * self.page_size)
         self.sync()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from tallystick.errors import CorruptLogError
 from tallystick.services.roles import InDoubt, RecoveryHandler
 from tallystick.systems.h2 import entries as records
 from tallystick.systems.h2 import layout
@@ -82,13 +83,15 @@ class RecoverableLog:
     def recover(self, stage: int, handler: RecoveryHandler | None = None) -> bool:
         """One stage of recovery: 0 undo, 1 allocate, 2 redo, in this order. Returns whether the
         log was empty (stage 1: always). Without a handler undo images go to the pages of this
-        file and rows nowhere. May be interrupted and repeated."""
+        file and rows nowhere. May be interrupted and repeated. Raises `CorruptLogError` for an
+        image or a record that is damaged in a way that shows."""
         stream = self._stream or self.open_for_reading()
         if stage == ALLOCATE_STAGE:
             self._mark_used(stream)
             return True
         if stage == UNDO_STAGE or self._recovery is None:
             self._recovery = recover(stream, Zone())
+            self._require_readable(self._recovery)
             self._find_in_doubt(self._recovery)
         if stage == UNDO_STAGE:
             undo(stream, self._recovery, handler or PagesOnly(self.store))
@@ -97,6 +100,17 @@ class RecoverableLog:
         elif stage == REDO_STAGE and handler is not None:
             redo(stream, self._recovery, handler)
         return self._recovery.empty
+
+    def _require_readable(self, recovery: Recovery) -> None:
+        pages = sorted(recovery.damaged_images)
+        if pages or recovery.end.error:
+            raise CorruptLogError(
+                "the log is damaged",
+                file=self.store.path,
+                expected="records and images that are whole",
+                found=recovery.end.error or f"damaged images of pages {pages}",
+                advice="Restore a backup; 'tallystick verify' tells what is lost",
+            )
 
     def _find_in_doubt(self, recovery: Recovery) -> None:
         self._ledger.prepared = {

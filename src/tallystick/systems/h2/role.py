@@ -1,10 +1,11 @@
 """The H2 page log as an undo/redo log (`tallystick.services.roles.UndoRedoLog`).
 
-In: the role's calls, for a store that keeps its pages elsewhere. Out: a folder with ``log.h2.db``,
-holding nothing but the log. Every transaction gets a session number of its own in the log, so
-that the engine's rule "everything before the last commit of a session is committed" holds for
-sessions of the caller that roll back and go on. What a log holds when it is opened again is
-carried over to a fresh log, whole, before anything is added.
+In: the role's calls. Out: `H2UndoRedoLog`, for a store that keeps its pages elsewhere: a folder
+with ``log.h2.db``, holding nothing but the log. `tallystick.systems.h2.store.paged` is for one with
+its pages in the same file; both are a `SessionLog`. Every transaction gets a session number of its
+own in the log, so that the engine's rule "everything before the last commit of a session is
+committed" holds for sessions of the caller that roll back and go on. What a log holds when it is
+opened again is carried over to a fresh log, whole, before anything is added.
 """
 
 from __future__ import annotations
@@ -33,37 +34,23 @@ FIRST_SESSION = 3
 _ID_BYTES_MAX = 5
 
 
-class H2UndoRedoLog:
-    """An undo/redo log in the folder ``path``. ``page_size``: exact size of undo images in bytes.
+class SessionLog:
+    """What the role's calls are on a `PageLog`, rows and pages aside. Sessions that were alive when
+    the log was last open, and had not prepared, are rolled back."""
 
-    Sessions that were alive when the log was last open, and had not prepared, are rolled back.
-    """
-
-    def __init__(
-        self,
-        path: str,
-        *,
-        page_size: int = PAGE_SIZE_DEFAULT,
-        batch: int = BATCH_PAGES,
-        fs: FileSystem = LOCAL,
-    ) -> None:
-        fs.mkdir(path)
-        file = f"{path}/{FILE}"
-        if fs.exists(file):
-            self._store = PageStoreFile(file, fs=fs)
-        else:
-            self._store = PageStoreFile.create(file, page_size=page_size, fs=fs)
+    def __init__(self, store: PageStoreFile, log: PageLog) -> None:
+        self._store = store
+        self._log = log
         self._mutex = threading.Lock()
         self._sessions: dict[int, int] = {}
-        try:
-            self._log = PageLog(self._store, batch=batch, own_pages=False)
-            found = self._sessions_in_log()
-            self._next = 1 + max(found, default=FIRST_SESSION - 1)
-            self._log.open_for_writing(carry=True)
-            self._give_up_open(found)
-        except BaseException:
-            self._store.close()
-            raise
+        self._next = FIRST_SESSION
+
+    def _begin(self, freed: Sequence[int] = ()) -> None:
+        """Carry over what the log holds, ``freed`` as in `PageLog.open_for_writing`."""
+        found = self._sessions_in_log()
+        self._next = 1 + max(found, default=FIRST_SESSION - 1)
+        self._log.open_for_writing(carry=True, freed=freed)
+        self._give_up_open(found)
 
     def _sessions_in_log(self) -> set[int]:
         entries = whole_entries(self._log.open_for_reading())
@@ -96,18 +83,6 @@ class H2UndoRedoLog:
     def has_undo(self, page: int) -> bool:
         """True if this section holds an image of the page already."""
         return self._log.get_undo(page)
-
-    def log_row(self, session: int, table: int, key: int, row: bytes | None) -> None:
-        """Log an added row, or with None a removed one."""
-        packed = None if row is None else pack(row)
-        self._log.log_add_or_remove_row(self._session(session), table, key, packed)
-
-    def log_rows(self, session: int, rows: Mapping[tuple[int, int], bytes | None]) -> None:
-        """Log changed rows by table and key, in order."""
-        number = self._session(session)
-        for (table, key), row in rows.items():
-            packed = None if row is None else pack(row)
-            self._log.log_add_or_remove_row(number, table, key, packed)
 
     def log_truncate(self, session: int, table: int) -> None:
         """Log that all rows of the table are removed."""
@@ -156,16 +131,7 @@ class H2UndoRedoLog:
         """Free what lies before that section; sections with open or prepared work stay."""
         self._log.remove_until(section)
 
-    # -- recovery -------------------------------------------------------------------------
-
-    def recover(self, handler: RecoveryHandler) -> None:
-        """All stages, in order; idempotent, and may be interrupted at any step."""
-        self._log.flush().wait()
-        self._log.open_for_reading()
-        unpacking = _Unpacking(handler)
-        for stage in (UNDO_STAGE, REDO_STAGE):
-            self._log.recover(stage, unpacking)
-        self._log.recover_end()
+    # -- in doubt -------------------------------------------------------------------------
 
     def in_doubt(self) -> Sequence[InDoubt]:
         """Prepared transactions that no one has decided."""
@@ -183,6 +149,55 @@ class H2UndoRedoLog:
             self._log.close()
         finally:
             self._store.close()
+
+
+class H2UndoRedoLog(SessionLog):
+    """An undo/redo log in the folder ``path``, for a store that keeps its pages elsewhere.
+
+    ``page_size``: exact size of undo images in bytes.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        page_size: int = PAGE_SIZE_DEFAULT,
+        batch: int = BATCH_PAGES,
+        fs: FileSystem = LOCAL,
+    ) -> None:
+        fs.mkdir(path)
+        file = f"{path}/{FILE}"
+        if fs.exists(file):
+            store = PageStoreFile(file, fs=fs)
+        else:
+            store = PageStoreFile.create(file, page_size=page_size, fs=fs)
+        super().__init__(store, PageLog(store, batch=batch, own_pages=False))
+        try:
+            self._begin()
+        except BaseException:
+            store.close()
+            raise
+
+    def log_row(self, session: int, table: int, key: int, row: bytes | None) -> None:
+        """Log an added row, or with None a removed one."""
+        packed = None if row is None else pack(row)
+        self._log.log_add_or_remove_row(self._session(session), table, key, packed)
+
+    def log_rows(self, session: int, rows: Mapping[tuple[int, int], bytes | None]) -> None:
+        """Log changed rows by table and key, in order."""
+        number = self._session(session)
+        for (table, key), row in rows.items():
+            packed = None if row is None else pack(row)
+            self._log.log_add_or_remove_row(number, table, key, packed)
+
+    def recover(self, handler: RecoveryHandler) -> None:
+        """All stages, in order; idempotent, and may be interrupted at any step."""
+        self._log.flush().wait()
+        self._log.open_for_reading()
+        unpacking = _Unpacking(handler)
+        for stage in (UNDO_STAGE, REDO_STAGE):
+            self._log.recover(stage, unpacking)
+        self._log.recover_end()
 
 
 class _Unpacking:

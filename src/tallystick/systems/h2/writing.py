@@ -16,7 +16,6 @@ from tallystick.services.roles import Ticket
 from tallystick.storage.counters import GroupCounters
 from tallystick.storage.group import GroupWriter
 from tallystick.systems.h2 import layout
-from tallystick.systems.h2.entries import encode_free_log
 from tallystick.systems.h2.layout import VariableHeader
 from tallystick.systems.h2.output import LogOutput
 from tallystick.systems.h2.pages import PageStoreFile
@@ -163,13 +162,13 @@ class LogWriter:
 
     def remove_before(self, page: int) -> None:
         """Free the trunks before the one that lists data page ``page``, which begins a section,
-        and let the log begin there."""
+        and let the log begin there.
+
+        FREE_LOG is not logged: these pages were never marked in the free list on disk, so redo
+        may have given them to a table by the time it would come to that record, and free them."""
         self.submit(b"").wait()
         trunks = self.output.trunks
         count = next(at for at, trunk in enumerate(trunks) if page in trunk.data_pages)
-        for trunk in trunks[:count]:
-            freed = [trunk.page, *trunk.data_pages]
-            self.put(encode_free_log(freed))
         self.submit(Item(b"", action=lambda: self._drop(count, page))).wait()
 
     def _drop(self, count: int, page: int) -> None:
