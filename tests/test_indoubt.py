@@ -12,9 +12,12 @@ from click.testing import CliRunner
 from tallystick.cli.indoubt import command
 from tallystick.errors import TransactionUsageError
 from tallystick.indoubt import list_in_doubt, settle
+from tallystick.records import Xid
 from tallystick.services.page_store import PageStore
 from tallystick.services.roles import DecisionOutcome
 from tallystick.services.transactions import TransactionManager
+from tallystick.services.transactions.resources.sqlite import SqliteResource
+from tallystick.services.transactions.xids import FORMAT_ID
 from tests.fixtures import cases, fixture_dir
 from tests.kit import untouched
 
@@ -136,6 +139,36 @@ def test_a_decision_is_not_gone_against_by_accident(decided: Site) -> None:
         settle(decided.coordinator, decided.resources(), decided.gtrid, commit=False)
     settle(decided.coordinator, decided.resources(), decided.gtrid, commit=False, force=True)
     assert decided.rows() == [[], []]
+    (one,) = list_in_doubt([decided.coordinator], decided.resources()).transactions
+    assert one.resolution == "heuristic_mismatch", "until somebody says that it was repaired"
+
+
+def test_a_directory_that_is_not_the_coordinators_decides_nothing(
+    decided: Site, tmp_path: Path
+) -> None:
+    mistyped = tmp_path / "mistyped"
+    with pytest.raises(TransactionUsageError, match="not the directory of a coordinator"):
+        settle(str(mistyped), decided.resources(), decided.gtrid, commit=False)
+    assert not mistyped.exists()
+    TransactionManager(mistyped, {}, node="site-2", recovery_interval=None).close()
+    with pytest.raises(TransactionUsageError, match="is of node 'site-1'"):
+        settle(str(mistyped), decided.resources(), decided.gtrid, commit=False)
+    assert all(store.in_doubt() for store in decided.stores)
+
+
+def test_an_outcome_row_is_a_decision_too(undecided: Site, tmp_path: Path) -> None:
+    last = SqliteResource("lite", tmp_path / "lite.db")
+    branch = last.begin(Xid(FORMAT_ID, undecided.gtrid, undecided.gtrid))
+    branch.commit()
+    branch.close()
+    with pytest.raises(TransactionUsageError, match="was decided: commit"):
+        settle(
+            undecided.coordinator,
+            undecided.resources() | {"lite": last},
+            undecided.gtrid,
+            commit=False,
+        )
+    assert all(store.in_doubt() for store in undecided.stores)
 
 
 def test_a_heuristic_outcome_stays_until_it_is_settled(tmp_path: Path) -> None:
