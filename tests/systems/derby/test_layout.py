@@ -141,6 +141,9 @@ def test_boot_password_opens_the_sealed_key_and_another_does_not(
     key = key_of_password(properties, "Geheim-12345")
     assert len(key) == block
     assert LogCipher(algorithm, key).block_size == block
+    for odd in ("\u00b2", "\u00b2-\u00b2", "9" * 5000):
+        whole = key_of_password(properties | {"encryptionKeyLength": odd}, "Geheim-12345")
+        assert whole[:block] == key
     with pytest.raises(LogFormatError, match="boot password is wrong"):
         key_of_password(properties, "Geheim-54321")
 

@@ -8,6 +8,7 @@ the same key and the same initial vector. Source: docs/formats/derby.md, section
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,7 @@ DEFAULT_ALGORITHM = "DES/CBC/NoPadding"
 _IV_SIZE = 8
 _AES_BLOCK = 16
 _PAD_MASK = 0xFF
+_LENGTH = re.compile(r"[0-9]{1,9}")
 
 
 class LogCipher:
@@ -126,8 +128,9 @@ def key_of_password(properties: Mapping[str, str], password: str) -> bytes:
             "the boot password is wrong", expected=f"check {expected}", found=str(found)
         )
     bits, _, size = properties.get(KEY_LENGTH, "").partition("-")
-    length = int(size) if size.isdigit() else int(bits) // 8 if bits.isdigit() else len(opened)
-    return opened[:length]
+    if _LENGTH.fullmatch(size):
+        return opened[: int(size)]
+    return opened[: int(bits) // 8] if _LENGTH.fullmatch(bits) else opened
 
 
 def _pad(password: bytes, sealed_size: int, algorithm: str) -> bytes:
