@@ -2,11 +2,11 @@
 
 ``python benchmarks/pipeline_scale.py [--gib 0.25 0.5 1 2] [--transactions 50] [--place DIR]``
 writes an estate per size, as `benchmarks/pipeline_scan.py` does, and builds the seven tables with
-``local[2]`` in a process of its own. A line says how long that took, the processor time of Java
-and all workers, the peak of private resident memory of Java, of the largest Python process and of
-all of them, and the bytes that were shuffled. Sizes are of valid bytes: what segments keep free
-counts for nothing. With more ``--transactions`` per coordinator the shuffle grows, with more
-records it does not.
+``local[2]`` in a process of its own. A line says how long that took, the processor time of the
+driver, Java and all workers, the peak of private resident memory of the driver's Python, of Java,
+of the largest worker and of all workers together, and the bytes that were shuffled. Sizes are of
+valid bytes: what segments keep free counts for nothing. With more ``--transactions`` per
+coordinator the shuffle grows, with more records it does not.
 """
 
 from __future__ import annotations
@@ -31,32 +31,37 @@ from pyarrow import dataset
 from tallystick.pipeline.runner import Run
 from tallystick.pipeline.session import start
 
-SAMPLE_SECONDS = 0.1
+SAMPLE_SECONDS = 0.2
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(slots=True)
 class Peaks:
-    """Peaks of resident memory in bytes, over the processes below this one."""
+    """Peaks of resident memory in bytes: of this process, and of those below it."""
 
+    driver: int = 0
     java: int = 0
     python_one: int = 0
     python_all: int = 0
     _seconds: dict[int, float] = field(default_factory=dict)
+    _looking: float = 0
 
     @property
     def processor_seconds(self) -> float:
-        """Of all these processes together, ended ones included."""
-        return sum(self._seconds.values())
+        """Of all these processes together, ended ones included, without looking at them."""
+        return sum(self._seconds.values()) + time.process_time() - self._looking
 
     def sample(self) -> None:
         """Look at all processes once."""
-        there = list(_children())
+        begin = time.thread_time()
+        own, *there = _processes()
+        self.driver = max(self.driver, own.resident)
         python = [one.resident for one in there if one.name == "python"]
         self.java = max([self.java, *(one.resident for one in there if one.name == "java")])
         self._seconds |= {one.number: one.seconds for one in there}
         self.python_one = max([self.python_one, *python])
         self.python_all = max(self.python_all, sum(python))
+        self._looking += time.thread_time() - begin
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -85,8 +90,8 @@ class _Process(NamedTuple):
     """Of processor time."""
 
 
-def _children() -> Iterator[_Process]:
-    """Every process below this one, itself left out."""
+def _processes() -> Iterator[_Process]:
+    """This process, then every one below it."""
     parents, found = {}, {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -103,6 +108,7 @@ def _children() -> Iterator[_Process]:
     below = {_own()}
     for _ in range(4):  # the shell that starts Java, Java, its daemon, its workers
         below |= {number for number, parent in parents.items() if parent in below}
+    yield found[_own()]
     yield from (found[number] for number in below - {_own()})
 
 
@@ -149,7 +155,8 @@ def build(logs: Path, out: Path) -> None:
         spark.stop()
     files = dataset.dataset(out / "tables" / "files").to_table(["valid_bytes"])
     told = {"size": sum(files.column(0).to_pylist()), "seconds": seconds}
-    told |= {"java": peaks.java, "one": peaks.python_one, "all": peaks.python_all}
+    told |= {"driver": peaks.driver, "java": peaks.java}
+    told |= {"one": peaks.python_one, "all": peaks.python_all}
     print(json.dumps(told | {"processor": processor, "shuffled": shuffled(events)}))
 
 
@@ -164,9 +171,9 @@ def measure(estate: Estate, place: Path) -> None:
     print(
         f"{told['size'] / 1e9:6.2f} GB {told['seconds']:8.1f} s"
         f" {told['size'] / told['seconds'] / 1e6:6.0f} MB/s {told['processor']:8.1f} s of processor"
-        f"   Java {told['java'] / 1e6:6,.0f} MB   Python {told['one'] / 1e6:5,.0f} MB, all"
-        f" {told['all'] / 1e6:6,.0f} MB   shuffled {told['shuffled'] / 1e6:8.2f} MB"
-        f"   for {transactions:,} global transactions",
+        f"   driver {told['driver'] / 1e6:5,.0f} MB   Java {told['java'] / 1e6:6,.0f} MB"
+        f"   worker {told['one'] / 1e6:5,.0f} MB, all {told['all'] / 1e6:6,.0f} MB"
+        f"   shuffled {told['shuffled'] / 1e6:8.2f} MB   for {transactions:,} global transactions",
         flush=True,
     )
 
