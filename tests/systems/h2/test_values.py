@@ -9,9 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallystick.errors import LogWriteError, UnsupportedFormatError
+from tallystick.systems.h2.catalog import table_names
+from tallystick.systems.h2.entries import TABLE_META, Entry, Type
 from tallystick.systems.h2.fields import encode_var_int, encode_var_long
+from tallystick.systems.h2.recovery import Recovery
 from tallystick.systems.h2.rows import Plain, encode_row, encode_value, pack, unpack
 from tallystick.systems.h2.scan import decode_row
+from tallystick.systems.h2.tables import StoreError, meta_row
 from tallystick.systems.h2.texts import decimal_text, double_text, float_text
 from tallystick.systems.h2.times import Zone, zone_named
 from tallystick.systems.h2.values import (
@@ -224,3 +228,15 @@ def test_numbers_that_no_type_holds_are_refused() -> None:
 def test_opaque_rows_come_back(data: bytes) -> None:
     assert unpack(pack(data)) == data
     assert decode_row(pack(data), UTC) == ((Value("VARBINARY", data.hex()),), len(pack(data)))
+
+
+@pytest.mark.parametrize("text", ["--5", "\u00b2", "9" * 5000, "5 ", "", "-"])
+def test_what_only_looks_like_a_number_in_the_engines_own_tables_is_none(text: str) -> None:
+    odd = Value("VARCHAR", text)
+    with pytest.raises(StoreError, match="no numbers"):
+        meta_row((Value("INTEGER", "1"), odd, odd, odd))
+    assert table_names([(odd, None, None, Value("VARCHAR", "CREATE TABLE T("))]) == table_names([])
+    recovery = Recovery()
+    row = (Value("INTEGER", "7"), None, None, odd)
+    recovery.observe(Entry(1, 1, Type.ADD, 0, table=TABLE_META, values=row))
+    assert recovery.index_roots == {}

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tallystick.systems.h2.entries import TABLE_CATALOG, TABLE_META
+from tallystick.systems.h2.texts import whole_number
 from tallystick.systems.h2.values import Value
 
 _NAME = r'(?:"(?:[^"]|"")*"|\w+)'
@@ -38,11 +39,11 @@ def table_names(rows: Iterable[tuple[Value | None, ...]]) -> dict[int, TableName
     """Table id to its name, the engine's two own tables included."""
     names = dict(_OWN)
     for values in rows:
-        identity, sql = _text(values, 0), _text(values, _SQL_COLUMN)
+        identity, sql = whole_number(_text(values, 0)), _text(values, _SQL_COLUMN)
         match = _CREATE.match(sql)
-        if match is not None and identity.isdigit():
+        if match is not None and identity is not None:
             columns = _columns(sql[match.end() :])
-            names[int(identity)] = TableName(_plain(match[1]), columns)
+            names[identity] = TableName(_plain(match[1]), columns)
     return names
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from tallystick.systems.h2.entries import INCOMPLETE, TABLE_META, Entry, Type
 from tallystick.systems.h2.scan import Scan, ScanEnd
 from tallystick.systems.h2.stream import LogStream
+from tallystick.systems.h2.texts import whole_number
 from tallystick.systems.h2.times import Zone
 
 HEAD_COLUMN = 3
@@ -109,8 +110,9 @@ class Recovery:
     def _add(self, entry: Entry) -> None:
         if entry.table == TABLE_META and len(entry.values) > HEAD_COLUMN:
             head = entry.values[HEAD_COLUMN]
-            if head is not None and isinstance(head.text, str) and head.text.lstrip("-").isdigit():
-                self.index_roots[int(head.text)] = entry.pos
+            root = None if head is None else whole_number(head.text)
+            if root is not None:
+                self.index_roots[root] = entry.pos
 
 
 _OBSERVERS: dict[int, Callable[[Recovery, Entry], None]] = {

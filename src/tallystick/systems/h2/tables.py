@@ -3,12 +3,6 @@
 In: a page file and what stage 0 does to it. Out: undone pages, the indexes that the meta table
 names, row keys and rows of tables. Only what decides whether a database opens is read: data
 leaves, nodes and overflow pages; b-tree pages are looked at no further than their header.
-
-    data leaf      table id vI, column count vI, entry count i2, first overflow page i4 unless it
-                   is the last page of its rows, then (key vL, offset i2) per entry; rows at offsets
-    data node      table id vI, row count i4, entry count i2, rightmost child i4,
-                   then (child i4, key vL) per entry
-    data overflow  next page i4 and bytes to the end, or (last) byte count i2 and bytes
 """
 
 from __future__ import annotations
@@ -18,11 +12,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tallystick.systems.h2 import layout
+from tallystick.systems.h2.data_pages import (
+    FIELDS_START,
+    Leaf,
+    Node,
+    decode_leaf,
+    decode_node,
+)
 from tallystick.systems.h2.entries import TABLE_META, UNDO_EMPTY, UNDO_RAW
-from tallystick.systems.h2.fields import decode_var_int, decode_var_long
+from tallystick.systems.h2.fields import decode_var_int
 from tallystick.systems.h2.lzf import LENGTH_MAX, expand_into
 from tallystick.systems.h2.recovery import Recovery
 from tallystick.systems.h2.stream import LogStream, PageFile
+from tallystick.systems.h2.texts import whole_number
 from tallystick.systems.h2.times import Zone
 from tallystick.systems.h2.values import (
     EngineFailureError,
@@ -34,7 +36,6 @@ from tallystick.systems.h2.values import (
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
 PARENT_START = 3
-FIELDS_START = layout.PAGE_HEADER.size
 META_KINDS = (0, 1)
 """TYPE of a meta row: data (a table) or b-tree (an index of a table)."""
 _DEPTH_MAX = 64
@@ -116,27 +117,6 @@ def _image_at(stream: LogStream, start: int) -> bytes:
     image = bytearray(size + LENGTH_MAX)
     expand_into(data[at : at + stored], image, size)
     return bytes(image[:size])
-
-
-@dataclass(slots=True)
-class Leaf:
-    """A data leaf: keys and the offsets of their rows."""
-
-    page: bytes | memoryview
-    columns: int
-    overflow: int
-    keys: list[int]
-    offsets: list[int]
-
-
-@dataclass(slots=True)
-class Node:
-    """A data node: ``children`` has one page more than there are keys; a negative ``row_count``
-    is unknown."""
-
-    keys: list[int]
-    children: list[int]
-    row_count: int
 
 
 @dataclass(slots=True)
@@ -236,9 +216,9 @@ class Tables:
             if kind in _DATA_TYPES:
                 self._check_owner(page, 0)
             if kind == layout.DATA_LEAF:
-                return _decode_leaf(page)
+                return decode_leaf(page)
             if kind == layout.DATA_NODE:
-                return _decode_node(page)
+                return decode_node(page)
         except (IndexError, struct.error):
             raise StoreError(GENERAL_ERROR, f"page {page_id} has no meaning") from None
         raise corrupted(f"{page_id} type {kind} expected type 1 or 2")
@@ -281,10 +261,10 @@ def meta_row(values: tuple[Value | None, ...]) -> MetaRow:
     """A row of the page index: id, type, parent, head page, options, columns."""
     numbers = []
     for value in values[:4]:
-        text = "" if value is None or not isinstance(value.text, str) else value.text
-        if not text.lstrip("-").isdigit():
+        number = None if value is None else whole_number(value.text)
+        if number is None:
             raise StoreError(GENERAL_ERROR, "a row of the page index has no numbers")
-        numbers.append(int(text))
+        numbers.append(number)
     if len(numbers) < 4:
         raise StoreError(GENERAL_ERROR, "a row of the page index is too short")
     return MetaRow(*numbers)
@@ -293,39 +273,3 @@ def meta_row(values: tuple[Value | None, ...]) -> MetaRow:
 def meta_table() -> MetaRow:
     """The page index itself."""
     return MetaRow(TABLE_META, 0, 0, layout.META_ROOT)
-
-
-def _decode_leaf(page: bytes | memoryview) -> Leaf:
-    _, at = decode_var_int(page, FIELDS_START)
-    columns, at = decode_var_int(page, at)
-    (count,) = _SHORT.unpack_from(page, at)
-    if count < 0:
-        raise IndexError
-    at += 2
-    overflow = 0
-    if not page[0] & layout.LAST:
-        (overflow,) = _INT.unpack_from(page, at)
-        at += 4
-    keys, offsets = [], []
-    for _ in range(count):
-        key, at = decode_var_long(page, at)
-        (offset,) = _SHORT.unpack_from(page, at)
-        at += 2
-        keys.append(key)
-        offsets.append(offset & 0xFFFF)
-    return Leaf(page, columns, overflow, keys, offsets)
-
-
-def _decode_node(page: bytes | memoryview) -> Node:
-    _, at = decode_var_int(page, FIELDS_START)
-    (row_count,) = _INT.unpack_from(page, at)
-    (count,) = _SHORT.unpack_from(page, at + 4)
-    (rightmost,) = _INT.unpack_from(page, at + 6)
-    at += 10
-    keys, children = [], []
-    for _ in range(count):
-        (child,) = _INT.unpack_from(page, at)
-        key, at = decode_var_long(page, at + 4)
-        children.append(child)
-        keys.append(key)
-    return Node(keys, [*children, rightmost], row_count)

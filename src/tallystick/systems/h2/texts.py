@@ -6,11 +6,13 @@ In: the numbers as stored. Out: text. Nothing here reads bytes.
 from __future__ import annotations
 
 import decimal
+import re
 import struct
 from collections.abc import Callable
 
 from tallystick.systems.h2.times import NS_PER_SECOND, fraction
 
+_WHOLE = re.compile(r"-?\d{1,19}")
 _STR_BITS = 8192
 """Numbers of up to so many bits go through ``str``."""
 _EXACT = decimal.Context(
@@ -32,6 +34,13 @@ INTERVALS = (
     "MINUTE TO SECOND",
 )
 """Kinds of intervals, by the number that is stored."""
+
+
+def whole_number(text: object) -> int | None:
+    """The number that a text spells in decimal digits, as Java reads a long; None for others."""
+    if not isinstance(text, str) or _WHOLE.fullmatch(text) is None:
+        return None
+    return int(text)
 
 
 def reverse_bits(value: int, bits: int) -> int:
