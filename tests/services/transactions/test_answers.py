@@ -156,13 +156,13 @@ def test_a_commit_whose_answer_is_lost_is_a_commit(
 
 
 def _impatient(bank: Bank) -> MySqlResource:
-    """MariaDB through a driver that waits for a third of a second."""
+    """MariaDB through a driver that waits for a second."""
     parts = urlsplit(bank.urls["maria"])
     return MySqlResource(
         "maria",
         lambda: pymysql.connect(
             host="127.0.0.1", port=parts.port or 0, user="root",
-            database=parts.path.lstrip("/"), read_timeout=0.3,
+            database=parts.path.lstrip("/"), read_timeout=1.0,
         ),
     )  # fmt: skip
 
@@ -173,7 +173,7 @@ def test_an_answer_after_the_timeout_is_no_answer_to_the_next_question(
 ) -> None:
     with muffled(bank, "maria") as way, bank.manager("pg", face=server_face) as tm:
         tm.resources["maria"] = _impatient(bank)
-        way.late = 0.8
+        way.late = 2.0
         with contextlib.suppress(RolledBackError), tm.begin() as tx:
             bank.pay(tx, "pg", 5)
             bank.pay(tx, "maria", 5)
