@@ -69,8 +69,10 @@ def test_threads_share_syncs_and_each_gets_its_own_number() -> None:
     disk = SlowDisk(seconds=0.002)
     writer = _writer(disk)
     numbers: list[int] = []
+    start = threading.Barrier(32)
 
     def work(number: int) -> None:
+        start.wait()
         for step in range(20):
             item = number * 1000 + step
             lsn = writer.submit(item).wait()

@@ -129,8 +129,9 @@ def read_file(fs: FileSystem, path: str) -> bytes:
         file.close()
 
 
-def write_whole(fs: FileSystem, path: str, pieces: Iterable[bytes]) -> None:
-    """Make a file that is there whole and durable, or not at all; replaces an older one."""
+def write_whole(fs: FileSystem, path: str, pieces: Iterable[bytes], *, size: int = 0) -> None:
+    """Make a file that is there whole and durable, or not at all; replaces an older one. It is
+    filled with zeros up to ``size``."""
     fresh = f"{path}.new"
     if fs.exists(fresh):
         fs.remove(fresh)
@@ -140,6 +141,7 @@ def write_whole(fs: FileSystem, path: str, pieces: Iterable[bytes]) -> None:
         for piece in pieces:
             file.pwrite(piece, place)
             place += len(piece)
+        file.allocate(size)
         file.datasync()
     except BaseException:
         with suppress(OSError):

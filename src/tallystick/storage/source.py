@@ -107,6 +107,22 @@ def read_head(path: str, size: int) -> bytes:
         raise unreadable(path, error) from error
 
 
+def read_part(path: str, offset: int, size: int) -> bytes:
+    """At most ``size`` unpacked bytes at ``offset``. Raises `LogUnreadableError`."""
+    if path.endswith(PACKINGS):
+        with open_source(path) as source:
+            return bytes(source.data[offset : offset + size])
+    try:
+        with _open_remote(path) if is_remote(path) else _open_local(path) as stream:
+            stream.seek(offset)
+            part = b""
+            while len(part) < size and (piece := stream.read(size - len(part))):
+                part += piece
+            return part
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
 def unreadable(path: str, error: Exception) -> LogUnreadableError:
     """The error for bytes that could not be had, with advice by its cause."""
     advice_of: dict[type[Exception], str] = {

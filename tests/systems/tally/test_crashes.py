@@ -7,10 +7,13 @@ acknowledged, not longer than what was begun.
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 import pytest
 
 from tallystick.services.journal import Journal
+from tallystick.systems.tally import recovery
+from tallystick.systems.tally.folding import WALKED_FIRST, LateLeaper
 from tallystick.systems.tally.log import TallyLog
 from tallystick.testing import CrashState, RecordingFileSystem, check_recovery
 from tests.systems.tally.build import FOLDER, TINY, bodies, reading, say
@@ -62,7 +65,11 @@ def test_every_operation_recovers_to_a_prefix_exhaustively(
     say(capsys, f"tally journal: {report}")
 
 
-def test_every_crash_state_of_appends_and_rolls(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("walked_first", [WALKED_FIRST, 1], ids=["by steps", "by leaps"])
+def test_every_crash_state_of_appends_and_rolls(
+    walked_first: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery, "LateLeaper", partial(LateLeaper, walked_first))
     fs = RecordingFileSystem()
     log = TallyLog(FOLDER, settings=TINY, fs=fs)
     for number in range(8):

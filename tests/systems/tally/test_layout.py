@@ -21,19 +21,21 @@ from tallystick.systems.tally.bodies import (
     encode_row,
 )
 from tallystick.systems.tally.columns import Draft, decode_columns, encode_drafts, encode_plain
+from tallystick.systems.tally.heads import (
+    Control,
+    SegmentHeader,
+    decode_control,
+    decode_segment_header,
+    encode_control,
+    encode_segment_header,
+)
 from tallystick.systems.tally.kinds import Code
 from tallystick.systems.tally.layout import (
     HEADER_SIZE,
     SECTOR_SIZES,
-    Control,
     GroupHeader,
-    SegmentHeader,
-    decode_control,
     decode_group_header,
-    decode_segment_header,
-    encode_control,
     encode_group_header,
-    encode_segment_header,
     group_length,
     segment_name,
     segment_number,

@@ -17,11 +17,11 @@ from tallystick.schemas import RECORDS, plain, record_batches
 from tallystick.storage.crc import crc32
 from tallystick.systems import system
 from tallystick.systems.base import ReadOptions
+from tallystick.systems.tally.copies import magic_places
 from tallystick.systems.tally.layout import GROUP_MAGIC
 from tallystick.systems.tally.log import TallyLog
 from tallystick.systems.tally.settings import Settings
 from tallystick.systems.tally.shards import ShardedLog, merged
-from tallystick.systems.tally.walk import magic_places
 from tallystick.testing import MemoryFileSystem, check_tiling
 from tests.kit import untouched
 from tests.systems.tally.build import (

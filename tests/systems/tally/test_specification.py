@@ -7,14 +7,16 @@ from pathlib import Path
 
 from tallystick.storage.crc import crc32
 from tallystick.systems.tally.columns import Draft, encode_plain
+from tallystick.systems.tally.heads import (
+    SegmentHeader,
+    encode_segment_header,
+)
 from tallystick.systems.tally.kinds import Code
 from tallystick.systems.tally.layout import (
     DATA_OFFSET,
     HEADER_SIZE,
     GroupHeader,
-    SegmentHeader,
     encode_group_header,
-    encode_segment_header,
     group_length,
 )
 from tallystick.systems.tally.rows import rows_of

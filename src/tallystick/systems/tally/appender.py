@@ -20,6 +20,12 @@ from tallystick.storage.crc import crc32
 from tallystick.storage.files import File, FileSystem
 from tallystick.storage.segments import Segments
 from tallystick.systems.tally.columns import Inner
+from tallystick.systems.tally.heads import (
+    Control,
+    SegmentHeader,
+    encode_control,
+    encode_segment_header,
+)
 from tallystick.systems.tally.layout import (
     AES_GCM,
     CONTROL_NAME,
@@ -28,11 +34,7 @@ from tallystick.systems.tally.layout import (
     HEADER_SIZE,
     INDEX,
     NAMING,
-    Control,
     GroupHeader,
-    SegmentHeader,
-    encode_control,
-    encode_segment_header,
     group_length,
     header_checksum,
     pack_group_header,

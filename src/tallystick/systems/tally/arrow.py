@@ -102,7 +102,7 @@ def _sliced(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
 def _part(step: Step, key: bytes | None) -> _Part | None:
     """The arrays of a whole group; None where `_step_records` has to speak."""
     header = step.place.header
-    if header is None or step.place.case not in (Case.VALID, Case.REPAIRED) or not header.count:
+    if header is None or not step.place.case.whole or not header.count:
         return None
     try:
         columns = columns_of(step.view.inner(header), header, key)

@@ -15,17 +15,19 @@ from typing import Final, NamedTuple
 
 from tallystick.errors import LogUnreadableError
 from tallystick.records import Finding, Severity
-from tallystick.storage.source import ByteSource, logical_name, open_source, read_head
+from tallystick.storage.source import ByteSource, logical_name, open_source, read_head, read_part
+from tallystick.systems.tally.heads import (
+    Control,
+    SegmentHeader,
+    decode_control,
+    decode_segment_header,
+)
 from tallystick.systems.tally.layout import (
     CONTROL_NAME,
     COPY_OFFSET,
     DATA_OFFSET,
     SPARE_PREFIX,
     SUFFIX,
-    Control,
-    SegmentHeader,
-    decode_control,
-    decode_segment_header,
     segment_name,
     segment_number,
 )
@@ -35,10 +37,11 @@ SYSTEM_NAME: Final = "tally"
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How to get at files: ``head(path, size)`` and ``open(path)``. Both raise
-    `LogUnreadableError`."""
+    """How to get at files: ``head(path, size)``, ``part(path, offset, size)`` and ``open(path)``.
+    All raise `LogUnreadableError`."""
 
     head: Callable[[str, int], bytes] = read_head
+    part: Callable[[str, int, int], bytes] = read_part
     open: Callable[[str], ByteSource] = open_source
 
 

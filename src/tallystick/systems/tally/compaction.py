@@ -19,7 +19,7 @@ from tallystick.systems.tally.items import Action
 from tallystick.systems.tally.kinds import Code
 from tallystick.systems.tally.live import live_rows
 from tallystick.systems.tally.log import TallyLog
-from tallystick.systems.tally.state import Element
+from tallystick.systems.tally.work import Element
 
 LIVE_SHARE: Final = 0.3
 SEGMENTS_MIN: Final = 10

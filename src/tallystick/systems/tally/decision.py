@@ -42,6 +42,11 @@ class Case(StrEnum):
     TORN = "torn"
     END = "end"
 
+    @property
+    def whole(self) -> bool:
+        """True if a whole group is there, which is used."""
+        return self in (Case.VALID, Case.REPAIRED)
+
 
 class Facts(NamedTuple):
     """The five facts, each true or false."""

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.systems.tally.columns import Draft
+from tallystick.systems.tally.heads import Control
 from tallystick.systems.tally.rows import fold_group
 from tallystick.systems.tally.scan import Step
-from tallystick.systems.tally.state import LogState, Row
+from tallystick.systems.tally.state import LogState
 from tallystick.systems.tally.walk import Expected, Leap, Place, SegmentView
+from tallystick.systems.tally.work import Row
 
 if TYPE_CHECKING:
     from tallystick.systems.tally.leaping import Run
@@ -49,6 +51,15 @@ def _compiled() -> Leap | None:
     except (ImportError, RuntimeError):
         return None  # numba refuses where it finds no folder for what it compiles
     return Leaper(known=ALL_CODES)
+
+
+def state_of(control: Control | None) -> LogState:
+    """The state to begin with."""
+    if control is None:
+        return LogState()
+    state = LogState(control.first_segment, control.checkpoint_lsn)
+    state.next_transaction, state.next_key = control.next_transaction, control.next_key
+    return state
 
 
 def fold_step(state: LogState, step: Step, key: bytes | None) -> None:

@@ -12,14 +12,13 @@ from collections.abc import Collection, Iterator
 from tallystick.errors import CorruptLogError
 from tallystick.storage.files import Bytes
 from tallystick.systems.tally.catalog import is_member, read_catalog
-from tallystick.systems.tally.decision import Case
 from tallystick.systems.tally.layout import GroupHeader
 from tallystick.systems.tally.log import TallyLog
 from tallystick.systems.tally.recovery import reach_of
 from tallystick.systems.tally.rows import rows_of
 from tallystick.systems.tally.scan import Scan, Step
 from tallystick.systems.tally.splits import seek
-from tallystick.systems.tally.state import OpenTransaction, Row
+from tallystick.systems.tally.work import OpenTransaction, Row
 
 
 def groups_from(
@@ -38,7 +37,7 @@ def groups_from(
         header = step.place.header
         if step.place.lsn >= end:
             return
-        if header is None or step.place.case not in (Case.VALID, Case.REPAIRED):
+        if header is None or not step.place.case.whole:
             raise _damage(step)
         yield header, step.view.inner(header)
 

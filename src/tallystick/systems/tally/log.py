@@ -28,7 +28,8 @@ from tallystick.systems.tally.reclaiming import Reclaiming
 from tallystick.systems.tally.recovery import load_key, open_log
 from tallystick.systems.tally.sealing import KeyProvider
 from tallystick.systems.tally.settings import Settings, capacity
-from tallystick.systems.tally.state import Element, LogState
+from tallystick.systems.tally.state import LogState
+from tallystick.systems.tally.work import Element
 from tallystick.systems.tally.writing import Writing
 
 

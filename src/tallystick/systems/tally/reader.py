@@ -6,29 +6,23 @@ does: it uses everything up to the end of the log, and refuses if acknowledged d
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tallystick.errors import (
     CorruptLogError,
     LogUnreadableError,
-    TallystickError,
-    UnsupportedFormatError,
 )
 from tallystick.records import (
     Change,
     Clock,
-    Difference,
     Finding,
     LogFile,
     Outcome,
     Record,
-    Severity,
     Span,
-    State,
     Transaction,
     Verdict,
 )
@@ -44,12 +38,14 @@ from tallystick.systems.tally.catalog import (
 )
 from tallystick.systems.tally.columns import PLAIN
 from tallystick.systems.tally.decision import Case
-from tallystick.systems.tally.folding import LateLeaper, fold_step
-from tallystick.systems.tally.layout import (
+from tallystick.systems.tally.folding import LateLeaper
+from tallystick.systems.tally.heads import (
     CONTROL_MAGIC,
+    SEGMENT_MAGIC,
+)
+from tallystick.systems.tally.layout import (
     COPY_OFFSET,
     DATA_OFFSET,
-    SEGMENT_MAGIC,
     VERSION,
 )
 from tallystick.systems.tally.rows import envelope_record, records_of
@@ -57,14 +53,12 @@ from tallystick.systems.tally.scan import Scan, Step
 from tallystick.systems.tally.sealing import KeyMissingError
 from tallystick.systems.tally.spans import cut, doubled_spans, remains, segment_spans
 from tallystick.systems.tally.splits import split_steps, splits_of
-from tallystick.systems.tally.state import LogState
 from tallystick.systems.tally.transactions import changes_of, ended_first, transactions_of
+from tallystick.systems.tally.verdict import Judged, judge
 from tallystick.systems.tally.walk import Place, SegmentView
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_WHOLE = (Case.VALID, Case.REPAIRED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +180,7 @@ class TallyReading:
         decision or entry."""
         for step in _believed(Scan(self.catalog, self._reach).steps()):
             header = step.place.header
-            if header is None or header.columns != PLAIN or step.place.case not in _WHOLE:
+            if header is None or header.columns != PLAIN or not step.place.case.whole:
                 yield from self._step_records(step)
 
     def _step_records(self, step: Step) -> Iterator[Record]:
@@ -217,87 +211,32 @@ class TallyReading:
 
     def transactions(self) -> Iterator[Transaction]:
         """One per transaction, decision and persisting entry; memory grows with their number."""
-        state = self._recovered[0]
-        yield from transactions_of(self._source.path, self._work_records(), state.incomplete)
+        yield from transactions_of(self._source.path, self._work_records(), self._incomplete)
 
     def changes(self) -> Iterator[Change]:
         """Adds, updates, deletes and rows in commit order; memory grows with open transactions."""
-        state = self._recovered[0]
-        yield from changes_of(self._source.path, self.records(), state.incomplete)
+        yield from changes_of(self._source.path, self.records(), self._incomplete)
 
     # -- verdicts -----------------------------------------------------------------------
 
     @cached_property
-    def _recovered(self) -> tuple[LogState, Scan, Counter[str]]:
-        """What recovery makes of the log, up to the first damage; and records by outcome, those
-        behind damage included, counted by groups."""
-        scan = Scan(self.catalog, self._reach, leap=LateLeaper())
-        control = self.catalog.control
-        state = LogState(
-            control.first_segment if control else 1, control.checkpoint_lsn if control else 0
-        )
-        outcomes: Counter[str] = Counter()
-        encrypted = 0
-        readable = True
-        for step in scan.steps():
-            _count(step.place, outcomes)
-            if step.behind or not readable or step.place.case not in _WHOLE:
-                continue
-            try:
-                fold_step(state, step, self._key)
-            except KeyMissingError:
-                encrypted += 1
-            except (CorruptLogError, UnsupportedFormatError) as error:
-                scan.broken = True
-                readable = False
-                scan.findings.append(self._unreadable(error))
-        if encrypted:
-            message = (
-                f"{encrypted} groups are encrypted and no key was given: "
-                "only their envelopes were verified"
-            )
-            scan.findings.append(
-                Finding("encrypted", Severity.WARNING, SYSTEM_NAME, self._source.path, message,
-                        advice="Give the log's key")
-            )  # fmt: skip
-        scan.findings += [
-            Finding("incomplete-transaction", Severity.LOSS, SYSTEM_NAME, self._source.path,
-                    f"transaction {number} ended with elements missing: {holes}")
-            for number, holes in state.incomplete.items()
-        ]  # fmt: skip
-        return state, scan, outcomes
-
-    def _unreadable(self, error: TallystickError) -> Finding:
-        file, offset = error.file, error.offset
-        error.file = error.offset = None  # the finding has them beside its message
-        return Finding(
-            "unreadable-group", Severity.DAMAGE, SYSTEM_NAME, self._source.path, str(error),
-            file=file, offset=offset,
-        )  # fmt: skip
+    def _judged(self) -> Judged:
+        return judge(Scan(self.catalog, self._reach, leap=LateLeaper()), self._key)
 
     def findings(self) -> Sequence[Finding]:
-        return tuple(self._recovered[1].findings)
+        return tuple(self._judged.scan.findings)
 
     def verdict(self) -> Verdict:
-        state, scan, outcomes = self._recovered
-        states: Counter[str] = Counter()
-        in_doubt: list[str] = []
-        for one in ended_first(self._source.path, self._work_records(), state.incomplete):
-            states[one.state.value] += 1
-            if one.state is State.PREPARED:
-                in_doubt.append(one.key)
-        engine = _engine(state, scan)
-        strict = {
-            "records": dict.fromkeys((one.value for one in Outcome), 0) | dict(outcomes),
-            "transactions": dict(states),
-            "in_doubt": in_doubt,
-            "lost": [
-                finding.to_dict() for finding in scan.findings if finding.severity is Severity.LOSS
-            ],
-            "findings": dict(Counter(finding.code for finding in scan.findings)),
-        }
-        differences = tuple(_differences(scan))
-        return Verdict(SYSTEM_NAME, self._source.path, self.format, engine, strict, differences)
+        transactions = ended_first(self._source.path, self._work_records(), self._incomplete)
+        return Verdict(
+            SYSTEM_NAME, self._source.path, self.format,
+            self._judged.engine(), self._judged.strict(transactions),
+            tuple(self._judged.differences()),
+        )  # fmt: skip
+
+    @property
+    def _incomplete(self) -> Mapping[int, str]:
+        return self._judged.state.incomplete
 
     # -- batches ------------------------------------------------------------------------
 
@@ -324,53 +263,6 @@ _WHY = {
     Life.DAMAGED: "its header is damaged",
     Life.FOREIGN: "it belongs to another log",
 }
-
-
-def _count(place: Place, outcomes: Counter[str]) -> None:
-    if place.header is None or place.case is Case.END:
-        return
-    if place.case in _WHOLE:
-        outcomes[Outcome.VALID.value] += place.count
-    elif place.end > place.offset:
-        outcomes[place.case.value] += 1
-
-
-def _engine(state: LogState, scan: Scan) -> dict[str, Any]:
-    catalog = scan.catalog
-    first = next((one.header.first_lsn for one in catalog.segments if one.header), None)
-    return {
-        "opened": not scan.broken,
-        "first_lsn": first,
-        "last_lsn": None if first is None else scan.next_lsn - 1,
-        "segments": [one.header.number for one in catalog.segments if one.header],
-        "live_records": len(state.live),
-        "prepared": sorted(number for number, one in state.open.items() if one.ending),
-        "open_decisions": {
-            gtrid.hex(): sorted(one.resources) for gtrid, one in sorted(state.decisions.items())
-        },
-        "pending": {
-            str(number): sorted(one.remaining) for number, one in sorted(state.pending.items())
-        },
-        "findings": dict(Counter(finding.code for finding in scan.findings)),
-    }
-
-
-def _differences(scan: Scan) -> Iterator[Difference]:
-    """Recovery is strict, so the two part only where recovery refuses."""
-    if not scan.broken:
-        return
-    for finding in scan.findings:
-        if finding.severity in (Severity.DAMAGE, Severity.LOSS):
-            yield Difference(
-                finding.code,
-                "refuses to open",
-                finding.message,
-                "Nothing is lost as long as the files stay as they are; a salvage would give up "
-                "what this names",
-                finding.severity,
-                finding.file,
-                finding.offset,
-            )
 
 
 def _believed(steps: Iterator[Step]) -> Iterator[Step]:

@@ -17,7 +17,7 @@ from typing import Final
 
 from tallystick.errors import CorruptLogError, LogUnreadableError
 from tallystick.records import Finding, Severity
-from tallystick.storage.files import File, FileSystem, read_source
+from tallystick.storage.files import File, FileSystem, read_source, write_whole
 from tallystick.storage.source import ByteSource, unreadable
 from tallystick.systems.tally.appender import Appender
 from tallystick.systems.tally.catalog import (
@@ -27,17 +27,17 @@ from tallystick.systems.tally.catalog import (
     is_member,
     read_catalog,
 )
-from tallystick.systems.tally.decision import Case
-from tallystick.systems.tally.folding import LateLeaper, fold_step, index_entries
-from tallystick.systems.tally.layout import (
-    CONTROL_NAME,
-    DATA_OFFSET,
-    IDENTITY_SIZE,
+from tallystick.systems.tally.folding import LateLeaper, fold_step, index_entries, state_of
+from tallystick.systems.tally.heads import (
     Control,
     SegmentHeader,
     doubled,
     encode_control,
     encode_segment_header,
+)
+from tallystick.systems.tally.layout import (
+    CONTROL_NAME,
+    IDENTITY_SIZE,
     segment_name,
 )
 from tallystick.systems.tally.scan import Scan
@@ -45,7 +45,6 @@ from tallystick.systems.tally.sealing import KEY_SIZES, KeyMissingError, KeyProv
 from tallystick.systems.tally.settings import Settings
 from tallystick.systems.tally.state import LogState
 
-_TEMPORARY: Final = "control.tmp"
 _ADVICE: Final = (
     "Nothing was changed. Restore the damaged file from a copy; or look with `tallystick explain`, "
     "and write what can be read to a new log with tallystick.systems.tally.salvage"
@@ -64,16 +63,19 @@ class Recovered:
 def reach_of(fs: FileSystem) -> Reach:
     """Reading through a file system of the storage seam."""
 
-    def head(path: str, size: int) -> bytes:
+    def part(path: str, offset: int, size: int) -> bytes:
         try:
             file = fs.open(path, write=False)
         except OSError as error:
             raise unreadable(path, error) from error
         with contextlib.closing(file):
             try:
-                return file.pread(size, 0)
+                return file.pread(size, offset)
             except OSError as error:
                 raise unreadable(path, error) from error
+
+    def head(path: str, size: int) -> bytes:
+        return part(path, 0, size)
 
     def whole(path: str) -> ByteSource:
         try:
@@ -81,7 +83,7 @@ def reach_of(fs: FileSystem) -> Reach:
         except OSError as error:
             raise unreadable(path, error) from error
 
-    return Reach(head, whole)
+    return Reach(head, part, whole)
 
 
 def load_key(provider: KeyProvider | None) -> bytes | None:
@@ -130,7 +132,7 @@ def _never_used(fs: FileSystem, catalog: Catalog) -> bool:
 def _create(fs: FileSystem, folder: str, settings: Settings) -> None:
     """The first segment, then the control block: a log exists once it has its control block."""
     for name in fs.list(folder):
-        if is_member(name) or name == _TEMPORARY:
+        if is_member(name):
             fs.remove(posixpath.join(folder, name))
     now = time.time_ns() // 1000
     control = Control(
@@ -144,23 +146,9 @@ def _create(fs: FileSystem, folder: str, settings: Settings) -> None:
     header = SegmentHeader(
         control.identity, 1, 1, control.segment_size, control.sector_size, now, shard=control.shard
     )
-    _write_new(
-        fs, posixpath.join(folder, segment_name(1)), doubled(encode_segment_header(header)),
-        control.segment_size,
-    )  # fmt: skip
-    fs.sync_dir(folder)
-    temporary = posixpath.join(folder, _TEMPORARY)
-    _write_new(fs, temporary, doubled(encode_control(control)), DATA_OFFSET)
-    fs.rename(temporary, posixpath.join(folder, CONTROL_NAME))
-    fs.sync_dir(folder)
-
-
-def _write_new(fs: FileSystem, path: str, data: bytes, size: int) -> None:
-    file = fs.create(path)
-    with contextlib.closing(file):
-        file.allocate(size)
-        file.pwrite(data, 0)
-        file.datasync()
+    first = posixpath.join(folder, segment_name(1))
+    write_whole(fs, first, [doubled(encode_segment_header(header))], size=control.segment_size)
+    write_whole(fs, posixpath.join(folder, CONTROL_NAME), [doubled(encode_control(control))])
 
 
 # -- recovery -----------------------------------------------------------------------------
@@ -168,18 +156,13 @@ def _write_new(fs: FileSystem, path: str, data: bytes, size: int) -> None:
 
 def _fold(scan: Scan, key: bytes | None) -> tuple[LogState, list[tuple[int, int, int]]]:
     """The state of all records, and the index of the groups in the last segment."""
-    control = scan.catalog.control
-    state = LogState(
-        control.first_segment if control else 1, control.checkpoint_lsn if control else 0
-    )
-    if control is not None:
-        state.next_transaction, state.next_key = control.next_transaction, control.next_key
+    state = state_of(scan.catalog.control)
     index: list[tuple[int, int, int]] = []
     last: SegmentFile | None = None
     for step in scan.steps():
         if step.file is not last:
             index, last = [], step.file
-        if scan.broken or step.place.case not in (Case.VALID, Case.REPAIRED):
+        if scan.broken or not step.place.case.whole:
             continue
         index += index_entries(step.place)
         try:
@@ -231,7 +214,7 @@ def _resume(
     appender.write_control(last_segment=last.header.number, durable_lsn=appender.durable_lsn)
     if settings.recycle:
         appender.retire_freed()
-    if not scan.clean or _sealed(scan, last):
+    if not scan.clean or scan.sealed:
         appender.roll()
     return Recovered(appender, state, tuple(scan.findings))
 
@@ -241,14 +224,3 @@ def _durable(fs: FileSystem, last: SegmentFile) -> File:
     file = fs.open(last.path)
     file.datasync()
     return file
-
-
-def _sealed(scan: Scan, last: SegmentFile) -> bool:
-    """True if an index ends the last segment: the roll to the next one was not finished."""
-    from tallystick.systems.tally.scan import open_segment
-
-    source, view = open_segment(last, scan.reach)
-    with source:
-        sealed = view.index is not None
-        view.data = b""
-    return sealed

@@ -23,7 +23,8 @@ from tallystick.systems.tally.columns import PLAIN, Columns, Draft, decode_colum
 from tallystick.systems.tally.kinds import Code, must_know, name_of
 from tallystick.systems.tally.layout import AES_GCM, HEADER_SIZE, ZLIB, ZSTD, GroupHeader
 from tallystick.systems.tally.sealing import inner_bytes
-from tallystick.systems.tally.state import LogState, Row
+from tallystick.systems.tally.state import LogState
+from tallystick.systems.tally.work import Row
 
 _PACKED = ZLIB | ZSTD | AES_GCM
 

@@ -17,7 +17,7 @@ from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.bodies import decode_ending
 from tallystick.systems.tally.catalog import is_member, read_catalog
 from tallystick.systems.tally.columns import Draft
-from tallystick.systems.tally.decision import Case
+from tallystick.systems.tally.folding import state_of
 from tallystick.systems.tally.items import EndingDraft
 from tallystick.systems.tally.kinds import Code
 from tallystick.systems.tally.log import TallyLog
@@ -26,7 +26,7 @@ from tallystick.systems.tally.rows import rows_of
 from tallystick.systems.tally.scan import Scan
 from tallystick.systems.tally.sealing import KeyProvider
 from tallystick.systems.tally.settings import Settings
-from tallystick.systems.tally.state import LogState, Row
+from tallystick.systems.tally.work import Row
 
 
 @dataclass(slots=True)
@@ -68,13 +68,12 @@ def _rows(source: str, key: bytes | None, fs: FileSystem, report: Salvage) -> It
     reach = reach_of(fs)
     paths = [posixpath.join(source, name) for name in fs.list(source) if is_member(name)]
     catalog = read_catalog(source, paths, reach)
-    first = catalog.control.first_segment if catalog.control else 1
-    state = LogState(first, catalog.control.checkpoint_lsn if catalog.control else 0)
+    state = state_of(catalog.control)
     scan = Scan(catalog, reach)
     for step in scan.steps():
         report.lost += step.place.lost
         header = step.place.header
-        if header is None or step.place.case not in (Case.VALID, Case.REPAIRED):
+        if header is None or not step.place.case.whole:
             continue
         try:
             rows = list(rows_of(step.view.inner(header), header, key))

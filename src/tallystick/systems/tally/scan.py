@@ -45,8 +45,9 @@ class Scan:
     """One pass over a log. After `steps` is exhausted the rest is known.
 
     ``next_lsn`` is the LSN of the next record to be written, ``end`` the place where it goes
-    (None if there is no segment), ``clean`` is false if the log ended in a torn group, and
-    ``broken`` true if recovery must refuse.
+    (None if there is no segment), ``clean`` is false if the log ended in a torn group, ``sealed``
+    true if an index ends the last segment: the roll to the next one was not finished. ``broken``
+    is true if recovery must refuse.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Scan:
         self.next_lsn = LSN_FIRST
         self.end: tuple[SegmentFile, Expected] | None = None
         self.clean = True
+        self.sealed = False
         self.broken = any(
             finding.severity in (Severity.DAMAGE, Severity.LOSS) for finding in self.findings
         )
@@ -93,6 +95,8 @@ class Scan:
         """Check that a segment continues the one before it."""
         header = file.header
         assert header is not None
+        # Groups that were freed count, too: no later one is older than its segment.
+        self.time_us = max(self.time_us, header.created_us)
         if file.life is Life.DAMAGED:
             self._break()
         elif previous is None:
@@ -142,6 +146,7 @@ class Scan:
     def _check_index(self, file: SegmentFile, view: SegmentView) -> None:
         """The index holds nothing that the groups do not say: its damage costs only speed."""
         size = len(view.data)
+        self.sealed = view.index is not None
         if view.index_damaged:
             self._report(
                 "index-damaged", Severity.WARNING,
@@ -157,7 +162,7 @@ class Scan:
             )  # fmt: skip
 
     def _note(self, file: SegmentFile, place: Place) -> None:
-        if place.header is not None and place.case in (Case.VALID, Case.REPAIRED):
+        if place.header is not None and place.case.whole:
             self.time_us = max(self.time_us, place.header.time_us)
         if place.case is Case.REPAIRED:
             self._report(

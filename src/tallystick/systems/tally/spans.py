@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from tallystick.records import Outcome, Span
 from tallystick.storage.files import Bytes
 from tallystick.systems.tally.catalog import SegmentFile
+from tallystick.systems.tally.copies import magic_places
 from tallystick.systems.tally.decision import Case
 from tallystick.systems.tally.layout import (
     COPY_OFFSET,
@@ -18,7 +19,7 @@ from tallystick.systems.tally.layout import (
     GroupHeader,
     decode_group_header,
 )
-from tallystick.systems.tally.walk import Place, SegmentView, magic_places
+from tallystick.systems.tally.walk import Place, SegmentView
 
 _BLOCK = 512
 _OUTCOME = {

@@ -1,7 +1,7 @@
 """Parts of a log that can be read on their own, and the way to an LSN or a time.
 
 In: a `Catalog` and where to go. Out: splits and starting points, from the indexes that end the
-sealed segments: eight header sectors and one index per segment are read, not the groups.
+sealed segments: of each segment its last bytes are read, not the groups.
 """
 
 from __future__ import annotations
@@ -12,15 +12,27 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from tallystick.storage.crc import crc32
 from tallystick.storage.files import Bytes
 from tallystick.systems.base import Split
 from tallystick.systems.tally.catalog import Catalog, Life, Reach, SegmentFile
-from tallystick.systems.tally.layout import DATA_OFFSET, GroupHeader, decode_group_header
+from tallystick.systems.tally.heads import (
+    SegmentHeader,
+)
+from tallystick.systems.tally.layout import (
+    DATA_OFFSET,
+    HEADER_SIZE,
+    INDEX,
+    GroupHeader,
+    decode_group_header,
+)
 from tallystick.systems.tally.scan import Step, open_segment
 from tallystick.systems.tally.walk import Expected, Leap, SegmentView
 
 ENTRY_SIZE = 24
 """Bytes per group in the index."""
+_INDEX_READ = 64 << 10
+"""What is read of a segment's end at first: the whole index if it has no more than 2,700 groups."""
 
 
 class Index(NamedTuple):
@@ -44,12 +56,28 @@ def decode_index(stored: Bytes) -> Index:
     return Index(numbers[:count], numbers[count : 2 * count], numbers[2 * count :])
 
 
-def index_of(view: SegmentView) -> Index | None:
+def read_index(file: SegmentFile, reach: Reach) -> Index | None:
     """The index of a sealed segment, None if it has none or it is damaged."""
-    header = view.index
-    if header is None or not view.index_whole:
+    segment = file.header
+    assert segment is not None
+    start = max(segment.size - _INDEX_READ, 0)
+    tail = reach.part(file.path, start, segment.size - start)
+    header = decode_group_header(tail, segment.size - start - HEADER_SIZE)
+    if header is None or not _is_index(header, segment):
         return None
-    return decode_index(view.inner(header))
+    if header.offset < start:
+        start, tail = header.offset, reach.part(file.path, header.offset, header.length)
+    inner = memoryview(tail)[header.offset - start + HEADER_SIZE : -HEADER_SIZE]
+    return decode_index(inner[: header.stored]) if crc32(inner) == header.inner_crc else None
+
+
+def _is_index(header: GroupHeader, segment: SegmentHeader) -> bool:
+    return (
+        bool(header.flags & INDEX)
+        and header.offset >= DATA_OFFSET
+        and header.end == segment.size
+        and (header.segment, header.tag) == (segment.number, segment.identity[:8])
+    )
 
 
 def splits_of(catalog: Catalog, reach: Reach, target_bytes: int) -> list[Split]:
@@ -58,11 +86,8 @@ def splits_of(catalog: Catalog, reach: Reach, target_bytes: int) -> list[Split]:
     for file in catalog.segments:
         if file.life is not Life.LIVE:
             continue
-        source, view = open_segment(file, reach)
-        with source:
-            size = len(view.data)
-            begins = [0, *_cuts(index_of(view), max(target_bytes, 1)), size]
-            view.data = b""
+        assert file.header is not None
+        begins = [0, *_cuts(read_index(file, reach), max(target_bytes, 1)), file.header.size]
         splits += [Split(file.path, begin, end) for begin, end in pairwise(begins) if begin < end]
     return splits
 
@@ -96,7 +121,11 @@ def due_at(view: SegmentView, offset: int) -> Expected:
     header = _header_at(view, offset)
     if header is None:
         return Expected(offset, view.durable_lsn, -1)
-    return Expected(offset, header.first_lsn, header.chain)
+    return _at(header)
+
+
+def _at(header: GroupHeader) -> Expected:
+    return Expected(header.offset, header.first_lsn, header.chain)
 
 
 def _header_at(view: SegmentView, offset: int) -> GroupHeader | None:
@@ -115,16 +144,14 @@ def seek(
         return None
     wanted = time_us if time_us is not None else lsn
     file = live[max(_segment_at(live, wanted, by_time=time_us is not None), 0)]
-    source, view = open_segment(file, reach)
-    with source:
-        index = index_of(view)
-        due = None
-        if index is not None and index.offsets:
-            column = index.lsns if time_us is None else index.times
-            row = bisect_right(column, wanted - (time_us is not None)) - 1
-            due = due_at(view, index.offsets[max(row, 0)])
-        view.data = b""
-    return file, due
+    index = read_index(file, reach)
+    if index is None or not index.offsets:
+        return file, None
+    column = index.lsns if time_us is None else index.times
+    row = bisect_right(column, wanted - (time_us is not None)) - 1
+    place = index.offsets[max(row, 0)]
+    header = decode_group_header(reach.part(file.path, place, HEADER_SIZE), 0)
+    return file, _at(header) if header is not None and header.offset == place else None
 
 
 def _segment_at(live: Sequence[SegmentFile], wanted: int, *, by_time: bool) -> int:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from tallystick.records import Xid
 from tallystick.systems.tally.bodies import (
@@ -19,67 +18,20 @@ from tallystick.systems.tally.bodies import (
     decode_ending,
     decode_names,
 )
-from tallystick.systems.tally.columns import Draft
 from tallystick.systems.tally.kinds import Code
 from tallystick.systems.tally.persisting import entry_targets, every, mark_targets
+from tallystick.systems.tally.work import (
+    Element,
+    OpenDecision,
+    OpenEntry,
+    OpenTransaction,
+    Row,
+)
 
 _PREPARE = Code.PREPARE.value
 _NUMBERED = Code.PERSISTING.value
 """Codes from here on have numbers of their own for keys."""
 _UNASSIGNED = 128
-
-
-class Row(NamedTuple):
-    """A record at its place. ``time_us`` is that of its group."""
-
-    lsn: int
-    segment: int
-    time_us: int
-    draft: Draft
-
-
-@dataclass(frozen=True, slots=True)
-class Element:
-    """One add, update or delete: where it is, without its body."""
-
-    code: int
-    key: int | None
-    lsn: int
-    segment: int
-    size: int
-    """Bytes of its body."""
-
-
-@dataclass(slots=True)
-class OpenTransaction:
-    """A transaction that has neither committed nor rolled back."""
-
-    first_segment: int
-    elements: list[Element] = field(default_factory=list)
-    counts: dict[int, int] = field(default_factory=dict)
-    """Elements by segment."""
-    ending: Ending | None = None
-    """The body of its prepare record."""
-
-
-@dataclass(slots=True)
-class OpenDecision:
-    """A decision to commit, with the resources that have not confirmed yet."""
-
-    segment: int
-    time_us: int
-    resources: set[str]
-
-
-@dataclass(slots=True)
-class OpenEntry:
-    """A persisting entry, with the targets that do not hold it yet."""
-
-    segment: int
-    time_us: int
-    body: bytes
-    targets: tuple[str, ...]
-    remaining: frozenset[str]
 
 
 class LogState:

@@ -18,6 +18,11 @@ from tallystick.storage.files import File, FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.storage.source import unreadable
 from tallystick.systems.tally.catalog import Life, is_member, read_catalog
+from tallystick.systems.tally.heads import (
+    SegmentHeader,
+    decode_control,
+    decode_segment_header,
+)
 from tallystick.systems.tally.layout import (
     CONTROL_NAME,
     COPY_OFFSET,
@@ -25,10 +30,7 @@ from tallystick.systems.tally.layout import (
     HEADER_SIZE,
     INDEX,
     GroupHeader,
-    SegmentHeader,
-    decode_control,
     decode_group_header,
-    decode_segment_header,
     segment_name,
 )
 from tallystick.systems.tally.recovery import reach_of

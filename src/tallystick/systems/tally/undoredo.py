@@ -20,7 +20,7 @@ from tallystick.systems.tally.kinds import Code
 from tallystick.systems.tally.live import rows_from
 from tallystick.systems.tally.log import TallyLog
 from tallystick.systems.tally.role import Role
-from tallystick.systems.tally.state import Row
+from tallystick.systems.tally.work import Row
 
 _ADD, _REMOVE = Code.REDO_ADD.value, Code.REDO_REMOVE.value
 _ROWS = (Code.REDO_ADD, Code.REDO_REMOVE, Code.TRUNCATE)

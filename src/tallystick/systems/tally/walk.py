@@ -7,33 +7,28 @@ full of hostile headers is searched once, not once per header.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import Bytes
-from tallystick.storage.zeros import is_zero
+from tallystick.systems.tally.copies import Copies
 from tallystick.systems.tally.decision import Case, Facts, decide
+from tallystick.systems.tally.heads import (
+    SegmentHeader,
+)
 from tallystick.systems.tally.layout import (
     DATA_OFFSET,
-    GROUP_MAGIC,
     HEADER_SIZE,
     INDEX,
     GroupHeader,
-    SegmentHeader,
     decode_group_header,
-    round_up,
 )
 
 if TYPE_CHECKING:
     from tallystick.systems.tally.leaping import Run
-
-_WINDOW = 1 << 16
-"""Bytes that are searched for headers at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +82,7 @@ class SegmentView:
     header: SegmentHeader
     durable_lsn: int = 0
     """The highest LSN that something outside this file says was durable."""
-    _copies: _Copies | None = None
+    _copies: Copies | None = None
 
     def first(self) -> Expected:
         """What is due at the start of the segment."""
@@ -123,13 +118,13 @@ class SegmentView:
     def _is_index(self, header: GroupHeader) -> bool:
         return bool(header.flags & INDEX) and self._own(header) and header.end == len(self.data)
 
-    def copies_from(self, offset: int) -> _Copies:
+    def copies_from(self, offset: int) -> Copies:
         """Every whole header of this life at or behind ``offset``, found by one search.
 
         A walk asks for growing offsets, so what it finds first serves it to the end.
         """
         if self._copies is None or self._copies.start > offset:
-            self._copies = _Copies(self, offset)
+            self._copies = Copies(self.data, offset, self._own)
         return self._copies
 
     def known_after(self, offset: int) -> int:
@@ -233,60 +228,6 @@ class SegmentView:
         """The stored bytes of a group, as a view."""
         start = header.offset + HEADER_SIZE
         return self.data[start : start + header.stored]
-
-
-class _Copies:
-    """All whole group headers of one segment: leading ones in order, trailing ones by group."""
-
-    def __init__(self, view: SegmentView, start: int) -> None:
-        self.start = start
-        self.leads: list[GroupHeader] = []
-        self.trails: dict[int, GroupHeader] = {}
-        self._places: list[int] = []
-        self._marks: list[int] = []
-        for place in magic_places(view.data, start):
-            header = decode_group_header(view.data, place)
-            if header is None or not view._own(header):
-                continue
-            if header.offset == place:
-                self.leads.append(header)
-            elif header.end - HEADER_SIZE == place:
-                self.trails.setdefault(header.offset, header)
-            else:
-                continue
-            self._places.append(place)
-            self._marks.append(header.durable_lsn)
-        for index in range(len(self._marks) - 2, -1, -1):
-            self._marks[index] = max(self._marks[index], self._marks[index + 1])
-
-    def mark_after(self, offset: int) -> int:
-        index = bisect_left(self._places, offset)
-        return self._marks[index] if index < len(self._marks) else 0
-
-    def lead_from(self, offset: int, lsn: int) -> GroupHeader | None:
-        """The first group at or behind ``offset`` that has no smaller LSN than that."""
-        start = bisect_left(self.leads, offset, key=lambda header: header.offset)
-        for header in islice(self.leads, start, None):
-            if header.first_lsn >= lsn and not header.flags & INDEX:
-                return header
-        return None
-
-
-def magic_places(data: Bytes, start: int = DATA_OFFSET, end: int | None = None) -> Iterator[int]:
-    """Offsets of everything that begins like a group header, at multiples of its size."""
-    view = memoryview(data)
-    stop = len(view) if end is None else min(end, len(view))
-    for begin in range(round_up(start, HEADER_SIZE), stop, _WINDOW):
-        behind = min(begin + _WINDOW, stop)
-        if is_zero(view, begin, behind):
-            continue  # the unused end of a segment: most of what is ever searched
-        first_bytes = bytes(view[begin:behind])[::HEADER_SIZE]
-        found = first_bytes.find(GROUP_MAGIC[:1])
-        while found >= 0:
-            place = begin + found * HEADER_SIZE
-            if data[place : place + len(GROUP_MAGIC)] == GROUP_MAGIC:
-                yield place
-            found = first_bytes.find(GROUP_MAGIC[:1], found + 1)
 
 
 def _behind(header: GroupHeader) -> Expected:

@@ -26,7 +26,8 @@ from tallystick.systems.tally.items import (
     size_of,
 )
 from tallystick.systems.tally.kinds import Code
-from tallystick.systems.tally.state import LogState, Row
+from tallystick.systems.tally.state import LogState
+from tallystick.systems.tally.work import Row
 
 _PLAIN = {bytes}
 
