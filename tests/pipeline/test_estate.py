@@ -7,6 +7,7 @@ disturb each other.
 from __future__ import annotations
 
 import json
+import shutil
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -128,6 +129,30 @@ def test_every_named_branch_has_the_state_it_stood_in(rows: Rows, case: str) -> 
             assert one.system == SYSTEMS[branch["system"]]
             assert one.state in STATES[state], (transfer, one)
             assert one.resource in (branch["resource"], None)
+
+
+WITHOUT = ("mid-phase-two", "presumed-abort")
+"""Situations whose coordinator is left out; others of the same name stay."""
+
+
+def test_a_coordinator_elsewhere_with_the_same_name_does_not_answer(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from tallystick.pipeline.stages import global_transactions
+
+    for case in ("clean", "committed-record-missing", *WITHOUT):
+        shutil.copytree(fixture_dir("estate") / case, tmp_path / case)
+    for case in WITHOUT:
+        shutil.rmtree(tmp_path / case / "bitronix")
+    source = spark.read.format("tallystick").option("table", "transactions").load(str(tmp_path))
+    due = {
+        bytes(branch.bqual).hex(): (row.resolution, branch.due)
+        for row in global_transactions(source.localCheckpoint()).collect()
+        for branch in row.branches
+        if branch.state == "prepared"
+    }
+    expected = {one["bqual"] for case in WITHOUT for one in _manifest(case)["in_doubt"]}
+    assert due == dict.fromkeys(expected, ("foreign", "foreign"))
 
 
 def test_a_branch_rolled_back_by_hand_is_found_without_its_name(rows: Rows) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tallystick.schemas import TRANSACTIONS
+from tallystick.schemas import FINDINGS, TRANSACTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -152,6 +152,18 @@ CASES: dict[str, tuple[Callable[[int], list[Row]], str | None, str, str | None]]
         "heuristic_mismatch",
         "heuristic-mismatch",
     ),
+    "all-committed-and-undecided-agree-with-each-other": (
+        lambda n: [note(n, "undecided"), *(branch(n, name, "committed") for name in LOGS)],
+        "undecided",
+        "none",
+        "missing-decision",
+    ),
+    "never-prepared-against-the-decision-is-a-mismatch": (
+        lambda n: [note(n, "committed"), branch(n, A, "active"), branch(n, C, "committed")],
+        "commit",
+        "heuristic_mismatch",
+        "heuristic-mismatch",
+    ),
     "one-phase-is-known-to-its-resource-alone": (
         lambda n: [note(n, "committing", (A,)), branch(n, A, "rolled_back")],
         "commit",
@@ -187,6 +199,8 @@ MORE = [
     branch(62, B, "committed", b"bank-10"),
     branch(63, A, "prepared", b"ghost"),
     branch(64, A, "committed", b"ghost"),
+    branch(64, B, "rolled_back", b"other"),
+    branch(64, C, "committed", b"other"),
     branch(65, A, "committed"),
     branch(65, B, "committed"),
     branch(0, A, "committed"),
@@ -243,6 +257,66 @@ def test_a_finished_transaction_of_an_absent_coordinator_needs_nothing(
     table: dict[bytes, Any],
 ) -> None:
     assert table[gtrid(64, b"ghost")].resolution == "none"
+
+
+def test_branches_that_ended_in_two_ways_are_a_mismatch_whoever_decided(
+    table: dict[bytes, Any],
+) -> None:
+    row = table[gtrid(64, b"other")]
+    assert (row.coordinator, row.alarm) == (None, "heuristic-mismatch")
+    assert "against the commit of another branch" in row.evidence
+
+
+def test_a_missing_log_is_no_proof_that_nothing_is_in_doubt(spark: SparkSession) -> None:
+    from tallystick.pipeline.stages import global_transactions
+
+    rows = [*settled(10), *LOCAL, note(50, "committing", (A, "jdbc/away"))]
+    (row,) = (
+        global_transactions(frame_of(spark, [*rows, branch(50, A, "committed")]))
+        .where("hex(gtrid) = '" + gtrid(50).hex().upper() + "'")
+        .collect()
+    )
+    assert row.resolution == "none"
+    assert "no log here tells of jdbc/away" in row.evidence
+
+
+@pytest.fixture(scope="module")
+def damaged(spark: SparkSession) -> dict[bytes, Any]:
+    """Rows over a journal of which not all can be read, by gtrid."""
+    from tallystick.pipeline.source import spark_schema
+    from tallystick.pipeline.stages import global_transactions
+
+    rows = [
+        *SETTLED,
+        *(branch(20, name, "prepared") for name in LOGS),
+        note(21, "undecided"),
+        branch(21, A, "prepared"),
+        branch(22, A, "committed"),
+        branch(22, B, "committed"),
+        note(23, "committing"),
+        branch(23, A, "prepared"),
+    ]
+    told = {"code": "damaged-record", "severity": "damage", "log": "/e/bitronix"}
+    finding = tuple(told.get(name) for name in FINDINGS.names)
+    findings = spark.createDataFrame([finding], spark_schema(FINDINGS))
+    found = global_transactions(frame_of(spark, rows), findings=findings)
+    return {bytes(row.gtrid): row for row in found.collect()}
+
+
+@pytest.mark.parametrize(
+    ("number", "resolution", "alarm"),
+    [
+        (20, "rollback", "doubtful-abort"),
+        (21, "rollback", "doubtful-abort"),
+        (22, "none", "missing-decision"),
+        (23, "commit", None),
+    ],
+)
+def test_a_damaged_journal_proves_commits_and_no_abort(
+    damaged: dict[bytes, Any], number: int, resolution: str, alarm: str | None
+) -> None:
+    row = damaged[gtrid(number)]
+    assert (row.resolution, row.alarm) == (resolution, alarm)
 
 
 def test_a_commit_that_the_journal_should_know_and_does_not_is_a_mismatch(

@@ -48,6 +48,15 @@ def test_names_and_logs(name: str) -> None:
     assert assign(patterns, SYSTEMS) == expected
 
 
+def test_folders_break_a_tie() -> None:
+    stock, orders = "/shop/stock/log", "/shop/orders"
+    once = Pattern(frozenset({"stock", "jdbc/orders"}), frozenset({stock, orders}), 1)
+    assert assign([once], {stock: "tally", orders: "tally"}) == {
+        "stock": stock,
+        "jdbc/orders": orders,
+    }
+
+
 @given(
     st.integers(1, 4).flatmap(
         lambda rows: st.integers(rows, 5).flatmap(

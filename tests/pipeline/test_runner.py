@@ -74,7 +74,7 @@ def test_runs_add_up(
         def fail(*_frames: object) -> None:
             raise RuntimeError("half way")
 
-        broken.setattr("tallystick.pipeline.stages.global_transactions", fail)
+        broken.setattr("tallystick.pipeline.stages.reconciled", fail)
         with pytest.raises(RuntimeError, match="half way"):
             run.advance(spark)
     assert _tables(out) == before

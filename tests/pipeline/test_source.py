@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tallystick import Journal
 from tallystick.errors import TallystickError
 from tallystick.pipeline import executing, options, planning
 from tallystick.pipeline.options import OptionError, SourceOptions
 from tallystick.pipeline.planning import Task
 from tallystick.pipeline.source import PruningReader, TableReader
+from tallystick.systems.base import LogReading, ReadOptions
+from tallystick.systems.tally.feeds import feeding
 from tallystick.tables import TABLES, selected
 from tests.fixtures import fixture_dir
 from tests.pipeline.fake import SYSTEM
@@ -86,6 +89,31 @@ def test_what_is_no_log_is_a_finding(logs: Path) -> None:
     assert [row["message"] for row in rows if row["code"] == "not-a-log"] == [
         "no log of any known system: empty, readme"
     ]
+
+
+def test_what_stores_of_ours_keep_beside_a_log_is_no_stranger(tmp_path: Path) -> None:
+    with Journal(tmp_path / "coordinator" / "decisions") as journal:
+        journal.append(b"one")
+    for name in ("coordinator/node", "coordinator/notes", "lock"):
+        (tmp_path / name).write_text("no log")
+    strangers = {problem.message for problem in planning.find([str(tmp_path)]).problems}
+    assert {message.rpartition(" ")[2] for message in strangers} == {"notes", "lock"}
+
+
+def test_a_log_in_parts_is_opened_once_by_a_task(
+    logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = SourceOptions((str(logs / "large"),), split_bytes=4_096)
+    pieces = tuple(piece for task in planning.tasks(settings) for piece in task.pieces)
+    opened: list[str] = []
+
+    def counting(reading: LogReading, options: ReadOptions) -> LogReading:
+        opened.append(reading.source.path)
+        return feeding(reading, options)
+
+    monkeypatch.setattr(executing, "feeding", counting)
+    rows = sum(batch.num_rows for batch in executing.execute(Task(pieces), settings))
+    assert (len(pieces), rows, len(opened)) == (3, 1_000, 1)
 
 
 def test_a_log_that_vanishes_is_a_finding_and_nothing_else(logs: Path) -> None:

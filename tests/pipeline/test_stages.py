@@ -76,10 +76,26 @@ def test_alarms_become_findings_beside_those_of_the_logs(spark: SparkSession) ->
             {"gtrid": b"\x02", "resolution": "none"},
         ],
     )
-    found = {row.code: row for row in findings(logs, judged).collect()}
-    assert set(found) == {"torn-tail", "lost-commit"}
+    copies = spark.createDataFrame(
+        [("h2", "/e/old", "/e/h2")], "system string, log string, original string"
+    )
+    found = {row.code: row for row in findings(logs, judged, copies).collect()}
+    assert set(found) == {"torn-tail", "lost-commit", "copy"}
+    assert (found["copy"].severity, found["copy"].log) == ("info", "/e/old")
+    assert "/e/h2" in found["copy"].message
     assert found["lost-commit"].severity == "loss"
     assert found["lost-commit"].message == "global transaction 01: e"
+
+
+def test_strangers_are_told_in_one_line(spark: SparkSession) -> None:
+    from tallystick.pipeline.summary import strangers
+
+    rows = [("/e/b", "no log: x"), ("/e/a", "no log: y"), ("/e/c", "no log: z")]
+    others = spark.createDataFrame(rows, "log string, message string")
+    assert strangers(others.where("false")) == []
+    assert strangers(others.where("log = '/e/b'")) == ["/e/b: no log: x"]
+    (line,) = strangers(others)
+    assert line.startswith("/e/a: no log: y; and files in 2 other folders")
 
 
 def test_profile_counts_per_bucket_and_resource(spark: SparkSession) -> None:

@@ -90,16 +90,23 @@ class Bundling:
             self._add("profile", stages.profile(records, transactions), self._generation)
 
     def _global_transactions(self) -> None:
-        transactions = self._frame("transactions", self._staged("transactions"))
-        judged = stages.global_transactions(transactions, self.resources)
-        self.space.write(judged, "global_transactions")
+        self.space.write(self._reconciled.rows, "global_transactions")
 
     def _findings(self) -> None:
         """Beside those of the logs: of the search for logs, and of all logs together."""
         rows = [tuple(row.values()) for row in finding_rows(self.plan.problems)]
         found = self.spark.createDataFrame(rows, spark_schema(TABLES["findings"]))
         alarms = self.space.written(self.spark, "global_transactions")
-        self._add("findings", stages.findings(found, alarms).coalesce(1), _OVER)
+        self._add(
+            "findings", stages.findings(found, alarms, self._reconciled.copies).coalesce(1), _OVER
+        )
+
+    @cached_property
+    def _reconciled(self) -> stages.Reconciled:
+        transactions, found = (
+            self._frame(table, self._staged(table)) for table in ("transactions", "findings")
+        )
+        return stages.reconciled(transactions, self.resources, found)
 
     # -- bundles ------------------------------------------------------------------------
 

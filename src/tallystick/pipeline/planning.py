@@ -27,6 +27,10 @@ LOGS_MAX = 32
 NAMES_MAX = 10
 """Names of other files that one finding lists."""
 
+BESIDE = frozenset({"lock", "node", "identity", "pages", "recovered", "backup", "fresh"})
+"""Files that stores of ours keep beside their native log, or above it: no records, and no strangers
+either."""
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -70,7 +74,7 @@ def find(paths: Iterable[str]) -> Plan:
         found = survey(path)
         seen |= dict.fromkeys(found.logs)
         plan.problems += found.problems
-        plan.problems += _others(found.others)
+        plan.problems += _others(found.others, found.logs)
     plan.logs = list(seen)
     return plan
 
@@ -139,10 +143,14 @@ def _packed(units: Iterable[tuple[Piece, ...]], limit: int) -> Iterator[Task]:
         yield Task(tuple(bundle))
 
 
-def _others(files: Iterable[str]) -> Iterator[Finding]:
+def _others(files: Iterable[str], logs: Iterable[LogSource]) -> Iterator[Finding]:
+    native = {log.path.rstrip("/") for log in logs if log.system == "tally"}
+    homes = native | {parent(path) for path in native}
     folders: dict[str, list[str]] = {}
     for file in files:
-        folders.setdefault(parent(file), []).append(file.rpartition("/")[2])
+        folder, name = parent(file), file.rpartition("/")[2]
+        if name not in BESIDE or folder not in homes:
+            folders.setdefault(folder, []).append(name)
     for folder, names in folders.items():
         more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
         yield Finding(

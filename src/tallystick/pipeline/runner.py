@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tallystick.pipeline import stages
@@ -20,7 +21,7 @@ from tallystick.pipeline.bundling import Bundling
 from tallystick.pipeline.options import parse
 from tallystick.pipeline.planning import Plan, find
 from tallystick.pipeline.source import spark_schema
-from tallystick.pipeline.stages.findings import SEVERITIES
+from tallystick.pipeline.stages.findings import COPY, SEVERITIES
 from tallystick.pipeline.state import RunState, state_of
 from tallystick.pipeline.summary import RunSummary, summarise
 from tallystick.pipeline.tablespace import TableSpace
@@ -108,7 +109,7 @@ class Run:
         return state_of(plan.logs, settings, plan.problems)
 
 
-@dataclass(slots=True)
+@dataclass
 class _Work:
     """The making of all tables of one run."""
 
@@ -127,10 +128,10 @@ class _Work:
 
     def _table(self, table: str) -> DataFrame:
         if table == "global_transactions":
-            transactions = self.space.written(self.spark, "transactions")
-            return stages.global_transactions(transactions, self.run.resources)
+            return self._reconciled.rows
         if table == "findings":
-            return self._findings()
+            alarms = self.space.written(self.spark, "global_transactions")
+            return stages.findings(self._of_logs(), alarms, self._reconciled.copies)
         if table == "profile":
             return self._with_kept(table, self._profile())
         return self._with_kept(table, self._fresh(table))
@@ -145,15 +146,19 @@ class _Work:
             transactions.where(transactions["log"].isin(changed)),
         )
 
-    def _findings(self) -> DataFrame:
+    @cached_property
+    def _reconciled(self) -> stages.Reconciled:
+        transactions = self.space.written(self.spark, "transactions")
+        return stages.reconciled(transactions, self.run.resources, self._of_logs())
+
+    def _of_logs(self) -> DataFrame:
+        """The findings of single logs, and of the search for them."""
         fresh = self._fresh("findings")
         if self.plan.problems:
             rows = [tuple(row.values()) for row in finding_rows(self.plan.problems)]
             schema = spark_schema(TABLES["findings"])
             fresh = fresh.unionByName(self.spark.createDataFrame(rows, schema))
-        logs = self._with_kept("findings", fresh)
-        alarms = self.space.written(self.spark, "global_transactions")
-        return stages.findings(logs, alarms)
+        return self._with_kept("findings", fresh)
 
     def _changed(self) -> set[str]:
         return self.now.changed(self.last)
@@ -178,7 +183,7 @@ class _Work:
         old = self.space.read(self.spark, table)
         old = old.where(old["log"].isin(list(kept)))
         if table == "findings":
-            old = old.where(~old["code"].isin([*SEVERITIES, "not-a-log"]))
+            old = old.where(~old["code"].isin([*SEVERITIES, COPY, "not-a-log"]))
         return old.unionByName(fresh)
 
 

@@ -40,7 +40,7 @@ class RunSummary:
     severe: list[dict[str, Any]]
     """The first findings of damage or loss."""
     no_log: list[str]
-    """Findings of files that are no log of any known system."""
+    """What is to be said of files that are no log of any known system."""
     read: list[str]
     """Logs that this run read; the others had not changed."""
     seconds: float
@@ -79,10 +79,23 @@ def summarise(tables: dict[str, DataFrame], read: list[str], seconds: float) -> 
         _rows(due.orderBy("resolution", "gtrid")),
         _counts(tables["findings"], "severity"),
         _rows(severe.orderBy("severity", "log", "offset")),
-        [f"{row.log}: {row.message}" for row in others.orderBy("log").take(LISTED_MAX)],
+        strangers(others),
         read,
         round(seconds, 3),
     )
+
+
+def strangers(others: DataFrame) -> list[str]:
+    """What is to be said of the findings (``log``, ``message``) called not-a-log: one line."""
+    first = others.orderBy("log").first()
+    if first is None:
+        return []
+    folders = others.count()
+    told = f"{first.log}: {first.message}"
+    if folders > 1:
+        more = "another folder" if folders == 2 else f"{folders - 1:,} other folders"
+        told += f"; and files in {more}: see the findings called not-a-log"
+    return [told]
 
 
 def _counts(frame: DataFrame, column: str) -> dict[str, int]:

@@ -5,21 +5,28 @@
 | committing, committed         | prepared               | commit (closed for its name:   |
 |                               |                        | an alarm, it lost its commit)  |
 | committing, committed         | none prepared          | none                           |
-| committing, committed         | rolled back (2 phases) | heuristic mismatch             |
+| committing, committed         | rolled back, or not    | heuristic mismatch             |
+|                               | even prepared (2 ph.)  |                                |
 | active, undecided, no record  | prepared               | roll back (presumed abort)     |
 | rolling back, rolled back     | prepared               | roll back                      |
 | undecided, rolled back        | committed (2 phases)   | heuristic mismatch             |
+| undecided                     | all of them committed  | none (an alarm: the decision   |
+|                               |                        | is not in the journal)         |
 | no record, though the journal | committed (2 phases)   | heuristic mismatch             |
 | reaches back far enough       |                        |                                |
 | heuristic                     | any                    | heuristic mismatch             |
+| none of these, in a journal   | prepared               | roll back (an alarm: a         |
+| that is damaged               |                        | decision may have been lost)   |
 | its coordinator is not here   | prepared               | foreign                        |
+| none, or not here             | one committed, another | heuristic mismatch             |
+|                               | rolled back            |                                |
 
 One-phase transactions have one resource, which alone knows its outcome: nothing is due.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -107,26 +114,35 @@ def judge(
     *,
     owned: bool,
     covered: bool,
-    lost: Iterable[Branch] = (),
+    damaged: bool = False,
 ) -> Judgement:
     """Judge one global transaction.
 
     ``owned``: the journal of its coordinator is here. ``covered``: that journal reaches back
-    before the transaction began, so a missing record means that there was none. ``lost``:
-    branches that were undone by hand, known by other evidence than their name.
+    before the transaction began, so a missing record means that there was none. ``damaged``: not
+    all of that journal can be read, so a decision may be missing.
     """
     decision = None if decided is None else DECISIONS.get(decided.state)
     in_doubt = [branch for branch in branches if branch.state == "prepared"]
     if decided is not None and decision is None:
         reason = "the coordinator recorded a heuristic outcome: look at each resource"
         return Judgement(None, Resolution.HEURISTIC_MISMATCH, (reason,), "heuristic-outcome")
+    if _two_phase(decided, branches):
+        if _agreed(decided, branches, damaged=damaged):
+            reason = "every branch has committed, and no decision to commit is in the journal"
+            return Judgement(decision, Resolution.NONE, (reason,), "missing-decision")
+        if undone := _against(decision, branches, covered=covered):
+            return _mismatch(decision, undone)
     if decided is None and not owned:
         return _foreign(in_doubt)
-    undone = [*lost]
-    if _two_phase(decided, branches):
-        undone += _against(decision, branches, covered=covered)
-    if undone:
-        return _mismatch(decision, undone)
+    if not in_doubt:
+        return Judgement(decision, Resolution.NONE, (_nothing_due(decided, branches),))
+    if damaged and decision in (None, Decision.UNDECIDED):
+        reason = (
+            "no decision to commit can be read, but the journal is damaged and may have held one: "
+            "presumed abort is not proved"
+        )
+        return Judgement(decision, Resolution.ROLLBACK, (reason,), "doubtful-abort")
     return _due(decided, decision, in_doubt)
 
 
@@ -145,30 +161,48 @@ def _two_phase(decided: Decided | None, branches: Sequence[Branch]) -> bool:
 def _against(
     decision: Decision | None, branches: Sequence[Branch], *, covered: bool
 ) -> list[Branch]:
-    """Branches that ended the other way."""
+    """Branches that ended the other way, or will: what never prepared is rolled back."""
+    committed = [branch for branch in branches if branch.state == "committed"]
     if decision is Decision.COMMIT:
-        return [branch for branch in branches if branch.state == "rolled_back"]
+        return [branch for branch in branches if branch.state in ("rolled_back", "active")]
     if decision is None and not covered:
-        return []  # the journal has forgotten it: its end tells nothing
-    return [branch for branch in branches if branch.state == "committed"]
+        # The journal has forgotten it, or is not here: the branches have only each other.
+        return [branch for branch in branches if committed and branch.state == "rolled_back"]
+    return committed
+
+
+def _agreed(decided: Decided | None, branches: Sequence[Branch], *, damaged: bool) -> bool:
+    """True if all branches have committed that an undecided transaction names, or that are left of
+    one whose record a damaged journal may have lost."""
+    if decided is None:
+        complete = damaged
+    else:
+        undecided = DECISIONS.get(decided.state) is Decision.UNDECIDED
+        complete = undecided and len(branches) >= len(decided.names) > 1
+    return complete and all(branch.state == "committed" for branch in branches)
 
 
 def _mismatch(decision: Decision | None, undone: list[Branch]) -> Judgement:
-    told = "no decision to commit" if decision is not Decision.COMMIT else "the decision to commit"
-    reasons = tuple(
-        f"{branch.resource or branch.log} {branch.state.replace('_', ' ')} against {told}"
-        for branch in undone
-    )
+    against = {
+        "committed": "committed against no decision to commit",
+        "rolled_back": "rolled back against "
+        + ("the decision to commit" if decision else "the commit of another branch"),
+        "active": "not even prepared against the decision to commit",
+    }
+    reasons = tuple(f"{one.resource or one.log} {against[one.state]}" for one in undone)
     return Judgement(decision, Resolution.HEURISTIC_MISMATCH, reasons, "heuristic-mismatch")
 
 
+def _nothing_due(decided: Decided | None, branches: Sequence[Branch]) -> str:
+    if decided is None or decided.state is not State.COMMITTING:
+        return "nothing is in doubt"
+    silent = [branch.resource or "" for branch in branches if branch.log is None]
+    if silent:
+        return f"nothing is in doubt here, and no log here tells of {', '.join(silent)}"
+    return "nothing is in doubt; only the closing record is missing"
+
+
 def _due(decided: Decided | None, decision: Decision | None, in_doubt: list[Branch]) -> Judgement:
-    if not in_doubt:
-        finished = decided is None or decided.state is not State.COMMITTING
-        reason = "nothing is in doubt" + (
-            "" if finished else "; only the closing record is missing"
-        )
-        return Judgement(decision, Resolution.NONE, (reason,))
     if decision is not Decision.COMMIT:
         reason = "no decision to commit is recorded: presumed abort"
         if decision is Decision.ROLLBACK:

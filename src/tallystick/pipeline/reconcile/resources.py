@@ -31,6 +31,9 @@ _ABSENT_READ_ONLY = 5
 _UNLIKE = 1
 """The name's words speak of another trade than the log's."""
 
+_ELSEWHERE = 2
+"""No folder of the log has the name: ``orders`` is likelier in ``/shop/orders`` than beside it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
@@ -116,7 +119,11 @@ def _cost(name: str, log: str, patterns: list[Pattern], system: str) -> int:
         return _NEVER
     weight = _ABSENT_READ_ONLY if system == "derby" else _ABSENT
     cost = against * _AGAINST + absent * weight + _UNLIKE * (not _alike(name, system))
-    return min(cost, _NEVER - 1)
+    return min(cost + _ELSEWHERE * (not _housed(name, log)), _NEVER - 1)
+
+
+def _housed(name: str, log: str) -> bool:
+    return name.rpartition("/")[2].lower() in log.lower().split("/")
 
 
 def _alike(name: str, system: str) -> bool:

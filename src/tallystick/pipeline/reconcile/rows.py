@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from tallystick.pipeline.reconcile.ids import time_of
+from tallystick.pipeline.reconcile.journals import answering, nearest
 from tallystick.pipeline.reconcile.judging import (
     Branch,
     Decided,
@@ -85,11 +86,17 @@ def judge_row(row: dict[str, Any]) -> dict[str, Any]:
     branches = named_branches(decided, _branches(row["parts"]), logs)
     branches = [_undone(branch, row["undone"] or ()) for branch in branches]
     journals = row["journals"] or ()
+    if decided is None:
+        journals = answering(journals, {branch.log for branch in branches if branch.log})
     judgement = judge(
         decided,
         branches,
         owned=bool(journals),
         covered=any(_covers(journal, row["gtrid"]) for journal in journals),
+        damaged=any(
+            journal.get("damaged") and (decided is None or journal["log"] == decided.log)
+            for journal in journals
+        ),
     )
     notes = [part for part in row["parts"] if part["bqual"] is None]
     times = [part["last_time"] for part in notes if part["last_time"] is not None]
@@ -200,18 +207,10 @@ def _covers(journal: dict[str, Any], gtrid: bytes) -> bool:
 def _coordinator(
     decided: Decided | None, journals: Iterable[dict[str, Any]], branches: Iterable[Branch]
 ) -> str | None:
-    """The journal that decided; else, of those with the owner's id, the one nearest by path."""
+    """The journal that decided; else, of those that may have, the one nearest by path."""
     if decided is not None:
         return decided.log
-    places = [branch.log.split("/") for branch in branches if branch.log is not None]
-
-    def farness(log: str) -> tuple[int, str]:
-        folders = log.split("/")
-        return -sum(
-            folders[:depth] == place[:depth] for place in places for depth in range(1, len(folders))
-        ), log
-
-    return min((journal["log"] for journal in journals), key=farness, default=None)
+    return nearest(journals, [branch.log for branch in branches if branch.log is not None])
 
 
 def _branch_row(branch: Branch, judgement: Judgement, decided: Decided | None) -> dict[str, Any]:

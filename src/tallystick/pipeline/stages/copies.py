@@ -1,9 +1,9 @@
 """Logs that are copies of other logs, for instance backups beside the logs at work.
 
-In: global transactions with their parts. Out: the names of the copies. Of two logs that hold
-the same branch or decision, the original is the one with the younger transactions; else the one
-that came further with what both hold (compaction can take that back, so it does not come first);
-else, where they are the same, the one with the shorter name.
+In: transactions, or global transactions with their parts. Out: frames of `COPIES`. Of two logs that
+hold the same branch or decision, the original is the one with the younger transactions; else the
+one that came further with what both hold (compaction can take that back, so it does not come
+first); else, where they are the same, the one with the shorter name.
 """
 
 from __future__ import annotations
@@ -16,9 +16,31 @@ from tallystick.pipeline.reconcile.copies import PAIRS, seen_twice
 from tallystick.pipeline.reconcile.ids import SUFFIX, TIME
 from tallystick.pipeline.stages.matching import arrow_function
 
+COPIES = ("system", "log", "original")
+"""Columns: the copy by its system and name, and what it is a copy of."""
+
+_FOLDER = r"^(.*)/[^/]*$"
+
+
+def renamed_copies(transactions: DataFrame) -> DataFrame:
+    """Logs of one file whose name is another's in the same folder with something behind it.
+
+    ``bank.h2.db.before-operator`` is a copy, and what it holds is past.
+    """
+    folder = F.regexp_extract("evidence_file", _FOLDER, 1)
+    logs = transactions.select("system", "log", folder.alias("folder")).distinct()
+    logs = logs.where((F.col("folder") != "") & (F.col("folder") != F.col("log")))
+    one, other = logs.alias("one"), logs.alias("other")
+    same = (F.col("one.folder") == F.col("other.folder")) & (
+        F.col("one.system") == F.col("other.system")
+    )
+    copied = F.startswith(F.col("other.log"), F.concat(F.col("one.log"), F.lit(".")))
+    pairs = one.join(other, same & copied)
+    return _told(pairs.select("other.system", "other.log", F.col("one.log").alias("original")))
+
 
 def copied_logs(grouped: DataFrame, xa: DataFrame) -> DataFrame:
-    """The column ``log``: of few rows, as only logs that share something are compared."""
+    """Logs that hold what another one holds: only logs that share something are compared."""
     pairs = arrow_function(seen_twice, from_arrow_type(PAIRS))
     seen = (
         grouped.where(_places("system", "bqual") < _places("system", "bqual", "log"))
@@ -29,17 +51,26 @@ def copied_logs(grouped: DataFrame, xa: DataFrame) -> DataFrame:
     compared = seen.select(F.explode(F.array("log", "other")).alias("log")).distinct()
     newest = (
         xa.join(F.broadcast(compared), "log")
-        .groupBy("log")
+        .groupBy("system", "log")
         .agg(F.max(F.substring("gtrid", -SUFFIX, TIME)).alias("newest"))
     )
     others = newest.select(F.col("log").alias("other"), F.col("newest").alias("newest_other"))
     known = seen.join(newest, "log").join(others, "other")
     first = F.struct("newest", "ahead", -F.length("log"))
     second = F.struct(F.col("newest_other"), F.lit(0).cast("bigint"), -F.length("other"))
-    original = (first > second) | ((first == second) & (F.col("log") < F.col("other")))
-    return known.select(
-        F.when(original, F.col("other")).otherwise(F.col("log")).alias("log")
-    ).distinct()
+    further = (first > second) | ((first == second) & (F.col("log") < F.col("other")))
+    return _told(
+        known.select(
+            "system",
+            F.when(further, F.col("other")).otherwise(F.col("log")).alias("log"),
+            F.when(further, F.col("log")).otherwise(F.col("other")).alias("original"),
+        )
+    )
+
+
+def _told(pairs: DataFrame) -> DataFrame:
+    """Every copy once, whatever it is a copy of."""
+    return pairs.groupBy("system", "log").agg(F.min("original").alias("original"))
 
 
 def without(grouped: DataFrame, copies: DataFrame) -> DataFrame:

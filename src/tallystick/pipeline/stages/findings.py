@@ -1,7 +1,7 @@
 """``findings``: those of single logs, and those that only all logs together show.
 
-In: the logs' findings and the ``global_transactions`` table. Out: both in the schema
-`tallystick.schemas.FINDINGS`.
+In: the logs' findings, the ``global_transactions`` table and the copies. Out: all of them in the
+schema `tallystick.schemas.FINDINGS`.
 """
 
 from __future__ import annotations
@@ -17,22 +17,32 @@ SEVERITIES = {
     "lost-commit": Severity.LOSS,
     "heuristic-mismatch": Severity.DAMAGE,
     "heuristic-outcome": Severity.DAMAGE,
+    "doubtful-abort": Severity.DAMAGE,
     "foreign-branch": Severity.WARNING,
+    "missing-decision": Severity.WARNING,
 }
 
 ADVICE = {
     "lost-commit": "Commit the branch by hand before its coordinator starts",
     "heuristic-mismatch": "Compare the resources and correct the data by hand",
     "heuristic-outcome": "Compare the resources and correct the data by hand",
+    "doubtful-abort": "Roll back only if the application knows that it did not commit",
     "foreign-branch": "Ask the coordinator named by the owner; do not decide in its place",
+    "missing-decision": "Ask why the journal has no decision; the resources agree with each other",
 }
 
+COPY = "copy"
+"""Code of the finding that a log is a copy of another one."""
 
-def findings(logs: DataFrame, global_transactions: DataFrame) -> DataFrame:
-    """The findings of the logs and, for each alarm, one of the reconciliation."""
+
+def findings(
+    logs: DataFrame, global_transactions: DataFrame, copies: DataFrame | None = None
+) -> DataFrame:
+    """The findings of the logs, one for each alarm of the reconciliation, and one for each log
+    that it left out as a copy (`stages.copies.COPIES`)."""
     schema = spark_schema(FINDINGS)
     alarms = global_transactions.where(F.col("alarm").isNotNull())
-    values = {
+    raised = {
         "code": F.col("alarm"),
         "severity": _by_code({code: one.value for code, one in SEVERITIES.items()}),
         "log": F.col("coordinator"),
@@ -41,11 +51,28 @@ def findings(logs: DataFrame, global_transactions: DataFrame) -> DataFrame:
         "bytes_at_risk": F.lit(0),
         "gtrid": F.col("gtrid"),
     }
-    columns = [
-        values.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name)
-        for field in schema
-    ]
-    return logs.select(*schema.names).unionByName(alarms.select(*columns))
+    copied = {
+        "code": F.lit(COPY),
+        "severity": F.lit(Severity.INFO.value),
+        "system": F.col("system"),
+        "log": F.col("log"),
+        "message": F.concat(
+            F.lit("a copy of "),
+            F.col("original"),
+            F.lit(", which is ahead of it or the same: left out of the global transactions"),
+        ),
+        "bytes_at_risk": F.lit(0),
+    }
+    told = logs.select(*schema.names)
+    for rows, values in ((alarms, raised), (copies, copied)):
+        if rows is None:
+            continue
+        columns = [
+            values.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name)
+            for field in schema
+        ]
+        told = told.unionByName(rows.select(*columns))
+    return told
 
 
 def _hex() -> Column:

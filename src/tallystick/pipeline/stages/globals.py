@@ -7,6 +7,7 @@ schema `tallystick.pipeline.reconcile.rows.GLOBAL_TRANSACTIONS`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
@@ -14,17 +15,16 @@ from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
 from tallystick.pipeline.reconcile.ids import SUFFIX
 from tallystick.pipeline.reconcile.rows import GLOBAL_TRANSACTIONS, judged
 from tallystick.pipeline.source import spark_schema
-from tallystick.pipeline.stages.copies import copied_logs, without
+from tallystick.pipeline.stages.copies import copied_logs, renamed_copies, without
 from tallystick.pipeline.stages.matching import (
     arrow_function,
     given_resources,
     matched_resources,
     nameless_rollbacks,
-    renamed_copies,
     settled,
     without_logs,
 )
-from tallystick.records import State
+from tallystick.records import Severity, State
 
 PARTS = (
     "system",
@@ -52,22 +52,46 @@ WHOLE_RECORDS = 3
 that was copied into a new file stands alone."""
 
 
-def global_transactions(
-    transactions: DataFrame, resources: Mapping[str, str] | None = None
-) -> DataFrame:
-    """One row per global transaction.
+class Reconciled(NamedTuple):
+    """What all logs together tell."""
 
-    ``resources`` maps resource names to log names where the logs alone leave it open. What several
-    parts of the answer are made of is computed when this is called.
+    rows: DataFrame
+    """One row per global transaction."""
+    copies: DataFrame
+    """Logs left out of that, as copies of others: `stages.copies.COPIES`."""
+
+
+def global_transactions(
+    transactions: DataFrame,
+    resources: Mapping[str, str] | None = None,
+    findings: DataFrame | None = None,
+) -> DataFrame:
+    """One row per global transaction: the ``rows`` of `reconciled`."""
+    return reconciled(transactions, resources, findings).rows
+
+
+def reconciled(
+    transactions: DataFrame,
+    resources: Mapping[str, str] | None = None,
+    findings: DataFrame | None = None,
+) -> Reconciled:
+    """Every global transaction, judged, and the logs that are copies.
+
+    ``resources`` maps resource names to log names where the logs alone leave it open; ``findings``
+    of the logs tell which journals are not whole. What several parts of the answer are made of is
+    computed when this is called.
     """
-    originals = without_logs(transactions, settled(renamed_copies(transactions)))
+    renamed = settled(renamed_copies(transactions))
+    originals = without_logs(transactions, renamed)
     xa = _xa(originals)
     parts = F.collect_list(F.struct(*PARTS)).alias("parts")
     grouped = settled(xa.groupBy(*KEYS).agg(parts))
     copies = settled(copied_logs(grouped, xa))
     grouped = without(grouped, copies)
     originals, xa = without_logs(originals, copies), without_logs(xa, copies)
-    journals = settled(_journals(xa))
+    known = _with_damage(_journals(xa, grouped), findings)
+    journal = F.struct("log", "since", "until", "logs", "damaged")
+    journals = settled(known.groupBy("owner").agg(F.collect_list(journal).alias("journals")))
     pairs = given_resources(journals, resources) if resources else matched_resources(grouped)
     named = settled(pairs)
     undone = nameless_rollbacks(originals, xa, named)
@@ -78,7 +102,8 @@ def global_transactions(
     )
     judge = arrow_function(judged, spark_schema(GLOBAL_TRANSACTIONS))
     judgement = judge(F.struct(*KEYS, "parts", "journals", "resources", "undone"))
-    return complete.select(judgement.alias("judgement")).select("judgement.*")
+    rows = complete.select(judgement.alias("judgement")).select("judgement.*")
+    return Reconciled(rows, renamed.unionByName(copies))
 
 
 def _xa(transactions: DataFrame) -> DataFrame:
@@ -92,16 +117,30 @@ def _xa(transactions: DataFrame) -> DataFrame:
     return named.withColumns(added)
 
 
-def _journals(xa: DataFrame) -> DataFrame:
-    """Per owner the logs that hold its decisions, and the times they cover."""
-    logs = (
+def _journals(xa: DataFrame, grouped: DataFrame) -> DataFrame:
+    """Per owner and log that holds its decisions: the times they cover, and the logs in which they
+    have branches."""
+    covered = (
         xa.where(decided())
         .groupBy("owner", "log")
         .agg(F.min(_whole_since()).alias("since"), F.max("last_time").alias("until"))
     )
-    return logs.groupBy("owner").agg(
-        F.collect_list(F.struct("log", "since", "until")).alias("journals")
+    notes, branches = (
+        F.array_distinct(F.filter("parts", of)["log"])
+        for of in (lambda part: part["bqual"].isNull(), lambda part: part["bqual"].isNotNull())
     )
+    met = grouped.select("owner", F.explode(notes).alias("log"), branches.alias("logs")).distinct()
+    partners = met.groupBy("owner", "log").agg(F.flatten(F.collect_set("logs")).alias("logs"))
+    return covered.join(partners, ["owner", "log"], "left")
+
+
+def _with_damage(journals: DataFrame, findings: DataFrame | None) -> DataFrame:
+    """The journals with the column ``damaged``: records may be missing."""
+    if findings is None:
+        return journals.withColumn("damaged", F.expr("false"))
+    severe = F.col("severity").isin(Severity.DAMAGE.value, Severity.LOSS.value)
+    damage = findings.groupBy("log").agg(F.bool_or(severe).alias("damaged"))
+    return journals.join(damage, "log", "left").fillna(value=False, subset=["damaged"])
 
 
 def _whole_since() -> Column:

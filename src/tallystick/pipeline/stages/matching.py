@@ -1,4 +1,4 @@
-"""What belongs together though no log says so: names and logs, copies, nameless rollbacks.
+"""What belongs together though no log says so: names and logs, nameless rollbacks.
 
 In: the ``transactions`` table or what `globals` made of it. Out: small frames to join.
 """
@@ -19,28 +19,12 @@ from tallystick.records import State
 
 _DECIDED = (State.COMMITTED.value, State.COMMITTING.value)
 
-_FOLDER = r"^(.*)/[^/]*$"
-
 
 def arrow_function(function: Callable[..., object], form: DataType) -> Callable[..., Column]:
     """A function over Arrow arrays as one over columns; needs no pandas, unlike mapInArrow."""
     make: Any = arrow_udf  # its types know of literal evaluation types only
     wrapped: Callable[..., Column] = make(function, form)
     return wrapped
-
-
-def renamed_copies(transactions: DataFrame) -> DataFrame:
-    """The column ``log``: logs of one file whose name is another's in the same folder with
-    something behind it. ``bank.h2.db.before-operator`` is a copy, and what it holds is past."""
-    folder = F.regexp_extract("evidence_file", _FOLDER, 1)
-    logs = transactions.select("system", "log", folder.alias("folder")).distinct()
-    logs = logs.where((F.col("folder") != "") & (F.col("folder") != F.col("log")))
-    one, other = logs.alias("one"), logs.alias("other")
-    same = (F.col("one.folder") == F.col("other.folder")) & (
-        F.col("one.system") == F.col("other.system")
-    )
-    copied = F.startswith(F.col("other.log"), F.concat(F.col("one.log"), F.lit(".")))
-    return one.join(other, same & copied).select(F.col("other.log").alias("log")).distinct()
 
 
 def without_logs(transactions: DataFrame, logs: DataFrame) -> DataFrame:
