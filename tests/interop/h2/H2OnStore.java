@@ -48,9 +48,10 @@ public final class H2OnStore {
             for (String[] row : found(statement, "SELECT TRANSACTION, STATE FROM INFORMATION_SCHEMA.IN_DOUBT")) {
                 System.out.println("doubt\t" + row[0] + "\t" + row[1]);
             }
-            String tables = "SELECT TABLE_NAME, ID FROM INFORMATION_SCHEMA.TABLES WHERE TABLE_SCHEMA = 'PUBLIC' ORDER BY 1";
+            String tables = "SELECT TABLE_NAME, COLUMN_NAME FROM INFORMATION_SCHEMA.COLUMNS"
+                + " WHERE TABLE_SCHEMA = 'PUBLIC' AND COLUMN_NAME = 'V' ORDER BY 1";
             for (String[] table : found(statement, tables)) {
-                System.out.println("table\t" + table[0] + "\t" + table[1]);
+                System.out.println("table\t" + table[0]);
                 rows(statement, table[0]);
             }
             statement.execute("SHUTDOWN IMMEDIATELY");

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from tallystick.errors import LogWriteError
 from tallystick.services.page_store import PageStore
 from tallystick.services.page_store.layout import KEY_MAX, KEY_MIN
 from tallystick.systems.opening import PAGED_FILES
@@ -362,6 +363,31 @@ def test_in_turns_with_h2_nothing_is_lost(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(2, 22))
 def test_in_many_turns_with_h2_nothing_is_lost(tmp_path: Path, seed: int) -> None:
     _in_turns(tmp_path, seed, rounds=12)
+
+
+@pytest.mark.parametrize("page_size", [512, 2048])
+def test_a_database_that_h2_made_is_a_store_of_its_fitting_tables(
+    tmp_path: Path, page_size: int
+) -> None:
+    folder = tmp_path / "s"
+    folder.mkdir()
+    run_java("RealH2", "create", folder / FILE, page_size, classpath=_classpath())
+    ours = 'CREATE TABLE PUBLIC."t"(K BIGINT PRIMARY KEY, V VARBINARY NOT NULL)'
+    more = "INSERT INTO T SELECT X, 'row ' || X FROM SYSTEM_RANGE(21, 2000)"
+    h2("run", folder / FILE, ours, "CREATE INDEX BY_NAME ON T(NAME)", more)
+    rows: Rows = {}
+    with PageStore(folder, cache_bytes=0, checkpoint_bytes=250_000) as store:
+        assert store.tables() == ["t"]
+        with pytest.raises(LogWriteError, match="cannot be named"):
+            store.create_table("T")
+        work(store, rows, 5, 40)
+        assert not store.check()
+        left = Path(shutil.copytree(folder, tmp_path / "left"))
+    assert told(folder, left) == 2 * [Answer({"t": rows}, read_only=False)]
+    rows = _h2_works(folder, 3, 40, "halt")
+    with PageStore(folder) as store:
+        assert all_rows(store) == rows
+        assert not store.check()
 
 
 # -- kills ------------------------------------------------------------------------------------

@@ -38,7 +38,8 @@ class RecoverableLog:
     ) -> None:
         self.store = store
         self._own_pages = own_pages
-        self._batch = batch or layout.trunk_capacity(store.page_size)
+        capacity = layout.trunk_capacity(store.page_size)
+        self._batch = min(batch or capacity, capacity)
         self._mutex = threading.RLock()
         self._ledger = Ledger()
         self._writer: LogWriter | None = None
