@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,14 @@ from click.testing import CliRunner
 
 from tallystick.cli.indoubt import command
 from tallystick.errors import TransactionUsageError
-from tallystick.indoubt import list_in_doubt, settle
+from tallystick.indoubt import list_in_doubt
 from tallystick.records import Xid
 from tallystick.services.page_store import PageStore
 from tallystick.services.roles import DecisionOutcome
 from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.resources.sqlite import SqliteResource
 from tallystick.services.transactions.xids import FORMAT_ID
+from tallystick.settling import settle
 from tests.fixtures import cases, fixture_dir
 from tests.kit import untouched
 
@@ -117,6 +120,28 @@ def test_an_undecided_transaction_is_presumed_aborted(undecided: Site) -> None:
 def test_without_its_coordinator_a_branch_is_foreign(decided: Site) -> None:
     (one,) = list_in_doubt([], decided.resources()).transactions
     assert one.resolution == "foreign"
+
+
+def test_a_coordinator_elsewhere_with_the_same_name_does_not_answer(tmp_path: Path) -> None:
+    sites = [Site(tmp_path / name, "after decision") for name in ("one", "two")]
+    for site in sites:
+        site.close()
+    shutil.rmtree(sites[0].coordinator)
+    found = {one.gtrid: one.resolution for one in list_in_doubt([str(tmp_path)]).transactions}
+    assert found == {sites[0].gtrid: "foreign", sites[1].gtrid: "commit"}
+
+
+def test_a_damaged_journal_proves_no_abort(tmp_path: Path) -> None:
+    estate = shutil.copytree(ESTATE / "presumed-abort", tmp_path / "estate")
+    before = list_in_doubt([str(estate)]).transactions
+    journal = estate / "bitronix" / "part1.tlog.gz"
+    data = bytearray(gzip.decompress(journal.read_bytes()))
+    data[500] ^= 0xFF  # inside of a record that others follow
+    journal.write_bytes(gzip.compress(data))
+    after = list_in_doubt([str(estate)]).transactions
+    assert [one.resolution for one in after] == [one.resolution for one in before]
+    assert not any("not proved" in one.evidence for one in before)
+    assert all("not proved" in one.evidence for one in after)
 
 
 def test_settled_by_hand_both_ways(undecided: Site, tmp_path_factory: Any) -> None:

@@ -1,8 +1,8 @@
-"""Branches in doubt, over logs and live resources: listed, explained, and settled.
+"""Branches in doubt, over logs and live resources: listed and explained.
 
 In: paths with logs of any system, a coordinator's directory, databases by name. Out: one
 `InDoubt` per global transaction that waits for somebody, with what is due and why, by the
-decision table of `tallystick.pipeline.reconcile.judging`. Only `settle` writes.
+decision table of `tallystick.pipeline.reconcile.judging`. Nothing is written.
 """
 
 from __future__ import annotations
@@ -12,26 +12,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from tallystick.errors import TallystickError, TransactionUsageError
 from tallystick.pipeline.reconcile.ids import owner_of
 from tallystick.pipeline.reconcile.resources import Pattern, assign
 from tallystick.pipeline.reconcile.rows import judge_row
 from tallystick.reading import survey
-from tallystick.records import Finding, State, Transaction, jsonable
-from tallystick.services.roles import DecisionOutcome
-from tallystick.services.transactions import TransactionManager
-from tallystick.services.transactions.home import check_home
-from tallystick.services.transactions.resource import (
-    BranchUnknown,
-    LastResource,
-    Resource,
-    ResourceUnreachable,
-    is_last_resource,
-)
-from tallystick.services.transactions.xids import FORMAT_ID, node_of, time_of
-from tallystick.systems.base import ReadOptions
+from tallystick.records import Finding, Severity, State, Transaction, jsonable
+from tallystick.services.transactions.resource import Resource, ResourceUnreachable
+from tallystick.services.transactions.xids import FORMAT_ID, time_of
+from tallystick.systems.base import LogReading, ReadOptions
 from tallystick.tables import log_name
 
 LIVE = "live:"
@@ -87,6 +77,8 @@ class _Gathering:
         self.parts: dict[_Key, list[dict[str, Any]]] = defaultdict(list)
         self.journals: dict[bytes | None, dict[str, dict[str, Any]]] = defaultdict(dict)
         self.systems: dict[str, str] = {}
+        self.damaged: set[str] = set()
+        """Logs of which not all can be read."""
 
     def add_transaction(self, one: Transaction, log: str, clock: str) -> None:
         if one.gtrid is None or one.attributes.get("settled"):
@@ -101,6 +93,13 @@ class _Gathering:
         self.systems[log] = one.system
         if one.bqual is None:
             self._cover(owner_of(one.gtrid), log, one)
+
+    def add_damage(self, reading: LogReading, log: str) -> None:
+        """Note whether a coordinator's log may have lost a decision."""
+        if any(log in known for known in self.journals.values()) and any(
+            one.severity in (Severity.DAMAGE, Severity.LOSS) for one in reading.findings()
+        ):
+            self.damaged.add(log)
 
     def add_live(self, resource: Resource) -> None:
         log = LIVE + resource.name
@@ -129,16 +128,31 @@ class _Gathering:
     def judged(self, names: Iterable[str]) -> Iterable[dict[str, Any]]:
         """The judgement of each global transaction that waits for somebody."""
         pairs = self._pairs(names)
+        met = self._met(names)
         for (format_id, gtrid), parts in sorted(self.parts.items()):
             owner = owner_of(gtrid)
             row = judge_row({
                 "format_id": format_id, "gtrid": gtrid, "owner": owner, "parts": parts,
                 "resources": pairs, "undone": (),
-                "journals": list(self.journals.get(owner, {}).values()),
+                "journals": [
+                    one | {"logs": met[one["log"]], "damaged": one["log"] in self.damaged}
+                    for one in self.journals.get(owner, {}).values()
+                ],
             })  # fmt: skip
             waiting = any(branch["state"] == "prepared" for branch in row["branches"])
             if waiting or row["resolution"] == "heuristic_mismatch":
                 yield row
+
+    def _met(self, names: Iterable[str]) -> dict[str, set[str]]:
+        """Per journal the logs that it works with; the live ones are given as its own."""
+        live = {LIVE + name for name in names}
+        met: dict[str, set[str]] = defaultdict(live.copy)
+        for parts in self.parts.values():
+            logs = {part["log"] for part in parts if part["bqual"] is not None}
+            for part in parts:
+                if part["bqual"] is None:
+                    met[part["log"]] |= logs
+        return met
 
     def _pairs(self, names: Iterable[str]) -> list[dict[str, str]]:
         """Which log a coordinator's resource name means; live ones are named already."""
@@ -181,6 +195,7 @@ def list_in_doubt(
             with found.guard(reading.source):
                 for one in reading.transactions():
                     gathering.add_transaction(one, log_name(reading.source), reading.clock.value)
+                gathering.add_damage(reading, log_name(reading.source))
         node = Path(path) / "node"
         if node.is_file():
             gathering.add_journal(node.read_bytes().strip(), str(Path(path) / "decisions"))
@@ -192,76 +207,6 @@ def list_in_doubt(
             report.unreachable[name] = str(answer)
     report.transactions = [_in_doubt(row) for row in gathering.judged(known)]
     return report
-
-
-def settle(
-    coordinator: str,
-    resources: Mapping[str, Any],
-    gtrid: bytes,
-    *,
-    commit: bool | None,
-    force: bool = False,
-) -> list[str]:
-    """Settle one global transaction by hand: commit its branches, roll them back, or with None
-    only record that its heuristic outcome was dealt with. Returns what was done, in words.
-
-    Raises `TransactionUsageError` for another node's transaction, or where it would go against
-    the decision (in the log, or as the outcome row of a last resource given here), unless
-    ``force`` is given; for a directory that is no coordinator's in any case; and `LogLockedError`
-    while the coordinator runs. What goes against a decision is recorded as heuristic.
-    """
-    check_home(coordinator)
-    with TransactionManager(coordinator, resources, recovery_interval=None) as tm:
-        decided = gtrid in tm.decisions.open_decisions() or _has_outcome(tm, gtrid)
-        if commit is None:
-            if gtrid not in tm.decisions.heuristics():
-                raise TransactionUsageError(f"no heuristic outcome of {gtrid.hex()} is open")
-            tm.decisions.settle(gtrid).wait()
-            return ["recorded that the heuristic outcome is settled"]
-        if (owner := node_of(gtrid)) != tm.node and not force:
-            raise TransactionUsageError(
-                f"{gtrid.hex()} is of node {owner!r}, and this is the directory of {tm.node!r}",
-                advice="Its own coordinator's log tells what was decided: use that directory",
-            )
-        if decided and not commit and not force:
-            raise TransactionUsageError(
-                f"{gtrid.hex()} was decided: commit",
-                advice="Rolling back breaks the transaction; repeat with force if you must",
-            )
-        return _settle(tm, gtrid, commit=commit, decided=decided)
-
-
-def _has_outcome(tm: TransactionManager, gtrid: bytes) -> bool:
-    """True if a last resource that was given has committed it."""
-    lasts = [one for one in tm.resources.values() if is_last_resource(one)]
-    return any(cast(LastResource, one).has_outcome(gtrid) for one in lasts)
-
-
-def _settle(tm: TransactionManager, gtrid: bytes, *, commit: bool, decided: bool) -> list[str]:
-    found = [
-        (resource, xid)
-        for resource in tm.resources.values()
-        for xid in resource.in_doubt()
-        if xid.gtrid == gtrid
-    ]
-    if not found:
-        raise TransactionUsageError(f"no resource has a branch of {gtrid.hex()} in doubt")
-    if commit and not decided:
-        tm.decisions.decide(gtrid, [resource.name for resource, _ in found]).wait()
-    done = []
-    for resource, xid in found:
-        try:
-            (resource.commit if commit else resource.rollback)(xid)
-        except BranchUnknown:
-            continue
-        except TallystickError as error:
-            done.append(f"{resource.name}: failed: {error}")
-            continue
-        if commit or decided:
-            outcome = DecisionOutcome.COMMITTED if commit else DecisionOutcome.HEURISTIC
-            tm.decisions.finish(gtrid, [resource.name], outcome)
-        done.append(f"{resource.name}: {'committed' if commit else 'rolled back'}")
-    return done
 
 
 def _is_copy(log: str, logs: set[str]) -> bool:

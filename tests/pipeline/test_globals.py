@@ -152,11 +152,11 @@ CASES: dict[str, tuple[Callable[[int], list[Row]], str | None, str, str | None]]
         "heuristic_mismatch",
         "heuristic-mismatch",
     ),
-    "all-committed-and-undecided-agree-with-each-other": (
+    "all-committed-without-a-decision-is-a-mismatch": (
         lambda n: [note(n, "undecided"), *(branch(n, name, "committed") for name in LOGS)],
         "undecided",
-        "none",
-        "missing-decision",
+        "heuristic_mismatch",
+        "heuristic-mismatch",
     ),
     "never-prepared-against-the-decision-is-a-mismatch": (
         lambda n: [note(n, "committed"), branch(n, A, "active"), branch(n, C, "committed")],
@@ -295,6 +295,8 @@ def damaged(spark: SparkSession) -> dict[bytes, Any]:
         branch(22, B, "committed"),
         note(23, "committing"),
         branch(23, A, "prepared"),
+        note(24, "undecided"),
+        *(branch(24, name, "committed") for name in LOGS),
     ]
     told = {"code": "damaged-record", "severity": "damage", "log": "/e/bitronix"}
     finding = tuple(told.get(name) for name in FINDINGS.names)
@@ -310,6 +312,7 @@ def damaged(spark: SparkSession) -> dict[bytes, Any]:
         (21, "rollback", "doubtful-abort"),
         (22, "none", "missing-decision"),
         (23, "commit", None),
+        (24, "none", "missing-decision"),
     ],
 )
 def test_a_damaged_journal_proves_commits_and_no_abort(

@@ -16,9 +16,10 @@ from tallystick.cli.output import (
     read_options,
     reading_options,
 )
-from tallystick.indoubt import InDoubt, InDoubtReport, list_in_doubt, settle
+from tallystick.indoubt import InDoubt, InDoubtReport, list_in_doubt
 from tallystick.services.transactions.resource import Resource
 from tallystick.services.transactions.resources import adapt
+from tallystick.settling import settle
 
 paths_argument = click.argument("paths", nargs=-1, type=click.Path())
 resource_option = click.option(

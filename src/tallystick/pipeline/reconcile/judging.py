@@ -10,13 +10,12 @@
 | active, undecided, no record  | prepared               | roll back (presumed abort)     |
 | rolling back, rolled back     | prepared               | roll back                      |
 | undecided, rolled back        | committed (2 phases)   | heuristic mismatch             |
-| undecided                     | all of them committed  | none (an alarm: the decision   |
-|                               |                        | is not in the journal)         |
 | no record, though the journal | committed (2 phases)   | heuristic mismatch             |
 | reaches back far enough       |                        |                                |
 | heuristic                     | any                    | heuristic mismatch             |
-| none of these, in a journal   | prepared               | roll back (an alarm: a         |
+| no decision, in a journal     | prepared               | roll back (an alarm: a         |
 | that is damaged               |                        | decision may have been lost)   |
+|                               | all of them committed  | none (an alarm likewise)       |
 | its coordinator is not here   | prepared               | foreign                        |
 | none, or not here             | one committed, another | heuristic mismatch             |
 |                               | rolled back            |                                |
@@ -128,8 +127,8 @@ def judge(
         reason = "the coordinator recorded a heuristic outcome: look at each resource"
         return Judgement(None, Resolution.HEURISTIC_MISMATCH, (reason,), "heuristic-outcome")
     if _two_phase(decided, branches):
-        if _agreed(decided, branches, damaged=damaged):
-            reason = "every branch has committed, and no decision to commit is in the journal"
+        if damaged and _agreed(decided, branches):
+            reason = "every branch has committed; the damaged journal may have held the decision"
             return Judgement(decision, Resolution.NONE, (reason,), "missing-decision")
         if undone := _against(decision, branches, covered=covered):
             return _mismatch(decision, undone)
@@ -171,14 +170,10 @@ def _against(
     return committed
 
 
-def _agreed(decided: Decided | None, branches: Sequence[Branch], *, damaged: bool) -> bool:
-    """True if all branches have committed that an undecided transaction names, or that are left of
-    one whose record a damaged journal may have lost."""
-    if decided is None:
-        complete = damaged
-    else:
-        undecided = DECISIONS.get(decided.state) is Decision.UNDECIDED
-        complete = undecided and len(branches) >= len(decided.names) > 1
+def _agreed(decided: Decided | None, branches: Sequence[Branch]) -> bool:
+    """True if all branches have committed that are known of, with no decision to be read."""
+    undecided = decided is None or DECISIONS.get(decided.state) is Decision.UNDECIDED
+    complete = undecided and len(branches) >= (len(decided.names) if decided else 0)
     return complete and all(branch.state == "committed" for branch in branches)
 
 
