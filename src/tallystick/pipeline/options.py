@@ -125,7 +125,7 @@ def _one_of(given: Mapping[str, str], name: str, values: tuple[str, ...], defaul
 
 def _positive(given: Mapping[str, str], name: str, default: int) -> int:
     text = given.get(name, str(default))
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise OptionError(f"option {name}", expected="a number above 0", found=text)
     return int(text)
 

@@ -196,7 +196,7 @@ class Segments:
 
     def _first_free_number(self) -> int:
         numbers = (path.rpartition(_SPARE)[2] for path in self._spares)
-        return 1 + max((int(number) for number in numbers if number.isdigit()), default=0)
+        return 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
 
     def _take_spare(self) -> str:
         with self._changed:

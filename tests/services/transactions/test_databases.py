@@ -244,7 +244,20 @@ def test_our_ids_are_spelled_as_psycopg_spells_them() -> None:
     assert parse_gid(format_gid(xid)) == xid
 
 
-@pytest.mark.parametrize("gid", ["", "x", "1_2", "django_1_2", "5_a_b", "5_YQ==_Yg", "_YQ==_YQ=="])
+@pytest.mark.parametrize(
+    "gid",
+    [
+        "",
+        "x",
+        "1_2",
+        "django_1_2",
+        "5_a_b",
+        "5_YQ==_Yg",
+        "_YQ==_YQ==",
+        "²_YQ==_YQ==",
+        "--5_YQ==_YQ==",
+    ],
+)
 def test_texts_that_are_no_xa_id_are_left_out(gid: str) -> None:
     assert parse_gid(gid) is None
 

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 
 from tallystick.errors import TransactionUsageError
 from tallystick.records import Xid
 
 GID_MAX = 199
 """Bytes of a prepared transaction's identifier, a limit of the server."""
+
+_FORMAT = re.compile(r"-?[0-9]{1,10}")
 
 
 def format_gid(xid: Xid) -> str:
@@ -35,7 +38,7 @@ def parse_gid(gid: str) -> Xid | None:
     """The id that a text of the server spells; None if it is no XA id."""
     head, _, rest = gid.partition("_")
     middle, separator, tail = rest.partition("_")
-    if not (separator and head.lstrip("-").isdigit()):
+    if not (separator and _FORMAT.fullmatch(head)):
         return None
     try:
         gtrid, bqual = (base64.b64decode(part, validate=True) for part in (middle, tail))
