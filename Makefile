@@ -22,7 +22,7 @@ test: $(READY)
 
 interop: $(READY)
 	@scripts/ensure.sh java maven
-	$(PYTHON) -m pytest -m interop $(ARGS)
+	$(PYTHON) -m pytest -m "interop and not soak" $(ARGS)
 
 soak: $(READY)
 	@scripts/ensure.sh java maven postgres mariadb
