@@ -1,3 +1,5 @@
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
 import java.sql.Connection;
 import java.sql.DriverManager;
 import java.sql.PreparedStatement;
@@ -8,6 +10,8 @@ import java.util.Random;
 
 /** The real H2 page store, driven from tests: make a database, work on it and die, or tell what is in it. */
 public final class RealH2 {
+    private static final long SECOND = 1_000_000_000;
+
     private RealH2() {
     }
 
@@ -82,14 +86,18 @@ public final class RealH2 {
         Runtime.getRuntime().halt(0);
     }
 
-    /** What one database tells; the engine does not end on some damaged ones, so it has a few seconds. */
+    /** What one database tells; on some damaged ones the engine runs for ever, so it has a few seconds of a processor. */
     private static void report(String path) throws InterruptedException {
         System.out.println("path\t" + path);
         StringBuffer lines = new StringBuffer();
         Thread thread = new Thread(() -> tell(path, lines));
         thread.setDaemon(true);
         thread.start();
-        thread.join(2_000);
+        ThreadMXBean threads = ManagementFactory.getThreadMXBean();
+        long last = System.nanoTime() + 60 * SECOND;
+        while (thread.isAlive() && System.nanoTime() < last && threads.getThreadCpuTime(thread.getId()) < 4 * SECOND) {
+            thread.join(20);
+        }
         System.out.print(thread.isAlive() ? "error\t0\tdoes not end\n" : lines);
     }
 
