@@ -187,6 +187,9 @@ def list_in_doubt(
     known = resources or {}
     gathering, report = _Gathering(), InDoubtReport([])
     for path in paths:
+        node = Path(path) / "node"
+        if node.is_file():
+            gathering.add_journal(node.read_bytes().strip(), str(Path(path) / "decisions"))
         found = survey(path, options=options)
         names = {log_name(source) for source in found.logs}
         for reading in found.readings():
@@ -196,9 +199,6 @@ def list_in_doubt(
                 for one in reading.transactions():
                     gathering.add_transaction(one, log_name(reading.source), reading.clock.value)
                 gathering.add_damage(reading, log_name(reading.source))
-        node = Path(path) / "node"
-        if node.is_file():
-            gathering.add_journal(node.read_bytes().strip(), str(Path(path) / "decisions"))
         report.problems += [one for one in found.problems if one.code != "no-log"]
     for name, resource in known.items():
         try:
