@@ -119,9 +119,7 @@ def table_rows(number: int, name: str, root: int) -> list[Row]:
     table = f'"PUBLIC"."{name.replace(chr(34), 2 * chr(34))}"'
     # Names that the engine makes up end in hexadecimal digits: these are never among them.
     key, constraint = (f'"PUBLIC"."{kind}_T{number}"' for kind in ("PRIMARY_KEY", "CONSTRAINT"))
-    create = (
-        f'CREATE CACHED TABLE {table}(\n    "K" BIGINT NOT NULL,\n    "V" VARBINARY NOT NULL\n)'
-    )
+    create = f"CREATE CACHED TABLE {table}({_COLUMNS})"
     index = f'CREATE PRIMARY KEY {key} ON {table}("K")'
     add = f'ALTER TABLE {table} ADD CONSTRAINT {constraint} PRIMARY KEY("K") INDEX {key}'
     return [
