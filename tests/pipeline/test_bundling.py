@@ -12,8 +12,12 @@ import pytest
 from tallystick.pipeline import bundles, executing, planning
 from tallystick.pipeline.bundles import Carrying, TableFile, Telling
 from tallystick.pipeline.options import SourceOptions
-from tallystick.pipeline.planning import Bundle, Piece, Task
+from tallystick.pipeline.planning import BESIDE, Bundle, Piece, Task
+from tallystick.services.page_store import backup, recovery
+from tallystick.services.transactions.home import NODE_FILE
+from tallystick.services.write_behind.home import IDENTITY_FILE
 from tallystick.systems.base import LogSource
+from tallystick.systems.tally.layout import LOCK_NAME
 from tallystick.tables import TABLES
 from tests.pipeline.fake import SYSTEM
 
@@ -128,3 +132,8 @@ def test_carrying_leaves_out_logs_and_nothing_else(tmp_path: Path) -> None:
     )()
     assert _rows(tmp_path / "new") == [{"log": "b", "number": 1}, {"log": "b", "number": 2}]
     assert pq.ParquetFile(tmp_path / "new" / "one.parquet").schema_arrow == SCHEMA
+
+
+def test_files_beside_native_logs_have_the_names_that_their_stores_give_them() -> None:
+    pages = {backup.PAGES, backup.BACKUP_MARK, recovery.SIDE, recovery.FRESH}
+    assert pages | {NODE_FILE, IDENTITY_FILE, LOCK_NAME} == BESIDE

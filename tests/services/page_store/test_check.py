@@ -27,6 +27,7 @@ from tallystick.services.page_store.space import OWN_PAGES, OwnPages
 from tallystick.services.page_store.tables import Tables
 from tallystick.storage.files import File
 from tallystick.storage.local import LOCAL
+from tests.services.page_store.rows import put_rows
 
 Pages = dict[int, Node]
 
@@ -34,14 +35,7 @@ Pages = dict[int, Node]
 def made(folder: Path) -> Pages:
     """A store with pages of every kind: meta, leaves, inner, a long row, free ones."""
     with PageStore(folder) as store:
-        store.create_table("t")
-        with store.begin() as tx:
-            for key in range(60):
-                tx.table("t")[key] = b"%d" % key + bytes(500)
-            tx.table("t")[100] = bytes(3 * PAGE_SIZE)
-            tx.table("t")[101] = bytes(3 * PAGE_SIZE)
-        with store.begin() as tx:
-            del tx.table("t")[101]
+        put_rows(store, PAGE_SIZE)
     content = (folder / "pages").read_bytes()
     places = range(0, len(content), PAGE_SIZE)
     pages = {

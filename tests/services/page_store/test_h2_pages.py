@@ -35,6 +35,7 @@ from tallystick.systems.h2.store.nodes import (
 )
 from tallystick.systems.h2.store.tables import pack, unpack
 from tallystick.systems.opening import PAGED_FILES, open_undo_redo_log
+from tests.services.page_store.rows import put_rows
 
 FILE = PAGED_FILES["h2"]
 SIZE = 4096
@@ -92,14 +93,7 @@ def test_a_row_comes_back_from_its_values(key: int, row: bytes) -> None:
 def made(folder: Path) -> bytes:
     """A store with pages of every kind: leaves, inner nodes, long rows, free ones."""
     with PageStore(folder, system="h2") as store:
-        store.create_table("t")
-        with store.begin() as tx:
-            for key in range(60):
-                tx.table("t")[key] = b"%d" % key + bytes(500)
-            tx.table("t")[100] = bytes(3 * SIZE)
-            tx.table("t")[101] = bytes(3 * SIZE)
-        with store.begin() as tx:
-            del tx.table("t")[101]
+        put_rows(store, SIZE)
         assert not store.check()
     return (folder / FILE).read_bytes()
 

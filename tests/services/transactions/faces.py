@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from types import TracebackType
 from typing import Any, Self, cast
 
 from tallystick.records import Xid
@@ -42,12 +41,7 @@ class Awaited:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -79,13 +73,8 @@ class AwaitedTransaction:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._await(self._inner.__aexit__(kind, error, trace))
+    def __exit__(self, *raised: Any) -> None:
+        self._await(self._inner.__aexit__(*raised))
 
     def _await(self, call: Coroutine[Any, Any, Any]) -> Any:
         return self._loop.run_until_complete(call)

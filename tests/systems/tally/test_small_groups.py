@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -40,6 +41,17 @@ def one_by_one(count: int, *, mixed: bool = False) -> MemoryFileSystem:
     return fs
 
 
+def damaged_logs(*, seed: int, count: int) -> Iterator[TallyReading]:
+    """Logs of small groups, each with one bit flipped."""
+    files = one_by_one(4, mixed=True).contents()
+    whole = files[SEGMENT]
+    chance = random.Random(seed)
+    for place in chance.sample(range(8192, len(whole.rstrip(b"\0"))), count):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << chance.randrange(8)
+        yield reading(MemoryFileSystem(files | {SEGMENT: damaged}))
+
+
 def leaps(one: TallyReading) -> list[int]:
     """Records that each leap took."""
     steps = Scan(one.catalog, one._reach, leap=leaping.Leaper(10_000)).steps()
@@ -70,13 +82,8 @@ def test_what_needs_more_than_columns_is_left_to_the_plain_walk(rows: int) -> No
 
 
 def test_damage_in_small_groups_is_judged_as_without_leaps() -> None:
-    files = one_by_one(4, mixed=True).contents()
-    whole = files[SEGMENT]
-    chance = random.Random(20)
-    for place in chance.sample(range(8192, len(whole.rstrip(b"\0"))), 150):
-        damaged = bytearray(whole)
-        damaged[place] ^= 1 << chance.randrange(8)
-        agree(reading(MemoryFileSystem(files | {SEGMENT: damaged})))
+    for one in damaged_logs(seed=20, count=150):
+        agree(one)
 
 
 def test_plain_python_takes_the_same_records(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,13 +113,7 @@ def test_the_fold_is_the_same_by_leaps_and_by_steps(walked_first: int) -> None:
 
 
 def test_damage_refuses_the_log_by_leaps_as_by_steps() -> None:
-    files = one_by_one(4, mixed=True).contents()
-    whole = files[SEGMENT]
-    chance = random.Random(21)
-    for place in chance.sample(range(8192, len(whole.rstrip(b"\0"))), 100):
-        damaged = bytearray(whole)
-        damaged[place] ^= 1 << chance.randrange(8)
-        one = reading(MemoryFileSystem(files | {SEGMENT: damaged}))
+    for one in damaged_logs(seed=21, count=100):
         assert folded(one, LateLeaper(1)) == folded(one, None)
 
 
