@@ -30,6 +30,20 @@ def _writer(disk: SlowDisk, **options: Any) -> GroupWriter[int]:
     return GroupWriter(disk.write, disk.sync, **options)
 
 
+def _submit_and_wait(writer: GroupWriter[int], item: int) -> int:
+    return writer.submit(item, 8, sync=item % 3 != 0).wait()
+
+
+def _commit(writer: GroupWriter[int], item: int) -> int:
+    return writer.commit(item, 8)
+
+
+WAYS = pytest.mark.parametrize("way", [_submit_and_wait, _commit])
+"""To make an item durable, with a group or, where nobody else is about, without."""
+
+Way = Callable[[GroupWriter[int], int], int]
+
+
 def _run_threads(count: int, work: Callable[[int], None]) -> None:
     threads = [
         threading.Thread(target=work, args=(number,), daemon=True) for number in range(count)
@@ -46,10 +60,11 @@ def test_a_ticket_is_the_roles_ticket() -> None:
     assert isinstance(ticket, Ticket)
 
 
-def test_a_lone_caller_writes_and_syncs_in_its_own_thread() -> None:
+@WAYS
+def test_a_lone_caller_writes_and_syncs_in_its_own_thread(way: Way) -> None:
     disk = SlowDisk()
     writer = _writer(disk)
-    assert [writer.submit(item).wait() for item in range(5)] == [0, 1, 2, 3, 4]
+    assert [way(writer, item) for item in range(5)] == [0, 1, 2, 3, 4]
     assert disk.durable == [0, 1, 2, 3, 4]
     assert set(disk.threads) == {threading.current_thread()}
     assert (writer.counters.groups, writer.counters.records, writer.counters.fsyncs) == (5, 5, 5)
@@ -242,13 +257,29 @@ def test_a_failed_sync_poisons_everyone_present_and_future() -> None:
     assert acknowledged.wait() == 0
 
 
+@WAYS
+def test_a_lone_caller_is_told_of_a_failed_sync_and_so_is_everyone_after_it(way: Way) -> None:
+    disk = SlowDisk()
+    writer = _writer(disk, name="/logs/a")
+    disk.fail_at = 2
+    for _ in range(2):
+        with pytest.raises(LogPoisonedError, match=r"/logs/a: .*Input/output error") as caught:
+            way(writer, 1)
+        assert isinstance(caught.value.__cause__, OSError)
+    assert writer.poisoned
+    assert disk.calls == 2, "nothing may be retried after a failed sync"
+
+
+@WAYS
 @pytest.mark.parametrize("fail_at", range(1, 25))
 @pytest.mark.parametrize(
     "error",
     [OSError(5, "EIO"), ValueError("a bug"), LogClosedError("file closed"), SystemExit(3)],
     ids=lambda error: type(error).__name__,
 )
-def test_no_waiter_hangs_wherever_a_call_fails(fail_at: int, error: BaseException) -> None:
+def test_no_waiter_hangs_wherever_a_call_fails(
+    fail_at: int, error: BaseException, way: Way
+) -> None:
     disk = SlowDisk(seconds=0.0005)
     disk.fail_at = fail_at
     disk.error = lambda: error
@@ -260,7 +291,7 @@ def test_no_waiter_hangs_wherever_a_call_fails(fail_at: int, error: BaseExceptio
         for step in range(12):
             item = number * 100 + step
             try:
-                writer.submit(item, 8, sync=step % 3 != 0).wait()
+                way(writer, item)
             except (LogPoisonedError, SystemExit):
                 outcomes.append("refused")
                 return
@@ -288,15 +319,28 @@ def test_a_write_that_refuses_its_group_leaves_the_log_usable() -> None:
     assert disk.durable == [3]
 
 
-def test_a_sync_cannot_refuse_it_poisons() -> None:
+@WAYS
+def test_a_lone_caller_that_is_refused_can_go_on(way: Way) -> None:
+    disk = SlowDisk()
+    writer = _writer(disk)
+    disk.fail_at = 1
+    disk.error = lambda: LogFullError("no room")
+    with pytest.raises(LogFullError, match="no room"):
+        way(writer, 1)
+    assert writer.counters.refused == 1
+    assert way(writer, 2) == 0
+    assert disk.durable == [2]
+
+
+@WAYS
+def test_a_sync_cannot_refuse_it_poisons(way: Way) -> None:
     disk = SlowDisk()
     writer = _writer(disk)
     disk.fail_at = 2
     disk.error = lambda: LogFullError("no room")
-    ticket = writer.submit(1)
     for _ in range(2):
         with pytest.raises(LogPoisonedError, match="no room") as caught:
-            ticket.wait()
+            way(writer, 1)
         assert isinstance(caught.value.__cause__, LogFullError)
 
 
@@ -316,10 +360,12 @@ def test_a_refused_group_does_not_refuse_its_neighbours() -> None:
     assert disk.durable == [0, 2]
 
 
-def test_a_write_that_answers_for_too_few_items_poisons() -> None:
+@WAYS
+def test_a_write_that_answers_for_too_few_items_poisons(way: Way) -> None:
     writer: GroupWriter[int] = GroupWriter(lambda _items: [], lambda: None)
-    with pytest.raises(LogPoisonedError, match="0 sequence numbers for 1 items"):
-        writer.submit(1).wait()
+    with pytest.raises(LogPoisonedError):
+        way(writer, 1)
+    assert writer.poisoned
 
 
 def test_errors_of_different_callers_are_different_objects() -> None:
@@ -351,6 +397,18 @@ def test_ctrl_c_during_a_flush_loses_no_record_of_others() -> None:
     assert [ticket.wait() for ticket in (*others, mine)] == [0, 1, 2]
     assert disk.synced == 1
     assert writer.submit(4).wait() == 3
+
+
+def test_ctrl_c_during_a_lone_commit_comes_when_it_is_durable() -> None:
+    disk = SlowDisk(seconds=0.05)
+    writer = _writer(disk)
+    timer = threading.Timer(0.02, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        writer.commit(1)
+    timer.join()
+    assert disk.durable == [1]
+    assert writer.commit(2) == 1
 
 
 def test_ctrl_c_of_a_waiter_leaves_the_flush_to_the_others() -> None:

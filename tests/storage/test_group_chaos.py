@@ -70,6 +70,10 @@ class Chaos:
                 self._step(rng, base * 100 + step)
 
     def _step(self, rng: random.Random, item: int) -> None:
+        if rng.random() < 0.3:
+            self.writer.commit(item, 8)
+            self.acknowledged.append(item)
+            return
         ticket = self.writer.submit(item, 8, sync=rng.random() < 0.8)
         what = rng.choice(["wait"] * 6 + ["time out", "flush", "hold off", "ask", "forget"])
         if what == "wait":

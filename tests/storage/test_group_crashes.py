@@ -34,12 +34,20 @@ def _writer_of(item: Hashable) -> Hashable:
 
 
 def _threads(log: ToyLog, marks: RecordingFileSystem) -> None:
+    _in_threads(lambda body: log.append(body).wait(), marks)
+
+
+def _committers(log: ToyLog, marks: RecordingFileSystem) -> None:
+    _in_threads(log.commit, marks)
+
+
+def _in_threads(commit: Callable[[bytes], int], marks: RecordingFileSystem) -> None:
     def work(writer: int) -> None:
         for step in range(STEPS):
             body = _body(writer, step)
             marks.submitted(body)
             try:
-                log.append(body).wait()
+                commit(body)
             except LogPoisonedError:
                 return
             marks.acknowledged(body)
@@ -72,7 +80,7 @@ def _tasks(log: ToyLog, marks: RecordingFileSystem) -> None:
 Face = Callable[[ToyLog, RecordingFileSystem], None]
 
 
-@pytest.mark.parametrize("face", [_threads, _tasks])
+@pytest.mark.parametrize("face", [_threads, _committers, _tasks])
 def test_every_writer_finds_a_prefix_that_holds_all_its_acknowledgements(
     face: Face, record_property: Callable[[str, object], None]
 ) -> None:
@@ -93,7 +101,7 @@ def _faulty(face: Face, fs: FileSystem, marks: RecordingFileSystem) -> None:
     log.close()
 
 
-@pytest.mark.parametrize("face", [_threads, _tasks])
+@pytest.mark.parametrize("face", [_threads, _committers, _tasks])
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 def test_every_fault_ends_in_errors_for_all_and_losses_for_none(face: Face, error: int) -> None:
     for fs in every_fault(RecordingFileSystem, lambda n: Fault(n, CHANGES, error, partial=0.5)):
@@ -102,7 +110,7 @@ def test_every_fault_ends_in_errors_for_all_and_losses_for_none(face: Face, erro
         check_recovery(fs.inner, recover_reading, limit=40, writer_of=_writer_of)
 
 
-@pytest.mark.parametrize("face", [_threads, _tasks])
+@pytest.mark.parametrize("face", [_threads, _committers, _tasks])
 @pytest.mark.parametrize("kind", [FailedSync.ORDERED, FailedSync.REVERTED])
 def test_no_failed_sync_is_acknowledged_to_anybody(face: Face, kind: FailedSync) -> None:
     for fs in every_fault(RecordingFileSystem, lambda n: Fault(n, {"datasync"}, sync=kind)):

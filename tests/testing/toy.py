@@ -55,6 +55,10 @@ class ToyLog:
         record = encode(body)
         return self.writer.submit(record, len(record))
 
+    def commit(self, body: bytes) -> int:
+        record = encode(body)
+        return self.writer.commit(record, len(record))
+
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self.writer.close()

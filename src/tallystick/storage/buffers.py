@@ -31,6 +31,10 @@ class Buffers(Generic[Item]):
         self.dirty_bytes = 0
         self.unsynced: list[Group[Item]] = []
 
+    def idle(self) -> bool:
+        """True if nothing waits to be acknowledged."""
+        return not (self.current.items or self.unsynced or self.dirty or self.current.bytes)
+
     def switch(self) -> None:
         """Make the current group dirty, unless it is empty, and start a free one."""
         full = self.current

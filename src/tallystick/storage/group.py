@@ -19,20 +19,16 @@ A failed write or sync poisons the writer: whoever waits, and whoever comes late
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Generic
 
-from tallystick.errors import LogClosedError, LogPoisonedError, LogWriteError, TallystickError
+from tallystick.errors import LogClosedError, LogPoisonedError
 from tallystick.storage.buffers import Buffers
-from tallystick.storage.company import Company
-from tallystick.storage.counters import GroupCounters
-from tallystick.storage.flusher import Flusher, in_event_loop
+from tallystick.storage.flusher import in_event_loop
+from tallystick.storage.flushing import Flushing
 from tallystick.storage.forks import forked_error, tell_of_forks
 from tallystick.storage.interrupts import InterruptsHeldBack
-from tallystick.storage.tickets import Group, GroupTicket, Item, fresh, poisoned_by
-from tallystick.storage.turns import Turn
+from tallystick.storage.tickets import Group, GroupTicket, Item, fresh
 
 GROUP_BYTES = 1 << 20
 """Default limit of one group; a larger item is a group of its own."""
@@ -40,7 +36,7 @@ PENDING_BYTES = 8 << 20
 """Default limit of what may wait to be written before `submit` makes its caller help."""
 
 
-class GroupWriter(Generic[Item]):
+class GroupWriter(Flushing[Item]):
     """Collects items into groups and makes them durable, one flush at a time.
 
     ``write(items)`` writes one group, in order, and returns the log sequence number of each
@@ -64,24 +60,11 @@ class GroupWriter(Generic[Item]):
         delay: float = 0.0,
         siblings: int = 5,
     ) -> None:
-        self.name = name
-        self.counters = GroupCounters()
-        self._write = write
-        self._sync = sync
+        super().__init__(write, sync, name, delay, siblings)
         self._group_bytes = group_bytes
         self._pending_bytes = pending_bytes
-        self._delay = delay
-        self._siblings = siblings
-        self._stop: TallystickError | None = None
-        self._buffers: Buffers[Item] = Buffers(self)
-        self._make_locks()
+        self._buffers = Buffers(self)
         tell_of_forks(self)
-
-    def _make_locks(self) -> None:
-        self._lock = threading.Lock()  # guards the groups; held for moments only
-        self._turn = Turn(self.name)  # held for the length of a flush
-        self._company = Company()
-        self.flusher = Flusher(self._flush_for_tasks, f"flusher of {self.name}")
 
     # -- for callers ----------------------------------------------------------------------
 
@@ -106,6 +89,22 @@ class GroupWriter(Generic[Item]):
         if self._buffers.dirty_bytes > self._pending_bytes:
             self._help()
         return ticket
+
+    def commit(self, item: Item, size: int = 0) -> int:
+        """`submit` and wait: returns the item's log sequence number. Raises what
+        `GroupTicket.wait` would.
+
+        Where nobody else is about, the caller writes and syncs its item itself, and no group is
+        made for it.
+        """
+        if self._buffers.idle():
+            with InterruptsHeldBack():
+                if self._turn.try_take():
+                    # Asked again: now nobody but the caller can write what came in between.
+                    if self._buffers.idle() and not self._company.out() and self._stop is None:
+                        return self._commit_alone(item, size)
+                    self._pass_on()
+        return self.submit(item, size).wait()
 
     def flush(self) -> None:
         """Return when everything submitted so far is durable. Raises what `GroupTicket.wait`
@@ -184,11 +183,6 @@ class GroupWriter(Generic[Item]):
                 else:
                     self._pass_on()
 
-    def _flush_for_tasks(self) -> bool:
-        if self._turn.try_take():
-            self._lead(sync=True)
-        return self._stop is None
-
     def _help(self) -> None:
         if self._turn.mine:
             return
@@ -200,84 +194,12 @@ class GroupWriter(Generic[Item]):
             self._lead(sync=False)
         self._check()
 
-    def _lead(self, *, sync: bool) -> None:
-        """Flush everything that waits; the caller has the turn."""
-        try:
-            if sync:
-                self._company.wait()
-                if self._delay and len(self._buffers.current.items) >= self._siblings:
-                    time.sleep(self._delay)
-            self._flush(sync)
-        except BaseException as error:
-            with self._lock:
-                self._end(poisoned_by(error, self.name))
-            if not isinstance(error, Exception):
-                raise
-        finally:
-            self._pass_on()
-
-    def _flush(self, sync: bool) -> None:
-        with self._lock:
-            groups = self._buffers.take()
-        if not self._buffers.unsynced:
-            return
-        started = time.perf_counter()
-        for group in groups:
-            self._write_group(group)
-        if self._buffers.unsynced and (sync or any(group.sync for group in groups)):
-            self.counters.fsyncs += 1
-            self._sync()
-            with self._lock:
-                self._company.flushed(time.perf_counter() - started)
-                self._finish(self._buffers.take_synced())
-        self.counters.add_time(time.perf_counter() - started)
-
-    def _write_group(self, group: Group[Item]) -> None:
-        try:
-            lsns = self._write(group.items)
-        except LogWriteError as error:
-            with self._lock:
-                self._buffers.unsynced.remove(group)
-                self._finish([group], error)
-            self.counters.refused += len(group.items)
-            return
-        if len(lsns) != len(group.items):
-            raise AssertionError(f"{len(lsns)} sequence numbers for {len(group.items)} items")
-        group.lsns = lsns
-        self.counters.add_group(len(lsns), group.bytes)
-
-    def _pass_on(self) -> None:
-        """End the flush and let somebody of the groups formed meanwhile lead the next one."""
-        with self._lock:
-            self._turn.give_back()
-            groups = self._buffers.unfinished()
-            for group in groups:
-                group.open_gate()
-        if self._stop is not None or any(group.tasks for group in groups):
-            self.flusher.ring()
-
     # -- these run under the writer's lock -------------------------------------------------
-
-    def _check(self) -> None:
-        if self._stop is not None:
-            raise fresh(self._stop)
 
     def _free_group(self) -> Group[Item]:
         self._check()
         self._buffers.switch()
         return self._buffers.current
-
-    def _finish(self, groups: list[Group[Item]], error: TallystickError | None = None) -> None:
-        self._company.expect([group.waiting for group in groups if group.waiting])
-        for group in groups:
-            group.error = error
-            group.finish()
-
-    def _end(self, cause: TallystickError) -> None:
-        """Fail every group that is not finished, and every later submit, with ``cause``."""
-        if self._stop is None:
-            self._stop = cause
-        self._finish(self._buffers.end(), self._stop)
 
     # -- forks ------------------------------------------------------------------------------
 

@@ -72,7 +72,7 @@ class Journal(Face):
 
     def append(self, body: bytes) -> int:
         """A plain record; returns its LSN."""
-        return self._engine.append(body).wait()
+        return self._engine.append_durably(body)
 
     def append_many(self, bodies: Sequence[bytes]) -> Sequence[int]:
         """Plain records in as few groups as possible; returns their LSNs."""

@@ -33,6 +33,10 @@ class JournalEngine(Protocol):
 
     def append(self, body: bytes) -> Ticket: ...
 
+    def append_durably(self, body: bytes) -> int:
+        """Durable when it returns the LSN."""
+        ...
+
     def append_in(self, transaction: int, body: bytes) -> None: ...
 
     def append_many(self, bodies: Sequence[bytes]) -> Sequence[int]:

@@ -49,6 +49,9 @@ class RoleEngine:
     def append(self, body: bytes) -> Ticket:
         return self._role.add(self._new_id(), body)
 
+    def append_durably(self, body: bytes) -> int:
+        return self.append(body).wait()
+
     def append_in(self, transaction: int, body: bytes) -> None:
         self._role.add_in(transaction, self._new_id(), body)
 

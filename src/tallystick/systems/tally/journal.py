@@ -45,6 +45,9 @@ class TallyJournal(TallyRecordJournal):
     def append(self, body: bytes) -> Ticket:
         return self.log.append(body)
 
+    def append_durably(self, body: bytes) -> int:
+        return self.log.commit(body)
+
     def _end(self, transaction: int) -> None:
         # The journal hands out the numbers itself; a transaction may end without any record.
         self._open.discard(transaction)

@@ -90,6 +90,13 @@ class TallyLog:
             raise self._too_large(size)
         return self._writer.submit(body, size + 4)
 
+    def commit(self, body: bytes) -> int:
+        """A plain record, durable when this returns its LSN."""
+        size = len(body)
+        if size + RECORD_BYTES > self.capacity:
+            raise self._too_large(size)
+        return self._writer.commit(body, size + 4)
+
     def check_size(self, size: int) -> None:
         """Raise `RecordTooLargeError` if a plain record of that size does not fit."""
         if size + RECORD_BYTES > self.capacity:
