@@ -10,10 +10,13 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from tallystick.errors import LogUnreadableError, UnsupportedFormatError
-from tallystick.pipeline import tailing
+from tallystick.pipeline import following, tailing
+from tallystick.pipeline.following import Ends, FollowedLog
 from tallystick.pipeline.options import Limit, SourceOptions
+from tallystick.pipeline.positions import Position
 from tallystick.pipeline.stream import LogStreamReader, reader_offset
-from tallystick.pipeline.tailing import Position, Tailer, read, stretches
+from tallystick.pipeline.stretches import read, stretches
+from tallystick.pipeline.tailing import Tailer
 from tallystick.services.disposal import Disposal
 from tallystick.services.disposers import DeleteDisposer
 from tallystick.services.holding import KeepForReader
@@ -102,7 +105,7 @@ def test_a_file_that_grew_before_the_next_was_seen_is_not_let_go(tmp_path: Path)
                 log.append(b"%d %d" % (segment, number)).wait()
             log.roll()
     stream = LogStreamReader(SourceOptions((str(path),), hold_folder=str(hold)))
-    whole = stream.tailer.latest({})
+    whole = stream.tailer.latest()
     first, second = sorted(whole)
     seen_before_it_grew = whole | {first: [*whole[first][:2], whole[first][2] - 1]}
     offset = reader_offset(str(hold), str(path))
@@ -127,10 +130,88 @@ def test_a_log_that_cannot_be_read_for_a_while_keeps_its_place(
             raise LogUnreadableError("cannot read: Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(tailing, "system", lambda _name: Refusing())
+        patch.setattr(following, "system", lambda _name: Refusing())
         assert Tailer(options).advance(position) == position
     assert Tailer(options).advance(position) == position
     assert stretches(options, position, Tailer(options).advance(position)) == []
+
+
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the files whose records were read, in a house where every change shows at once."""
+    names: list[str] = []
+    ends = FollowedLog.ends
+
+    def noting(log: FollowedLog, path: str) -> Ends:
+        names.append(Path(path).name)
+        return ends(log, path)
+
+    monkeypatch.setattr(FollowedLog, "ends", noting)
+    monkeypatch.setattr(tailing, "QUIET_NS", -1)
+    return names
+
+
+def _segments(log: TallyLog, count: int) -> None:
+    for number in range(count):
+        log.append(b"%d" % number).wait()
+        log.append(b"%d" % number).wait()
+        log.roll()
+
+
+def test_of_a_log_of_many_files_only_those_that_changed_are_read_again(
+    tmp_path: Path, looked_at: list[str]
+) -> None:
+    tailer = Tailer(SourceOptions((str(tmp_path),)))
+    with TallyLog(str(tmp_path), settings=SMALL) as log:
+        _segments(log, 8)
+        position = tailer.advance({})
+        assert looked_at == [segment_name(number) for number in range(1, 10)]
+        looked_at.clear()
+        log.append(b"one more").wait()
+        assert tailer.latest() == tailer.advance(position) != position
+        assert looked_at == [segment_name(9)]
+
+
+def test_a_step_looks_at_no_file_behind_its_limit(tmp_path: Path, looked_at: list[str]) -> None:
+    tailer = Tailer(SourceOptions((str(tmp_path),)))
+    with TallyLog(str(tmp_path), settings=SMALL) as log:
+        _segments(log, 8)
+    position = tailer.advance({}, Limit(rows=3))
+    assert looked_at == [segment_name(1), segment_name(2)]
+    tailer.advance(position, Limit(files=1))
+    assert looked_at == [segment_name(1), segment_name(2)]
+
+
+def test_what_a_stream_has_read_takes_no_memory(tmp_path: Path) -> None:
+    tailer = Tailer(SourceOptions((str(tmp_path),)))
+    with TallyLog(str(tmp_path), settings=SMALL) as log:
+        _segments(log, 4)
+    position = tailer.advance({})
+    assert sum(len(seen.ends) for seen in tailer._seen.values()) == 8
+    assert tailer.advance(position) == position
+    assert sum(len(seen.ends) for seen in tailer._seen.values()) == 0
+
+
+@pytest.mark.parametrize(
+    ("limit", "counts"), [(1 << 20, [5]), (1, [1] * 5)], ids=["together", "alone"]
+)
+def test_small_stretches_of_a_log_travel_together(
+    tmp_path: Path, limit: int, counts: list[int]
+) -> None:
+    options = SourceOptions((str(tmp_path),), split_bytes=limit)
+    with TallyLog(str(tmp_path), settings=SMALL) as log:
+        _segments(log, 5)
+    reader = LogStreamReader(options)
+    end = reader.tailer.advance({})
+    parts = reader.partitions({}, end)
+    assert [len(part.stretches) for part in parts] == counts
+    bodies = [
+        body
+        for part in parts
+        for batch in reader.read(part)
+        for body in batch.column("body").to_pylist()
+    ]
+    assert bodies == [b"%d" % (number // 2) for number in range(10)]
 
 
 H2_CASE = next(name for name in cases("h2") if list((fixture_dir("h2") / name).glob("*.h2.db*")))
@@ -151,7 +232,7 @@ def test_an_h2_log_among_others_is_left_out_unless_failfast_is_asked_for(tmp_pat
     systems = {
         name
         for stretch in stretches(options, {}, position)
-        for batch in read(stretch, options)
+        for batch in read([stretch], options)
         for name in batch.column("system").to_pylist()
     }
     assert systems == {"tally"}

@@ -14,7 +14,9 @@ import tallystick
 from tallystick.pipeline.marks import mark
 from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import find
-from tallystick.pipeline.tailing import Position, Tailer, read, stretches
+from tallystick.pipeline.positions import Position
+from tallystick.pipeline.stretches import read, stretches
+from tallystick.pipeline.tailing import Tailer
 from tallystick.systems.bitronix.layout import ACTIVE
 from tallystick.systems.bitronix.log import DiskJournal
 from tests.fixtures import fixture_dir
@@ -98,7 +100,7 @@ def test_an_object_written_anew_with_the_same_size_is_looked_at_again(tmp_path: 
             written = _copied(journal, "s3://live/copied")
             after = tailer.advance(position)
             for stretch in stretches(options, position, after):
-                for batch in read(stretch, options):
+                for batch in read([stretch], options):
                     seen += batch.column("gtrid").to_pylist()
             position = after
     assert seen == written

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tallystick.errors import TallystickError
-from tallystick.pipeline import executing, planning, tailing
+from tallystick.pipeline import executing, following, planning
 from tallystick.pipeline.options import Limit, OptionError, SourceOptions, parse
+from tallystick.pipeline.positions import Position
 from tallystick.pipeline.stream import LogStreamReader, reader_offset
-from tallystick.pipeline.tailing import Position, Tailer, read, stretches
+from tallystick.pipeline.stretches import read, stretches
+from tallystick.pipeline.tailing import Tailer
 from tests.fixtures import fixture_dir
 from tests.pipeline.fake import SYSTEM
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("tallystick.reading.systems", lambda: (SYSTEM,))
-    for module in (planning, executing, tailing):
+    for module in (planning, executing, following):
         monkeypatch.setattr(module, "system", lambda _name: SYSTEM)
     return tmp_path
 
@@ -40,7 +42,7 @@ def _numbers(options: SourceOptions, start: Position, end: Position) -> list[int
     return [
         number
         for stretch in stretches(options, start, end)
-        for batch in read(stretch, options)
+        for batch in read([stretch], options)
         for number in batch.column("transaction").to_pylist()
     ]
 
@@ -103,8 +105,8 @@ def test_records_that_went_before_they_were_read_are_told_where_it_is_asked_for(
     (stretch,) = stretches(options, {}, Tailer(options).advance({}))
     (home / "1.fake").unlink()
     with pytest.raises((TallystickError, OSError)):
-        list(read(stretch, options))
-    assert list(read(stretch, SourceOptions((str(home),)))) == []
+        list(read([stretch], options))
+    assert list(read([stretch], SourceOptions((str(home),)))) == []
 
 
 def test_available_now_stops_at_what_was_there(home: Path) -> None:

@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tallystick.pipeline.options import SourceOptions
+from tallystick.pipeline.positions import Position
 from tallystick.pipeline.stream import reader_offset
-from tallystick.pipeline.tailing import Position, Tailer
+from tallystick.pipeline.tailing import Tailer
 from tallystick.services.disposal import Postponed
 from tallystick.services.disposers import MoveDisposer
 from tallystick.services.holding import KeepForReader
@@ -109,7 +110,7 @@ class Writer(ABC):
         """Wait until the stream has read all files but the newest, and copy them all."""
         tailer = Tailer(SourceOptions((self.path,)))
         while True:
-            done, there = committed(self.home), tailer.latest({})
+            done, there = committed(self.home), tailer.latest()
             newest = max(there, key=lambda path: there[path][:2])
             if all(done.get(path) == there[path] for path in there if path != newest):
                 shutil.copytree(self.path, self.home / "archive" / f"{self.changed:04}")

@@ -1,7 +1,7 @@
 """``spark.readStream.format("tallystick")``: the records of logs that are being written.
 
 In: options and offsets of Spark. Out: offsets as canonical JSON, partitions, batches. An
-offset is a `Position` of `tailing`; equal positions are equal texts.
+offset is a `tallystick.pipeline.positions.Position`; equal positions are equal texts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from tallystick.pipeline.options import Limit, SourceOptions
-from tallystick.pipeline.tailing import Position, Stretch, Tailer, passed, read, stretches
+from tallystick.pipeline.positions import Position, capped, passed
+from tallystick.pipeline.stretches import Stretch, packed, read, stretches
+from tallystick.pipeline.tailing import Tailer
 from tallystick.services.holding import ReaderOffset
 
 if TYPE_CHECKING:
@@ -30,11 +32,11 @@ if TYPE_CHECKING:
 
 
 class StretchPartition(InputPartition):
-    """One `Stretch` on its way to an executor."""
+    """`Stretch` objects on their way to an executor."""
 
-    def __init__(self, stretch: Stretch) -> None:
-        super().__init__(stretch)
-        self.stretch = stretch
+    def __init__(self, stretches: tuple[Stretch, ...]) -> None:
+        super().__init__(stretches)
+        self.stretches = stretches
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -49,7 +51,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        self.target = self.tailer.latest({})
+        self.target = self.tailer.latest()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         limit = self.options.limit
@@ -62,17 +64,18 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The position after the next records within the limit, never behind the target."""
         position = self.tailer.advance(start, _limit(limit))
-        return position if self.target is None else _capped(start, position, self.target)
+        return position if self.target is None else capped(start, position, self.target)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        return self.tailer.latest({})
+        return self.tailer.latest()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[StretchPartition]:
-        return [StretchPartition(one) for one in stretches(self.options, start, end)]
+        found = stretches(self.options, start, end)
+        return [StretchPartition(some) for some in packed(found, self.options.split_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, StretchPartition)
-        return read(partition.stretch, self.options)
+        return read(partition.stretches, self.options)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Tell disposers which files were read to their end (option holdFolder)."""
@@ -97,15 +100,3 @@ def _limit(limit: ReadLimit) -> Limit:
     if isinstance(limit, ReadMaxBytes):
         return Limit(bytes=limit.max_bytes)
     return Limit(files=limit.max_files) if isinstance(limit, ReadMaxFiles) else Limit()
-
-
-def _capped(start: Position, position: Position, target: Position) -> Position:
-    """The position without what came after the target was taken."""
-    capped: Position = {}
-    for path, (identity, generation, end) in position.items():
-        known = target.get(path)
-        if known is not None and known[:2] == [identity, generation]:
-            capped[path] = [identity, generation, min(end, known[2])]
-        elif path in start:
-            capped[path] = start[path]
-    return capped

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from tallystick.errors import LogUnreadableError
 from tallystick.records import (
@@ -156,6 +156,25 @@ class LogReading(Protocol):
     def splits(self, target_bytes: int) -> Sequence[Split]:
         """Parts of about ``target_bytes`` that `batches` can read on their own and that
         together give every record once. Found without reading the files through."""
+        ...
+
+
+class FileLife(NamedTuple):
+    """What a file is now: `LogFile.identity`, `LogFile.generation`, and the bytes that may hold
+    records."""
+
+    identity: int | None
+    generation: int | None
+    size: int
+
+
+@runtime_checkable
+class FileByFile(Protocol):
+    """A `LogReading` whose ``batches()`` of a file read that file alone, and give the same whatever
+    becomes of the others: so a log of many files can be followed without reading all of it."""
+
+    def lives(self) -> Mapping[str, FileLife]:
+        """Every file that may hold records, by the heads of the files alone."""
         ...
 
 

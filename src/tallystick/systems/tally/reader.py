@@ -26,7 +26,7 @@ from tallystick.records import (
     Transaction,
     Verdict,
 )
-from tallystick.systems.base import Folder, LogSource, ReadOptions, Split
+from tallystick.systems.base import FileLife, Folder, LogSource, ReadOptions, Split
 from tallystick.systems.tally.catalog import (
     SYSTEM_NAME,
     Catalog,
@@ -42,6 +42,7 @@ from tallystick.systems.tally.folding import LateLeaper
 from tallystick.systems.tally.heads import (
     CONTROL_MAGIC,
     SEGMENT_MAGIC,
+    SegmentHeader,
 )
 from tallystick.systems.tally.layout import (
     COPY_OFFSET,
@@ -123,6 +124,14 @@ class TallyReading:
             found.append(self._file(file, places.get(file.path, []), len(found)))
         return found
 
+    def lives(self) -> Mapping[str, FileLife]:
+        """Every live segment."""
+        return {
+            file.path: FileLife(_identity(file.header), file.header.number, file.header.size)
+            for file in self.catalog.segments
+            if file.header is not None
+        }
+
     def _control_file(self) -> LogFile:
         path = self.catalog.control_path
         assert path is not None
@@ -159,7 +168,7 @@ class TallyReading:
             spans += remains(data, len(used), len(data), header.number)
         return LogFile(
             file.path, len(data), file.life.value, order,
-            identity=int.from_bytes(header.identity[:7], "big") if header else None,
+            identity=_identity(header) if header else None,
             generation=header.number if header else None,
             clock=self.clock,
             redundant=file.life in (Life.FREED, Life.SPARE),
@@ -254,6 +263,10 @@ class TallyReading:
 
     def splits(self, target_bytes: int) -> Sequence[Split]:
         return splits_of(self.catalog, self._reach, target_bytes)
+
+
+def _identity(header: SegmentHeader) -> int:
+    return int.from_bytes(header.identity[:7], "big")
 
 
 _WHY = {
