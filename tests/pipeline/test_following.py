@@ -142,9 +142,9 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     ends = FollowedLog.ends
 
-    def noting(log: FollowedLog, path: str) -> Ends:
+    def noting(log: FollowedLog, path: str, begin: int = 0) -> Ends:
         names.append(Path(path).name)
-        return ends(log, path)
+        return ends(log, path, begin)
 
     monkeypatch.setattr(FollowedLog, "ends", noting)
     monkeypatch.setattr(tailing, "QUIET_NS", -1)
@@ -180,6 +180,22 @@ def test_a_step_looks_at_no_file_behind_its_limit(tmp_path: Path, looked_at: lis
     assert looked_at == [segment_name(1), segment_name(2)]
     tailer.advance(position, Limit(files=1))
     assert looked_at == [segment_name(1), segment_name(2)]
+
+
+def test_a_stream_that_starts_again_goes_on_where_it_was(tmp_path: Path) -> None:
+    options = SourceOptions((str(tmp_path),))
+    with TallyLog(str(tmp_path), settings=SMALL) as log:
+        _segments(log, 4)
+        position = Tailer(options).advance({})
+        read_before = Tailer(options).latest()
+        assert read_before == position
+        log.append(b"one more").wait()
+        after = Tailer(options).advance(position)
+        assert after == Tailer(options).latest() == Tailer(options).advance({})
+    (stretch,) = stretches(options, position, after)
+    assert [row for batch in read([stretch], options) for row in batch["body"].to_pylist()] == [
+        b"one more"
+    ]
 
 
 def test_what_a_stream_has_read_takes_no_memory(tmp_path: Path) -> None:

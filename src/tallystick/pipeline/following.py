@@ -58,22 +58,33 @@ class FollowedLog:
             for file in reading.files()
         }
 
-    def ends(self, path: str) -> Ends:
-        """Where the records of a file end, ascending."""
+    def ends(self, path: str, begin: int = 0) -> Ends:
+        """Where the records of a file end, ascending, from the one on that ends at ``begin``; some
+        before it may come, too."""
         size = self.lives[path].size
         ends = [np.empty(0, np.int64)]
-        for batch in self.batches(path, size):
+        for batch in self.batches(path, begin, size):
             offsets, lengths = (batch.column(name).to_numpy() for name in ("offset", "length"))
             ends.append(offsets + lengths)
         found = np.sort(np.concatenate(ends))
         return found[found <= size]
 
-    def batches(self, path: str, end: int) -> Iterator[pa.RecordBatch]:
-        """The valid records of a file that begin before ``end``."""
+    def last(self, path: str) -> int:
+        """Where the last record of a file ends; 0 if it has none."""
+        for begin in (self.lives[path].size, 0):
+            ends = self.ends(path, begin)
+            if len(ends):
+                return int(ends[-1])
+        return 0
+
+    def batches(self, path: str, begin: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The valid records of a file that end behind ``begin`` and begin before ``end``; some
+        that end before it may come, too."""
         import pyarrow.compute as pc
 
-        split = Split(path, 0, min(end, self.lives[path].size))
-        for batch in batches_of(self._reading, "records", split):
+        reading, end = self._reading, min(end, self.lives[path].size)
+        begin = reading.resume(path, begin) if isinstance(reading, FileByFile) else 0
+        for batch in batches_of(reading, "records", Split(path, begin, end)):
             ours = pc.equal(batch.column("file"), path)
             yield batch.filter(pc.and_(ours, pc.equal(batch.column("outcome"), _VALID)))
 

@@ -84,7 +84,7 @@ def _read(log: FollowedLog, one: Stretch) -> Iterator[pa.RecordBatch]:
             offset=one.begin,
             advice="Hold files back until the stream has read them (option holdFolder)",
         )
-    for batch in log.batches(one.file, one.end):
+    for batch in log.batches(one.file, one.begin, one.end):
         yield from _between(batch, one.begin, one.end)
 
 

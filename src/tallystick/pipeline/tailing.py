@@ -146,18 +146,19 @@ class Tailer:
         try:
             if path not in log.lives:
                 return
-            *life, _ = log.lives[path]
-            ends = log.ends(path)
+            identity, generation, _ = log.lives[path]
+            life = (identity, generation)
+            if start is not None:
+                since = begin_of(start, path, life)
+            elif before is not None and before.life == life:
+                since = before.since
+            else:
+                since = log.last(path)
+            ends = log.ends(path, since)
         except (TallystickError, OSError):
             return  # it vanished, or is in the making: the next look will tell
-        last = int(ends[-1]) if len(ends) else 0
-        if start is not None:
-            since = begin_of(start, path, (life[0], life[1]))
-        else:
-            since = before.since if before and before.life == tuple(life) else last
-        seen = _Seen(now, (life[0], life[1]), ends, 0, last)
-        seen.behind(since)
-        self._seen[path] = seen
+        last = int(ends[-1]) if len(ends) else since
+        self._seen[path] = _Seen(now, life, ends[ends > since], since, last)
 
 
 def _alone(log: FollowedLog) -> bool:

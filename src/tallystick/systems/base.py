@@ -177,6 +177,11 @@ class FileByFile(Protocol):
         """Every file that may hold records, by the heads of the files alone."""
         ...
 
+    def resume(self, path: str, offset: int) -> int:
+        """Where a `Split` of the file may begin that shall have every record that ends behind
+        ``offset``, and the one that ends there: 0 where only reading the file would tell."""
+        ...
+
 
 class System(Protocol):
     """A log system: how to recognise its logs and how to read them."""

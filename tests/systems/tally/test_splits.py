@@ -10,6 +10,7 @@ import pytest
 
 from tallystick.storage.files import FileSystem
 from tallystick.storage.source import ByteSource, read_part
+from tallystick.systems.base import Split
 from tallystick.systems.tally import splits
 from tallystick.systems.tally.catalog import Catalog
 from tallystick.systems.tally.log import TallyLog
@@ -59,6 +60,26 @@ def test_splits_and_seeks_read_no_groups(monkeypatch: pytest.MonkeyPatch) -> Non
             assert due is not None
             assert due.lsn == lsn
         assert splits.seek(catalog, cost.reach, lsn=10**9) == (catalog.segments[-1], None)
+
+
+def test_reading_resumes_at_the_group_of_the_last_record_read() -> None:
+    one = reading(segments_of_plain())
+    for path, life in one.lives().items():
+        ends = [row.offset + row.length for row in one.records() if row.file == path]
+        for last in (0, *ends, life.size):
+            begin = one.resume(path, last)
+            split = Split(path, begin, life.size)
+            found = [
+                offset + length
+                for batch in one.batches(split)
+                for offset, length in zip(
+                    batch["offset"].to_pylist(), batch["length"].to_pylist(), strict=True
+                )
+            ]
+            wanted = [end for end in ends if end >= min(last, ends[-1])]
+            assert found[-len(wanted) :] == wanted
+            sealed = path != list(one.lives())[-1]
+            assert len(found) <= len(wanted) + 1 if sealed else found == ends
 
 
 @pytest.mark.parametrize("place", [-1, -100, -200, -300])

@@ -53,7 +53,7 @@ from tallystick.systems.tally.rows import envelope_record, records_of
 from tallystick.systems.tally.scan import Scan, Step
 from tallystick.systems.tally.sealing import KeyMissingError
 from tallystick.systems.tally.spans import cut, doubled_spans, remains, segment_spans
-from tallystick.systems.tally.splits import split_steps, splits_of
+from tallystick.systems.tally.splits import group_before, split_steps, splits_of
 from tallystick.systems.tally.transactions import changes_of, ended_first, transactions_of
 from tallystick.systems.tally.verdict import Judged, judge
 from tallystick.systems.tally.walk import Place, SegmentView
@@ -131,6 +131,10 @@ class TallyReading:
             for file in self.catalog.segments
             if file.header is not None
         }
+
+    def resume(self, path: str, offset: int) -> int:
+        """The group that has the byte before ``offset``, if an index names it."""
+        return group_before(self.catalog, self._reach, path, offset)
 
     def _control_file(self) -> LogFile:
         path = self.catalog.control_path

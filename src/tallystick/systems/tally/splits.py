@@ -7,7 +7,7 @@ sealed segments: of each segment its last bytes are read, not the groups.
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -100,12 +100,21 @@ def _cuts(index: Index | None, target: int) -> Iterator[int]:
             yield offset
 
 
+def group_before(catalog: Catalog, reach: Reach, path: str, offset: int) -> int:
+    """Where the last group of a segment begins that begins before ``offset``; 0 if no index
+    tells."""
+    file = _live(catalog, path)
+    index = read_index(file, reach) if file is not None and offset > 0 else None
+    row = bisect_left(index.offsets, offset) - 1 if index is not None else -1
+    return index.offsets[row] if index is not None and row >= 0 else 0
+
+
 def split_steps(
     catalog: Catalog, reach: Reach, split: Split, leap: Leap | None = None
 ) -> Iterator[Step]:
     """The places of one split. What lies before the split is not looked at."""
-    file = next((one for one in catalog.segments if one.path == split.file), None)
-    if file is None or file.life is not Life.LIVE:
+    file = _live(catalog, split.file)
+    if file is None:
         return
     source, view = open_segment(file, reach)
     with source:
@@ -114,6 +123,10 @@ def split_steps(
         for place in view.walk(due, to=end, leap=leap):
             yield Step(file, view, place, behind=False)
         view.data = b""
+
+
+def _live(catalog: Catalog, path: str) -> SegmentFile | None:
+    return next((f for f in catalog.segments if f.path == path and f.life is Life.LIVE), None)
 
 
 def due_at(view: SegmentView, offset: int) -> Expected:
