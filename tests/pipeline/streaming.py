@@ -1,6 +1,7 @@
 """Streams in a process of their own, to be killed: ``python -m tests.pipeline.streaming HOME...``.
 
-Each follows HOME/log into Parquet below HOME/rows. A line is printed a few times a second.
+Each follows HOME/log into Parquet below HOME/rows. A line is printed a few times a second. A query
+that fails is started again, as it would be in operation, and its error kept in ``failures``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ PAUSE = 5.0
 """Seconds before a worker is started again: the one given up is still busy with coming up."""
 
 
+SEPARATOR = "\n=== failed ===\n"
+
+
 def follow(spark: SparkSession, home: Path, *, drain: bool = False) -> StreamingQuery:
     """The running query; with ``drain`` it ends when everything there is now is read."""
     stream = (
@@ -33,13 +37,20 @@ def follow(spark: SparkSession, home: Path, *, drain: bool = False) -> Streaming
     return (writer.trigger(availableNow=True) if drain else writer).start(str(home / "rows"))
 
 
-def failed_to_start(query: StreamingQuery) -> bool:
-    """True if Spark gave its worker up, to which it gives ten seconds to come up: a busy machine
-    may need more. Raises whatever else ended the query."""
+def failed(query: StreamingQuery, home: Path) -> bool:
+    """True if the query ended by an error. Spark gives a worker ten seconds to come up, where a
+    busy machine may need more; any other error is noted in ``home/failures``."""
     error = query.exception()
     if error is not None and "failed to connect back" not in str(error):
-        raise error
+        with (home / "failures").open("a") as failures:
+            failures.write(f"{SEPARATOR}{error}")
     return error is not None
+
+
+def failures(home: Path) -> list[str]:
+    """What was noted of queries that failed."""
+    noted = home / "failures"
+    return noted.read_text().split(SEPARATOR)[1:] if noted.exists() else []
 
 
 def main(homes: list[Path]) -> None:
@@ -55,7 +66,7 @@ def main(homes: list[Path]) -> None:
     queries = {home: follow(spark, home) for home in homes}
     while True:
         for home, query in queries.items():
-            if failed_to_start(query):
+            if failed(query, home):
                 time.sleep(PAUSE)
                 queries[home] = follow(spark, home)
         print("alive", flush=True)  # noqa: T201
