@@ -1,9 +1,6 @@
-"""Headers, page checksum, trunk and data pages, LZF, numbers and strings: there and back."""
+"""Headers, page checksum, trunk and data pages, numbers and strings: there and back."""
 
 from __future__ import annotations
-
-import contextlib
-import random
 
 import pytest
 from hypothesis import given
@@ -11,12 +8,9 @@ from hypothesis import strategies as st
 
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.records import Xid
-from tallystick.systems.h2 import fields, layout, lzf
-from tallystick.systems.h2.entries import Type, encode_undo
+from tallystick.systems.h2 import fields, layout
 from tallystick.systems.h2.layout import StaticHeader, Trunk, VariableHeader
-from tallystick.systems.h2.scan import Scan
 from tallystick.systems.h2.xid import parse_name, xid_name
-from tests.systems.h2.kit import expand, page_file, state_of
 
 INT = st.integers(-(1 << 31), (1 << 31) - 1)
 LONG = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -29,6 +23,15 @@ def test_numbers_come_back(number: int, long: int) -> None:
     assert fields.decode_var_int(packed + b"\xff", 0) == (number, len(packed))
     packed = fields.encode_var_long(long)
     assert fields.decode_var_long(packed + b"\xff", 0) == (long, len(packed))
+    assert fields.var_long_size(long) == len(packed)
+
+
+@pytest.mark.parametrize("bits", range(63))
+def test_numbers_of_every_length_come_back(bits: int) -> None:
+    for number in ((1 << bits) - 1, 1 << bits, -(1 << bits)):
+        packed = fields.encode_var_long(number)
+        assert fields.decode_var_long(packed, 0) == (number, len(packed))
+        assert fields.var_long_size(number) == len(packed)
 
 
 @pytest.mark.parametrize(
@@ -135,51 +138,6 @@ def test_impossible_page_size_is_corrupt(size: int) -> None:
 def test_short_file_is_no_page_store() -> None:
     with pytest.raises(UnsupportedFormatError):
         layout.decode_static_header(layout.MAGIC, "f")
-
-
-# -- LZF ----------------------------------------------------------------------------------
-
-PAGES = st.one_of(
-    st.binary(min_size=512, max_size=512),
-    st.binary(min_size=1, max_size=40).map(lambda piece: (piece * 512)[:512]),
-    st.lists(st.binary(max_size=9), max_size=90).map(lambda rows: b"".join(rows).ljust(512)[:512]),
-)
-
-
-@given(PAGES)
-def test_compressed_pages_come_back_and_end_in_a_literal(page: bytes) -> None:
-    packed = lzf.compress(page)
-    assert expand(packed, 512) == page
-    assert expand(packed, 512)[-1] == packed[-1]
-
-
-@given(st.binary(max_size=300))
-def test_any_bytes_expand_to_one_page_or_fail_bounded(packed: bytes) -> None:
-    out = bytearray(512)
-    with contextlib.suppress(lzf.ExpansionError):
-        lzf.expand_into(packed, out, 512)
-    assert len(out) == 512
-
-
-def test_reference_that_ends_at_the_end_of_the_page_is_refused() -> None:
-    with pytest.raises(lzf.ExpansionError, match="at or behind the end"):
-        expand(b"\x00a\xe0\x36\x00", 64)
-    assert expand(b"\x00a\xe0\x35\x00\x00b", 64) == b"a" * 63 + b"b"
-
-
-@pytest.mark.parametrize(
-    ("image", "stored"),
-    [(None, 1), (bytes(512), 1), (b"\1" * 512, None), (random.Random(1).randbytes(512), 0)],
-)
-def test_undo_image_is_empty_packed_or_raw(image: bytes | None, stored: int | None) -> None:
-    image = None if image is None else image[:512].ljust(512, b"\xee")
-    body = encode_undo(9, image)
-    state = state_of(bytes(page_file(body)))
-    assert state.stream is not None
-    entry = next(Scan(state.stream, state.zone).entries())
-    assert entry.code == Type.UNDO
-    assert entry.image == (bytes(512) if stored == 1 else image)
-    assert entry.size == stored if stored is not None else 1 < entry.size < 512
 
 
 # -- names --------------------------------------------------------------------------------

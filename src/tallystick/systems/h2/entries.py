@@ -7,7 +7,6 @@ Source: the PageLog description, section a.6.
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -37,8 +36,6 @@ END_FIRST = 128
 UNDO_RAW = 0
 UNDO_EMPTY = 1
 """Sizes of an undo image that are no sizes: a raw page follows, or nothing (the page was empty)."""
-_WORTH_PACKING = 0.9
-"""What a much faster compressor makes of an image; where that is hardly less, LZF is not tried."""
 TABLE_META = -1
 TABLE_CATALOG = 0
 
@@ -47,16 +44,14 @@ TABLE_CATALOG = 0
 
 
 def encode_undo(page: int, image: bytes | None) -> bytes:
-    """An undo image: empty, LZF where that is smaller than the page, else raw."""
+    """An undo image: empty, LZF where that is clearly smaller than the page, else raw."""
     head = bytes((Type.UNDO,)) + encode_var_int(page)
     if image is None or image[0] == 0:
         return head + encode_var_int(UNDO_EMPTY)
-    if len(zlib.compress(image, 1)) > len(image) * _WORTH_PACKING:
-        return head + encode_var_int(UNDO_RAW) + image
     packed = compress(image)
-    if UNDO_EMPTY < len(packed) < len(image):
-        return head + encode_var_int(len(packed)) + packed
-    return head + encode_var_int(UNDO_RAW) + image
+    if packed is None:
+        return head + encode_var_int(UNDO_RAW) + image
+    return head + encode_var_int(len(packed)) + packed
 
 
 def encode_commit(session: int) -> bytes:

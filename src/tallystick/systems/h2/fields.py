@@ -30,6 +30,11 @@ def encode_var_long(value: int) -> bytes:
     return _encode_var(value & _MASK64)
 
 
+def var_long_size(value: int) -> int:
+    """How many bytes `encode_var_long` makes of a number."""
+    return ((value & _MASK64 | 1).bit_length() + 6) // 7
+
+
 _ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
 
 
@@ -38,6 +43,8 @@ def _encode_var(value: int) -> bytes:
         return _ONE_BYTE[value]
     if value < 0x4000:
         return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 0x20_0000:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

@@ -8,10 +8,27 @@ Source: the PageLog description, section a.6.
 
 from __future__ import annotations
 
-LITERALS_MAX = 32
-DISTANCE_MAX = 8192
-LENGTH_MAX = 264
-_LONG = 7
+import sys
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+from tallystick.compiled import kernel
+from tallystick.systems.h2 import lzf_kernel as loops
+
+LENGTH_MAX = loops.LENGTH_MAX
+COMPILED_FROM = 500
+"""Images from which on it pays to load the compiler, each half a millisecond in plain Python."""
+LOADED_FROM = 50
+"""The same where the compiler is loaded already."""
+
+_REASONS = {
+    loops.TOO_EARLY: "the compressed image ends too early",
+    loops.LITERALS_OVER: "literals run over the end of the page",
+    loops.BEFORE_PAGE: "a back-reference points before the page",
+    loops.REFERENCE_OVER: "a back-reference ends at or behind the end of the page",
+    loops.TOO_LONG: "the image is longer than a page",
+}
 
 
 class ExpansionError(Exception):
@@ -23,6 +40,53 @@ class ExpansionError(Exception):
         self.done = done
 
 
+class LateKernel:
+    """Loops over buffers, which are compiled once there is so much to do that it pays."""
+
+    def __init__(self, plain: Callable[..., Any]) -> None:
+        self.plain = plain
+        self.compiled: Callable[..., Any] | None = None
+        """The function for arrays; None as long as the plain one is called, with the buffers."""
+        self._calls = 0
+        self._tried = False
+
+    def __call__(self, *arguments: Any) -> Any:
+        if not self._tried:
+            self._calls += 1
+            if self._calls > (LOADED_FROM if "numba" in sys.modules else COMPILED_FROM):
+                self._tried = True
+                self._compile()
+        if self.compiled is None:
+            return self.plain(*arguments)
+        return self.compiled(*map(self._array, arguments))
+
+    def _compile(self) -> None:
+        try:
+            compiled = kernel(self.plain)
+        except RuntimeError:
+            return  # numba refuses where it finds no folder for what it compiles
+        if compiled is not self.plain:
+            from numpy import asarray
+
+            self._asarray = asarray
+            self.compiled = compiled
+
+    def _array(self, argument: Any) -> Any:
+        return argument if isinstance(argument, int) else self._asarray(memoryview(argument))
+
+
+_pack = LateKernel(loops.pack)
+_unpack = LateKernel(loops.unpack)
+
+
+def compress(page: bytes) -> bytes | None:
+    """An LZF form of ``page`` that every reader expands: its last byte is always a literal. None
+    if it would take more than nine tenths of the page."""
+    out = bytearray(len(page) * 9 // 10)
+    size: int = _pack(page, out, array("i", bytes(4 * loops.SLOTS)))
+    return bytes(out[:size]) if size else None
+
+
 def expand_into(source: bytes | memoryview, out: bytearray, size: int) -> int:
     """Expand into the first ``size`` bytes of ``out``, byte for byte as the engine does; how many
     bytes of ``source`` that took.
@@ -30,93 +94,7 @@ def expand_into(source: bytes | memoryview, out: bytearray, size: int) -> int:
     Like the engine it refuses a back-reference that ends exactly at the end of ``out`` (not of
     ``size``), and leaves what it has written. Raises `ExpansionError`; never writes more.
     """
-    at = done = 0
-    try:
-        while done < size:
-            control = source[at]
-            at += 1
-            if control < LITERALS_MAX:
-                at, done = _literals(source, at, out, done, control + 1)
-            else:
-                at, done = _reference(source, at, out, done, control)
-    except IndexError:
-        raise ExpansionError("the compressed image ends too early", done) from None
-    if done > size:
-        raise ExpansionError("the image is longer than a page", done)
-    return at
-
-
-def _literals(
-    source: bytes | memoryview, at: int, out: bytearray, done: int, count: int
-) -> tuple[int, int]:
-    if done + count > len(out):
-        raise ExpansionError("literals run over the end of the page", done)
-    piece = source[at : at + count]
-    if len(piece) < count:
-        raise IndexError
-    out[done : done + count] = piece
-    return at + count, done + count
-
-
-def _reference(
-    source: bytes | memoryview, at: int, out: bytearray, done: int, control: int
-) -> tuple[int, int]:
-    length = control >> 5
-    if length == _LONG:
-        length += source[at]
-        at += 1
-    length += 2
-    distance = ((control & 31) << 8 | source[at]) + 1
-    if distance > done:
-        raise ExpansionError("a back-reference points before the page", done)
-    if done + length >= len(out):
-        raise ExpansionError("a back-reference ends at or behind the end of the page", done)
-    for place in range(done, done + length):
-        out[place] = out[place - distance]
-    return at + 1, done + length
-
-
-def compress(page: bytes) -> bytes:
-    """An LZF form of ``page`` that every reader expands: its last byte is always a literal."""
-    out = bytearray()
-    latest: dict[bytes, int] = {}
-    literal_start = at = 0
-    last = len(page) - 1
-    while at + 2 < last:
-        sequence = page[at : at + 3]
-        seen = latest.get(sequence, -1)
-        latest[sequence] = at
-        if seen < 0 or at - seen > DISTANCE_MAX:
-            at += 1
-            continue
-        length = _match_length(page, seen, at, last)
-        _put_literals(out, page, literal_start, at)
-        _put_reference(out, at - seen, length)
-        at += length
-        literal_start = at
-    _put_literals(out, page, literal_start, len(page))
-    return bytes(out)
-
-
-def _match_length(page: bytes, seen: int, at: int, last: int) -> int:
-    length = 3
-    limit = min(LENGTH_MAX, last - at)
-    while length < limit and page[seen + length] == page[at + length]:
-        length += 1
-    return length
-
-
-def _put_literals(out: bytearray, page: bytes, begin: int, end: int) -> None:
-    for start in range(begin, end, LITERALS_MAX):
-        piece = page[start : min(start + LITERALS_MAX, end)]
-        out.append(len(piece) - 1)
-        out += piece
-
-
-def _put_reference(out: bytearray, distance: int, length: int) -> None:
-    high, low = divmod(distance - 1, 256)
-    if length - 2 < _LONG:
-        out.append((length - 2) << 5 | high)
-    else:
-        out += bytes((_LONG << 5 | high, length - 2 - _LONG))
-    out.append(low)
+    at, done, end = _unpack(memoryview(source).toreadonly(), out, size)
+    if end != loops.WHOLE:
+        raise ExpansionError(_REASONS[end], done)
+    return int(at)

@@ -32,6 +32,9 @@ class Guard:
         self._space = space
         self._cache = space.cache
         self._done: set[int] = set()
+        self._above_done: set[int] = set()
+        """Nodes whose children all have images in this section. A page that comes below one later
+        is new or changed, so that it has one, too."""
         self._section = -1
         self._below: dict[int, int] = {}
 
@@ -40,6 +43,7 @@ class Guard:
         if self._section != self._cache.sections:
             self._section = self._cache.sections
             self._done.clear()
+            self._above_done.clear()
             for number in self._space.lists():
                 self._cache.log_image(number)
         path = tree.path(key)
@@ -69,6 +73,8 @@ class Guard:
     def _count(self, path: list[int]) -> None:
         """Another row below these nodes; a node that may be full by it lets its children go."""
         for number in path[:-1]:
+            if number in self._above_done:
+                continue
             self._below[number] = below = self._below.get(number, 0) + 1
             node = self._cache.get(number)
             assert isinstance(node, Inner), "above a leaf"
@@ -76,3 +82,4 @@ class Guard:
                 for child in node.children:
                     self._cache.log_image(child)
                 self._below[number] = 0
+                self._above_done.add(number)

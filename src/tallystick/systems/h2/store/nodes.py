@@ -32,6 +32,7 @@ from tallystick.systems.h2.fields import (
     decode_var_long,
     encode_var_int,
     encode_var_long,
+    var_long_size,
 )
 
 BITMAP_START = 3
@@ -59,7 +60,8 @@ class Leaf:
 
     def size(self) -> int:
         """Bytes that the page takes."""
-        return leaf_head(self.table, self.columns) + sum(map(entry_size, self.keys, self.rows))
+        entries = _SHORT.size * len(self.keys) + sum(map(var_long_size, self.keys))
+        return leaf_head(self.table, self.columns) + entries + sum(map(len, self.rows))
 
 
 @dataclass(slots=True)
@@ -74,7 +76,7 @@ class Inner:
 
     def size(self) -> int:
         """Bytes that the page takes."""
-        entries = sum([_INT.size + len(encode_var_long(key)) for key in self.keys])
+        entries = _INT.size * len(self.keys) + sum(map(var_long_size, self.keys))
         return _HEAD_SIZE + len(encode_var_int(self.table)) + _INNER.size + entries
 
 
@@ -127,7 +129,7 @@ def leaf_head(table: int, columns: int) -> int:
 
 def entry_size(key: int, row: bytes) -> int:
     """Bytes that an entry and its row take."""
-    return len(encode_var_long(key)) + _SHORT.size + len(row)
+    return var_long_size(key) + _SHORT.size + len(row)
 
 
 def chunk_room(page_size: int, *, last: bool) -> int:
