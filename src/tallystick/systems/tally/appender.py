@@ -39,13 +39,7 @@ from tallystick.systems.tally.layout import (
     header_checksum,
     pack_group_header,
 )
-from tallystick.systems.tally.sealing import (
-    COMPRESSIONS,
-    TAG_SIZE,
-    compress,
-    encrypt,
-    new_nonce,
-)
+from tallystick.systems.tally.sealing import COMPRESSIONS, TAG_SIZE, compress, encrypt, new_nonce
 from tallystick.systems.tally.settings import Settings
 from tallystick.systems.tally.splits import ENTRY_SIZE, encode_index
 from tallystick.systems.tally.walk import Expected
@@ -111,6 +105,11 @@ class Appender:
         if self.end + length + self._index_length(1) > self.control.segment_size:
             self.roll()
 
+    def expect(self, size: int) -> None:
+        """Have the next segment made in the background if ``size`` bytes more need it."""
+        if self.end + size > self.control.segment_size:
+            self._segments.prepare()
+
     def now(self) -> int:
         """The time of the next group: never before that of the last one."""
         self.time_us = max(self.time_us, time.time_ns() // 1000)
@@ -123,17 +122,17 @@ class Appender:
         file = self._file
         assert file is not None
         first = self.next_lsn
-        flags, nonce, stored, buffers = 0, _NO_NONCE, inner.size, inner.buffers
+        flags, nonce, stored, buffers, crc = 0, _NO_NONCE, inner.size, inner.buffers, inner.crc
         if self._packing or self._key is not None:
             flags, nonce, sealed = self._sealed(b"".join(buffers), inner, count)
-            buffers, stored = (sealed,), len(sealed)
+            buffers, stored, crc = (sealed,), len(sealed), None
         length = group_length(stored, self.control.sector_size)
         padding = bytes(length - stored - 2 * HEADER_SIZE)
         buffers = (*buffers, padding)
         if length <= _JOIN_MAX:
             buffers = (b"".join(buffers),)
-        crc = 0
-        for buffer in buffers:
+        rest, crc = (buffers, 0) if crc is None else ((padding,), crc)
+        for buffer in rest:
             crc = crc32(buffer, crc)
         header = pack_group_header(
             flags, length, self.segment, self.end, first, count, inner.columns, stored,

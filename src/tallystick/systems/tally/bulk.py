@@ -6,13 +6,18 @@ In: bodies. Out: `Columnar` items of about `BULK_BYTES` each.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
-from tallystick.systems.tally.columns import Inner, encode_plain
+from tallystick.storage.crc import crc32
+from tallystick.systems.tally.columns import PLAIN, Inner, encode_plain
 from tallystick.systems.tally.items import Columnar
 from tallystick.systems.tally.kinds import Code
 
-BULK_BYTES: Final = 4 << 20
+BULK_BYTES: Final = 8 << 20
+"""A disk that syncs 1 GB/s in groups of this size does 0.6 in groups of half of it."""
+PIECE_BYTES: Final = 128 << 10
+"""Bodies that are joined at once: few enough for the processor's cache to hold them meanwhile."""
 
 
 def columnar(
@@ -47,20 +52,27 @@ def _vectorised(
     numpy: Any, lengths: Any, bodies: Sequence[bytes], limit: int
 ) -> Iterator[Columnar]:
     count = len(bodies)
-    ends = numpy.zeros(count + 1, numpy.int64)
-    numpy.cumsum(lengths, out=ends[1:])
-    sizes = ends + 4 * numpy.arange(count + 1)
+    sizes = numpy.zeros(count + 1, numpy.int64)
+    numpy.cumsum(lengths + 4, out=sizes[1:])
     start = 0
     while start < count:
         stop = int(numpy.searchsorted(sizes, sizes[start] + limit - 16, "right")) - 1
         stop = max(stop, start + 1)
-        offsets = (ends[start : stop + 1] - ends[start]).astype("<i4").tobytes()
-        data = b"".join(bodies[start:stop])
-        yield Columnar(_inner(offsets, data), stop - start)
+        own = stop - start
+        offsets = sizes[start : stop + 1] - sizes[start] - 4 * numpy.arange(own + 1)
+        cuts = numpy.searchsorted(offsets, numpy.arange(0, offsets[-1], PIECE_BYTES))
+        cuts = start + numpy.unique(numpy.append(cuts, own))
+        yield Columnar(_inner(offsets.astype("<i4").tobytes(), bodies, cuts.tolist()), own)
         start = stop
 
 
-def _inner(offsets: bytes, data: bytes) -> Inner:
+def _inner(offsets: bytes, bodies: Sequence[bytes], cuts: Sequence[int]) -> Inner:
+    """The bodies from the first cut to the last, joined between one cut and the next."""
     padding = bytes(-len(offsets) % 8)
-    size = len(offsets) + len(padding) + len(data)
-    return Inner(Code.APPEND << 16, (offsets, padding, data), size)
+    buffers = [offsets, padding]
+    crc = crc32(padding, crc32(offsets))
+    for begin, end in pairwise(cuts):
+        piece = b"".join(bodies[begin:end])
+        crc = crc32(piece, crc)
+        buffers.append(piece)
+    return Inner(PLAIN, buffers, sum(map(len, buffers)), crc)

@@ -57,11 +57,13 @@ class Draft(NamedTuple):
 
 
 class Inner(NamedTuple):
-    """Encoded columns and bodies: the column bits of the header, the buffers, their bytes."""
+    """Encoded columns and bodies: the column bits of the header, the buffers, their bytes, and
+    their checksum where it is known already."""
 
     columns: int
     buffers: Sequence[Bytes]
     size: int
+    crc: int | None = None
 
 
 # -- encode -------------------------------------------------------------------------------

@@ -6,7 +6,9 @@ In: the calls of `tallystick.services.journal.engine.JournalEngine`. Out: record
 from __future__ import annotations
 
 import posixpath
+from collections import deque
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from tallystick.records import Record, Xid
 from tallystick.services.roles import Ticket
@@ -26,6 +28,9 @@ from tallystick.systems.tally.rows import records_of
 from tallystick.systems.tally.sealing import KeyProvider
 from tallystick.systems.tally.settings import Settings
 from tallystick.systems.tally.tail import Tail
+
+_SAMPLE: Final = 1000
+"""Bodies whose sizes tell about those of the others."""
 
 
 def open_journal(
@@ -56,17 +61,19 @@ class TallyJournal(TallyRecordJournal):
         self._element(Draft(Code.APPEND, body, transaction))
 
     def append_many(self, bodies: Sequence[bytes]) -> range:
-        """Durable when it returns. Groups form while the ones before are written."""
-        first = None
-        ticket: Ticket | None = None
+        """Durable when it returns. Groups form while the ones before are written, no more than
+        three at a time."""
+        some = bodies[:_SAMPLE]
+        self.log.expect(len(bodies) * sum(map(len, some)) // max(len(some), 1))
+        lsns: list[int] = []
+        waiting: deque[Ticket] = deque()
         for block in columnar(bodies, self.log.capacity, self.log.check_size):
-            ticket = self.log.submit(block)
-            first = first or ticket
-            ticket.done()  # has the flusher begin at once
-        if first is None or ticket is None:
-            return range(0)
-        ticket.wait()
-        return range(first.wait(), ticket.wait() + block.records)
+            if len(waiting) == 2:
+                lsns.append(waiting.popleft().wait())
+            waiting.append(self.log.submit(block))
+            waiting[-1].done()  # has the flusher begin at once
+        lsns += [ticket.wait() for ticket in waiting]
+        return range(lsns[0], lsns[-1] + block.records) if lsns else range(0)
 
     def prepare(self, transaction: int, extra: bytes = b"", xid: Xid | None = None) -> Ticket:
         self._open.add(transaction)

@@ -102,6 +102,11 @@ class TallyLog:
         if size + RECORD_BYTES > self.capacity:
             raise self._too_large(size)
 
+    def expect(self, size: int) -> None:
+        """About ``size`` bytes of bodies will come: if they do not fit in the current segment, the
+        next one is made meanwhile."""
+        self._appender.expect(size)
+
     def submit(self, item: Item, *, sync: bool = True) -> GroupTicket[Item]:
         """Any item. With ``sync=False`` nobody will wait: it rides in the next group."""
         size = size_of(item)
