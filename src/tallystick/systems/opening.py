@@ -10,15 +10,12 @@ from __future__ import annotations
 import os
 from enum import StrEnum
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from tallystick.errors import UnsupportedFormatError
-from tallystick.services.roles import DecisionLog, PersistLog, RecordJournal, UndoRedoLog
+from tallystick.services.roles import DecisionLog, PagedLog, PersistLog, RecordJournal, UndoRedoLog
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
-
-if TYPE_CHECKING:
-    from tallystick.services.page_store.pages import PagedLog
 
 Path = str | os.PathLike[str]
 
@@ -90,7 +87,7 @@ def paged_system_in(path: Path, fs: FileSystem = LOCAL) -> str | None:
 def open_paged_log(system: str, path: Path, fs: FileSystem = LOCAL) -> PagedLog:
     """Open or create an undo/redo log that keeps its pages. Raises what opening it raises."""
     file = f"{os.fspath(path)}/{PAGED_FILES[system]}"
-    return cast("PagedLog", _open(Role.PAGED_LOG, system, file, fs))
+    return cast(PagedLog, _open(Role.PAGED_LOG, system, file, fs))
 
 
 def open_persist_log(path: Path, system: str = "tally", fs: FileSystem = LOCAL) -> PersistLog:

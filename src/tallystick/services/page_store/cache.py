@@ -12,26 +12,17 @@ takes it for moments.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
-from tallystick.services.roles import Ticket
+from tallystick.services.roles import Codec, Ticket
 from tallystick.storage.files import File
 
 _WRITE_BYTES = 1 << 20
 """Bytes of pages that a checkpoint encodes and writes at once."""
-
-
-class Codec(NamedTuple):
-    """Pages of ``page_size`` bytes <-> nodes, each with its page number. ``decode`` raises
-    `CorruptLogError`."""
-
-    page_size: int
-    encode: Callable[[int, Any], bytes]
-    decode: Callable[[int, bytes], Any]
 
 
 class UndoLog(Protocol):

@@ -18,9 +18,9 @@ from tallystick.services.page_store.layout import (
     Leaf,
     Overflow,
 )
-from tallystick.services.page_store.pages import Defect
 from tallystick.services.page_store.space import META_PAGE, OwnPages
 from tallystick.services.page_store.tree import Tree
+from tallystick.services.roles import Defect
 
 Trees = Iterable[tuple[str, Tree]]
 """Every tree of the store, with a name for people."""

@@ -13,8 +13,9 @@ from pathlib import Path
 from tallystick.errors import UnsupportedFormatError
 from tallystick.services.page_store.backup import PAGES
 from tallystick.services.page_store.cache import PageCache
-from tallystick.services.page_store.pages import Opened, PagedLog, pages_in
+from tallystick.services.page_store.pages import Opened, pages_in
 from tallystick.services.page_store.recovery import LOG_FOLDER
+from tallystick.services.roles import PagedLog
 from tallystick.storage.files import FileSystem
 
 OpenPaged = Callable[[Path, FileSystem], PagedLog]

@@ -7,8 +7,9 @@ where; free pages are linked one to the next.
 from __future__ import annotations
 
 from tallystick.errors import CorruptLogError
-from tallystick.services.page_store.cache import Codec, PageCache
+from tallystick.services.page_store.cache import PageCache
 from tallystick.services.page_store.layout import PAGE_SIZE, Free, Meta, Node, decode, encode
+from tallystick.services.roles import Codec
 
 META_PAGE = 0
 OWN_PAGES = Codec(PAGE_SIZE, encode, decode)

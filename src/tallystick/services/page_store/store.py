@@ -26,11 +26,11 @@ from tallystick.services.page_store.checkpoint import Turns
 from tallystick.services.page_store.health import Health
 from tallystick.services.page_store.kept import open_kept
 from tallystick.services.page_store.layout import PAGE_SIZE
-from tallystick.services.page_store.pages import CATALOGUE, Defect, Opened
+from tallystick.services.page_store.pages import Opened
 from tallystick.services.page_store.recovery import OpenLog, open_pages
 from tallystick.services.page_store.session import Session
 from tallystick.services.page_store.transactions import Limits, Transactions
-from tallystick.services.roles import InDoubt, UndoRedoLog
+from tallystick.services.roles import CATALOGUE, Defect, InDoubt, UndoRedoLog
 from tallystick.storage.files import FileSystem
 from tallystick.storage.forks import tell_of_forks
 from tallystick.storage.local import LOCAL

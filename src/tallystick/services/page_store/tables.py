@@ -14,9 +14,9 @@ from contextlib import AbstractContextManager
 from tallystick.errors import CorruptLogError
 from tallystick.services.page_store.check import check_trees
 from tallystick.services.page_store.layout import Leaf
-from tallystick.services.page_store.pages import CATALOGUE, Changes, Defect
 from tallystick.services.page_store.space import OwnPages
 from tallystick.services.page_store.tree import FIRST_KEY, Tree
+from tallystick.services.roles import CATALOGUE, Changes, Defect
 
 _ROOT = struct.Struct("<Q")
 _TABLES_AT_ONCE = 1000

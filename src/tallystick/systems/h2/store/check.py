@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tallystick.errors import CorruptLogError
-from tallystick.services.page_store.pages import Defect
+from tallystick.services.roles import Defect
 from tallystick.systems.h2 import layout
 from tallystick.systems.h2.store.nodes import Alien, Inner, Leaf
 from tallystick.systems.h2.store.schema import IndexRow

@@ -25,7 +25,7 @@ from functools import partial
 from typing import Any
 
 from tallystick.errors import CorruptLogError
-from tallystick.services.page_store.cache import Codec
+from tallystick.services.roles import Codec
 from tallystick.systems.h2 import layout
 from tallystick.systems.h2.fields import (
     decode_var_int,

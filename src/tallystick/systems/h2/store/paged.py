@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tallystick.errors import LogWriteError
-from tallystick.services.page_store.cache import Codec, PageCache
+from tallystick.services.roles import Codec, Pages
 from tallystick.storage.files import File, FileSystem, write_whole
 from tallystick.storage.local import LOCAL
 from tallystick.systems.h2 import layout
@@ -78,11 +78,11 @@ class H2PagedLog(SessionLog):
         """The section that is being logged."""
         return self._log.section_id
 
-    def open_tables(self, cache: PageCache) -> H2Tables:
+    def open_tables(self, pages: Pages) -> H2Tables:
         """The tables with every committed row. Raises `CorruptLogError` where log and pages
         contradict each other, `UnsupportedFormatError` for changes that only the engine can
         recover: of tables with indexes beside their key."""
-        tables = H2Tables(Space(cache, self._store, self._log.undone_pages))
+        tables = H2Tables(Space(pages, self._store, self._log.undone_pages))
         Redo(tables, self._store, self._released).run(self._log.open_for_reading())
         tables.read_catalogue()
         return tables

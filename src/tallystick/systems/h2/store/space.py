@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from tallystick.errors import CorruptLogError
-from tallystick.services.page_store.cache import PageCache
+from tallystick.services.roles import Pages
 from tallystick.systems.h2 import layout
 from tallystick.systems.h2.pages import PageStoreFile
 from tallystick.systems.h2.store.nodes import BITMAP_START, Empty, FreeList, Node
@@ -22,7 +22,7 @@ class Space:
     ``undone``: pages with an image in the log, a live view.
     """
 
-    def __init__(self, cache: PageCache, store: PageStoreFile, undone: Collection[int]) -> None:
+    def __init__(self, cache: Pages, store: PageStoreFile, undone: Collection[int]) -> None:
         self.cache = cache
         self.page_size = store.page_size
         self.reserved: set[int] = set()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
 from tallystick.errors import CorruptLogError, LogWriteError
-from tallystick.services.page_store.pages import CATALOGUE, Changes, Defect
+from tallystick.services.roles import CATALOGUE, Changes, Defect
 from tallystick.systems.h2 import layout, values
 from tallystick.systems.h2.entries import TABLE_CATALOG, TABLE_META
 from tallystick.systems.h2.fields import decode_var_int, encode_var_int, encode_var_long
