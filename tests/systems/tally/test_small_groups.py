@@ -5,14 +5,17 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from tallystick.errors import CorruptLogError
+from tallystick.records import Verdict
 from tallystick.schemas import RECORDS, plain, record_batches
-from tallystick.systems.tally import leaping, recovery, small_kernel
+from tallystick.systems.tally import leaping, reader, recovery, small_kernel
+from tallystick.systems.tally.bodies import encode_entry, encode_names
 from tallystick.systems.tally.columns import Draft, encode_drafts
 from tallystick.systems.tally.folding import WALKED_FIRST, LateLeaper
 from tallystick.systems.tally.kinds import Code
@@ -133,6 +136,44 @@ def test_a_log_opened_by_leaps_goes_on_as_one_opened_by_steps(
         assert not one.findings()
         found.append([(record.sequence, record.body) for record in one.records()])
     assert found[0] == found[1]
+
+
+def told(
+    one: TallyReading, monkeypatch: pytest.MonkeyPatch, walked_first: int
+) -> tuple[list[Any], Verdict]:
+    """Transactions and verdict, with leaps behind so many groups."""
+    monkeypatch.setattr(reader, "LateLeaper", partial(LateLeaper, walked_first))
+    fresh = TallyReading(one.source, reach=one._reach)
+    return [one.to_dict() for one in fresh.transactions()], fresh.verdict()
+
+
+def test_transactions_and_verdicts_are_the_same_by_leaps_and_by_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fs = one_by_one(20, mixed=True)
+    log = tiny_log(fs)
+    entries = [(Code.PERSISTING, encode_entry(["a", "b"], "", ()), number) for number in (20, 21)]
+    entries += [(Code.PERSISTED, encode_names(["a"]), 20), (Code.DISCARD, b"", 21)]
+    for code, body, number in entries:
+        log.submit(Draft(code, body, None, number)).wait()
+    log.close()
+    one = reading(fs)
+    transactions, verdict = told(one, monkeypatch, 1)
+    assert (transactions, verdict) == told(one, monkeypatch, WALKED_FIRST)
+    assert {"7", "8", "9", "entry:20", "entry:21"} <= {each["key"] for each in transactions}
+
+
+def test_damage_is_judged_by_leaps_as_by_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    for one in damaged_logs(seed=22, count=60):
+        assert told(one, monkeypatch, 1) == told(one, monkeypatch, WALKED_FIRST)
+
+
+def test_plain_groups_of_a_leap_are_not_looked_at_again_for_transactions() -> None:
+    one = reading(one_by_one(100))
+    steps = [*Scan(one.catalog, one._reach, leap=leaping.Leaper(10_000)).steps()]
+    runs = [step.place.run for step in steps if step.place.run is not None]
+    assert runs
+    assert not any(run.groups_with_work() for run in runs)
 
 
 def test_a_malformed_body_is_found_at_the_place_of_its_group() -> None:

@@ -21,13 +21,13 @@ from tallystick.records import Clock, Outcome, Record
 from tallystick.schemas import RECORDS, record_batches
 from tallystick.systems.tally.catalog import SYSTEM_NAME
 from tallystick.systems.tally.columns import Columns
-from tallystick.systems.tally.decision import Case
 from tallystick.systems.tally.kinds import WITH_RESOURCES, Code, name_of
 from tallystick.systems.tally.layout import AES_GCM, HEADER_SIZE, ZLIB, ZSTD, GroupHeader
-from tallystick.systems.tally.rows import columns_of, envelope_record, records_of
+from tallystick.systems.tally.rows import columns_of, records_of
 from tallystick.systems.tally.run_columns import kinds_and_types, run_batch
 from tallystick.systems.tally.scan import Step
 from tallystick.systems.tally.sealing import KeyMissingError
+from tallystick.systems.tally.stepping import step_records
 from tallystick.vectors import constant, no_texts, nulls
 
 _JOIN_ROWS_MAX = 1024
@@ -81,7 +81,7 @@ def step_batches(
             if run.count:
                 yield run_batch(log, path, run)
         elif part is None:
-            yield from record_batches(_step_records(step, key), log, Clock.WALL_US.value)
+            yield from record_batches(step_records(step, key), log, Clock.WALL_US.value)
         elif alone:
             yield from _sliced(_batch(log, path, [part]), rows)
         else:
@@ -100,7 +100,7 @@ def _sliced(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def _part(step: Step, key: bytes | None) -> _Part | None:
-    """The arrays of a whole group; None where `_step_records` has to speak."""
+    """The arrays of a whole group; None where `step_records` has to speak."""
     header = step.place.header
     if header is None or not step.place.case.whole or not header.count:
         return None
@@ -116,24 +116,6 @@ def _part(step: Step, key: bytes | None) -> _Part | None:
     if columns.codes >= 0:
         codes = np.frombuffer(columns.data, np.uint8, count, columns.codes)
     return _Part(header, columns, codes, ends)
-
-
-def _step_records(step: Step, key: bytes | None) -> Iterator[Record]:
-    """What the plain reader says of a place that is no readable group."""
-    header, place = step.place.header, step.place
-    path = step.file.path
-    if header is None or place.case is Case.END or (place.end == place.offset):
-        return
-    if place.case in (Case.CORRUPT, Case.TORN):
-        outcome = Outcome.CORRUPT if place.case is Case.CORRUPT else Outcome.TORN
-        yield envelope_record(path, header, outcome, reason=place.reason)
-        return
-    try:
-        yield from records_of(path, step.view.inner(header), header, key, behind=step.behind)
-    except KeyMissingError:
-        yield envelope_record(path, header, Outcome.VALID, encrypted=True)
-    except CorruptLogError as error:
-        yield envelope_record(path, header, Outcome.CORRUPT, reason=str(error))
 
 
 def _batch(log: str, path: str, parts: list[_Part]) -> pa.RecordBatch:

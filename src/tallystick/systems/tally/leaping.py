@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from tallystick.storage.crc_kernel import crc_table
 from tallystick.systems.tally import small_kernel as kernel
+from tallystick.systems.tally.columns import GTRIDS
 from tallystick.systems.tally.decision import Case
 from tallystick.systems.tally.kinds import NAMES, WITH_RESOURCES, Code
 from tallystick.systems.tally.layout import (
@@ -42,6 +43,8 @@ ALL_CODES = _marked(NAMES)
 COLUMNS_SAY_ALL = _marked(NAMES.keys() - {*WITH_RESOURCES, Code.PREPARE})
 """Codes whose bodies are the application's."""
 
+_OF_ENTRIES = _marked((Code.PERSISTING, Code.PERSISTED, Code.DISCARD))
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -68,6 +71,12 @@ class Run:
         """Two rows of 0 and 1: which records have a transaction, and which a key."""
         return np.unpackbits(self.valid, axis=1, count=self.count, bitorder="little")
 
+    def groups_with_work(self) -> list[int]:
+        """Offsets of the groups with records of transactions or entries."""
+        work = self.present()[0].astype(np.bool_) | _OF_ENTRIES[self.codes]
+        offsets: list[int] = np.unique(self.numbers[kernel.GROUP, work]).tolist()
+        return offsets
+
     def groups(self) -> list[tuple[int, int, int]]:
         """Offset, first LSN and time of each group."""
         first = np.flatnonzero(np.diff(self.numbers[kernel.GROUP], prepend=-1))
@@ -87,6 +96,8 @@ class Leaper:
         """The place of all small plain groups from ``due`` on, up to ``to``."""
         first = decode_group_header(view.data, due.offset)
         if first is None or first.flags or first.stored > kernel.STORED_MAX:
+            return None
+        if first.columns & GTRIDS:  # the walk would not take it: no need to prepare for one
             return None
         data = np.frombuffer(view.data, np.uint8)
         run, state = self._walk(data, view, due, len(data) if to is None else to)
