@@ -116,6 +116,19 @@ def test_a_log_in_parts_is_opened_once_by_a_task(
     assert (len(pieces), rows, len(opened)) == (3, 1_000, 1)
 
 
+def test_small_batches_of_a_task_come_as_one_and_large_ones_as_they_are(
+    logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = SourceOptions((str(logs),))
+    (task,) = planning.tasks(settings)
+    whole = [batch.num_rows for batch in executing.execute(task, settings)]
+    monkeypatch.setattr(executing, "BATCH_ROWS", 999)
+    by_rows = [batch.num_rows for batch in executing.execute(task, settings)]
+    monkeypatch.setattr(executing, "JOINED_BYTES", 1)
+    by_bytes = [batch.num_rows for batch in executing.execute(task, settings)]
+    assert (whole, by_rows, by_bytes) == ([1_020], [1_000, 20], [1_000, *[2] * 10])
+
+
 def test_a_log_that_vanishes_is_a_finding_and_nothing_else(logs: Path) -> None:
     for table, expected in (("findings", ["unreadable"]), ("records", [])):
         settings = SourceOptions((str(logs),), table=table, split_bytes=1 << 20, search=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 from tallystick.errors import TallystickError
@@ -17,7 +17,7 @@ from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import Piece, Task
 from tallystick.reading import error_finding
 from tallystick.records import Finding
-from tallystick.schemas import finding_rows
+from tallystick.schemas import BATCH_ROWS, finding_rows
 from tallystick.systems import system
 from tallystick.systems.base import LogReading, LogSource
 from tallystick.systems.tally.feeds import feeding
@@ -26,13 +26,15 @@ from tallystick.tables import TABLES, batches_of, batches_of_rows, salvaged_batc
 if TYPE_CHECKING:
     import pyarrow as pa
 
+JOINED_BYTES = 1 << 20
+"""Batches are joined up to this size, which also is what joining copies at most."""
+
 
 def execute(task: Task, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """The rows of the task's pieces, then of its findings, in the columns that are wanted."""
     names = selected(options.table, options.columns).names
-    for _, batch in tables_of(task.pieces, options, [options.table]):
-        yield batch.select(names)
-    for batch in _finding_batches(list(task.problems)):
+    told = (batch for _, batch in tables_of(task.pieces, options, [options.table]))
+    for batch in _joined(chain(told, _finding_batches(list(task.problems)))):
         yield batch.select(names)
 
 
@@ -85,6 +87,29 @@ def _read(
         return salvaged_batches(reading)
     columns = options.columns if table == options.table else ()
     return batches_of(reading, table, piece.split, schema=selected(table, columns))
+
+
+def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows without small batches side by side: Spark takes its time for each."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        more = batch.nbytes
+        if waiting and (rows + batch.num_rows > BATCH_ROWS or size + more > JOINED_BYTES):
+            yield from _one(waiting)
+            waiting, rows, size = [], 0, 0
+        waiting.append(batch)
+        rows += batch.num_rows
+        size += more
+    if waiting:
+        yield from _one(waiting)
+
+
+def _one(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    import pyarrow
+
+    joined: list[pa.RecordBatch] = pyarrow.Table.from_batches(batches).combine_chunks().to_batches()
+    return joined
 
 
 def _finding_batches(findings: list[Finding]) -> Iterator[pa.RecordBatch]:

@@ -8,7 +8,8 @@ large file come from its reader, which finds them without reading the file throu
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 
 from tallystick.discovery import parent
@@ -18,7 +19,7 @@ from tallystick.reading import survey
 from tallystick.records import Finding, Severity
 from tallystick.storage.source import is_remote
 from tallystick.systems import system
-from tallystick.systems.base import LogSource, Split
+from tallystick.systems.base import LogReading, LogSource, Separable, Split
 from tallystick.tables import log_name
 
 LOGS_MAX = 32
@@ -122,10 +123,25 @@ def _pieces(log: LogSource, options: SourceOptions, *, whole: bool) -> list[Piec
     if whole or size <= options.split_bytes:
         return [Piece(log, None, size)]
     try:
-        splits = system(log.system).read(log, options.reading).splits(options.split_bytes)
+        reading = system(log.system).read(log, options.reading)
+        splits = reading.splits(options.split_bytes)
     except (TallystickError, OSError):
         return [Piece(log, None, size)]  # the task will meet the error and report it
-    return [Piece(log, split, split.end - split.begin) for split in splits]
+    return [Piece(_lean(log, reading, split), split, _size(split)) for split in splits]
+
+
+def _lean(log: LogSource, reading: LogReading, split: Split) -> LogSource:
+    """The log with the files that reading the split needs: a log has thousands, a task carries
+    them, and opens each."""
+    if not isinstance(reading, Separable):
+        return log
+    return replace(log, files=tuple(reading.needed(split)))
+
+
+def _size(split: Split) -> int:
+    """Bytes of a split. Of a file that is still written one may reach beyond its end."""
+    end = stored_size(split.file)
+    return (min(split.end, end) if end > split.begin else split.end) - split.begin
 
 
 def _packed(units: Iterable[tuple[Piece, ...]], limit: int) -> Iterator[Task]:
@@ -135,12 +151,24 @@ def _packed(units: Iterable[tuple[Piece, ...]], limit: int) -> Iterator[Task]:
     for unit in units:
         more = sum(piece.size for piece in unit)
         if bundle and (size + more > limit or len(bundle) >= LOGS_MAX):
-            yield Task(tuple(bundle))
+            yield Task(tuple(_at_one(bundle)))
             bundle, size = [], 0
         bundle += unit
         size += more
     if bundle:
-        yield Task(tuple(bundle))
+        yield Task(tuple(_at_one(bundle)))
+
+
+def _at_one(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Splits of one log that follow each other share what they need of it: it is opened once."""
+    for _, some in groupby(pieces, key=lambda one: replace(one.source, files=())):
+        group = list(some)
+        if any(one.split is None for one in group):
+            yield from group
+            continue
+        files = dict.fromkeys(file for one in group for file in one.source.files)
+        shared = replace(group[0].source, files=tuple(files))
+        yield from (replace(one, source=shared) for one in group)
 
 
 def _others(files: Iterable[str], logs: Iterable[LogSource]) -> Iterator[Finding]:

@@ -183,6 +183,16 @@ class FileByFile(Protocol):
         ...
 
 
+@runtime_checkable
+class Separable(Protocol):
+    """A `LogReading` of which a split needs few of the files: so a task does not carry them all."""
+
+    def needed(self, split: Split) -> Sequence[str]:
+        """The files, its own among them, of which alone a log gives the same batches of the split
+        as all do. By the heads of the files alone."""
+        ...
+
+
 class System(Protocol):
     """A log system: how to recognise its logs and how to read them."""
 

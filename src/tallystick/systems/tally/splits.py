@@ -87,7 +87,9 @@ def splits_of(catalog: Catalog, reach: Reach, target_bytes: int) -> list[Split]:
         if file.life is not Life.LIVE:
             continue
         assert file.header is not None
-        begins = [0, *_cuts(read_index(file, reach), max(target_bytes, 1)), file.header.size]
+        size = file.header.size
+        index = read_index(file, reach) if size > target_bytes else None
+        begins = [0, *_cuts(index, max(target_bytes, 1)), size]
         splits += [Split(file.path, begin, end) for begin, end in pairwise(begins) if begin < end]
     return splits
 
@@ -98,6 +100,21 @@ def _cuts(index: Index | None, target: int) -> Iterator[int]:
         if offset - last >= target:
             last = offset
             yield offset
+
+
+def witnesses(catalog: Catalog) -> dict[str, tuple[str, ...]]:
+    """By segment the files whose heads say all that its reading takes from any head.
+
+    They are the control file, its own, and its successors up to the first whole one: that one knows
+    where it ended, and that all of it was durable.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    control = (catalog.control_path,) if catalog.control_path else ()
+    behind: tuple[str, ...] = ()
+    for file in reversed(catalog.segments):
+        found[file.path] = (*control, file.path, *behind)
+        behind = (file.path,) if file.life is Life.LIVE else (file.path, *behind)
+    return found
 
 
 def group_before(catalog: Catalog, reach: Reach, path: str, offset: int) -> int:

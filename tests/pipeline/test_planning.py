@@ -1,0 +1,108 @@
+"""What a task carries: the files that its reader needs, however many a log has."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tallystick.pipeline import executing, planning
+from tallystick.pipeline.options import SourceOptions
+from tallystick.pipeline.planning import Task
+from tallystick.systems.bitronix.role import BitronixDecisionLog
+from tallystick.systems.tally.heads import decode_control, encode_control
+from tallystick.systems.tally.layout import COPY_OFFSET, SEGMENT_SIZE_MIN
+from tallystick.systems.tally.log import TallyLog
+from tallystick.systems.tally.settings import Settings
+
+
+def _log(folder: Path, segments: int) -> list[Path]:
+    """A native log of so many segments; returns them in order."""
+    settings = Settings(
+        segment_size=SEGMENT_SIZE_MIN, preallocate=False, spares=0, idle_mark_s=None
+    )
+    with TallyLog(str(folder), settings=settings) as log:
+        while log.last_segment < segments:
+            log.append(b"x" * 2_000).wait()
+    return sorted(folder.glob("0*"))
+
+
+def _cut(path: Path, offset: int) -> None:
+    """Leave nothing from there on."""
+    data = path.read_bytes()
+    path.write_bytes(data[:offset] + bytes(len(data) - offset))
+
+
+def _set_head(path: Path, head: bytes) -> None:
+    """Begin both copies of a file's head with these bytes."""
+    data = bytearray(path.read_bytes())
+    for place in (0, COPY_OFFSET):
+        data[place : place + len(head)] = head
+    path.write_bytes(data)
+
+
+def _set_control(path: Path, state: str) -> None:
+    control = decode_control(path.read_bytes(), 0)
+    assert control is not None
+    if state == "stale":
+        _set_head(path, encode_control(replace(control, durable_lsn=0)))
+    elif state == "damaged":
+        _set_head(path, bytes(COPY_OFFSET))
+
+
+def _settings(folder: Path, split_bytes: int) -> SourceOptions:
+    return SourceOptions((str(folder),), split_bytes=split_bytes)
+
+
+def _places(tasks: list[Task], settings: SourceOptions) -> list[tuple[str, int, str]]:
+    rows = (
+        b.select(["file", "offset", "outcome"])
+        for t in tasks
+        for b in executing.execute(t, settings)
+    )
+    return [tuple(row.values()) for batch in rows for row in batch.to_pylist()]
+
+
+def test_a_task_carries_few_files_however_many_its_log_has(tmp_path: Path) -> None:
+    sizes = {}
+    for segments in (20, 80):
+        _log(tmp_path / str(segments), segments)
+        tasks = planning.tasks(_settings(tmp_path / str(segments), 4 * SEGMENT_SIZE_MIN))
+        assert len(tasks) >= segments // 5
+        sizes[segments] = max(len(pickle.dumps(task)) for task in tasks)
+        for task in tasks:
+            assert len({piece.source for piece in task.pieces}) == 1
+            assert len(task.pieces[0].source.files) <= len(task.pieces) + 3
+    assert sizes[80] < 1.1 * sizes[20]
+
+
+@pytest.mark.parametrize("control", ["whole", "stale", "damaged"])
+@pytest.mark.parametrize("damaged", [(), (3,), (3, 4), (9,)])
+def test_a_split_is_judged_as_if_all_files_were_there(
+    tmp_path: Path, control: str, damaged: tuple[int, ...]
+) -> None:
+    segments = _log(tmp_path, 10)
+    settings = _settings(tmp_path, SEGMENT_SIZE_MIN)
+    places = _places(planning.tasks(settings), settings)
+    # Within its last record: that it was acknowledged, only other files can tell.
+    _cut(segments[2], 100 + max(at for file, at, _ in places if file == str(segments[2])))
+    _set_control(tmp_path / "control.tally", control)
+    for number in damaged:
+        _set_head(segments[number], bytes(COPY_OFFSET))
+    tasks = planning.tasks(settings)
+    (log,) = planning.find([str(tmp_path)]).logs
+    whole = [
+        Task(tuple(planning.Piece(log, piece.split) for piece in task.pieces)) for task in tasks
+    ]
+    found = _places(tasks, settings)
+    assert found == _places(whole, settings)
+    assert {outcome for _, _, outcome in found} == {"valid", "corrupt"}
+
+
+def test_a_file_that_is_written_counts_by_what_there_is_of_it(tmp_path: Path) -> None:
+    BitronixDecisionLog(tmp_path, max_log_size=1 << 16).close()
+    sizes = [path.stat().st_size for path in sorted(tmp_path.glob("*.tlog"))]
+    tasks = planning.tasks(_settings(tmp_path, max(sizes)))
+    assert [piece.size for task in tasks for piece in task.pieces] == sizes
