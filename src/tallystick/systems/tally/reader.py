@@ -11,10 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tallystick.errors import (
-    CorruptLogError,
-    LogUnreadableError,
-)
+from tallystick.errors import LogUnreadableError
 from tallystick.records import (
     Change,
     Clock,
@@ -36,8 +33,6 @@ from tallystick.systems.tally.catalog import (
     is_member,
     read_catalog,
 )
-from tallystick.systems.tally.columns import PLAIN
-from tallystick.systems.tally.decision import Case
 from tallystick.systems.tally.folding import LateLeaper
 from tallystick.systems.tally.heads import (
     CONTROL_MAGIC,
@@ -49,11 +44,10 @@ from tallystick.systems.tally.layout import (
     DATA_OFFSET,
     VERSION,
 )
-from tallystick.systems.tally.rows import envelope_record, records_of
 from tallystick.systems.tally.scan import Scan, Step
-from tallystick.systems.tally.sealing import KeyMissingError
 from tallystick.systems.tally.spans import cut, doubled_spans, remains, segment_spans
 from tallystick.systems.tally.splits import group_before, split_steps, splits_of, witnesses
+from tallystick.systems.tally.stepping import step_records, work_records
 from tallystick.systems.tally.transactions import changes_of, ended_first, transactions_of
 from tallystick.systems.tally.verdict import Judged, judge
 from tallystick.systems.tally.walk import Place, SegmentView
@@ -186,41 +180,11 @@ class TallyReading:
         for step in Scan(self.catalog, self._reach).steps():
             if step.behind and not salvage:
                 return
-            yield from self._step_records(step)
+            yield from step_records(step, self._key)
 
     def _work_records(self) -> Iterator[Record]:
-        """The records but for those of plain groups, which are no part of any transaction,
-        decision or entry."""
-        for step in _believed(Scan(self.catalog, self._reach).steps()):
-            header = step.place.header
-            if header is None or header.columns != PLAIN or not step.place.case.whole:
-                yield from self._step_records(step)
-
-    def _step_records(self, step: Step) -> Iterator[Record]:
-        place, header = step.place, step.place.header
-        path = step.file.path
-        if header is None or place.case is Case.END:
-            return
-        if place.case is Case.CORRUPT:
-            if place.end > place.offset:
-                yield envelope_record(path, header, Outcome.CORRUPT, reason=place.reason)
-        elif place.case is Case.TORN:
-            yield envelope_record(path, header, Outcome.TORN, reason=place.reason)
-        else:
-            yield from self._group_records(step)
-
-    def _group_records(self, step: Step) -> Iterator[Record]:
-        header = step.place.header
-        assert header is not None
-        path = step.file.path
-        try:
-            yield from records_of(
-                path, step.view.inner(header), header, self._key, behind=step.behind
-            )
-        except KeyMissingError:
-            yield envelope_record(path, header, Outcome.VALID, encrypted=True)
-        except CorruptLogError as error:
-            yield envelope_record(path, header, Outcome.CORRUPT, reason=str(error))
+        steps = _believed(Scan(self.catalog, self._reach, leap=LateLeaper()).steps())
+        return work_records(steps, self._key)
 
     def transactions(self) -> Iterator[Transaction]:
         """One per transaction, decision and persisting entry; memory grows with their number."""
