@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tallystick.errors import LogWriteError, UnsupportedFormatError
 from tallystick.systems.h2.catalog import table_names
+from tallystick.systems.h2.decoding import decode_value
 from tallystick.systems.h2.entries import TABLE_META, Entry, Type
 from tallystick.systems.h2.fields import encode_var_int, encode_var_long
 from tallystick.systems.h2.recovery import Recovery
@@ -18,12 +19,7 @@ from tallystick.systems.h2.scan import decode_row
 from tallystick.systems.h2.tables import StoreError, meta_row
 from tallystick.systems.h2.texts import decimal_text, double_text, float_text
 from tallystick.systems.h2.times import Zone, zone_named
-from tallystick.systems.h2.values import (
-    EngineFailureError,
-    FileCorruptedError,
-    Value,
-    decode_value,
-)
+from tallystick.systems.h2.values import EngineFailureError, FileCorruptedError, Value
 
 UTC = Zone()
 NEW_YORK = zone_named("America/New_York")

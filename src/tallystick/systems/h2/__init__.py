@@ -3,7 +3,7 @@
 In: ``*.h2.db`` files of H2 1.2 to 1.4.200 (engine "PageStore"), found by their first bytes.
 Out: a `LogReading` per file with the engine's verdict and ours, and `PageLog`, the live log.
 Files are read as they are and never written by the reader. The layouts stand in `layout.py`,
-`entries.py` and `values.py`; what recovery makes of them in `recovery.py` and `opening.py`.
+`entries.py` and `decoding.py`; what recovery makes of them in `recovery.py` and `opening.py`.
 """
 
 from __future__ import annotations

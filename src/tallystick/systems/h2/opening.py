@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tallystick.systems.h2 import layout
+from tallystick.systems.h2.chain import PageFile
 from tallystick.systems.h2.entries import (
     INCOMPLETE,
     TABLE_CATALOG,
@@ -22,7 +23,7 @@ from tallystick.systems.h2.entries import (
 )
 from tallystick.systems.h2.recovery import Recovery
 from tallystick.systems.h2.scan import Scan
-from tallystick.systems.h2.stream import LogStream, PageFile
+from tallystick.systems.h2.stream import LogStream
 from tallystick.systems.h2.tables import (
     FILE_CORRUPTED,
     GENERAL_ERROR,

@@ -16,8 +16,8 @@ from tallystick.errors import CorruptLogError, LogWriteError
 from tallystick.storage.files import File, FileSystem, read_source, write_whole
 from tallystick.storage.local import LOCAL
 from tallystick.systems.h2 import layout
+from tallystick.systems.h2.chain import PageFile
 from tallystick.systems.h2.layout import StaticHeader, VariableHeader
-from tallystick.systems.h2.stream import PageFile
 
 GROWTH_PAGES = 256
 """Pages by which the file grows at least."""

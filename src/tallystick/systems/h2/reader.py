@@ -28,7 +28,8 @@ from tallystick.systems.base import LogSource, ReadOptions, Split, unreadable_fi
 from tallystick.systems.h2.catalog import TableName, table_names
 from tallystick.systems.h2.describe import KINDS, SYSTEM, record_of
 from tallystick.systems.h2.entries import Entry, Type
-from tallystick.systems.h2.findings import Place, findings_of
+from tallystick.systems.h2.findings import findings_of
+from tallystick.systems.h2.place import Place
 from tallystick.systems.h2.salvage import salvaged
 from tallystick.systems.h2.scan import Scan
 from tallystick.systems.h2.spans import spans_of

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from tallystick.errors import CorruptLogError
 from tallystick.records import Outcome
 from tallystick.systems.h2 import layout
+from tallystick.systems.h2.chain import PageFile, TrunkChain
 from tallystick.systems.h2.entries import INCOMPLETE, UNKNOWN, Entry, Type
 from tallystick.systems.h2.scan import Scan
-from tallystick.systems.h2.stream import LogStream, PageFile, TrunkChain, data_fault
+from tallystick.systems.h2.stream import LogStream, data_fault
 from tallystick.systems.h2.times import Zone
 
 PROOF_RECORDS = 4

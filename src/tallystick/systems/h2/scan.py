@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
+from tallystick.systems.h2.decoding import decode_value
 from tallystick.systems.h2.entries import (
     END_FIRST,
     INCOMPLETE,
@@ -28,12 +29,7 @@ from tallystick.systems.h2.fields import decode_string, decode_var_int, decode_v
 from tallystick.systems.h2.lzf import ExpansionError, expand_into
 from tallystick.systems.h2.stream import LogStream
 from tallystick.systems.h2.times import Zone
-from tallystick.systems.h2.values import (
-    EngineFailureError,
-    FileCorruptedError,
-    Value,
-    decode_value,
-)
+from tallystick.systems.h2.values import EngineFailureError, FileCorruptedError, Value
 
 _ZEROS = re.compile(rb"\0*")
 WINDOW_PAGES = 256

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 from tallystick.records import Outcome, Span
 from tallystick.systems.h2 import layout
+from tallystick.systems.h2.chain import PageFile, TrunkEnd
 from tallystick.systems.h2.state import LogState
-from tallystick.systems.h2.stream import DataFault, LogStream, PageFile, TrunkEnd
+from tallystick.systems.h2.stream import DataFault, LogStream
 
 _Judgement = tuple[Outcome, str, str]
 

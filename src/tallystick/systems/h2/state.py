@@ -12,6 +12,7 @@ from tallystick.errors import CorruptLogError, LogFormatError
 from tallystick.storage.source import ByteSource
 from tallystick.systems.base import ReadOptions
 from tallystick.systems.h2 import layout
+from tallystick.systems.h2.chain import PageFile
 from tallystick.systems.h2.layout import VariableHeader
 from tallystick.systems.h2.opening import (
     Opening,
@@ -20,7 +21,7 @@ from tallystick.systems.h2.opening import (
     open_log,
 )
 from tallystick.systems.h2.recovery import Recovery, recover
-from tallystick.systems.h2.stream import LogStream, PageFile, open_stream
+from tallystick.systems.h2.stream import LogStream, open_stream
 from tallystick.systems.h2.tables import FILE_CORRUPTED, GENERAL_ERROR
 from tallystick.systems.h2.times import Zone, zone_named
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tallystick.systems.h2 import layout
+from tallystick.systems.h2.chain import PageFile
 from tallystick.systems.h2.data_pages import (
     FIELDS_START,
     Leaf,
@@ -19,19 +20,15 @@ from tallystick.systems.h2.data_pages import (
     decode_leaf,
     decode_node,
 )
+from tallystick.systems.h2.decoding import decode_value
 from tallystick.systems.h2.entries import TABLE_META, UNDO_EMPTY, UNDO_RAW
 from tallystick.systems.h2.fields import decode_var_int
 from tallystick.systems.h2.lzf import LENGTH_MAX, expand_into
 from tallystick.systems.h2.recovery import Recovery
-from tallystick.systems.h2.stream import LogStream, PageFile
+from tallystick.systems.h2.stream import LogStream
 from tallystick.systems.h2.texts import whole_number
 from tallystick.systems.h2.times import Zone
-from tallystick.systems.h2.values import (
-    EngineFailureError,
-    FileCorruptedError,
-    Value,
-    decode_value,
-)
+from tallystick.systems.h2.values import EngineFailureError, FileCorruptedError, Value
 
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")

@@ -18,11 +18,12 @@ import re
 from typing import NamedTuple
 
 from tallystick.errors import CorruptLogError
+from tallystick.systems.h2.decoding import decode_value
 from tallystick.systems.h2.entries import TABLE_CATALOG, TABLE_META
 from tallystick.systems.h2.fields import decode_var_int
 from tallystick.systems.h2.rows import Plain, encode_value
 from tallystick.systems.h2.times import Zone
-from tallystick.systems.h2.values import EngineFailureError, FileCorruptedError, decode_value
+from tallystick.systems.h2.values import EngineFailureError, FileCorruptedError
 
 META_COLUMNS = 6
 CATALOG_COLUMNS = 4
