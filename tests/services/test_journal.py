@@ -56,6 +56,27 @@ def test_append_many_gives_lsns_in_order(tmp_path: Path, count: int) -> None:
         assert _plain(journal) == [b"before", *bodies, b"after"]
 
 
+def test_append_many_of_many_threads_gives_each_the_numbers_of_its_own_records(
+    tmp_path: Path,
+) -> None:
+    given: dict[int, tuple[list[bytes], list[int]]] = {}
+    with _journal(tmp_path) as journal:
+
+        def work(thread: int) -> None:
+            bodies = [b"%d %d " % (thread, number) + bytes(700) for number in range(300)]
+            given[thread] = (bodies, list(journal.append_many(bodies)))
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        written = {one.sequence: one.body for one in journal.replay()}
+    for bodies, lsns in given.values():
+        assert [written[lsn] for lsn in lsns] == bodies
+    assert len(written) == 4 * 300
+
+
 def test_replay_from_an_lsn_and_from_a_time(tmp_path: Path) -> None:
     with _journal(tmp_path) as journal:
         journal.append_many([bytes(500)] * 200)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import posixpath
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 from tallystick.records import Record, Xid
@@ -60,20 +61,20 @@ class TallyJournal(TallyRecordJournal):
     def append_in(self, transaction: int, body: bytes) -> None:
         self._element(Draft(Code.APPEND, body, transaction))
 
-    def append_many(self, bodies: Sequence[bytes]) -> range:
+    def append_many(self, bodies: Sequence[bytes]) -> Sequence[int]:
         """Durable when it returns. Groups form while the ones before are written, no more than
         three at a time."""
         some = bodies[:_SAMPLE]
         self.log.expect(len(bodies) * sum(map(len, some)) // max(len(some), 1))
-        lsns: list[int] = []
-        waiting: deque[Ticket] = deque()
+        written: list[range] = []
+        waiting: deque[tuple[Ticket, int]] = deque()
         for block in columnar(bodies, self.log.capacity, self.log.check_size):
             if len(waiting) == 2:
-                lsns.append(waiting.popleft().wait())
-            waiting.append(self.log.submit(block))
-            waiting[-1].done()  # has the flusher begin at once
-        lsns += [ticket.wait() for ticket in waiting]
-        return range(lsns[0], lsns[-1] + block.records) if lsns else range(0)
+                written.append(_awaited(*waiting.popleft()))
+            ticket = self.log.submit(block)
+            ticket.done()  # has the flusher begin at once
+            waiting.append((ticket, block.records))
+        return _joined([*written, *(_awaited(*one) for one in waiting)])
 
     def prepare(self, transaction: int, extra: bytes = b"", xid: Xid | None = None) -> Ticket:
         self._open.add(transaction)
@@ -127,3 +128,15 @@ class TallyJournal(TallyRecordJournal):
     @property
     def counters(self) -> GroupCounters:
         return self.log.counters
+
+
+def _awaited(ticket: Ticket, records: int) -> range:
+    """The numbers of a block, once it is durable."""
+    first = ticket.wait()
+    return range(first, first + records)
+
+
+def _joined(parts: Sequence[range]) -> Sequence[int]:
+    """The numbers of all parts: one range, unless others wrote in between."""
+    whole = range(parts[0].start, parts[-1].stop) if parts else range(0)
+    return whole if len(whole) == sum(map(len, parts)) else list(chain.from_iterable(parts))
