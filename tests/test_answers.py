@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import tallystick
@@ -10,7 +12,11 @@ from tests.fixtures import fixture_dir
 
 
 def sentence(system: str, case: str) -> str:
-    answer = tallystick.explain(str(fixture_dir(system) / case))
+    return sentence_of(fixture_dir(system) / case)
+
+
+def sentence_of(path: Path) -> str:
+    answer = tallystick.explain(path)
     (verdict,), (findings,) = answer.logs, answer.findings
     return headline(verdict, findings)
 
@@ -20,11 +26,23 @@ def sentence(system: str, case: str) -> str:
     [
         ("bitronix", "damaged-name-length-huge"),
         ("bitronix", "damaged-empty-both"),
+        ("cloudtran", "both-headers-damaged"),
         ("h2", "truncated-2048"),
     ],
 )
 def test_a_system_that_would_not_start_is_said_not_to(system: str, case: str) -> None:
     assert sentence(system, case).startswith("A restart would fail. ")
+
+
+def test_a_native_log_that_is_damaged_before_its_end_is_said_not_to_start(tmp_path: Path) -> None:
+    with tallystick.Journal(tmp_path) as journal:
+        for number in range(3):
+            journal.append(b"row %d" % number)
+    (segment,) = tmp_path.glob("0*.tally")
+    assert "fail" not in sentence_of(tmp_path)
+    content = segment.read_bytes()
+    segment.write_bytes(content.replace(b"row 1", b"wor 1"))
+    assert sentence_of(tmp_path).startswith("A restart would fail. ")
 
 
 def test_nothing_is_promised_of_an_encrypted_log_without_its_key() -> None:

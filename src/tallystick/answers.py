@@ -132,12 +132,8 @@ def headline(verdict: Verdict, findings: Sequence[Finding] = ()) -> str:
 
 def refused(verdict: Verdict) -> bool:
     """Whether the log's own system would not come up on it."""
-    answers = [difference.engine for difference in verdict.differences]
-    return verdict.strict.get("opens") is False or any(one.startswith(_REFUSALS) for one in answers)
+    return verdict.strict.get("opens") is False or any(one.refuses for one in verdict.differences)
 
-
-_REFUSALS = ("refuses", "gives up", "does not boot", "does not come back")
-"""How the engine's side of a difference begins where it does not start."""
 
 _FATES: dict[str, tuple[State, ...]] = {
     "keep": (State.COMMITTED,),

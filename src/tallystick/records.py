@@ -299,7 +299,8 @@ class Difference:
     """One point where the engine's verdict and the strict one part.
 
     ``what`` names it, ``engine`` and ``strict`` say what each makes of it, ``meaning``
-    tells an operator what a restart would do because of it.
+    tells an operator what a restart would do because of it. ``refuses``: the log's own system
+    does not start over it.
     """
 
     what: str
@@ -309,6 +310,7 @@ class Difference:
     severity: Severity = Severity.LOSS
     file: str | None = None
     offset: int | None = None
+    refuses: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""

@@ -135,6 +135,7 @@ def test_engine_does_with_damage_what_derby_10_14_did(
     _, name, patch, boots, fuzzy, end = row
     log = damaged(tmp_path, name, patch)
     assert log.recovery.boots is boots, log.recovery.reason
+    assert any(one.refuses for one in log.verdict().differences) is not boots
     assert fuzzy is None or log.recovery.fuzzy is fuzzy
     if end is not None:
         assert log.recovery.log_end == (make_instant(1, end) if end else 0)

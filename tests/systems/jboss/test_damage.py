@@ -157,9 +157,11 @@ def test_bad_length_costs_one_record_or_the_load(shape: str, bad: str, tmp_path:
     value = length.to_bytes(4, "big", signed=True)
     write(tmp_path, shape, {1: patched(content, place, value), 2: image(shape, 2, [])})
     reading = read(tmp_path)
-    engine = reading.verdict().engine
+    verdict = reading.verdict()
+    engine = verdict.engine
     gives_up = (shape in OLD and bad in ABORTS) or (shape == "g1d" and bad == "to the end")
     assert engine["loaded"] is not gives_up
+    assert any(one.refuses for one in verdict.differences) is gives_up
     if gives_up:
         assert engine["error"].startswith("java.")
         assert "load" in codes(tmp_path)

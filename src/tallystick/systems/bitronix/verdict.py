@@ -123,7 +123,7 @@ def _about_start(outcomes: dict[bool, Opening]) -> Iterator[Difference]:
 
 def _start(engine: str, meaning: str) -> Difference:
     strict = "the whole records can be read, and are listed"
-    return Difference("start", engine, strict, meaning, Severity.DAMAGE)
+    return Difference("start", engine, strict, meaning, Severity.DAMAGE, refuses=True)
 
 
 def _about_file(journal: Journal, active: int) -> Iterator[Difference]:

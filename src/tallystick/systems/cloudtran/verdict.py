@@ -228,6 +228,7 @@ def _loss_difference(survey: Survey, loss: Loss, path: str) -> Difference:
         Severity.LOSS,
         path,
         loss.offset,
+        refuses=True,
     )
 
 

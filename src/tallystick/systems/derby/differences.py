@@ -69,6 +69,7 @@ def _no_boot(account: Account, recovery: Recovery) -> Difference:
         "The database does not start. Keep the log folder as it is; deleting it loses every change "
         "that is not in the data files yet.",
         Severity.LOSS,
+        refuses=True,
     )
 
 

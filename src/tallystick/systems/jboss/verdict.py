@@ -102,6 +102,7 @@ def differences(judgement: Judgement) -> Iterator[Difference]:
             f"{analysis.outcomes[Outcome.VALID]} whole records can be read",
             "The journal would not start. Nothing is lost yet, but nothing is available either.",
             Severity.DAMAGE,
+            refuses=True,
         )
         return
     yield from _dropped(analysis)

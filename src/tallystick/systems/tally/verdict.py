@@ -82,6 +82,7 @@ class Judged:
                     finding.severity,
                     finding.file,
                     finding.offset,
+                    refuses=True,
                 )
 
     def _findings(self) -> dict[str, int]:
