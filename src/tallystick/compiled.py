@@ -10,6 +10,7 @@ return none; they fill those that their caller holds.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -33,3 +34,9 @@ def small_kernel(function: _Function) -> _Function:
     except ImportError:
         return function
     return cast(_Function, numba.njit(inline="always", **_OPTIONS)(function))
+
+
+def pays(work: int, loaded_from: int, compiled_from: int) -> bool:
+    """Whether there is so much work that it pays to call compiled code: where the compiler is not
+    loaded yet it takes more."""
+    return work >= (loaded_from if "numba" in sys.modules else compiled_from)

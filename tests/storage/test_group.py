@@ -363,7 +363,7 @@ def test_a_refused_group_does_not_refuse_its_neighbours() -> None:
 @WAYS
 def test_a_write_that_answers_for_too_few_items_poisons(way: Way) -> None:
     writer: GroupWriter[int] = GroupWriter(lambda _items: [], lambda: None)
-    with pytest.raises(LogPoisonedError):
+    with pytest.raises(LogPoisonedError, match="0 sequence numbers for 1 items"):
         way(writer, 1)
     assert writer.poisoned
 

@@ -23,6 +23,8 @@ from tallystick.tables import batches_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_VALID = Outcome.VALID.value
+
 Ends = npt.NDArray[np.int64]
 
 
@@ -69,13 +71,10 @@ class FollowedLog:
         found = np.sort(np.concatenate(ends))
         return found[found <= size]
 
-    def last(self, path: str) -> int:
-        """Where the last record of a file ends; 0 if it has none."""
-        for begin in (self.lives[path].size, 0):
-            ends = self.ends(path, begin)
-            if len(ends):
-                return int(ends[-1])
-        return 0
+    def last_ends(self, path: str) -> Ends:
+        """Where the last records of a file end, ascending: at least one, if there is any."""
+        ends = self.ends(path, self.lives[path].size)
+        return self.ends(path) if self.file_by_file and not len(ends) else ends
 
     def batches(self, path: str, begin: int, end: int) -> Iterator[pa.RecordBatch]:
         """The valid records of a file that end behind ``begin`` and begin before ``end``; some
@@ -87,6 +86,3 @@ class FollowedLog:
         for batch in batches_of(reading, "records", Split(path, begin, end)):
             ours = pc.equal(batch.column("file"), path)
             yield batch.filter(pc.and_(ours, pc.equal(batch.column("outcome"), _VALID)))
-
-
-_VALID = Outcome.VALID.value

@@ -65,10 +65,12 @@ def read(found: Iterable[Stretch], options: SourceOptions) -> Iterator[pa.Record
     """The records of stretches. A file that was recycled or removed since gives none, unless
     ``mode`` is failfast: then `TallystickError` says that records are gone."""
     for source, parts in groupby(found, lambda one: one.source):
-        forget_listings(source.files[0])
-        log = FollowedLog(source, options.reading)
+        log = None
         for one in parts:
             try:
+                if log is None:
+                    forget_listings(one.file)
+                    log = FollowedLog(source, options.reading)
                 yield from _read(log, one)
             except (TallystickError, OSError):
                 if options.mode == "failfast":

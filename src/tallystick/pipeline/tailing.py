@@ -148,16 +148,16 @@ class Tailer:
                 return
             identity, generation, _ = log.lives[path]
             life = (identity, generation)
+            since = None
             if start is not None:
                 since = begin_of(start, path, life)
             elif before is not None and before.life == life:
                 since = before.since
-            else:
-                since = log.last(path)
-            ends = log.ends(path, since)
+            ends = log.last_ends(path) if since is None else log.ends(path, since)
         except (TallystickError, OSError):
             return  # it vanished, or is in the making: the next look will tell
-        last = int(ends[-1]) if len(ends) else since
+        last = int(ends[-1]) if len(ends) else since or 0
+        since = last if since is None else since
         self._seen[path] = _Seen(now, life, ends[ends > since], since, last)
 
 

@@ -68,12 +68,12 @@ class Flushing(Generic[Item]):
         started = time.perf_counter()
         written = False
         try:
-            (lsn,) = self._write([item])
+            lsns = self._written([item])
             written = True
             self.counters.add_group(1, size)
             self.counters.fsyncs += 1
             self._sync()
-            return lsn
+            return lsns[0]
         except BaseException as error:
             if isinstance(error, LogWriteError) and not written:
                 self.counters.refused += 1
@@ -101,17 +101,22 @@ class Flushing(Generic[Item]):
 
     def _write_group(self, group: Group[Item]) -> None:
         try:
-            lsns = self._write(group.items)
+            lsns = self._written(group.items)
         except LogWriteError as error:
             with self._lock:
                 self._buffers.unsynced.remove(group)
                 self._finish([group], error)
             self.counters.refused += len(group.items)
             return
-        if len(lsns) != len(group.items):
-            raise AssertionError(f"{len(lsns)} sequence numbers for {len(group.items)} items")
         group.lsns = lsns
         self.counters.add_group(len(lsns), group.bytes)
+
+    def _written(self, items: list[Item]) -> Sequence[int]:
+        """The sequence number of each item, written but not synced."""
+        lsns = self._write(items)
+        if len(lsns) != len(items):
+            raise AssertionError(f"{len(lsns)} sequence numbers for {len(items)} items")
+        return lsns
 
     def _poison(self, error: BaseException) -> TallystickError:
         """What everybody is told from now on; what is no `Exception` is raised again."""

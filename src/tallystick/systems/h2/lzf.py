@@ -8,12 +8,11 @@ Source: the PageLog description, section a.6.
 
 from __future__ import annotations
 
-import sys
 from array import array
 from collections.abc import Callable
 from typing import Any
 
-from tallystick.compiled import kernel
+from tallystick.compiled import kernel, pays
 from tallystick.systems.h2 import lzf_kernel as loops
 
 LENGTH_MAX = loops.LENGTH_MAX
@@ -52,10 +51,10 @@ class LateKernel:
 
     def __call__(self, *arguments: Any) -> Any:
         if not self._tried:
-            self._calls += 1
-            if self._calls > (LOADED_FROM if "numba" in sys.modules else COMPILED_FROM):
+            if pays(self._calls, LOADED_FROM, COMPILED_FROM):
                 self._tried = True
                 self._compile()
+            self._calls += 1
         if self.compiled is None:
             return self.plain(*arguments)
         return self.compiled(*map(self._array, arguments))

@@ -6,11 +6,11 @@ to end is quiet, as in the engine. Source: the PageLog description, section b.5.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from tallystick.compiled import pays
 from tallystick.systems.h2 import layout
 from tallystick.systems.h2.chain import PageFile, TrunkChain, walk_trunks
 from tallystick.systems.h2.layout import VariableHeader
@@ -162,7 +162,7 @@ def _was_written(pages: PageFile, page_id: int, key: int) -> bool:
 def _whole_pages(pages: PageFile, listed: list[tuple[int, int]]) -> int:
     """How many of the listed pages, from the first, are whole data pages of the log."""
     known = 0
-    if len(listed) >= (LOADED_FROM if "numba" in sys.modules else COMPILED_FROM):
+    if pays(len(listed), LOADED_FROM, COMPILED_FROM):
         known = _whole_pages_compiled(pages, listed)
     for key, page in listed[known:]:
         if data_fault(pages, page, key) is not None:

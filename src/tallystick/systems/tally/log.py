@@ -86,15 +86,13 @@ class TallyLog:
     def append(self, body: bytes) -> GroupTicket[Item]:
         """A plain record."""
         size = len(body)
-        if size + RECORD_BYTES > self.capacity:
-            raise self._too_large(size)
+        self.check_size(size)
         return self._writer.submit(body, size + 4)
 
     def commit(self, body: bytes) -> int:
         """A plain record, durable when this returns its LSN."""
         size = len(body)
-        if size + RECORD_BYTES > self.capacity:
-            raise self._too_large(size)
+        self.check_size(size)
         return self._writer.commit(body, size + 4)
 
     def check_size(self, size: int) -> None:
