@@ -17,9 +17,9 @@ from pathlib import Path
 
 from callers import arguments, table, task_rate, thread_rate
 
-from tallystick.services.roles import Ticket
-from tallystick.systems.bitronix.layout import COMMITTED, COMMITTING, make_gtrid
-from tallystick.systems.bitronix.log import DiskJournal
+from tallystick.roles import Ticket
+from tallystick.systems.bitronix.format.layout import COMMITTED, COMMITTING, make_gtrid
+from tallystick.systems.bitronix.live.log import DiskJournal
 
 NAMES = ("jdbc/orders", "jms/queue")
 ORIGINAL = "original 2.1.4, threads"

@@ -15,11 +15,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tallystick.discovery import discover
+from tallystick.reading.discovery import discover
 from tallystick.storage.crc import crc32
-from tallystick.systems.base import LogReading, ReadOptions
 from tallystick.systems.bitronix import SYSTEM
-from tallystick.systems.bitronix.layout import (
+from tallystick.systems.bitronix.format.layout import (
     ACTIVE,
     COMMITTED,
     COMMITTING,
@@ -27,7 +26,8 @@ from tallystick.systems.bitronix.layout import (
     PREPARING,
     make_gtrid,
 )
-from tallystick.systems.bitronix.log import DiskJournal
+from tallystick.systems.bitronix.live.log import DiskJournal
+from tallystick.systems.protocol import LogReading, ReadOptions
 
 STATUSES = (ACTIVE, PREPARING, PREPARED, COMMITTING, COMMITTED)
 RESOURCES = (("jdbc/orders", "jms/queue"), ("jdbc/orders", "jdbc/billing", "jms/queue"))

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from tallystick.services.roles import Ticket
+from tallystick.roles import Ticket
 
 Submit = Callable[[int, int], Ticket]
 

@@ -15,13 +15,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tallystick.discovery import discover
+from tallystick.reading.discovery import discover
 from tallystick.storage.crc import crc32
-from tallystick.systems.base import LogReading, ReadOptions
 from tallystick.systems.cloudtran import SYSTEM
-from tallystick.systems.cloudtran.config import LogSettings
-from tallystick.systems.cloudtran.entries import Operation, OperationKind
-from tallystick.systems.cloudtran.log import BlockLog
+from tallystick.systems.cloudtran.format.entries import Operation, OperationKind
+from tallystick.systems.cloudtran.live.log import BlockLog
+from tallystick.systems.cloudtran.live.settings import LogSettings
+from tallystick.systems.protocol import LogReading, ReadOptions
 
 TARGETS = ("orders-db", "billing-db")
 GROUP = 64

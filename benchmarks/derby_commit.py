@@ -20,10 +20,14 @@ from pathlib import Path
 
 from callers import arguments, table, task_rate, thread_rate
 
-from tallystick.services.roles import Ticket
-from tallystick.systems.derby import operations
-from tallystick.systems.derby.encodings import compressed_int, compressed_long, format_id
-from tallystick.systems.derby.log import LogToFile
+from tallystick.roles import Ticket
+from tallystick.systems.derby.format import operations
+from tallystick.systems.derby.format.compressed_numbers import (
+    compressed_int,
+    compressed_long,
+    format_id,
+)
+from tallystick.systems.derby.live.log import LogToFile
 
 ORIGINALS = {"Derby's log alone": "RawLog", "Derby's database": "Commits"}
 PAGE = b"".join(map(compressed_long, (0, 1168, 1, 0)))

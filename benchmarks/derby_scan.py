@@ -13,15 +13,15 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from tallystick.discovery import discover
+from tallystick.reading.discovery import discover
 from tallystick.storage.crc import crc32
-from tallystick.systems.base import ReadOptions
 from tallystick.systems.derby import SYSTEM
-from tallystick.systems.derby.access_file import LogAccessFile
-from tallystick.systems.derby.body import encode_body
-from tallystick.systems.derby.encoders import encode_begin, encode_end
-from tallystick.systems.derby.encodings import compressed_int, compressed_long, format_id
-from tallystick.systems.derby.layout import (
+from tallystick.systems.derby.format.compressed_numbers import (
+    compressed_int,
+    compressed_long,
+    format_id,
+)
+from tallystick.systems.derby.format.layout import (
     HEADER_SIZE,
     OVERHEAD,
     Control,
@@ -30,6 +30,10 @@ from tallystick.systems.derby.layout import (
     encode_header,
     make_instant,
 )
+from tallystick.systems.derby.format.operation_encoders import encode_begin, encode_end
+from tallystick.systems.derby.format.record_body import encode_body
+from tallystick.systems.derby.live.access_file import LogAccessFile
+from tallystick.systems.protocol import ReadOptions
 
 
 class _Memory:

@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 
 from tallystick.services.journal import Journal
-from tallystick.systems.base import LogSource, ReadOptions
+from tallystick.systems.protocol import LogSource, ReadOptions
 from tallystick.systems.tally import SYSTEM
-from tallystick.systems.tally.settings import Settings
+from tallystick.systems.tally.live.settings import Settings
 
 SEGMENT = 128 << 20
 WRITE = 1 << 20

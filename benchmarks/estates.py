@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tallystick.records import State, Xid
-from tallystick.services.roles import DecisionOutcome
-from tallystick.systems.bitronix.role import BitronixDecisionLog
-from tallystick.systems.tally.journal import TallyJournal, open_journal
-from tallystick.systems.tally.settings import Settings
+from tallystick.roles import DecisionOutcome
+from tallystick.systems.bitronix.live.role import BitronixDecisionLog
+from tallystick.systems.tally.live.roles.journal import TallyJournal, open_journal
+from tallystick.systems.tally.live.settings import Settings
 
 FORMAT_ID = 0x42746E78
 BODY = bytes(range(200))

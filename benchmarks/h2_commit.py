@@ -23,10 +23,10 @@ from pathlib import Path
 
 from callers import Submit, arguments, table, task_rate, thread_rate
 
-from tallystick.services.roles import Ticket
-from tallystick.systems.h2.log import PageLog
-from tallystick.systems.h2.pages import PageStoreFile
-from tallystick.systems.h2.rows import encode_row
+from tallystick.roles import Ticket
+from tallystick.systems.h2.format.values.encode import encode_row
+from tallystick.systems.h2.live.log import PageLog
+from tallystick.systems.h2.live.page_file import PageStoreFile
 
 WRITE_DELAY_S = 0.5
 TABLE = 20

@@ -13,11 +13,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from tallystick.systems.base import LogSource, ReadOptions
-from tallystick.systems.h2.log import PageLog
-from tallystick.systems.h2.pages import PageStoreFile
+from tallystick.systems.h2.format.values.encode import encode_row
+from tallystick.systems.h2.live.log import PageLog
+from tallystick.systems.h2.live.page_file import PageStoreFile
 from tallystick.systems.h2.reader import H2Reading
-from tallystick.systems.h2.rows import encode_row
+from tallystick.systems.protocol import LogSource, ReadOptions
 
 SESSION, TABLE = 3, 16
 ROWS_PER_COMMIT = 1_000

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from callers import arguments, table, task_rate, thread_rate
 
-from tallystick.services.roles import Ticket
-from tallystick.systems.jboss.log import CircularJournal, JournalSettings
+from tallystick.roles import Ticket
+from tallystick.systems.jboss.live.log import CircularJournal, JournalSettings
 
 ORIGINAL = "Artemis NIO, threads"
 

@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tallystick.discovery import discover
-from tallystick.systems.base import LogReading, ReadOptions
+from tallystick.reading.discovery import discover
 from tallystick.systems.jboss import SYSTEM
-from tallystick.systems.jboss.log import CircularJournal, JournalSettings
+from tallystick.systems.jboss.live.log import CircularJournal, JournalSettings
+from tallystick.systems.protocol import LogReading, ReadOptions
 
 USED = 7
 

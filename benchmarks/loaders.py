@@ -31,10 +31,10 @@ import jboss_scan  # noqa: E402
 from tests.interop.bitronix.original import read_records  # noqa: E402
 from tests.interop.java import classpath, compile_java, run_java  # noqa: E402
 
-from tallystick.discovery import discover  # noqa: E402
+from tallystick.reading.discovery import discover  # noqa: E402
 from tallystick.storage.zeros import zeros_back  # noqa: E402
-from tallystick.systems import system  # noqa: E402
-from tallystick.systems.base import ReadOptions  # noqa: E402
+from tallystick.systems.protocol import ReadOptions  # noqa: E402
+from tallystick.systems.registry import system  # noqa: E402
 
 H2 = "com.h2database:h2:1.4.200"
 DERBY = "org.apache.derby:derby:10.14.2.0"

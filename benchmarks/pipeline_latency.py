@@ -21,8 +21,8 @@ from pyarrow import parquet
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tallystick.pipeline.session import start
-from tallystick.systems.tally.log import TallyLog
-from tallystick.systems.tally.settings import Settings
+from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.settings import Settings
 
 WARM_UP_SECONDS = 15.0
 LOOK_SECONDS = 0.005

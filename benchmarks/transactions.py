@@ -28,9 +28,9 @@ from typing import Any
 from tallystick.records import Xid
 from tallystick.services.transactions import Problem, TransactionManager, Vote
 from tallystick.services.transactions.aio import AsyncTransactionManager
-from tallystick.storage.counters import GroupCounters
+from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.local import LOCAL
-from tallystick.systems.opening import open_decision_log
+from tallystick.systems.registry import open_decision_log
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]  # for what stands beside it, run as script or module

@@ -31,9 +31,9 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 from tests.servers import make_mariadb, make_postgres, running
 
-from tallystick.services.roles import Operation, OperationCode
+from tallystick.roles import Operation, OperationCode
 from tallystick.services.write_behind import WriteBehind, WriteBehindSettings
-from tallystick.services.write_behind.rows import encode_row
+from tallystick.services.write_behind.targets.rows import encode_row
 
 DRIVERS = {"postgres": "postgresql+psycopg", "mariadb": "mariadb+pymysql"}
 TABLES = (

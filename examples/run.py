@@ -14,12 +14,12 @@ import shop
 from rich.console import Console
 from rich.text import Text
 
-from tallystick.answers import headline
 from tallystick.cli.output import console
 from tallystick.cli.summary import show_summary
 from tallystick.pipeline.runner import Run
 from tallystick.pipeline.session import start
 from tallystick.reading import explain
+from tallystick.reading.results import headline
 from tallystick.report import write_report
 
 HERE = Path(__file__).parent

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from tallystick import errors, schemas
+from tallystick import errors
+from tallystick.arrow import schemas
 from tallystick.records import (
     Clock,
     Finding,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tallystick.pipeline.source import TallystickDataSource
+from tallystick.pipeline.source.batch import TallystickDataSource
 
 DefaultSource = TallystickDataSource
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tallystick.answers import Explanation, Inspection, Summary
 from tallystick.errors import TallystickError
 from tallystick.reading import explain, inspect, read_arrow, scan
+from tallystick.reading.results import Explanation, Inspection, Summary
 from tallystick.records import (
     Change,
     Clock,

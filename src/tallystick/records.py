@@ -9,7 +9,7 @@ understand nothing else. Nothing here reads a file or knows a format.
 * A `Finding` is something a person should know, with its evidence.
 * A `Verdict` sets what the log's own engine would do beside what the bytes prove.
 
-The Arrow schemas of the same things stand in `tallystick.schemas`.
+The Arrow schemas of the same things stand in `tallystick.arrow.schemas`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tallystick import cli
-from tests.pipeline.fake import SYSTEM
+from tallystick.systems import registry
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the fake system is known."""
-    monkeypatch.setattr("tallystick.reading.systems", lambda: (SYSTEM,))
+    monkeypatch.setattr(registry, "PACKAGES", {"fake": "tests.pipeline.fake"})
 
 
 @pytest.fixture

@@ -117,7 +117,7 @@ def test_export_gives_the_other_tables_too(run: Run, logs: Path, table: str) -> 
 
 
 def test_an_interrupted_export_leaves_no_file(logs: Path) -> None:
-    from tallystick.exporting import export
+    from tallystick.reading.export import export
 
     with pytest.raises(tallystick.TallystickError):
         export(logs / "nothing", "parquet", logs / "out.parquet")
@@ -178,9 +178,9 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     program = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
-from tallystick import cli, reading
-from tests.pipeline.fake import SYSTEM
-reading.systems = lambda: (SYSTEM,)
+from tallystick import cli
+from tallystick.systems import registry
+registry.PACKAGES = {{"fake": "tests.pipeline.fake"}}
 cli.main(["dump", *sys.argv[1:]])
 """
     (tmp_path / "1.fake").write_text("FAKE\n" + "committed 1\n" * 20_000)

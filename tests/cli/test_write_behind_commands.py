@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tallystick.cli import backlog, replay
+from tallystick.cli.commands import backlog, replay
 from tallystick.errors import UnsupportedFormatError
 from tallystick.services.write_behind import TargetDownError, WriteBehind, WriteBehindSettings
 from tests.kit import untouched

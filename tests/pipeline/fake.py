@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tallystick.arrow.schemas import record_batches
 from tallystick.errors import CorruptLogError
 from tallystick.records import (
     Change,
@@ -27,9 +28,8 @@ from tallystick.records import (
     Transaction,
     Verdict,
 )
-from tallystick.schemas import record_batches
 from tallystick.storage.source import open_source
-from tallystick.systems.base import Folder, LogReading, LogSource, ReadOptions, Split
+from tallystick.systems.protocol import Folder, LogSource, ReadOptions, Split, System
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,19 +39,10 @@ MARK = b"FAKE\n"
 _KINDS = {"committed": Kind.COMMIT, "prepared": Kind.PREPARE, "active": Kind.BEGIN}
 
 
-@dataclass(frozen=True)
-class FakeSystem:
-    """The system of this module."""
-
-    name: str = "fake"
-    title: str = "Fake log"
-
-    def detect(self, folder: Folder) -> list[LogSource]:
-        files = tuple(entry.path for entry in folder.entries if entry.head.startswith(MARK))
-        return [LogSource(self.name, folder.path, files)] if files else []
-
-    def read(self, source: LogSource, options: ReadOptions) -> LogReading:
-        return FakeReading(source, options)
+def detect(folder: Folder) -> list[LogSource]:
+    """Return one log with all files of the folder that begin with the mark."""
+    files = tuple(entry.path for entry in folder.entries if entry.head.startswith(MARK))
+    return [LogSource("fake", folder.path, files)] if files else []
 
 
 @dataclass
@@ -202,4 +193,10 @@ class FakeReading:
         ]
 
 
-SYSTEM = FakeSystem()
+SYSTEM = System(
+    name="fake",
+    title="Fake log",
+    detector="tests.pipeline.fake:detect",
+    reader="tests.pipeline.fake:FakeReading",
+    clocks=frozenset({Clock.WALL_MS}),
+)

@@ -14,15 +14,15 @@ import pytest
 from click.testing import CliRunner
 from pyarrow import dataset
 
-from tallystick.cli.pipeline import command
+from tallystick.cli.commands.pipeline import command
 from tallystick.pipeline import alerting
-from tallystick.pipeline.reconcile.rows import GLOBAL_TRANSACTIONS
 from tallystick.pipeline.runner import Run
-from tallystick.systems.bitronix.layout import ACTIVE, COMMITTING
-from tallystick.systems.bitronix.log import DiskJournal
+from tallystick.reconcile.rows import GLOBAL_TRANSACTIONS
+from tallystick.systems.bitronix.format.layout import ACTIVE, COMMITTING
+from tallystick.systems.bitronix.live.log import DiskJournal
 from tests.fixtures import fixture_dir
 from tests.pipeline.bank import KINDS, NAMES, write_bank
-from tests.pipeline.test_stages import frame
+from tests.pipeline.stages.test_stages import frame
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,14 +11,14 @@ from urllib.parse import urlsplit
 import pytest
 
 import tallystick
-from tallystick.pipeline.marks import mark
-from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import find
-from tallystick.pipeline.positions import Position
-from tallystick.pipeline.stretches import read, stretches
-from tallystick.pipeline.tailing import Tailer
-from tallystick.systems.bitronix.layout import ACTIVE
-from tallystick.systems.bitronix.log import DiskJournal
+from tallystick.pipeline.source.file_ranges import read, stretches
+from tallystick.pipeline.source.options import SourceOptions
+from tallystick.pipeline.source.positions import Position
+from tallystick.pipeline.source.tailer import Tailer
+from tallystick.pipeline.tables.fingerprint import mark
+from tallystick.systems.bitronix.format.layout import ACTIVE
+from tallystick.systems.bitronix.live.log import DiskJournal
 from tests.fixtures import fixture_dir
 
 if TYPE_CHECKING:

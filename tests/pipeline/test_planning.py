@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.pipeline import executing, planning
-from tallystick.pipeline.options import SourceOptions
+from tallystick.pipeline import planning
+from tallystick.pipeline import task as executing
 from tallystick.pipeline.planning import Task
-from tallystick.systems.bitronix.role import BitronixDecisionLog
-from tallystick.systems.tally.heads import decode_control, encode_control
-from tallystick.systems.tally.layout import COPY_OFFSET, SEGMENT_SIZE_MIN
-from tallystick.systems.tally.log import TallyLog
-from tallystick.systems.tally.settings import Settings
+from tallystick.pipeline.source.options import SourceOptions
+from tallystick.systems.bitronix.live.role import BitronixDecisionLog
+from tallystick.systems.tally.format.headers import decode_control, encode_control
+from tallystick.systems.tally.format.layout import COPY_OFFSET, SEGMENT_SIZE_MIN
+from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.settings import Settings
 
 
 def _log(folder: Path, segments: int) -> list[Path]:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tallystick.errors import LogUnreadableError
-from tallystick.pipeline import state
-from tallystick.pipeline.bundling import STEPS
 from tallystick.pipeline.runner import OUTPUT, Run
-from tallystick.pipeline.state import RunState, state_of
-from tallystick.pipeline.tablespace import TableSpace
-from tallystick.systems.base import LogSource
+from tallystick.pipeline.tables import run_state as state
+from tallystick.pipeline.tables.incremental import STEPS
+from tallystick.pipeline.tables.output_dir import TableSpace
+from tallystick.pipeline.tables.run_state import RunState, state_of
+from tallystick.systems.protocol import LogSource
 from tests.fixtures import fixture_dir
 from tests.kit import untouched
 

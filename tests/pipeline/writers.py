@@ -18,20 +18,20 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tallystick.pipeline.options import SourceOptions
-from tallystick.pipeline.positions import Position
-from tallystick.pipeline.stream import reader_offset
-from tallystick.pipeline.tailing import Tailer
-from tallystick.services.disposal import Postponed
-from tallystick.services.disposers import MoveDisposer
-from tallystick.services.holding import KeepForReader
-from tallystick.systems.bitronix.layout import ACTIVE, COMMITTED, COMMITTING
-from tallystick.systems.bitronix.log import DiskJournal
-from tallystick.systems.jboss.role import JBossRecordJournal
-from tallystick.systems.jboss.settings import JournalSettings
-from tallystick.systems.tally.layout import SEGMENT_SIZE_MIN, segment_name
-from tallystick.systems.tally.log import TallyLog
-from tallystick.systems.tally.settings import Settings
+from tallystick.disposal.disposers import MoveDisposer
+from tallystick.disposal.retention import KeepForReader
+from tallystick.disposal.worker import Postponed
+from tallystick.pipeline.source.options import SourceOptions
+from tallystick.pipeline.source.positions import Position
+from tallystick.pipeline.source.stream import reader_offset
+from tallystick.pipeline.source.tailer import Tailer
+from tallystick.systems.bitronix.format.layout import ACTIVE, COMMITTED, COMMITTING
+from tallystick.systems.bitronix.live.log import DiskJournal
+from tallystick.systems.jboss.live.role import JBossRecordJournal
+from tallystick.systems.jboss.live.settings import JournalSettings
+from tallystick.systems.tally.format.layout import SEGMENT_SIZE_MIN, segment_name
+from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.settings import Settings
 
 PAUSE_SECONDS = 0.1
 FILE_BYTES = 16 << 10

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from tallystick.pipeline.reconcile.rows import GLOBAL_TRANSACTIONS
-from tallystick.schemas import FILES, FINDINGS, TRANSACTIONS, batch_of
+from tallystick.arrow.schemas import FILES, FINDINGS, TRANSACTIONS, batch_of
+from tallystick.reconcile.rows import GLOBAL_TRANSACTIONS
 from tests.need import need
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from tallystick.pipeline.reconcile.rows import GLOBAL_TRANSACTIONS
+from tallystick.arrow.schemas import FILES, FINDINGS, TRANSACTIONS, batch_of
+from tallystick.reconcile.rows import GLOBAL_TRANSACTIONS
 from tallystick.report import data as limits
 from tallystick.report import write_report
 from tallystick.report.data import load
 from tallystick.report.page import ROWS_SHOWN
-from tallystick.schemas import FILES, FINDINGS, TRANSACTIONS, batch_of
 from tests.report.conftest import PROFILE, due, finding
 from tests.report.test_page import drawn_by, visible
 

@@ -11,18 +11,22 @@ from collections.abc import Callable
 from typing import Protocol
 
 from tallystick.storage.files import FileSystem
-from tallystick.systems.bitronix.layout import ACTIVE, COMMITTED, COMMITTING
-from tallystick.systems.bitronix.log import DiskJournal
-from tallystick.systems.cloudtran.config import LogSettings
-from tallystick.systems.cloudtran.entries import Operation, OperationKind
-from tallystick.systems.cloudtran.log import BlockLog
-from tallystick.systems.derby import operations
-from tallystick.systems.derby.encodings import compressed_int, compressed_long, format_id
-from tallystick.systems.derby.layout import Group
-from tallystick.systems.derby.log import LogToFile
-from tallystick.systems.h2.role import H2UndoRedoLog
-from tallystick.systems.jboss.role import JBossRecordJournal
-from tallystick.systems.jboss.settings import JournalSettings
+from tallystick.systems.bitronix.format.layout import ACTIVE, COMMITTED, COMMITTING
+from tallystick.systems.bitronix.live.log import DiskJournal
+from tallystick.systems.cloudtran.format.entries import Operation, OperationKind
+from tallystick.systems.cloudtran.live.log import BlockLog
+from tallystick.systems.cloudtran.live.settings import LogSettings
+from tallystick.systems.derby.format import operations
+from tallystick.systems.derby.format.compressed_numbers import (
+    compressed_int,
+    compressed_long,
+    format_id,
+)
+from tallystick.systems.derby.format.layout import Group
+from tallystick.systems.derby.live.log import LogToFile
+from tallystick.systems.h2.live.role import H2UndoRedoLog
+from tallystick.systems.jboss.live.role import JBossRecordJournal
+from tallystick.systems.jboss.live.settings import JournalSettings
 from tests.systems.bitronix.logs import gtrid, number_of
 
 BODY = 90

@@ -12,28 +12,32 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.discovery import discover
+from tallystick.reading.discovery import discover
 from tallystick.storage import source
-from tallystick.systems import system
-from tallystick.systems.base import LogReading, ReadOptions
-from tallystick.systems.bitronix import columns
-from tallystick.systems.bitronix.layout import make_gtrid
-from tallystick.systems.bitronix.log import DiskJournal
-from tallystick.systems.cloudtran import batches as cloudtran_batches
-from tallystick.systems.cloudtran.config import LogSettings
-from tallystick.systems.cloudtran.entries import Operation, OperationKind
-from tallystick.systems.cloudtran.log import BlockLog
-from tallystick.systems.derby import operations
-from tallystick.systems.derby.encodings import compressed_int, compressed_long, format_id
-from tallystick.systems.derby.log import LogToFile
-from tallystick.systems.h2 import batches as h2_batches
-from tallystick.systems.h2.log import PageLog
-from tallystick.systems.h2.pages import PageStoreFile
-from tallystick.systems.h2.rows import encode_row
-from tallystick.systems.jboss.log import CircularJournal
-from tallystick.systems.jboss.settings import JournalSettings
-from tallystick.systems.tally.log import TallyLog
-from tallystick.systems.tally.settings import Settings
+from tallystick.systems.bitronix.columns import batches as columns
+from tallystick.systems.bitronix.format.layout import make_gtrid
+from tallystick.systems.bitronix.live.log import DiskJournal
+from tallystick.systems.cloudtran.columns import batches as cloudtran_batches
+from tallystick.systems.cloudtran.format.entries import Operation, OperationKind
+from tallystick.systems.cloudtran.live.log import BlockLog
+from tallystick.systems.cloudtran.live.settings import LogSettings
+from tallystick.systems.derby.format import operations
+from tallystick.systems.derby.format.compressed_numbers import (
+    compressed_int,
+    compressed_long,
+    format_id,
+)
+from tallystick.systems.derby.live.log import LogToFile
+from tallystick.systems.h2.columns import batches as h2_batches
+from tallystick.systems.h2.format.values.encode import encode_row
+from tallystick.systems.h2.live.log import PageLog
+from tallystick.systems.h2.live.page_file import PageStoreFile
+from tallystick.systems.jboss.live.log import CircularJournal
+from tallystick.systems.jboss.live.settings import JournalSettings
+from tallystick.systems.protocol import LogReading, ReadOptions
+from tallystick.systems.registry import system
+from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.settings import Settings
 
 SMALL, LARGE = 600, 6000
 """Transactions in the two logs."""

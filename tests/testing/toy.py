@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import File, FileSystem, read_file
-from tallystick.storage.group import GroupWriter
-from tallystick.storage.tickets import GroupTicket
+from tallystick.storage.group.ticket import GroupTicket
+from tallystick.storage.group.writer import GroupWriter
 
 HEADER = struct.Struct("<II")
 FOLDER = "/logs"

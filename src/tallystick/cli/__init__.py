@@ -55,7 +55,7 @@ class _Commands(click.Group):
     ) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = import_module(f"tallystick.cli.{cmd_name}").command
+        command = import_module(f"tallystick.cli.commands.{cmd_name}").command
         assert isinstance(command, click.Command)
         return command
 

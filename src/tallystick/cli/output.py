@@ -19,7 +19,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from tallystick.records import Finding, Severity
-from tallystick.systems.base import ReadOptions
+from tallystick.systems.protocol import ReadOptions
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -7,9 +7,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from tallystick.cli.inspect import listed
+from tallystick.cli.commands.inspect import listed
 from tallystick.pipeline.summary import RunSummary
-from tallystick.systems import system
+from tallystick.systems.registry import system
 
 DUE = {
     "commit": "commit these branches: their coordinator has decided so",

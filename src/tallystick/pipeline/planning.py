@@ -12,25 +12,21 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 
-from tallystick.discovery import parent
 from tallystick.errors import TallystickError
-from tallystick.pipeline.options import SourceOptions
-from tallystick.reading import survey
+from tallystick.pipeline.source.options import SourceOptions
+from tallystick.reading.discovery import parent
+from tallystick.reading.survey import survey
+from tallystick.reading.tables import log_name
 from tallystick.records import Finding, Severity
 from tallystick.storage.source import is_remote
-from tallystick.systems import system
-from tallystick.systems.base import LogReading, LogSource, Separable, Split
-from tallystick.tables import log_name
+from tallystick.systems.protocol import LogReading, LogSource, Separable, Split
+from tallystick.systems.registry import system
 
 LOGS_MAX = 32
 """Logs that share a task at most: opening them counts too, and packed ones are larger inside."""
 
 NAMES_MAX = 10
 """Names of other files that one finding lists."""
-
-BESIDE = frozenset({"lock", "node", "identity", "pages", "recovered", "backup", "fresh"})
-"""Files that stores of ours keep beside their native log, or above it: no records, and no strangers
-either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,20 +168,23 @@ def _at_one(pieces: Iterable[Piece]) -> Iterator[Piece]:
 
 
 def _others(files: Iterable[str], logs: Iterable[LogSource]) -> Iterator[Finding]:
-    native = {log.path.rstrip("/") for log in logs if log.system == "tally"}
-    homes = native | {parent(path) for path in native}
+    companions: dict[str, frozenset[str]] = {}
+    for log in logs:
+        if names := system(log.system).companions:
+            path = log.path.rstrip("/")
+            companions |= {path: names, parent(path): names}
     folders: dict[str, list[str]] = {}
     for file in files:
         folder, name = parent(file), file.rpartition("/")[2]
-        if name not in BESIDE or folder not in homes:
+        if name not in companions.get(folder, ()):
             folders.setdefault(folder, []).append(name)
-    for folder, names in folders.items():
-        more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
+    for folder, strangers in folders.items():
+        more = f" and {len(strangers) - NAMES_MAX} more" if len(strangers) > NAMES_MAX else ""
         yield Finding(
             "not-a-log",
             Severity.INFO,
             "",
             folder,
-            f"no log of any known system: {', '.join(names[:NAMES_MAX])}{more}",
-            file=f"{folder}/{names[0]}",
+            f"no log of any known system: {', '.join(strangers[:NAMES_MAX])}{more}",
+            file=f"{folder}/{strangers[0]}",
         )

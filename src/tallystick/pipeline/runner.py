@@ -16,17 +16,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from tallystick.arrow.schemas import finding_rows
 from tallystick.pipeline import stages
-from tallystick.pipeline.bundling import Bundling
-from tallystick.pipeline.options import parse
 from tallystick.pipeline.planning import Plan, find
-from tallystick.pipeline.source import spark_schema
+from tallystick.pipeline.source.batch import spark_schema
+from tallystick.pipeline.source.options import parse
 from tallystick.pipeline.stages.findings import COPY, SEVERITIES
-from tallystick.pipeline.state import RunState, state_of
 from tallystick.pipeline.summary import RunSummary, summarise
-from tallystick.pipeline.tablespace import TableSpace
-from tallystick.schemas import finding_rows
-from tallystick.tables import TABLES, log_name
+from tallystick.pipeline.tables.incremental import Bundling
+from tallystick.pipeline.tables.output_dir import TableSpace
+from tallystick.pipeline.tables.run_state import RunState, state_of
+from tallystick.reading.tables import TABLES, log_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,7 +49,7 @@ Progress = Callable[[str, int, int], None]
 class Run:
     """What one run reads and where it writes.
 
-    ``options`` go to the data source (see `tallystick.pipeline.options`), ``resources`` maps
+    ``options`` go to the data source (see `tallystick.pipeline.source.options`), ``resources`` maps
     resource names to log paths where the logs alone leave it open.
     """
 

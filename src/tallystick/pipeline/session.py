@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tallystick.errors import MissingExtraError, TallystickError
-from tallystick.pipeline.quiet import without_java_notes
+from tallystick.pipeline.java_stderr import without_java_notes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

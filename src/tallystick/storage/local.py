@@ -29,7 +29,7 @@ from tallystick.storage.files import (
     fill_with_zeros,
     write_all,
 )
-from tallystick.storage.forks import forked_error, tell_of_forks
+from tallystick.storage.fork import forked_error, tell_of_forks
 
 _CLOSED = -1
 _FORKED = -2

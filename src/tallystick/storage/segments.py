@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from tallystick.errors import LogClosedError, LogFullError, LogWriteError
 from tallystick.storage.files import File, FileSystem
-from tallystick.storage.forks import forked_error, tell_of_forks
+from tallystick.storage.fork import forked_error, tell_of_forks
 
 _SPARE = "spare-"
 _NEW = ".new"

@@ -10,7 +10,7 @@ import pytest
 
 from tallystick.errors import LogLockedError
 from tallystick.records import Severity
-from tallystick.systems.bitronix.layout import (
+from tallystick.systems.bitronix.format.layout import (
     ACTIVE,
     COMMITTED,
     COMMITTING,
@@ -20,7 +20,7 @@ from tallystick.systems.bitronix.layout import (
     UNKNOWN,
     make_gtrid,
 )
-from tallystick.systems.bitronix.log import DiskJournal
+from tallystick.systems.bitronix.live.log import DiskJournal
 from tallystick.testing import Reporter, run_and_kill
 from tests.interop.bitronix.original import Original, original, read_records
 from tests.systems.bitronix.logs import reading_of

@@ -17,8 +17,8 @@ from tallystick.services.transactions import RecoveryReport, TransactionManager
 from tallystick.services.transactions.resources import adapt
 from tallystick.services.transactions.resources.gid import format_gid
 from tallystick.services.transactions.xids import FORMAT_ID
-from tallystick.systems.bitronix.layout import make_gtrid
-from tallystick.systems.opening import open_decision_log
+from tallystick.systems.bitronix.format.layout import make_gtrid
+from tallystick.systems.registry import open_decision_log
 from tests.interop.bitronix.original import run_manager
 from tests.servers import Server
 from tests.services.transactions import killed

@@ -8,10 +8,15 @@ from functools import cache
 from pathlib import Path
 
 from tallystick.records import Kind
-from tallystick.systems.derby import DerbyReading, operations
-from tallystick.systems.derby.encodings import compressed_int, compressed_long, format_id
-from tallystick.systems.derby.log import LogToFile
-from tallystick.systems.derby.operations import Page
+from tallystick.systems.derby.format import operations
+from tallystick.systems.derby.format.compressed_numbers import (
+    compressed_int,
+    compressed_long,
+    format_id,
+)
+from tallystick.systems.derby.format.operations import Page
+from tallystick.systems.derby.live.log import LogToFile
+from tallystick.systems.derby.reader import DerbyReading
 from tests.interop.java import classpath, compile_java, run_java
 from tests.systems.derby.logs import reading_of
 

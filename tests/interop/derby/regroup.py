@@ -7,10 +7,9 @@ from bisect import bisect_left
 from pathlib import Path
 
 from tallystick.storage.local import LOCAL
-from tallystick.systems.derby import encoders, operations
-from tallystick.systems.derby.access_file import LogAccessFile
-from tallystick.systems.derby.body import Body, encode_body
-from tallystick.systems.derby.layout import (
+from tallystick.systems.derby.format import operation_encoders as encoders
+from tallystick.systems.derby.format import operations
+from tallystick.systems.derby.format.layout import (
     CHECKSUM_RECORD_SIZE,
     HEADER_SIZE,
     OVERHEAD,
@@ -18,7 +17,9 @@ from tallystick.systems.derby.layout import (
     decode_control,
     make_instant,
 )
-from tallystick.systems.derby.log_folder import LogFolder
+from tallystick.systems.derby.format.record_body import Body, encode_body
+from tallystick.systems.derby.live.access_file import LogAccessFile
+from tallystick.systems.derby.live.files import LogFolder
 from tests.systems.derby.logs import reading_of
 
 

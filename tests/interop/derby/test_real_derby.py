@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tallystick.records import State
-from tallystick.systems.derby.layout import split_instant
-from tallystick.systems.derby.log import LogToFile
+from tallystick.systems.derby.format.layout import split_instant
+from tallystick.systems.derby.live.log import LogToFile
 from tests.interop.derby.real import derby, heap_of, insert, rows_in_log, rows_of
 from tests.interop.derby.regroup import regroup
 from tests.systems.derby.logs import reading_of

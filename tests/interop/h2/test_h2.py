@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from tallystick.records import Kind, State, Xid
-from tallystick.systems.h2.catalog import table_names
-from tallystick.systems.h2.log import PageLog
-from tallystick.systems.h2.pages import PageStoreFile
-from tallystick.systems.h2.rows import encode_row
-from tallystick.systems.h2.state import LogState
-from tallystick.systems.h2.tables import Tables, UndonePages
-from tallystick.systems.h2.xid import xid_name
+from tallystick.systems.h2.engine.state import LogState
+from tallystick.systems.h2.engine.tables import Tables, UndonePages
+from tallystick.systems.h2.format.values.encode import encode_row
+from tallystick.systems.h2.format.xid import xid_name
+from tallystick.systems.h2.live.log import PageLog
+from tallystick.systems.h2.live.page_file import PageStoreFile
+from tallystick.systems.h2.read.catalog import table_names
 from tallystick.testing import RecordingFileSystem
 from tests.interop.java import classpath, compile_java, run_java
 from tests.systems.h2.kit import reading_of

@@ -21,15 +21,15 @@ import pytest
 
 from tallystick.errors import LogWriteError
 from tallystick.services.page_store import PageStore
-from tallystick.services.page_store.layout import KEY_MAX, KEY_MIN
-from tallystick.systems.opening import PAGED_FILES
+from tallystick.services.page_store.pages.layout import KEY_MAX, KEY_MIN
+from tallystick.systems.registry import system
 from tallystick.testing import RecordingFileSystem
 from tests.interop.java import classpath, compile_java, run_java
 from tests.services.page_store import killed
 
 pytestmark = pytest.mark.interop
 Rows = dict[int, bytes]
-FILE = PAGED_FILES["h2"]
+FILE = system("h2").log_file
 CLOSED = ("error\t90098", "error\t90121")
 """What H2 says when it is told to leave at once."""
 

@@ -1,7 +1,8 @@
 """Databases with random damage: our verdict is what the real H2 does with the same bytes.
 
-Two things are not looked into (see `tallystick.systems.h2.opening`): b-tree pages behind their
-header, and SQL in the catalog. Where only they keep a database from opening, we may say it opens.
+Two things are not looked into (see `tallystick.systems.h2.engine.opening`): b-tree pages behind
+their header, and SQL in the catalog. Where only they keep a database from opening, we may say it
+opens.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.systems.h2.tables import StoreError
+from tallystick.systems.h2.engine.tables import StoreError
 from tests.interop.h2.test_h2 import Answer, Rows, _predicted, h2
 from tests.systems.h2.kit import reading_of
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tallystick.systems.jboss.log import CircularJournal, JournalSettings
-from tallystick.systems.jboss.ring import Ring
+from tallystick.systems.jboss.live.files import Ring
+from tallystick.systems.jboss.live.log import CircularJournal, JournalSettings
 from tests.interop.jboss.original import Loaded, RealJournal, real_journal
 from tests.systems.jboss.build import read
-from tests.systems.jboss.test_log_vectors import operate
+from tests.systems.jboss.live.test_vectors import operate
 
 pytestmark = pytest.mark.interop
 BOTH = pytest.mark.parametrize("name", ["artemis", "hornetq"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.systems.jboss.log import CircularJournal
+from tallystick.systems.jboss.live.log import CircularJournal
 from tests.interop.jboss.original import Loaded, RealJournal, real_journal
 from tests.interop.jboss.test_interop import FILE_SIZE, SETTINGS, Work, play_ours, report
 from tests.systems.jboss.build import read

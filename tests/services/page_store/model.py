@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tallystick.records import State
-from tallystick.services.roles import InDoubt, RecoveryHandler
+from tallystick.roles import InDoubt, RecoveryHandler
 
 Entry = tuple[Any, ...]
 

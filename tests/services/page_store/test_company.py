@@ -20,7 +20,7 @@ from tallystick.errors import (
     TransactionUsageError,
 )
 from tallystick.services.page_store import PageStore, Table
-from tallystick.services.page_store.layout import PAGE_SIZE
+from tallystick.services.page_store.pages.layout import PAGE_SIZE
 
 SYSTEMS = ["tally", "h2"]
 ACCOUNTS = 200

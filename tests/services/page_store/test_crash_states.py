@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from tallystick.roles import UndoRedoLog
 from tallystick.services.page_store import PageStore, Session
-from tallystick.services.roles import UndoRedoLog
 from tallystick.storage.files import FileSystem
-from tallystick.systems.tally.log import TallyLog
-from tallystick.systems.tally.settings import Settings
-from tallystick.systems.tally.undoredo import TallyUndoRedoLog
+from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.roles.undo_redo_log import TallyUndoRedoLog
+from tallystick.systems.tally.live.settings import Settings
 from tallystick.testing import RecordingFileSystem, check_recovery
 
 WIDTH = 3

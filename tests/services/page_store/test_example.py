@@ -5,8 +5,8 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-from tallystick.indoubt import list_in_doubt
-from tallystick.reading import survey
+from tallystick.indoubt.listing import list_in_doubt
+from tallystick.reading.survey import survey
 
 SHOP = runpy.run_path(str(Path(__file__).parents[3] / "examples" / "shop.py"))
 

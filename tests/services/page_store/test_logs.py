@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.reading import survey
+from tallystick.reading.survey import survey
 from tallystick.records import State, Xid
+from tallystick.roles import branch_name, branch_of
 from tallystick.services.page_store import PageStore
-from tallystick.services.page_store.cache import PageCache
-from tallystick.services.roles import branch_name, branch_of
-from tallystick.systems.h2.store.paged import H2PagedLog
+from tallystick.services.page_store.pages.cache import PageCache
+from tallystick.systems.h2.database.paged_log import H2PagedLog
 from tests.services.page_store import killed
 from tests.services.page_store.test_crash_states import small_store
 

@@ -21,9 +21,9 @@ from tallystick.errors import (
     RecordTooLargeError,
     TransactionUsageError,
 )
+from tallystick.roles import UndoRedoLog
 from tallystick.services.page_store import PageStore, Session
-from tallystick.services.page_store.layout import KEY_MAX, KEY_MIN, PAGE_SIZE, ROW_MAX
-from tallystick.services.roles import UndoRedoLog
+from tallystick.services.page_store.pages.layout import KEY_MAX, KEY_MIN, PAGE_SIZE, ROW_MAX
 from tallystick.storage.files import FileSystem
 from tests.services.page_store.model import ModelLog, Tape
 

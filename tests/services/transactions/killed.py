@@ -25,7 +25,7 @@ from tallystick.errors import TallystickError
 from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.aio import AsyncTransactionManager
-from tallystick.systems.opening import open_decision_log
+from tallystick.systems.registry import open_decision_log
 
 ACCOUNTS = 64
 NODE = "killed-1"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from tallystick.errors import LogPoisonedError
 from tallystick.records import State, Xid
-from tallystick.services.roles import Decision, DecisionOutcome
+from tallystick.roles import Decision, DecisionOutcome
 from tallystick.services.transactions.resource import (
     BranchHeuristic,
     BranchRolledBack,

@@ -24,7 +24,7 @@ from tallystick.services.transactions.resources.mysql import MySqlResource
 from tallystick.services.transactions.xids import FORMAT_ID
 from tests.servers import Server, make_postgres
 from tests.services.transactions.faces import Face
-from tests.services.transactions.test_databases import Bank, _leave_prepared
+from tests.services.transactions.resources.test_databases import Bank, _leave_prepared
 
 pytestmark = [pytest.mark.postgres, pytest.mark.mariadb]
 

@@ -20,11 +20,11 @@ from tallystick.errors import (
     TransactionUsageError,
 )
 from tallystick.records import State
-from tallystick.services.roles import DecisionOutcome
+from tallystick.roles import DecisionOutcome
 from tallystick.services.transactions import Status, TransactionManager
 from tallystick.services.transactions.resource import BranchRolledBack
 from tallystick.storage.local import LOCAL
-from tallystick.systems.opening import open_decision_log
+from tallystick.systems.registry import open_decision_log
 from tallystick.testing.faults import WRITES, Fault, FaultyFileSystem
 from tests.services.transactions.faces import Face
 from tests.services.transactions.model import ModelBranch, ModelLog, ModelResource, World

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.reading import survey
+from tallystick.reading.survey import survey
 from tallystick.records import State, Xid
 from tallystick.services.journal import Journal
 from tallystick.services.journal.resource import decode_xid, encode_xid

@@ -8,7 +8,7 @@ import pytest
 
 from tallystick.errors import HeuristicError
 from tallystick.services.transactions import TransactionManager
-from tallystick.systems.opening import open_decision_log
+from tallystick.systems.registry import open_decision_log
 from tests.services.transactions.model import World
 from tests.services.transactions.test_commit import (
     NAMES,

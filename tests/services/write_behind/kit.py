@@ -6,15 +6,15 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tallystick.services.roles import Operation, OperationCode, PersistEntry, PersistLog
+from tallystick.roles import Operation, OperationCode, PersistEntry, PersistLog
 from tallystick.services.write_behind import WriteBehindSettings
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
-from tallystick.systems.cloudtran.config import LogSettings
-from tallystick.systems.cloudtran.role import CloudtranPersistLog
-from tallystick.systems.tally.log import TallyLog
-from tallystick.systems.tally.roles import TallyPersistLog
-from tallystick.systems.tally.settings import Settings
+from tallystick.systems.cloudtran.live.role import CloudtranPersistLog
+from tallystick.systems.cloudtran.live.settings import LogSettings
+from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.roles import TallyPersistLog
+from tallystick.systems.tally.live.settings import Settings
 
 SYSTEMS = ["tally", "cloudtran"]
 

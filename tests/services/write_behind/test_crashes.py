@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from tallystick.services.roles import PersistEntry
+from tallystick.roles import PersistEntry
 from tallystick.services.write_behind import WriteBehind
-from tallystick.services.write_behind.sql import SqlTarget
+from tallystick.services.write_behind.targets.sql import SqlTarget
 from tallystick.storage.files import FileSystem, read_file
 from tallystick.testing import RecordingFileSystem, Reporter, check_kills, check_recovery
 from tests.services.write_behind.kit import SYSTEMS, put, quick, small_log

@@ -13,12 +13,12 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 import tallystick
+from tallystick.disposal import worker as when
+from tallystick.disposal.archive import ArchiveDisposer
+from tallystick.disposal.disposers import CompressDisposer, DeleteDisposer, MoveDisposer
+from tallystick.disposal.retention import Chain, Copying, KeepForReader, ReaderOffset
+from tallystick.disposal.worker import LogDisposer
 from tallystick.records import Kind
-from tallystick.services import disposal as when
-from tallystick.services.archives import ArchiveDisposer
-from tallystick.services.disposal import LogDisposer
-from tallystick.services.disposers import CompressDisposer, DeleteDisposer, MoveDisposer
-from tallystick.services.holding import Chain, Copying, KeepForReader, ReaderOffset
 from tallystick.services.write_behind import WriteBehind
 from tallystick.storage.local import LOCAL
 from tests.servers import free_port

@@ -18,11 +18,11 @@ import pytest
 import sqlalchemy as sa
 
 from tallystick.errors import IncompleteLogError, LogLockedError
-from tallystick.services.roles import PersistEntry, PersistLog
+from tallystick.roles import PersistEntry, PersistLog
 from tallystick.services.write_behind import TargetDownError, WriteBehind
-from tallystick.services.write_behind.sql import SqlTarget
-from tallystick.systems.cloudtran.role import CloudtranPersistLog
-from tallystick.systems.tally.roles import TallyPersistLog
+from tallystick.services.write_behind.targets.sql import SqlTarget
+from tallystick.systems.cloudtran.live.role import CloudtranPersistLog
+from tallystick.systems.tally.live.roles import TallyPersistLog
 from tests.services.write_behind.kit import SYSTEMS, Recorder, put, quick
 
 

@@ -20,7 +20,7 @@ from tallystick.errors import (
     LogClosedError,
     TransactionUsageError,
 )
-from tallystick.services.roles import PersistEntry, PersistLog
+from tallystick.roles import PersistEntry, PersistLog
 from tallystick.services.write_behind import TargetDownError, WriteBehind
 from tests.services.write_behind.kit import SYSTEMS, Recorder, put, quick, small_log
 

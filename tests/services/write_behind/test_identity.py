@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from tallystick.errors import CorruptLogError, LogClosedError
 from tallystick.services.write_behind import TargetAheadError, WriteBehind
-from tallystick.services.write_behind.sql import SqlTarget
+from tallystick.services.write_behind.targets.sql import SqlTarget
 from tests.services.write_behind.kit import SYSTEMS, Recorder, put, quick
 
 

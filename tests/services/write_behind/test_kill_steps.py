@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from tallystick.services.disposal import LogDisposer
-from tallystick.services.disposers import MoveDisposer
-from tallystick.services.roles import PersistEntry
+from tallystick.disposal.disposers import MoveDisposer
+from tallystick.disposal.worker import LogDisposer
+from tallystick.roles import PersistEntry
 from tallystick.services.write_behind import TargetDownError, WriteBehind
-from tallystick.services.write_behind.sql import SqlTarget
+from tallystick.services.write_behind.targets.sql import SqlTarget
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tests.servers import Server

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallystick.services.roles import PersistEntry
+from tallystick.roles import PersistEntry
+from tallystick.services.write_behind.queued_transaction import Key, Work, keys_of
 from tallystick.services.write_behind.schedule import Schedule
-from tallystick.services.write_behind.work import Key, Work, keys_of
 from tests.services.write_behind.kit import put
 
 

@@ -15,7 +15,7 @@ from tallystick.errors import (
     LogClosedError,
     TransactionUsageError,
 )
-from tallystick.services.roles import PersistEntry
+from tallystick.roles import PersistEntry
 from tallystick.services.write_behind import TargetDownError, WriteBehind
 from tests.services.write_behind.kit import Recorder, put, quick
 

@@ -9,11 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tallystick.systems.base import LogSource, ReadOptions
-from tallystick.systems.bitronix.layout import HEADER_LENGTH, FileHeader, make_gtrid
-from tallystick.systems.bitronix.log import DiskJournal
+from tallystick.systems.bitronix.format.layout import HEADER_LENGTH, FileHeader, make_gtrid
+from tallystick.systems.bitronix.format.record import TransactionLogRecord
+from tallystick.systems.bitronix.live.log import DiskJournal
 from tallystick.systems.bitronix.reader import BitronixReading
-from tallystick.systems.bitronix.record import TransactionLogRecord
+from tallystick.systems.protocol import LogSource, ReadOptions
 from tests.fixtures import cases, fixture_dir
 
 CASES = cases("bitronix")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tallystick.systems.bitronix.layout import COMMITTING, split_gtrid
-from tallystick.systems.bitronix.record import TransactionLogRecord
+from tallystick.systems.bitronix.format.layout import COMMITTING, split_gtrid
+from tallystick.systems.bitronix.format.record import TransactionLogRecord
 
 PAGE = Path(__file__).parents[3] / "docs" / "formats" / "bitronix.md"
 HEX_BYTE = re.compile(r"[0-9a-f]{2}")

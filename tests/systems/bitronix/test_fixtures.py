@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tallystick.discovery import discover
+from tallystick.reading.discovery import discover
 from tallystick.records import Record
 from tallystick.systems.bitronix import SYSTEM
 from tallystick.testing.spans import check_tiling

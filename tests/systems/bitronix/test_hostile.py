@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tallystick.systems.bitronix.layout import HEADER_LENGTH, FileHeader
+from tallystick.systems.bitronix.format.layout import HEADER_LENGTH, FileHeader
 from tallystick.systems.bitronix.reader import BitronixReading
 from tallystick.testing.spans import check_tiling
+from tests.systems.bitronix.columns.test_batches import expected, rows_of
 from tests.systems.bitronix.logs import file_bytes, record, write_pair
-from tests.systems.bitronix.test_batches import expected, rows_of
 
 RECORDS = [record(status, n, "a", "jdbc/b") for n, status in enumerate((0, 7, 2, 8, 3, 8, 5))]
 WHOLE = file_bytes(RECORDS, 9_000, size=900)

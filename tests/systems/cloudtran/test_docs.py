@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.systems.base import LogSource, ReadOptions
 from tallystick.systems.cloudtran import SYSTEM
-from tallystick.systems.cloudtran.config import LogSettings
+from tallystick.systems.cloudtran.live.settings import LogSettings
+from tallystick.systems.protocol import LogSource, ReadOptions
 from tests.fixtures import fixture_dir
 
 DOCS = Path(__file__).parents[3] / "docs"

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from tallystick.records import Outcome
-from tallystick.systems.base import LogSource, ReadOptions
-from tallystick.systems.cloudtran import SYSTEM
+from tallystick.systems.cloudtran.read.analysis import LOST_AT_END
+from tallystick.systems.cloudtran.read.scan import BlockState
 from tallystick.systems.cloudtran.reader import CloudtranReading
-from tallystick.systems.cloudtran.scan import BlockState
-from tallystick.systems.cloudtran.survey import LOST_AT_END
+from tallystick.systems.protocol import LogSource, ReadOptions
 from tallystick.testing.spans import check_tiling
 from tests.fixtures import cases, fixture_dir
 from tests.kit import same_json, untouched
@@ -32,7 +31,7 @@ def manifest_of(case: str) -> dict[str, Any]:
 def reading_of(case: str) -> CloudtranReading:
     folder = fixture_dir("cloudtran") / case / "log"
     files = tuple(sorted(str(path) for path in folder.iterdir()))
-    return SYSTEM.read(LogSource("cloudtran", str(folder), files), ReadOptions())
+    return CloudtranReading(LogSource("cloudtran", str(folder), files), ReadOptions())
 
 
 @pytest.mark.parametrize("case", CASES)

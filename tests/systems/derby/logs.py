@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tallystick.discovery import discover
-from tallystick.systems.base import ReadOptions
-from tallystick.systems.derby import SYSTEM, DerbyReading
+from tallystick.reading.discovery import discover
+from tallystick.systems.derby import SYSTEM
+from tallystick.systems.derby.reader import DerbyReading
+from tallystick.systems.protocol import ReadOptions
 from tests.fixtures import fixture_dir
 
 Patch = Callable[[bytearray], bytes | bytearray | None]
@@ -42,7 +43,7 @@ def options(case: str) -> ReadOptions:
 def reading_of(folder: Path, options: ReadOptions | None = None) -> DerbyReading:
     """A reading of the one log below the folder."""
     (source,) = discover(folder, known=[SYSTEM]).logs
-    return SYSTEM.read(source, options or ReadOptions())
+    return DerbyReading(source, options or ReadOptions())
 
 
 def reading(case: str) -> DerbyReading:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tallystick.systems.derby import operations
-from tallystick.systems.derby.body import decode_body
-from tallystick.systems.derby.layout import HEADER_SIZE, Group, decode_header, read_envelope
+from tallystick.systems.derby.format import operations
+from tallystick.systems.derby.format.layout import HEADER_SIZE, Group, decode_header, read_envelope
+from tallystick.systems.derby.format.record_body import decode_body
 from tests.systems.derby.logs import log_bytes
 
 PAGE = Path(__file__).parents[3] / "docs" / "formats" / "derby.md"

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tallystick import schemas
+from tallystick.arrow import schemas
 from tallystick.records import Outcome, State
 from tallystick.testing.spans import check_tiling
 from tests.fixtures import fixture_dir

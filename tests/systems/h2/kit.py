@@ -7,14 +7,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tallystick.discovery import discover
+from tallystick.reading.discovery import discover
 from tallystick.storage.source import ByteSource
-from tallystick.systems.base import ReadOptions
-from tallystick.systems.h2 import SYSTEM, layout
-from tallystick.systems.h2.layout import StaticHeader, Trunk, VariableHeader
-from tallystick.systems.h2.lzf import expand_into
+from tallystick.systems.h2 import SYSTEM
+from tallystick.systems.h2.engine.state import LogState, judge, load
+from tallystick.systems.h2.format import layout
+from tallystick.systems.h2.format.layout import StaticHeader, Trunk, VariableHeader
+from tallystick.systems.h2.format.lzf import expand_into
 from tallystick.systems.h2.reader import H2Reading
-from tallystick.systems.h2.state import LogState, judge, load
+from tallystick.systems.protocol import ReadOptions
 from tests.fixtures import fixture_dir
 
 

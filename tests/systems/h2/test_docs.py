@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 from tallystick.storage.source import open_source
-from tallystick.systems.h2 import layout
-from tallystick.systems.h2.fields import encode_var_int
-from tallystick.systems.h2.scan import Scan
+from tallystick.systems.h2.format import layout
+from tallystick.systems.h2.format.numbers import encode_var_int
+from tallystick.systems.h2.read.scan import Scan
 from tests.fixtures import fixture_dir
 from tests.systems.h2.kit import expand, page_file, state_of
 
@@ -45,8 +45,8 @@ def test_example_decodes_to_what_the_page_says() -> None:
 
 
 def test_every_public_method_of_the_page_log_is_in_the_table_of_names() -> None:
-    from tallystick.systems.h2.log import PageLog
-    from tallystick.systems.h2.recovering import RecoverableLog
+    from tallystick.systems.h2.live.log import PageLog
+    from tallystick.systems.h2.live.recovering import RecoverableLog
 
     text = NAMES.read_text()
     own = {"forget", "counters"}  # the original rolls back by compensating records

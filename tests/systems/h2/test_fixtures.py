@@ -10,9 +10,9 @@ import pytest
 
 from tallystick.records import State
 from tallystick.storage.crc import crc32
-from tallystick.systems.h2 import layout
-from tallystick.systems.h2.state import LogState
-from tallystick.systems.h2.tables import UndonePages
+from tallystick.systems.h2.engine.state import LogState
+from tallystick.systems.h2.engine.tables import UndonePages
+from tallystick.systems.h2.format import layout
 from tallystick.testing.spans import check_tiling
 from tests.fixtures import cases, fixture_dir
 from tests.kit import same_json, untouched

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tallystick.systems.base import Entry, Folder, LogSource, ReadOptions
 from tallystick.systems.jboss import SYSTEM
-from tallystick.systems.jboss.layout import SHAPES, Item, Name, encode, encode_header
+from tallystick.systems.jboss.format.layout import SHAPES, Item, Name, encode, encode_header
 from tallystick.systems.jboss.reader import JournalReading
+from tallystick.systems.protocol import Entry, Folder, LogSource, ReadOptions
 
 NAMES = {"g3": "activemq-data-{}.amq", "hash": "activemq-data-{}.amq", "g2": "hornetq-data-{}.hq"}
 NAMES |= {"g1d": "hornetq-data-{}.hq"}
@@ -45,7 +45,7 @@ def sources(folder: Path) -> list[LogSource]:
 def read(folder: Path, **settings: str) -> JournalReading:
     """The reading of the only journal in ``folder``."""
     (source,) = sources(folder)
-    return SYSTEM.read(source, ReadOptions(settings=settings))
+    return JournalReading(source, ReadOptions(settings=settings))
 
 
 def add(number: int, body: bytes = b"body", user_type: int = 1) -> Item:

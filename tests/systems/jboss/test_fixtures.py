@@ -10,11 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tallystick.arrow.schemas import RECORDS, plain, record_batches
 from tallystick.records import State, jsonable
-from tallystick.schemas import RECORDS, plain, record_batches
-from tallystick.systems.base import LogSource, ReadOptions
-from tallystick.systems.jboss import SYSTEM
 from tallystick.systems.jboss.reader import JournalReading
+from tallystick.systems.protocol import LogSource, ReadOptions
 from tallystick.testing.spans import check_tiling
 from tests.fixtures import cases, fixture_dir
 from tests.kit import same_json, untouched
@@ -52,10 +51,10 @@ def reading(case: str) -> JournalReading:
     folder = fixture_dir("jboss") / case
     if not manifest(case)["files"]:
         empty = LogSource("jboss", str(folder), ())
-        return SYSTEM.read(empty, ReadOptions(settings={"generation": code_of(case)}))
+        return JournalReading(empty, ReadOptions(settings={"generation": code_of(case)}))
     (source,) = sources(folder)
     settings = {"user_version": "0"} if "mismatch" in case else {}
-    return SYSTEM.read(source, ReadOptions(settings=settings))
+    return JournalReading(source, ReadOptions(settings=settings))
 
 
 @EVERY_CASE
@@ -129,7 +128,7 @@ def test_nothing_changes_while_everything_is_read() -> None:
     root = fixture_dir("jboss") / "g3-artemis-main"
     with untouched(root):
         for case in (one for one in CASES if one.startswith("g3-artemis-main")):
-            one = SYSTEM.read(reading(case).source, ReadOptions())
+            one = JournalReading(reading(case).source, ReadOptions())
             one.verdict()
             list(one.records(salvage=True))
 
@@ -175,7 +174,7 @@ SITUATIONS = sorted(path.parent.name for path in fixture_dir("estate").glob("*/a
 
 def estate(situation: str) -> JournalReading:
     (source,) = sources(fixture_dir("estate") / situation / "artemis")
-    return SYSTEM.read(source, ReadOptions())
+    return JournalReading(source, ReadOptions())
 
 
 def in_estate(situation: str) -> dict[str, Any]:

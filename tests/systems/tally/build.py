@@ -9,15 +9,15 @@ import pytest
 
 from tallystick.records import Record, State, Xid
 from tallystick.storage.files import FileSystem
-from tallystick.systems.base import LogSource, ReadOptions
-from tallystick.systems.tally.bodies import encode_names, encode_note, encode_row
-from tallystick.systems.tally.columns import Draft
-from tallystick.systems.tally.items import EndingDraft
-from tallystick.systems.tally.kinds import Code
-from tallystick.systems.tally.log import TallyLog
+from tallystick.systems.protocol import LogSource, ReadOptions
+from tallystick.systems.tally.format.bodies import encode_names, encode_note, encode_row
+from tallystick.systems.tally.format.columns import Draft
+from tallystick.systems.tally.format.kinds import Code
+from tallystick.systems.tally.live.append_items import EndingDraft
+from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.opening import reach_of
+from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.reader import TallyReading
-from tallystick.systems.tally.recovery import reach_of
-from tallystick.systems.tally.settings import Settings
 from tallystick.testing import MemoryFileSystem
 
 FOLDER = "/log"

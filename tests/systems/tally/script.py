@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tallystick.services.journal import Journal
 from tallystick.storage.files import FileSystem
-from tallystick.systems.tally.settings import Settings
+from tallystick.systems.tally.live.settings import Settings
 from tests.systems.tally.build import FOLDER, TINY
 
 Live = dict[int, tuple[bytes, ...]]

@@ -6,21 +6,18 @@ import re
 from pathlib import Path
 
 from tallystick.storage.crc import crc32
-from tallystick.systems.tally.columns import Draft, encode_plain
-from tallystick.systems.tally.heads import (
-    SegmentHeader,
-    encode_segment_header,
-)
-from tallystick.systems.tally.kinds import Code
-from tallystick.systems.tally.layout import (
+from tallystick.systems.tally.format.columns import Draft, encode_plain
+from tallystick.systems.tally.format.headers import SegmentHeader, encode_segment_header
+from tallystick.systems.tally.format.kinds import Code
+from tallystick.systems.tally.format.layout import (
     DATA_OFFSET,
     HEADER_SIZE,
     GroupHeader,
     encode_group_header,
     group_length,
 )
-from tallystick.systems.tally.rows import rows_of
-from tallystick.systems.tally.walk import SegmentView
+from tallystick.systems.tally.read.records import rows_of
+from tallystick.systems.tally.read.walk import SegmentView
 
 PAGE = Path(__file__).parents[3] / "docs" / "formats" / "tally.md"
 IDENTITY = bytes(range(16))

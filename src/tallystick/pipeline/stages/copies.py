@@ -12,9 +12,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
 from pyspark.sql.pandas.types import from_arrow_type
 
-from tallystick.pipeline.reconcile.copies import PAIRS, seen_twice
-from tallystick.pipeline.reconcile.ids import SUFFIX, TIME
 from tallystick.pipeline.stages.matching import arrow_function
+from tallystick.reconcile.copies import PAIRS, seen_twice
+from tallystick.reconcile.ids import SUFFIX, TIME
 
 COPIES = ("system", "log", "original")
 """Columns: the copy by its system and name, and what it is a copy of."""

@@ -1,7 +1,7 @@
 """``findings``: those of single logs, and those that only all logs together show.
 
 In: the logs' findings, the ``global_transactions`` table and the copies. Out: all of them in the
-schema `tallystick.schemas.FINDINGS`.
+schema `tallystick.arrow.schemas.FINDINGS`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
 
-from tallystick.pipeline.source import spark_schema
+from tallystick.arrow.schemas import FINDINGS
+from tallystick.pipeline.source.batch import spark_schema
 from tallystick.records import Severity
-from tallystick.schemas import FINDINGS
 
 SEVERITIES = {
     "lost-commit": Severity.LOSS,

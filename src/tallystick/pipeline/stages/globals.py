@@ -1,7 +1,7 @@
 """``global_transactions``: what the coordinator decided, what each resource holds, what is due.
 
 In: the ``transactions`` table of all logs. Out: one row per (format id, gtrid), in the
-schema `tallystick.pipeline.reconcile.rows.GLOBAL_TRANSACTIONS`.
+schema `tallystick.reconcile.rows.GLOBAL_TRANSACTIONS`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
 
-from tallystick.pipeline.reconcile.ids import SUFFIX
-from tallystick.pipeline.reconcile.rows import GLOBAL_TRANSACTIONS, judged
-from tallystick.pipeline.source import spark_schema
+from tallystick.pipeline.source.batch import spark_schema
 from tallystick.pipeline.stages.copies import copied_logs, renamed_copies, without
 from tallystick.pipeline.stages.matching import (
     arrow_function,
@@ -24,6 +22,8 @@ from tallystick.pipeline.stages.matching import (
     settled,
     without_logs,
 )
+from tallystick.reconcile.ids import SUFFIX
+from tallystick.reconcile.rows import GLOBAL_TRANSACTIONS, judged
 from tallystick.records import Severity, State
 
 PARTS = (

@@ -14,8 +14,9 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType
 
-from tallystick.pipeline.reconcile.rows import RESOURCES, assigned
+from tallystick.reconcile.rows import RESOURCES, assigned
 from tallystick.records import State
+from tallystick.systems.registry import systems
 
 _DECIDED = (State.COMMITTED.value, State.COMMITTING.value)
 
@@ -78,15 +79,15 @@ def given_resources(journals: DataFrame, resources: Mapping[str, str]) -> DataFr
 def nameless_rollbacks(transactions: DataFrame, xa: DataFrame, named: DataFrame) -> DataFrame:
     """Global transactions whose branch was rolled back in a log that lost its name.
 
-    H2 writes a bare ROLLBACK over the prepare record of a branch that is decided from outside,
-    and for nothing else. Such a record belongs to a global transaction that names this
-    resource and has no branch in its log: the likeliest state first, then the newest.
+    Some systems (`ResourceTraits.nameless_rollback`) write a bare rollback over the prepare record
+    of a branch that is decided from outside, and for nothing else. Such a record belongs to a
+    global transaction that names this resource and has no branch in its log: the likeliest state
+    first, then the newest.
     """
     bare = (
-        (F.col("system") == "h2")
+        _is_nameless_rollback()
         & F.col("gtrid").isNull()
         & (F.col("state") == State.ROLLED_BACK.value)
-        & (F.col("evidence_type") == "ROLLBACK")
     )
     what = ("system", "log", "evidence_file", "evidence_offset", "evidence_type")
     nameless = transactions.where(bare).select(*what)
@@ -101,6 +102,14 @@ def nameless_rollbacks(transactions: DataFrame, xa: DataFrame, named: DataFrame)
     )
     found = ranked.join(numbered, ["log", "number"])
     return found.groupBy("format_id", "gtrid").agg(F.collect_list(F.struct(*what)).alias("undone"))
+
+
+def _is_nameless_rollback() -> Column:
+    found = F.lit(False)
+    for one in systems():
+        if kind := one.resource.nameless_rollback:
+            found |= (F.col("system") == one.name) & (F.col("evidence_type") == kind)
+    return found
 
 
 def _likelihood() -> Column:

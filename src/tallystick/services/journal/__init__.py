@@ -8,7 +8,7 @@ one `JournalEngine`, of the native log or of a historic one.
 from __future__ import annotations
 
 from tallystick.services.journal.aio import AsyncJournal
-from tallystick.services.journal.blocking import Journal
+from tallystick.services.journal.threads import Journal
 from tallystick.services.journal.transaction import JournalTransaction
 
 __all__ = ["AsyncJournal", "Journal", "JournalTransaction"]

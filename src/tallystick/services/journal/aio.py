@@ -11,12 +11,12 @@ from types import TracebackType
 from typing import Self
 
 from tallystick.records import Record, Xid
-from tallystick.services.journal.face import Face
+from tallystick.services.journal.base import Face
 from tallystick.services.journal.transaction import JournalTransaction, Phase
 
 
 class AsyncTransaction:
-    """`tallystick.services.journal.blocking.Transaction` for tasks."""
+    """`tallystick.services.journal.threads.Transaction` for tasks."""
 
     def __init__(self, core: JournalTransaction) -> None:
         self._core = core

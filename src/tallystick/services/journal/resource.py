@@ -16,11 +16,15 @@ from typing import TYPE_CHECKING
 from tallystick.errors import LogWriteError
 from tallystick.records import Xid
 from tallystick.services.journal.aio import AsyncTransaction
-from tallystick.services.transactions.embedded import EmbeddedBranch, EmbeddedResource, answers
 from tallystick.services.transactions.resource import BranchRolledBack, BranchUnknown, Vote
+from tallystick.services.transactions.resources.embedded import (
+    EmbeddedBranch,
+    EmbeddedResource,
+    answers,
+)
 
 if TYPE_CHECKING:
-    from tallystick.services.journal.blocking import Journal, Transaction
+    from tallystick.services.journal.threads import Journal, Transaction
 
 _NUMBER = struct.Struct(">i")
 

@@ -8,8 +8,7 @@ from enum import StrEnum
 
 from tallystick.errors import TransactionUsageError
 from tallystick.records import Xid
-from tallystick.services.journal.engine import JournalEngine
-from tallystick.services.roles import Ticket
+from tallystick.roles import JournalEngine, Ticket
 
 
 class Phase(StrEnum):

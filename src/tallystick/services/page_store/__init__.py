@@ -14,8 +14,8 @@ any crash exactly what was committed; prepared transactions wait as in doubt.
 
 from __future__ import annotations
 
+from tallystick.roles import Defect
 from tallystick.services.page_store.session import Session, Table
 from tallystick.services.page_store.store import PageStore
-from tallystick.services.roles import Defect
 
 __all__ = ["Defect", "PageStore", "Session", "Table"]

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from tallystick.services.page_store.cache import PageCache
-from tallystick.services.page_store.gate import CommitGate
-from tallystick.services.roles import UndoRedoLog
+from tallystick.roles import UndoRedoLog
+from tallystick.services.page_store.checkpoint_gate import CommitGate
+from tallystick.services.page_store.pages.cache import PageCache
 
 _ROW_BYTES = 32
 """What a row takes in the log beside its own bytes, about."""

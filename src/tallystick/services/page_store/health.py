@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tallystick.errors import IncompleteLogError, LogClosedError
-from tallystick.services.roles import InDoubt
-from tallystick.storage.forks import forked_error
+from tallystick.roles import InDoubt
+from tallystick.storage.fork import forked_error
 
 
 class Health:

@@ -22,12 +22,12 @@ from functools import partial
 from pathlib import Path
 
 from tallystick.errors import CorruptLogError
+from tallystick.roles import InDoubt, Ticket, UndoRedoLog
 from tallystick.services.page_store.backup import BACKUP_MARK, PAGES, copy_pages
-from tallystick.services.page_store.layout import PAGE_SIZE, Leaf, Meta, Node, encode
-from tallystick.services.page_store.pages import Opened, pages_in
-from tallystick.services.page_store.space import OWN_PAGES, OwnPages
-from tallystick.services.page_store.tables import Tables
-from tallystick.services.roles import InDoubt, Ticket, UndoRedoLog
+from tallystick.services.page_store.pages.layout import PAGE_SIZE, Leaf, Meta, Node, encode
+from tallystick.services.page_store.pages.opened import Opened, pages_in
+from tallystick.services.page_store.pages.space import OWN_PAGES, OwnPages
+from tallystick.services.page_store.pages.tables import Tables
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import File, FileSystem, read_file, write_whole
 

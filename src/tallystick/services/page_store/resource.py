@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING
 
 from tallystick.errors import TallystickError
 from tallystick.records import Xid
+from tallystick.roles import branch_name, branch_of
 from tallystick.services.page_store.session import Session
-from tallystick.services.roles import branch_name, branch_of
-from tallystick.services.transactions.embedded import EmbeddedBranch, EmbeddedResource, answers
 from tallystick.services.transactions.resource import BranchRolledBack, BranchUnknown, Vote
+from tallystick.services.transactions.resources.embedded import (
+    EmbeddedBranch,
+    EmbeddedResource,
+    answers,
+)
 
 if TYPE_CHECKING:
     from tallystick.services.page_store.store import PageStore

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from tallystick.errors import RecordTooLargeError, TransactionUsageError
-from tallystick.services.page_store.layout import KEY_MAX, KEY_MIN, ROW_MAX
 from tallystick.services.page_store.locks import Row
+from tallystick.services.page_store.pages.layout import KEY_MAX, KEY_MIN, ROW_MAX
 
 if TYPE_CHECKING:
     from tallystick.services.page_store.transactions import Transactions

@@ -22,23 +22,25 @@ from types import TracebackType
 from typing import Any, Self
 
 from tallystick.errors import UnsupportedFormatError
+from tallystick.roles import CATALOGUE, Defect, InDoubt, Role, UndoRedoLog
 from tallystick.services.page_store.checkpoint import Turns
 from tallystick.services.page_store.health import Health
-from tallystick.services.page_store.kept import open_kept
-from tallystick.services.page_store.layout import PAGE_SIZE
-from tallystick.services.page_store.pages import Opened
+from tallystick.services.page_store.open_paged import open_kept
+from tallystick.services.page_store.pages.layout import PAGE_SIZE
+from tallystick.services.page_store.pages.opened import Opened
 from tallystick.services.page_store.recovery import OpenLog, open_pages
 from tallystick.services.page_store.session import Session
 from tallystick.services.page_store.transactions import Limits, Transactions
-from tallystick.services.roles import CATALOGUE, Defect, InDoubt, UndoRedoLog
 from tallystick.storage.files import FileSystem
-from tallystick.storage.forks import tell_of_forks
+from tallystick.storage.fork import tell_of_forks
 from tallystick.storage.local import LOCAL
-from tallystick.systems.opening import (
-    PAGED_FILES,
+from tallystick.systems.registry import (
+    NATIVE,
     open_paged_log,
     open_undo_redo_log,
+    paged_file,
     paged_system_in,
+    systems_with,
 )
 
 CACHE_BYTES = 32 << 20
@@ -232,12 +234,12 @@ def _opener(
     if found is not None and (open_log is not None or system not in (None, found)):
         raise UnsupportedFormatError(
             "there is a page store of another system",
-            file=str(path / PAGED_FILES[found]),
+            file=paged_file(found, path),
             expected=system or "none",
             found=found,
         )
-    system = system or found or "tally"
-    if open_log is None and system in PAGED_FILES:
+    system = system or found or NATIVE
+    if open_log is None and system in systems_with(Role.PAGED_LOG):
         return partial(_open_kept, system)
     return partial(_open_own, open_log or partial(_open_log, system))
 

@@ -12,12 +12,12 @@ from functools import partial
 from typing import NamedTuple
 
 from tallystick.errors import LogWriteError, TransactionUsageError
+from tallystick.roles import InDoubt, Ticket
 from tallystick.services.page_store.checkpoint import Checkpoints, Turns
 from tallystick.services.page_store.health import Health
 from tallystick.services.page_store.locks import Row, RowLocks
-from tallystick.services.page_store.pages import Opened
+from tallystick.services.page_store.pages.opened import Opened
 from tallystick.services.page_store.session import Session
-from tallystick.services.roles import InDoubt, Ticket
 
 FIRST_SESSION = 3
 LAST_SESSION = (1 << 31) - 1

@@ -19,8 +19,8 @@ from tallystick.errors import TransactionUsageError
 from tallystick.services.transactions.global_transaction import OPEN, GlobalTransaction, Status
 from tallystick.services.transactions.recovery import RecoveryReport
 from tallystick.services.transactions.resource import Resource, is_instant
+from tallystick.services.transactions.resources.thread_branch import ThreadedBranch, in_thread
 from tallystick.services.transactions.steps import Steps, drive_awaiting, one_step
-from tallystick.services.transactions.threaded import ThreadedBranch, in_thread
 from tallystick.services.transactions.transaction import Transaction
 
 if TYPE_CHECKING:

@@ -19,18 +19,18 @@ from tallystick.errors import (
     RolledBackError,
     TransactionUsageError,
 )
-from tallystick.services.transactions.commit import (
-    commit_one_phase,
-    complete_branches,
-    prepare_branches,
-    rollback_branches,
-)
 from tallystick.services.transactions.resource import (
     AnyBranch,
     Resource,
     is_last_resource,
 )
 from tallystick.services.transactions.steps import Steps
+from tallystick.services.transactions.two_phase_commit import (
+    commit_one_phase,
+    complete_branches,
+    prepare_branches,
+    rollback_branches,
+)
 
 if TYPE_CHECKING:
     from tallystick.services.transactions.manager import TransactionManager

@@ -16,10 +16,10 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from tallystick.errors import LogClosedError, TransactionUsageError
-from tallystick.services.roles import DecisionLog
+from tallystick.roles import DecisionLog
 from tallystick.services.transactions.background import BackgroundRecovery
+from tallystick.services.transactions.coordinator_dir import check_home, open_home
 from tallystick.services.transactions.global_transaction import GlobalTransaction
-from tallystick.services.transactions.home import check_home, open_home
 from tallystick.services.transactions.metrics import Statistics, TransactionMetrics
 from tallystick.services.transactions.recovery import Recovery, RecoveryReport
 from tallystick.services.transactions.resource import Problem, Resource, ResourceUnreachable

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tallystick.records import Xid
-from tallystick.services.roles import Decision, DecisionOutcome
+from tallystick.roles import Decision, DecisionOutcome
 from tallystick.services.transactions.resource import (
     BranchHeuristic,
     BranchRolledBack,

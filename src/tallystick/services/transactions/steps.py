@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, TypeVar
 
-from tallystick.services.roles import Ticket
+from tallystick.roles import Ticket
 
 _Result = TypeVar("_Result")
 

@@ -12,7 +12,7 @@ from tallystick.services.write_behind.metrics import BacklogSize
 from tallystick.services.write_behind.service import WriteBehind
 from tallystick.services.write_behind.settings import WriteBehindSettings
 from tallystick.services.write_behind.status import PendingTransaction, TargetStatus
-from tallystick.services.write_behind.target import (
+from tallystick.services.write_behind.targets.target import (
     CountingTarget,
     Target,
     TargetAheadError,

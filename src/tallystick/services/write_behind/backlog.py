@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from math import isinf
 
 from tallystick.errors import BusyError, TallystickError
-from tallystick.services.roles import Operation, PersistEntry
+from tallystick.roles import Operation, PersistEntry
 from tallystick.services.write_behind.metrics import BacklogSize
 from tallystick.services.write_behind.settings import WriteBehindSettings
-from tallystick.storage.tickets import fresh
+from tallystick.storage.group.ticket import fresh
 
 _OVERHEAD = 64
 """Bytes that an entry and each of its operations count for beside their content."""

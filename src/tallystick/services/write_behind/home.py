@@ -15,9 +15,9 @@ import posixpath
 import uuid
 
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
-from tallystick.services.roles import PersistLog
+from tallystick.roles import PersistLog
 from tallystick.storage.files import FileSystem, read_file, write_whole
-from tallystick.systems.opening import open_persist_log
+from tallystick.systems.registry import open_persist_log
 
 LOG_FOLDER = "log"
 IDENTITY_FILE = "identity"

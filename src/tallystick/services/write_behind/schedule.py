@@ -20,8 +20,14 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tallystick.services.roles import PersistEntry
-from tallystick.services.write_behind.work import EVERYTHING, Key, Queue, Work, keys_of
+from tallystick.roles import PersistEntry
+from tallystick.services.write_behind.queued_transaction import (
+    EVERYTHING,
+    Key,
+    Queue,
+    Work,
+    keys_of,
+)
 
 
 @dataclass(slots=True)

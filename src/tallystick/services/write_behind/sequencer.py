@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from tallystick.errors import TallystickError
-from tallystick.services.roles import PersistEntry, PersistTicket
+from tallystick.roles import PersistEntry, PersistTicket
 
 GATHER_SECONDS = 0.003
 """How long entries stand in the line before a look at which are durable."""

@@ -21,24 +21,24 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from tallystick.disposal.disposers import AnyDisposer, disposer_of
+from tallystick.disposal.worker import Disposal
 from tallystick.errors import BusyError, IncompleteLogError, LogClosedError
-from tallystick.services.disposal import Disposal
-from tallystick.services.disposers import AnyDisposer, disposer_of
-from tallystick.services.roles import Operation, PersistEntry, PersistLog
+from tallystick.roles import Operation, PersistEntry, PersistLog
+from tallystick.services.write_behind.admission import Intake
 from tallystick.services.write_behind.backlog import Backlog, size_of
 from tallystick.services.write_behind.home import identify, open_log
-from tallystick.services.write_behind.intake import Intake
-from tallystick.services.write_behind.lanes import Lanes
-from tallystick.services.write_behind.leftovers import incomplete, leftovers, unknown_targets
-from tallystick.services.write_behind.marks import Marks
+from tallystick.services.write_behind.inspection import Watching
 from tallystick.services.write_behind.metrics import WriteBehindMetrics
 from tallystick.services.write_behind.sequencer import Sequencer
 from tallystick.services.write_behind.settings import WriteBehindSettings
 from tallystick.services.write_behind.status import PendingTransaction
+from tallystick.services.write_behind.targets.persisted_marks import Marks
+from tallystick.services.write_behind.targets.workers import Lanes
 from tallystick.services.write_behind.transaction import WriteBehindTransaction
-from tallystick.services.write_behind.watching import Watching
+from tallystick.services.write_behind.unfinished import incomplete, leftovers, unknown_targets
 from tallystick.storage.files import FileSystem
-from tallystick.storage.forks import tell_of_forks
+from tallystick.storage.fork import tell_of_forks
 from tallystick.storage.local import LOCAL
 
 
@@ -49,7 +49,7 @@ class WriteBehind(Watching):
     `Target` objects, by the names that the log knows them by; ``renamed`` maps names of old
     entries to these. ``system`` is ``tally`` or ``cloudtran``, or ``log`` an open log, which the
     service closes, also where it cannot open.
-    ``disposer``: see `tallystick.services.disposers.disposer_of`.
+    ``disposer``: see `tallystick.disposal.disposers.disposer_of`.
 
     What an earlier run left pending makes opening raise `IncompleteLogError` with the numbers;
     ``on_incomplete="replay"`` applies it at once, before and beside new work, ``"hold"`` opens

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tallystick.services.roles import PersistEntry
+from tallystick.roles import PersistEntry
 
 
 @dataclass(frozen=True, slots=True)

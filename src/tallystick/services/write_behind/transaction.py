@@ -6,8 +6,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from tallystick.errors import TransactionUsageError
-from tallystick.services.roles import Operation, OperationCode
-from tallystick.services.write_behind.rows import Row, encode_row
+from tallystick.roles import Operation, OperationCode
+from tallystick.services.write_behind.targets.rows import Row, encode_row
 
 if TYPE_CHECKING:
     from tallystick.services.write_behind.service import WriteBehind

@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING
 from tallystick.errors import LogUnreadableError
 from tallystick.records import Change, Clock, Finding, LogFile, Record, Span, Transaction, Verdict
 from tallystick.storage.source import open_source, read_head
-from tallystick.systems.base import LogSource, ReadOptions, Split, unreadable_finding
-from tallystick.systems.bitronix import findings as about
-from tallystick.systems.bitronix import transactions as by_gtrid
-from tallystick.systems.bitronix import verdict as judged
-from tallystick.systems.bitronix.detect import part_number
-from tallystick.systems.bitronix.layout import (
+from tallystick.systems.bitronix.format.layout import (
     HEADER_LENGTH,
     RECORD_HEAD,
     WALL_CLOCK_MIN,
     FileHeader,
 )
-from tallystick.systems.bitronix.pair import Pair, Part
-from tallystick.systems.bitronix.rows import record_of
-from tallystick.systems.bitronix.scan import Piece
+from tallystick.systems.bitronix.read import transactions as by_gtrid
+from tallystick.systems.bitronix.read.detect import part_number
+from tallystick.systems.bitronix.read.files import Pair, Part
+from tallystick.systems.bitronix.read.records import record_of
+from tallystick.systems.bitronix.read.scan import Piece
+from tallystick.systems.bitronix.verdict import findings as about
+from tallystick.systems.bitronix.verdict import strict as judged
+from tallystick.systems.protocol import LogSource, ReadOptions, Split, unreadable_finding
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -99,7 +99,7 @@ class BitronixReading:
         self, split: Split | None = None, *, rows: int = 10_000
     ) -> Iterator[pa.RecordBatch]:
         """The rows of ``records()``, decoded by a compiled kernel; ``attributes`` is null."""
-        from tallystick.systems.bitronix.columns import batches
+        from tallystick.systems.bitronix.columns.batches import batches
 
         log, clock = self.source.path, self.clock
         if split is not None:

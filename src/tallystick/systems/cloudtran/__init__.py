@@ -1,30 +1,29 @@
-"""The block log of write-behind: persisting, persisted, doubled block headers, disposers.
+"""CloudTran: the block log of write-behind, with a header at both ends of each block.
 
-In: files of blocks, each one write with its header at both ends, and transactions on their
-way to data stores. Out: records, pending transactions per target, both verdicts; and a live
-log that writes such files, hands redundant ones to a disposer and replays after a crash.
+In: files of blocks with transactions on their way to data stores. Out: records, pending
+transactions per target, both verdicts, and a live log that hands redundant files to a disposer.
 Layout: docs/formats/cloudtran.md.
 """
 
 from __future__ import annotations
 
-from tallystick.systems.base import Folder, LogSource, ReadOptions
-from tallystick.systems.cloudtran.detect import detect
-from tallystick.systems.cloudtran.reader import CloudtranReading
-from tallystick.systems.cloudtran.verdict import SYSTEM_NAME
+from tallystick.records import Clock
+from tallystick.roles import Role
+from tallystick.systems.protocol import System
 
-
-class Cloudtran:
-    """The block log as one of the registered systems."""
-
-    name = SYSTEM_NAME
-    title = "CloudTran transaction log"
-
-    def detect(self, folder: Folder) -> list[LogSource]:
-        return detect(folder)
-
-    def read(self, source: LogSource, options: ReadOptions) -> CloudtranReading:
-        return CloudtranReading(source, options)
-
-
-SYSTEM = Cloudtran()
+SYSTEM = System(
+    name="cloudtran",
+    title="CloudTran transaction log",
+    detector="tallystick.systems.cloudtran.read.detect:detect",
+    reader="tallystick.systems.cloudtran.reader:CloudtranReading",
+    roles={
+        Role.PERSIST_LOG: "tallystick.systems.cloudtran.live.role:CloudtranPersistLog",
+    },
+    clocks=frozenset({Clock.WALL_US}),
+    settings={
+        "signature": "the signature of the block headers, 128 hex digits",
+        "disk_block_size": "the disk block size in bytes, a power of two from 512 to 65536",
+        "max_transaction_size": "the largest size in bytes of the unpacked entries of a block",
+    },
+    persist_entry="tallystick.systems.cloudtran.read.persist_entries:stored_entry",
+)

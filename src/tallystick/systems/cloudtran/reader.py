@@ -1,6 +1,6 @@
 """A block log read: records, transactions, changes, findings and both verdicts.
 
-In: the files of one log. Out: what `tallystick.systems.base.LogReading` promises. Nothing is
+In: the files of one log. Out: what `tallystick.systems.protocol.LogReading` promises. Nothing is
 written. One pass over all files gives files, findings and verdict; its memory grows with the
 number of blocks (for the spans) and with open transactions.
 """
@@ -28,32 +28,37 @@ from tallystick.records import (
     Verdict,
 )
 from tallystick.storage.source import ByteSource, open_source, read_head
-from tallystick.systems.base import LogSource, ReadOptions, Split, unreadable_finding
-from tallystick.systems.cloudtran.block_size import find_block_size
-from tallystick.systems.cloudtran.detect import file_parts, signature_of
-from tallystick.systems.cloudtran.layout import (
+from tallystick.systems.cloudtran.format.layout import (
     BLOCK_SIZES,
     SIGNATURE,
     SIGNATURE_SIZE,
+    SYSTEM_NAME,
     UNPACKED_MAX,
 )
-from tallystick.systems.cloudtran.records import believed, block_outcome, block_records, block_spans
-from tallystick.systems.cloudtran.repair import BlockFinder
-from tallystick.systems.cloudtran.scan import FileScan
-from tallystick.systems.cloudtran.succession import ANY_SERIAL, Part, Sighting, sightings
-from tallystick.systems.cloudtran.survey import Survey
-from tallystick.systems.cloudtran.transactions import (
+from tallystick.systems.cloudtran.read.analysis import Survey
+from tallystick.systems.cloudtran.read.block_order import ANY_SERIAL, Part, Sighting, sightings
+from tallystick.systems.cloudtran.read.block_size import find_block_size
+from tallystick.systems.cloudtran.read.detect import file_parts, signature_of
+from tallystick.systems.cloudtran.read.header_repair import BlockFinder
+from tallystick.systems.cloudtran.read.records import (
+    believed,
+    block_outcome,
+    block_records,
+    block_spans,
+)
+from tallystick.systems.cloudtran.read.scan import FileScan
+from tallystick.systems.cloudtran.read.transactions import (
     carried_changes,
     fold_transactions,
     plain_changes,
 )
-from tallystick.systems.cloudtran.verdict import (
-    SYSTEM_NAME,
+from tallystick.systems.cloudtran.verdict.strict import (
     differences,
     engine_verdict,
     findings,
     strict_verdict,
 )
+from tallystick.systems.protocol import LogSource, ReadOptions, Split, unreadable_finding
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -251,12 +256,12 @@ class CloudtranReading:
     def batches(
         self, split: Split | None = None, *, rows: int = 10_000
     ) -> Iterator[pa.RecordBatch]:
-        from tallystick.systems.cloudtran.batches import read_batches
+        from tallystick.systems.cloudtran.columns.batches import read_batches
 
         return read_batches(self, split, rows)
 
     def splits(self, target_bytes: int) -> Sequence[Split]:
-        from tallystick.systems.cloudtran.splits import find_splits
+        from tallystick.systems.cloudtran.columns.splits import find_splits
 
         return find_splits(self, target_bytes)
 

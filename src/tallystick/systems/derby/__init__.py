@@ -1,15 +1,24 @@
 """Apache Derby's transaction log, read and written byte for byte (10.1 to 10.17).
 
-Bytes <-> records: `layout`, `encodings`, `operations`, `encoders`, `body`, `rows`, `crypto`. What
-the engine does: `scan`, `recovery`. What the bytes prove: `walk`, `history`, `changes`, `verdict`.
-In come the files of one log folder and the database's properties; out go records, transactions,
-changes and verdicts (`reader`, vectorised `batches`), and a live log that Derby boots from (`log`).
+In: the files of one log folder and the properties of its database. Out: records, transactions, row
+changes and both verdicts, and a live log that Derby boots from.
 """
 
 from __future__ import annotations
 
-from tallystick.systems.derby.reader import DerbyReading, DerbySystem
+from tallystick.records import Clock
+from tallystick.systems.protocol import ResourceTraits, System
 
-SYSTEM = DerbySystem()
-
-__all__ = ["SYSTEM", "DerbyReading", "DerbySystem"]
+SYSTEM = System(
+    name="derby",
+    title="Apache Derby",
+    detector="tallystick.systems.derby.read.detect:detect",
+    reader="tallystick.systems.derby.reader:DerbyReading",
+    clocks=frozenset({Clock.NONE}),
+    secrets=frozenset({"boot_password", "encryption_key"}),
+    settings={
+        "derby_version": "the version of the Derby that would boot, as 10.14.2",
+        "*": "properties of the database that service.properties does not give",
+    },
+    resource=ResourceTraits(read_only_unlogged=True),
+)

@@ -22,23 +22,25 @@ from tallystick.records import (
     Transaction,
     Verdict,
 )
-from tallystick.systems.base import Folder, LogSource, ReadOptions, Split
-from tallystick.systems.derby import changes, detect, differences, findings, verdict
-from tallystick.systems.derby.account import Account
-from tallystick.systems.derby.body import Body
-from tallystick.systems.derby.files import LogBytes, LogFiles
-from tallystick.systems.derby.history import with_xid
-from tallystick.systems.derby.layout import (
+from tallystick.systems.derby.engine.formatting import spelled_fields
+from tallystick.systems.derby.engine.recovery import Recovery, control_or_error, recover
+from tallystick.systems.derby.format.layout import (
     HEADER_SIZE,
     Control,
     Group,
     decode_header,
     instant_text,
 )
-from tallystick.systems.derby.pieces import Piece
-from tallystick.systems.derby.recovery import Recovery, control_or_error, recover
-from tallystick.systems.derby.spelling import spelled_fields
-from tallystick.systems.derby.walk import Walk
+from tallystick.systems.derby.format.record_body import Body
+from tallystick.systems.derby.read import changes, detect
+from tallystick.systems.derby.read.analysis import Account
+from tallystick.systems.derby.read.byte_ranges import Piece
+from tallystick.systems.derby.read.files import LogBytes, LogFiles
+from tallystick.systems.derby.read.scan import Walk
+from tallystick.systems.derby.read.transactions import with_xid
+from tallystick.systems.derby.verdict import differences, findings
+from tallystick.systems.derby.verdict import strict as verdict
+from tallystick.systems.protocol import LogSource, ReadOptions, Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -140,14 +142,14 @@ class DerbyReading:
     def batches(
         self, split: Split | None = None, *, rows: int = 10_000
     ) -> Iterator[pa.RecordBatch]:
-        """See `tallystick.systems.derby.batches`."""
-        from tallystick.systems.derby import batches
+        """See `tallystick.systems.derby.columns.splits`."""
+        from tallystick.systems.derby.columns import splits as batches
 
         return batches.batches(self, split, rows)
 
     def splits(self, target_bytes: int) -> Sequence[Split]:
         """Parts of log files that begin at a group."""
-        from tallystick.systems.derby import batches
+        from tallystick.systems.derby.columns import splits as batches
 
         return batches.splits(self.log, target_bytes)
 
@@ -258,18 +260,3 @@ def _attributes(piece: Piece, body: Body | None) -> dict[str, Any]:
 def flag_text(group: Group) -> str:
     """Names of the group's bits, lowest first."""
     return "|".join(flag.name for flag in Group if flag & group and flag.name)
-
-
-class DerbySystem:
-    """Apache Derby's transaction log."""
-
-    name = "derby"
-    title = "Apache Derby"
-
-    def detect(self, folder: Folder) -> list[LogSource]:
-        """The folder's log, if it holds one."""
-        return detect.detect(folder)
-
-    def read(self, source: LogSource, options: ReadOptions) -> DerbyReading:
-        """A reading; bytes are read lazily."""
-        return DerbyReading(source, options)

@@ -24,21 +24,22 @@ from tallystick.records import (
     Verdict,
 )
 from tallystick.storage.source import ByteSource, open_source
-from tallystick.systems.base import LogSource, ReadOptions, Split, unreadable_finding
-from tallystick.systems.h2.catalog import TableName, table_names
-from tallystick.systems.h2.describe import KINDS, SYSTEM, record_of
-from tallystick.systems.h2.entries import Entry, Type
-from tallystick.systems.h2.findings import findings_of
-from tallystick.systems.h2.place import Place
-from tallystick.systems.h2.salvage import salvaged
-from tallystick.systems.h2.scan import Scan
-from tallystick.systems.h2.spans import spans_of
-from tallystick.systems.h2.state import LogState, judge, load
-from tallystick.systems.h2.stream import LogStream
-from tallystick.systems.h2.transactions import Group, groups
-from tallystick.systems.h2.values import Value, json_of
-from tallystick.systems.h2.verdict import verdict_of
-from tallystick.systems.h2.xid import parse_name
+from tallystick.systems.h2.engine.state import LogState, judge, load
+from tallystick.systems.h2.format.entries import Entry, Type
+from tallystick.systems.h2.format.layout import SYSTEM_NAME
+from tallystick.systems.h2.format.values.value import Value, json_of
+from tallystick.systems.h2.format.xid import parse_name
+from tallystick.systems.h2.read.catalog import TableName, table_names
+from tallystick.systems.h2.read.records import KINDS, record_of
+from tallystick.systems.h2.read.salvage import salvaged
+from tallystick.systems.h2.read.scan import Scan
+from tallystick.systems.h2.read.spans import spans_of
+from tallystick.systems.h2.read.stream import LogStream
+from tallystick.systems.h2.read.transactions import Group, groups
+from tallystick.systems.h2.verdict.findings import findings_of
+from tallystick.systems.h2.verdict.place import Place
+from tallystick.systems.h2.verdict.strict import verdict_of
+from tallystick.systems.protocol import LogSource, ReadOptions, Split, unreadable_finding
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,7 +74,7 @@ class H2Reading:
         try:
             return open_source(self._path)
         except LogUnreadableError as error:
-            return unreadable_finding(SYSTEM, self._log, error)
+            return unreadable_finding(SYSTEM_NAME, self._log, error)
 
     @cached_property
     def _opened(self) -> LogState | Finding:
@@ -151,7 +152,7 @@ class H2Reading:
         xid = parse_name(name) if name is not None else None
         last = group.last
         return Transaction(
-            SYSTEM,
+            SYSTEM_NAME,
             self._log,
             key=f"{group.session}.{number}",
             state=group.state,
@@ -195,7 +196,7 @@ class H2Reading:
         xid = parse_name(group.names[-1]) if group.names else None
         added = entry.code == Type.ADD
         return Change(
-            SYSTEM,
+            SYSTEM_NAME,
             self._log,
             commit,
             ordinal,
@@ -226,13 +227,13 @@ class H2Reading:
                 "lost": [],
                 "findings": {state.code: 1},
             }
-            return Verdict(SYSTEM, self._log, self.format, {}, strict)
+            return Verdict(SYSTEM_NAME, self._log, self.format, {}, strict)
         return verdict_of(state, self._log, self.format, self.findings())
 
     def batches(
         self, split: Split | None = None, *, rows: int = 10_000
     ) -> Iterator[pa.RecordBatch]:
-        from tallystick.systems.h2.batches import record_batches_of
+        from tallystick.systems.h2.columns.batches import record_batches_of
 
         state = self._opened
         if not isinstance(state, Finding) and state.stream is not None:

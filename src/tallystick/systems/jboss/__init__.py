@@ -1,11 +1,28 @@
-"""The circular journal of JBoss Messaging (2008), HornetQ, Artemis and Narayana, read and written.
+"""The circular journal of JBoss Messaging (2008), HornetQ, Artemis and Narayana.
 
 In: folders with ``PREFIX-N.EXT`` files of any generation, or the calls of an application.
-Out: records, transactions and both verdicts (`reader`), or such files (`log`).
-`layout` has the bytes, `walk` and `quirks` find records, `replay` applies them, `loader` is the
-original's load, `analysis` and `verdict` are ours, `SYSTEM` is what the registry takes.
+Out: records, transactions and both verdicts, or such files.
 """
 
-from tallystick.systems.jboss.reader import SYSTEM
+from __future__ import annotations
 
-__all__ = ["SYSTEM"]
+from tallystick.records import Clock
+from tallystick.roles import Role
+from tallystick.systems.protocol import ResourceTraits, System
+
+SYSTEM = System(
+    name="jboss",
+    title="JBoss Messaging, HornetQ and Artemis journal",
+    detector="tallystick.systems.jboss.read.detect:detect",
+    reader="tallystick.systems.jboss.reader:JournalReading",
+    roles={
+        Role.RECORD_JOURNAL: "tallystick.systems.jboss.live.role:JBossRecordJournal",
+    },
+    clocks=frozenset({Clock.NONE}),
+    settings={
+        "user_version": "the user version that the application expects in file headers",
+        "file_size": "the configured size of a file in bytes",
+        "generation": "the generation of the code that wrote the journal",
+    },
+    resource=ResourceTraits(messages=True),
+)

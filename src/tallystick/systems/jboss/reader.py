@@ -21,25 +21,19 @@ from tallystick.records import (
     Transaction,
     Verdict,
 )
-from tallystick.systems.base import Folder, LogSource, ReadOptions, Split
-from tallystick.systems.jboss import detect
-from tallystick.systems.jboss.analysis import (
-    analyse,
-    log_file,
-    read_files,
-    whole_file,
-)
-from tallystick.systems.jboss.convert import SYSTEM_NAME, to_change
-from tallystick.systems.jboss.damaged import records_of
-from tallystick.systems.jboss.files import JournalFiles, open_files
-from tallystick.systems.jboss.findings import findings
-from tallystick.systems.jboss.generations import GENERATIONS
-from tallystick.systems.jboss.loader import load
-from tallystick.systems.jboss.narayana import xid
-from tallystick.systems.jboss.reclaiming import redundancy
-from tallystick.systems.jboss.replay import Placed, Replay
-from tallystick.systems.jboss.transactions import Judgement, transactions
-from tallystick.systems.jboss.verdict import verdict
+from tallystick.systems.jboss.engine.loader import load
+from tallystick.systems.jboss.engine.reclaim import redundancy
+from tallystick.systems.jboss.format.narayana import xid
+from tallystick.systems.jboss.read.analysis import analyse, log_file, read_files, whole_file
+from tallystick.systems.jboss.read.damaged_records import records_of
+from tallystick.systems.jboss.read.files import JournalFiles, open_files
+from tallystick.systems.jboss.read.generations import GENERATIONS
+from tallystick.systems.jboss.read.records import to_change
+from tallystick.systems.jboss.read.replay import Placed, Replay
+from tallystick.systems.jboss.read.transactions import Judgement, transactions
+from tallystick.systems.jboss.verdict.findings import findings
+from tallystick.systems.jboss.verdict.strict import verdict
+from tallystick.systems.protocol import LogSource, ReadOptions, Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -140,25 +134,9 @@ class JournalReading:
     ) -> Iterator[pa.RecordBatch]:
         """Arrow batches; ``attributes`` is null in them. A split is walked to from the start of
         its file, as nothing in the format marks a record from the middle."""
-        from tallystick.systems.jboss.arrow import batches
+        from tallystick.systems.jboss.columns.batches import batches
 
         return batches(self.journal, self.source.path, split, rows)
 
     def splits(self, target_bytes: int) -> Sequence[Split]:
         return self.journal.splits(target_bytes)
-
-
-class JBossSystem:
-    """The circular journal of JBoss Messaging, HornetQ, Artemis and Narayana."""
-
-    name = SYSTEM_NAME
-    title = "JBoss Messaging, HornetQ and Artemis journal"
-
-    def detect(self, folder: Folder) -> list[LogSource]:
-        return detect.detect(folder)
-
-    def read(self, source: LogSource, options: ReadOptions) -> JournalReading:
-        return JournalReading(source, options)
-
-
-SYSTEM = JBossSystem()

@@ -1,15 +1,31 @@
-"""The native log: group = commit = checksum = batch, and all five roles in one format.
+"""The native log: group = commit = checksum = batch, and all roles in one format.
 
-In: drafts of records from threads and tasks (`log.TallyLog`), or the files of a log
-(`reader.TallyReading`). Out: groups on disk, durable when acknowledged; records, batches and
-verdicts. ``docs/formats/tally.md`` is the specification; `layout`, `columns`, `kinds` and
-`bodies` are its bytes, `decision` its judgement of damage, `walk` and `scan` its order.
+In: drafts of records from threads and tasks, or the files of a log. Out: groups on disk, durable
+when acknowledged; records, batches and verdicts. Specification: docs/formats/tally.md.
 """
 
 from __future__ import annotations
 
-from tallystick.systems.tally.reader import TallySystem
+from tallystick.records import Clock
+from tallystick.roles import Role
+from tallystick.systems.protocol import System
 
-SYSTEM = TallySystem()
+_ROLES = "tallystick.systems.tally.live.roles"
 
-__all__ = ["SYSTEM"]
+SYSTEM = System(
+    name="tally",
+    title="Tallystick's own log",
+    detector="tallystick.systems.tally.read.detect:detect",
+    reader="tallystick.systems.tally.reader:TallyReading",
+    roles={
+        Role.JOURNAL: f"{_ROLES}.journal:open_journal",
+        Role.DECISION_LOG: f"{_ROLES}.decision_log:TallyDecisionLog",
+        Role.RECORD_JOURNAL: f"{_ROLES}.record_journal:TallyRecordJournal",
+        Role.UNDO_REDO_LOG: f"{_ROLES}.undo_redo_log:TallyUndoRedoLog",
+        Role.PERSIST_LOG: f"{_ROLES}.persist_log:TallyPersistLog",
+    },
+    clocks=frozenset({Clock.WALL_US}),
+    secrets=frozenset({"encryption_key"}),
+    companions=frozenset({"backup", "fresh", "identity", "lock", "node", "pages", "recovered"}),
+    persist_entry="tallystick.systems.tally.read.persist_entries:stored_entry",
+)

@@ -7,7 +7,6 @@ does: it uses everything up to the end of the log, and refuses if acknowledged d
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -23,61 +22,27 @@ from tallystick.records import (
     Transaction,
     Verdict,
 )
-from tallystick.systems.base import FileLife, Folder, LogSource, ReadOptions, Split
-from tallystick.systems.tally.catalog import (
-    SYSTEM_NAME,
+from tallystick.systems.protocol import FileLife, LogSource, ReadOptions, Split
+from tallystick.systems.tally.columns.splits import group_before, split_steps, splits_of, witnesses
+from tallystick.systems.tally.format.headers import SegmentHeader
+from tallystick.systems.tally.format.layout import DATA_OFFSET, SYSTEM_NAME, VERSION
+from tallystick.systems.tally.read.files import (
     Catalog,
     Life,
     Reach,
     SegmentFile,
-    is_member,
     read_catalog,
 )
-from tallystick.systems.tally.folding import LateLeaper
-from tallystick.systems.tally.heads import (
-    CONTROL_MAGIC,
-    SEGMENT_MAGIC,
-    SegmentHeader,
-)
-from tallystick.systems.tally.layout import (
-    COPY_OFFSET,
-    DATA_OFFSET,
-    VERSION,
-)
-from tallystick.systems.tally.scan import Scan, Step
-from tallystick.systems.tally.spans import cut, doubled_spans, remains, segment_spans
-from tallystick.systems.tally.splits import group_before, split_steps, splits_of, witnesses
-from tallystick.systems.tally.stepping import step_records, work_records
-from tallystick.systems.tally.transactions import changes_of, ended_first, transactions_of
-from tallystick.systems.tally.verdict import Judged, judge
-from tallystick.systems.tally.walk import Place, SegmentView
+from tallystick.systems.tally.read.scan import Scan, Step
+from tallystick.systems.tally.read.spans import cut, doubled_spans, remains, segment_spans
+from tallystick.systems.tally.read.state_rebuild import LateLeaper
+from tallystick.systems.tally.read.step_records import step_records, work_records
+from tallystick.systems.tally.read.transactions import changes_of, ended_first, transactions_of
+from tallystick.systems.tally.read.walk import Place, SegmentView
+from tallystick.systems.tally.verdict.strict import Judged, judge
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-@dataclass(frozen=True, slots=True)
-class TallySystem:
-    """The native system."""
-
-    name: str = SYSTEM_NAME
-    title: str = "Tallystick's own log"
-
-    def detect(self, folder: Folder) -> list[LogSource]:
-        """One log per folder that has a file with our magic bytes."""
-        members = [entry for entry in folder.entries if is_member(entry.name)]
-        if not any(_has_magic(entry.head) for entry in members):
-            return []
-        return [LogSource(self.name, folder.path, tuple(entry.path for entry in members))]
-
-    def read(self, source: LogSource, options: ReadOptions) -> TallyReading:
-        return TallyReading(source, options)
-
-
-def _has_magic(head: bytes) -> bool:
-    return any(
-        head[place : place + 8] in (CONTROL_MAGIC, SEGMENT_MAGIC) for place in (0, COPY_OFFSET)
-    )
 
 
 class TallyReading:
@@ -220,8 +185,8 @@ class TallyReading:
     def batches(
         self, split: Split | None = None, *, rows: int = 10_000
     ) -> Iterator[pa.RecordBatch]:
-        from tallystick.systems.tally.arrow import step_batches
-        from tallystick.systems.tally.leaping import Leaper
+        from tallystick.systems.tally.columns.batches import step_batches
+        from tallystick.systems.tally.read.group_runs import Leaper
 
         if split is None:
             steps = _believed(Scan(self.catalog, self._reach, leap=Leaper(rows)).steps())

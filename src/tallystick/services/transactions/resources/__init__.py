@@ -40,7 +40,7 @@ def adapt(name: str, thing: Any) -> Resource:
     if isinstance(thing, str):
         return _from_url(name, thing)
     if type(thing).__module__.startswith("sqlalchemy."):
-        from tallystick.services.transactions.resources.alchemy import from_engine
+        from tallystick.services.transactions.resources.sqlalchemy import from_engine
 
         return from_engine(name, thing)
     raise TransactionUsageError(

@@ -23,7 +23,7 @@ from tallystick.services.transactions.resource import (
     ResourceUnreachable,
     Vote,
 )
-from tallystick.services.transactions.resources.connected import (
+from tallystick.services.transactions.resources.connection_resource import (
     ConnectedResource,
     Reachable,
     closed_by_application,

@@ -22,7 +22,7 @@ from tallystick.services.transactions.resource import (
     ResourceAnswer,
     Vote,
 )
-from tallystick.services.transactions.resources.connected import (
+from tallystick.services.transactions.resources.connection_resource import (
     ConnectedResource,
     Reachable,
     told,

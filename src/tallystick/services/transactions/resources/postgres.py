@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from tallystick.errors import MissingExtraError, TransactionUsageError
 from tallystick.records import Xid
 from tallystick.services.transactions.resource import Problem
-from tallystick.services.transactions.resources.connected import ConnectedResource
+from tallystick.services.transactions.resources.connection_resource import ConnectedResource
 from tallystick.services.transactions.resources.gid import format_gid, parse_gid
 from tallystick.services.transactions.resources.pool import AsyncPool
 

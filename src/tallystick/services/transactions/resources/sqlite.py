@@ -20,7 +20,10 @@ from tallystick.services.transactions.resource import (
     ResourceUnreachable,
     Vote,
 )
-from tallystick.services.transactions.resources.connected import ConnectedResource, Reachable
+from tallystick.services.transactions.resources.connection_resource import (
+    ConnectedResource,
+    Reachable,
+)
 from tallystick.services.transactions.resources.handle import Handle
 
 OUTCOMES = "tallystick_outcomes"

@@ -1,0 +1,1 @@
+"""One module per command; each has a `command` that `tallystick.cli` finds by the module's name."""

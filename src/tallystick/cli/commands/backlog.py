@@ -1,0 +1,92 @@
+"""``tallystick backlog PATH``: what a write-behind log still owes to its targets."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tallystick.cli.output import (
+    as_json,
+    console,
+    path_argument,
+    print_json,
+    print_problems,
+    read_options,
+    reading_options,
+)
+from tallystick.reading.survey import survey
+from tallystick.records import Clock, State, Transaction
+from tallystick.services.write_behind.home import IDENTITY_FILE
+from tallystick.systems.protocol import LogReading
+
+_PER_SECOND = {Clock.WALL_US: 1_000_000, Clock.WALL_MS: 1_000, Clock.WALL_NS: 1_000_000_000}
+
+
+@click.command()
+@path_argument
+@click.option("--numbers", is_flag=True, help="List every pending transaction.")
+@as_json
+@reading_options
+@click.pass_context
+def command(ctx: click.Context, /, path: str, numbers: bool, as_json: bool, **options: Any) -> None:
+    """Count what is pending in the write-behind logs below PATH, per target, without touching
+    them. Exit code 1 if anything is."""
+    found = survey(path, options=read_options(**options))
+    if not found.logs and _emptied(path):
+        found.problems.clear()
+    backlogs = []
+    for reading in found.readings():
+        with found.guard(reading.source):
+            pending = [one for one in reading.transactions() if one.state is State.PENDING]
+            backlogs.append(_backlog(reading, pending, numbers=numbers))
+    if as_json:
+        print_json({"logs": backlogs, "problems": [one.to_dict() for one in found.problems]})
+    else:
+        _print(backlogs)
+        print_problems(console(), found.problems, [])
+    ctx.exit(1 if found.problems or any(one["pending"] for one in backlogs) else 0)
+
+
+def _emptied(path: str) -> bool:
+    """True for a service whose disposer took every file: nothing is owed."""
+    return (Path(path) / IDENTITY_FILE).is_file()
+
+
+def _backlog(reading: LogReading, pending: list[Transaction], *, numbers: bool) -> dict[str, Any]:
+    times = [one.first_time for one in pending if one.first_time is not None]
+    per_second = _PER_SECOND.get(reading.clock)
+    age = time.time() - min(times) / per_second if times and per_second else None
+    backlog: dict[str, Any] = {
+        "log": reading.source.path,
+        "system": reading.source.system,
+        "pending": len(pending),
+        "bytes": sum(one.bytes for one in pending),
+        "oldest_seconds": age,
+        "targets": dict(Counter(name for one in pending for name in one.open_participants)),
+    }
+    if numbers:
+        backlog["transactions"] = [
+            {
+                "number": one.transaction,
+                "reference": one.name,
+                "targets": list(one.open_participants),
+            }
+            for one in pending
+        ]
+    return backlog
+
+
+def _print(backlogs: list[dict[str, Any]]) -> None:
+    out = console()
+    for one in backlogs:
+        age = one["oldest_seconds"]
+        oldest = "" if age is None else f", the oldest {age:,.0f} s old"
+        out.print(f"{one['log']}: {one['pending']:,} pending, {one['bytes']:,} bytes{oldest}")
+        for name, count in sorted(one["targets"].items()):
+            out.print(f"  {name}: {count:,}")
+        for entry in one.get("transactions", ()):
+            out.print(f"  {entry['number']} {entry['reference'] or ''}: {entry['targets']}")

@@ -1,0 +1,109 @@
+"""``tallystick explain PATH``: per log what a restart would do, and what it would not say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from tallystick.cli.output import (
+    STYLES,
+    as_json,
+    console,
+    finding_text,
+    path_argument,
+    place,
+    print_json,
+    print_problems,
+    progress,
+    read_options,
+    reading_options,
+)
+from tallystick.cli.phrases import phrase
+from tallystick.reading import explain
+from tallystick.reading.results import Explanation, amount, counts, headline
+from tallystick.records import Difference, Finding, Severity, Verdict
+
+LISTED_MAX = 20
+"""Entries of one kind that a person is shown; ``--json`` has all of them."""
+
+
+@click.command()
+@path_argument
+@as_json
+@reading_options
+@click.pass_context
+def command(ctx: click.Context, /, path: str, as_json: bool, **options: Any) -> None:
+    """Say what a restart would keep, undo, leave in doubt and silently lose.
+
+    Per log below PATH: the verdict of the log's own engine, the strict one from the bytes
+    alone, and where the two part.
+    """
+    with progress("Reading") as tell:
+        answer = explain(path, options=read_options(**options), progress=tell)
+    if as_json:
+        print_json(answer.to_dict())
+    else:
+        _show(console(), answer)
+    ctx.exit(answer.exit_code)
+
+
+def _show(out: Console, answer: Explanation) -> None:
+    for verdict, findings in zip(answer.logs, answer.findings, strict=True):
+        _show_log(out, verdict, findings)
+    print_problems(out, answer.problems, answer.others)
+
+
+def _show_log(out: Console, verdict: Verdict, findings: list[Finding]) -> None:
+    out.print(Text.assemble((verdict.system, "bold"), f"  {verdict.path}  ({verdict.format})"))
+    lost = amount(verdict.strict.get("lost"))
+    style = "bold red" if lost or verdict.differences else "bold"
+    out.print(Text(f"  {headline(verdict, findings)}", style))
+    _show_list(out, "In doubt", verdict.strict.get("in_doubt"))
+    _show_list(out, "A restart would lose without a word", verdict.strict.get("lost"))
+    for difference in verdict.differences:
+        out.print(_difference_text(difference))
+    for finding in findings[:LISTED_MAX]:
+        out.print(finding_text(finding))
+    _show_rest(out, len(findings))
+    records = counts(verdict.strict.get("records"))
+    told = ", ".join(f"{count:,} {name}" for name, count in records.items()) or "no record"
+    out.print(Text(f"  Read: {told}", "dim"))
+    out.print()
+
+
+def _show_list(out: Console, title: str, values: Any) -> None:
+    if not amount(values):
+        return
+    entries = _entries(values)
+    out.print(Text(f"  {title}:", "bold"))
+    for entry in entries[:LISTED_MAX]:
+        out.print(Text(f"    {entry}"))
+    _show_rest(out, len(entries))
+
+
+def _show_rest(out: Console, count: int) -> None:
+    if count > LISTED_MAX:
+        out.print(Text(f"    and {count - LISTED_MAX:,} more (--json lists all)", "dim"))
+
+
+def _entries(values: Any) -> list[str]:
+    if isinstance(values, dict):
+        return [f"{name}: {phrase(value)}" for name, value in values.items() if value]
+    if isinstance(values, list | tuple | set | frozenset):
+        return [phrase(value) for value in values]
+    return [phrase(values)]
+
+
+def _difference_text(difference: Difference) -> Text:
+    text = Text("  ")
+    severity = Severity(difference.severity)
+    text.append(f"{severity.value} {difference.what}", STYLES[severity])
+    text.append(f"\n      {difference.meaning}")
+    text.append(f"\n      its own engine: {difference.engine}")
+    text.append(f"\n      the bytes:      {difference.strict}")
+    if difference.file is not None:
+        text.append(f"\n      evidence: {place(difference.file, difference.offset)}", "dim")
+    return text

@@ -1,0 +1,189 @@
+"""``tallystick indoubt``: branches in doubt over logs and live databases."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import click
+from rich.table import Table
+
+from tallystick.cli.output import (
+    as_json,
+    console,
+    print_json,
+    print_problems,
+    read_options,
+    reading_options,
+)
+from tallystick.indoubt.listing import InDoubt, InDoubtReport, list_in_doubt
+from tallystick.indoubt.settle import settle
+from tallystick.services.transactions.resource import Resource
+from tallystick.services.transactions.resources import adapt
+
+paths_argument = click.argument("paths", nargs=-1, type=click.Path())
+resource_option = click.option(
+    "--resource",
+    "resources",
+    multiple=True,
+    metavar="NAME=URL",
+    help="A live database under its unique name; may be repeated.",
+)
+
+
+def _named(ctx: click.Context, resources: tuple[str, ...]) -> dict[str, Resource]:
+    named: dict[str, Resource] = {}
+    closing = ctx.with_resource(ExitStack())
+    for resource in resources:
+        name, separator, url = resource.partition("=")
+        if not separator:
+            raise click.BadParameter(f"{resource!r} is not NAME=URL", param_hint="--resource")
+        named[name] = adapt(name, url)
+        closing.callback(named[name].close)
+    return named
+
+
+def _gather(
+    ctx: click.Context, paths: tuple[str, ...], resources: tuple[str, ...], options: Any
+) -> InDoubtReport:
+    if not paths and not resources:
+        raise click.UsageError("give paths of logs, or --resource, or both")
+    return list_in_doubt(paths, _named(ctx, resources), options=read_options(**options))
+
+
+@click.group()
+def command() -> None:
+    """Branches in doubt over logs and live databases: list, explain, settle.
+
+    PATHS are logs of any system, or the directory of a transaction manager.
+    """
+
+
+@command.command(name="list")
+@paths_argument
+@resource_option
+@as_json
+@reading_options
+@click.pass_context
+def list_(
+    ctx: click.Context,
+    /,
+    paths: tuple[str, ...],
+    resources: tuple[str, ...],
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """List every global transaction in doubt and what is due. Exit code 1 if there is one."""
+    report = _gather(ctx, paths, resources, options)
+    if as_json:
+        print_json(report.to_dict())
+    else:
+        _print_list(report)
+    ctx.exit(1 if report.transactions or report.unreachable or report.problems else 0)
+
+
+def _print_list(report: InDoubtReport) -> None:
+    out = console()
+    if report.transactions:
+        table = Table("global id", "owner", "decision", "due", "branches in doubt", "age")
+        for one in report.transactions:
+            table.add_row(
+                one.gtrid.hex(),
+                one.owner or "?",
+                one.decision or "none",
+                one.resolution.replace("_", " "),
+                ", ".join(_branch(b) for b in one.branches if b["state"] == "prepared"),
+                "?" if one.age_seconds is None else f"{one.age_seconds:.0f} s",
+            )
+        out.print(table)
+    else:
+        out.print("Nothing is in doubt.")
+    for name, why in report.unreachable.items():
+        out.print(f"Could not ask {name}: {why}")
+    print_problems(out, report.problems, [])
+
+
+def _branch(branch: dict[str, Any]) -> str:
+    return str(branch["resource"] or branch["log"] or "?")
+
+
+@command.command()
+@click.argument("gtrid")
+@paths_argument
+@resource_option
+@as_json
+@reading_options
+@click.pass_context
+def explain(
+    ctx: click.Context,
+    /,
+    gtrid: str,
+    paths: tuple[str, ...],
+    resources: tuple[str, ...],
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Say of one global id (hex) where each branch stands, what is due, and by which evidence."""
+    wanted = _hex(gtrid)
+    report = _gather(ctx, paths, resources, options)
+    found = [one for one in report.transactions if one.gtrid == wanted]
+    if as_json:
+        print_json([one.to_dict() for one in found])
+    elif not found:
+        console().print(f"{gtrid} is not in doubt here.")
+    for one in found if not as_json else []:
+        _print_explanation(one)
+    ctx.exit(1 if found else 0)
+
+
+def _print_explanation(one: InDoubt) -> None:
+    out = console()
+    out.print(f"[bold]{one.gtrid.hex()}[/bold], format {one.format_id}, of {one.owner or '?'}")
+    out.print(f"  coordinator: {one.coordinator or 'not here'}; decision: {one.decision or 'none'}")
+    for branch in one.branches:
+        due = f", due: {branch['due']}" if branch["due"] else ""
+        out.print(f"  {_branch(branch)}: {branch['state'].replace('_', ' ')}{due}")
+    out.print(f"  [bold]due: {one.resolution.replace('_', ' ')}[/bold]")
+    for reason in one.evidence.split("; "):
+        out.print(f"    {reason}", style="dim")
+
+
+@command.command(name="settle")
+@click.argument("coordinator", type=click.Path(exists=True))
+@click.argument("gtrid")
+@resource_option
+@click.option("--commit", "outcome", flag_value="commit", help="Commit its branches.")
+@click.option("--rollback", "outcome", flag_value="rollback", help="Roll its branches back.")
+@click.option("--forget", "outcome", flag_value="forget", help="A heuristic outcome was repaired.")
+@click.option("--force", is_flag=True, help="Even against the decision in the log.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_context
+def settle_(
+    ctx: click.Context,
+    coordinator: str,
+    gtrid: str,
+    resources: tuple[str, ...],
+    outcome: str | None,
+    force: bool,
+    yes: bool,
+) -> None:
+    """Settle one global id by hand, with the directory of its COORDINATOR, which must be down.
+
+    The only command that writes.
+    """
+    if outcome is None:
+        raise click.UsageError("say --commit, --rollback or --forget")
+    if not yes:
+        click.confirm(f"{outcome} {gtrid}?", abort=True, err=True)
+    commit = None if outcome == "forget" else outcome == "commit"
+    done = settle(coordinator, _named(ctx, resources), _hex(gtrid), commit=commit, force=force)
+    for line in done:
+        click.echo(line)
+    ctx.exit(1 if any(": failed" in line for line in done) else 0)
+
+
+def _hex(gtrid: str) -> bytes:
+    try:
+        return bytes.fromhex(gtrid)
+    except ValueError as error:
+        raise click.BadParameter("not hexadecimal", param_hint="GTRID") from error

@@ -1,0 +1,99 @@
+"""``tallystick replay PATH``: bring what a write-behind service left pending to its targets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tallystick.cli.output import as_json, console, print_json
+from tallystick.roles import Role
+from tallystick.services.write_behind import WriteBehind
+from tallystick.services.write_behind.home import (
+    IDENTITY_FILE,
+    LOG_FOLDER,
+    noted_system,
+)
+from tallystick.storage.local import LOCAL
+from tallystick.systems.registry import NATIVE, systems_with
+
+
+@click.command()
+@click.argument("path", type=click.Path(exists=True, file_okay=False))
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    required=True,
+    metavar="NAME=URL",
+    help="A target and its SQLAlchemy URL; one for each name in the log.",
+)
+@click.option(
+    "--system",
+    type=click.Choice(systems_with(Role.PERSIST_LOG)),
+    help="What the log stands on; the service has noted it.",
+)
+@click.option("--discard", multiple=True, type=int, help="Give this transaction up, durably.")
+@click.option(
+    "--timeout",
+    type=float,
+    help="Seconds to go on trying a target that cannot be reached; else it is tried once.",
+)
+@as_json
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    path: str,
+    targets: tuple[str, ...],
+    system: str,
+    discard: tuple[int, ...],
+    timeout: float | None,
+    as_json: bool,
+) -> None:
+    """Apply what the service in PATH, which must be down, left pending: per target, in order,
+    only what is pending. May be repeated. Exit code 1 if something is still pending."""
+    if not (Path(path) / IDENTITY_FILE).is_file():
+        text = "no write-behind service"
+        if (Path(path) / LOG_FOLDER).is_dir():
+            text += f", or one that has lost its file {IDENTITY_FILE}: restore it first"
+        raise click.BadParameter(f"{path} is {text}", param_hint="PATH")
+    engines = _engines(targets)
+    chosen = system or noted_system(path, LOCAL) or NATIVE
+    with WriteBehind(path, engines, system=chosen, on_incomplete="hold") as behind:
+        before = len(behind.pending())
+        for number in discard:
+            _discard(behind, number)
+        left = behind.replay(timeout)
+    for engine in engines.values():
+        engine.dispose()
+    if as_json:
+        print_json({"pending": before, "left": [one.number for one in left]})
+    else:
+        console().print(f"{before - len(left):,} of {before:,} applied or given up")
+        for one in left:
+            console().print(f"  still pending: {one.number} {one.reference}", style="yellow")
+    ctx.exit(int(bool(left)))
+
+
+def _engines(targets: tuple[str, ...]) -> dict[str, Any]:
+    import sqlalchemy
+
+    engines: dict[str, Any] = {}
+    for target in targets:
+        name, separator, url = target.partition("=")
+        if not separator:
+            raise click.BadParameter(f"{target!r} is not NAME=URL", param_hint="--target")
+        try:
+            engines[name] = sqlalchemy.create_engine(url)
+        except (sqlalchemy.exc.ArgumentError, ImportError) as error:
+            raise click.BadParameter(f"{target!r}: {error}", param_hint="--target") from error
+    return engines
+
+
+def _discard(behind: WriteBehind, number: int) -> None:
+    try:
+        behind.discard(number)
+    except KeyError as error:
+        raise click.BadParameter(f"{number} is not pending", param_hint="--discard") from error

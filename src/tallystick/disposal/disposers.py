@@ -1,0 +1,179 @@
+"""What happens to a log file that is no longer needed.
+
+In: the path of a closed, redundant file. Out: the file is gone from the log directory: deleted,
+moved, compressed, or whatever your own class does. Archives on any fsspec file system and
+files held back for a reader: `archives`, `holding` of `tallystick.services`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import posixpath
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
+
+from tallystick.disposal.worker import LogDisposer
+from tallystick.storage.files import FileSystem
+from tallystick.storage.local import LOCAL
+
+_PIECE = 1 << 20
+AnyDisposer = LogDisposer | type[LogDisposer] | Callable[[str], None] | str
+"""A disposer, its class, a function of the path, or the dotted name of any of these."""
+
+
+def disposer_of(disposer: AnyDisposer, fs: FileSystem = LOCAL) -> LogDisposer:
+    """The disposer that is meant: ``"delete"``, or see `AnyDisposer`. A class is called without
+    arguments. Raises `ValueError` for a name that leads nowhere."""
+    if disposer == "delete":
+        return DeleteDisposer(fs)
+    found = _named(disposer) if isinstance(disposer, str) else disposer
+    if isinstance(found, type):
+        try:
+            found = found()
+        except TypeError as error:
+            raise ValueError(f"{disposer!r} cannot be made without arguments: {error}") from error
+    if hasattr(found, "dispose"):
+        return found
+    if callable(found):
+        return FunctionDisposer(found)
+    raise ValueError(f"{disposer!r} has no method dispose and cannot be called")
+
+
+def _named(name: str) -> AnyDisposer:
+    module, _, attribute = name.rpartition(".")
+    try:
+        found: AnyDisposer = getattr(import_module(module), attribute)
+    except Exception as error:  # a module may raise anything when it is imported
+        raise ValueError(f"no disposer named {name!r}: {error}") from error
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteDisposer:
+    """Deletes the file: the default."""
+
+    fs: FileSystem = LOCAL
+
+    def dispose(self, path: str) -> None:
+        self.fs.remove(path)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionDisposer:
+    """Calls a function with the path."""
+
+    function: Callable[[str], None]
+
+    def dispose(self, path: str) -> None:
+        self.function(path)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandDisposer:
+    """Runs a command with the path as its last argument; exit status 0 is success."""
+
+    command: Sequence[str]
+    timeout: float | None = None
+
+    def dispose(self, path: str) -> None:
+        subprocess.run([*self.command, path], check=True, timeout=self.timeout)
+
+
+@dataclass(frozen=True, slots=True)
+class MoveDisposer:
+    """Moves the file to another folder, on this file system or another one.
+
+    A file of that name that is there already counts as moved if it is identical; else
+    `FileExistsError`. Durable on return.
+    """
+
+    folder: str
+
+    def dispose(self, path: str) -> None:
+        LOCAL.mkdir(self.folder)
+        target = Path(self.folder) / posixpath.basename(path)
+        if not target.exists():
+            install(path, target, _copy)
+        elif digest(path) != digest(str(target)):
+            raise FileExistsError(f"{target} exists and differs from {path}")
+        make_durable(target)
+        Path(path).unlink()
+
+
+@dataclass(frozen=True, slots=True)
+class CompressDisposer:
+    """Moves the file to another folder as ``.gz``; readers take it as it is.
+
+    What is there already counts as moved if it unpacks to the same bytes.
+    """
+
+    folder: str
+    level: int = 6
+
+    def dispose(self, path: str) -> None:
+        LOCAL.mkdir(self.folder)
+        target = Path(self.folder) / (posixpath.basename(path) + ".gz")
+        if not target.exists():
+            install(path, target, self._pack)
+        if _digest_of_packed(target) != digest(path):
+            raise FileExistsError(f"{target} exists and differs from {path}")
+        make_durable(target)
+        Path(path).unlink()
+
+    def _pack(self, source: str, target: Path) -> None:
+        # no name and no time in the packed file: the same log file gives the same bytes
+        with (
+            open(source, "rb") as plain,
+            open(target, "wb") as raw,
+            gzip.GzipFile("", "wb", self.level, raw, mtime=0) as packed,
+        ):
+            shutil.copyfileobj(plain, packed, _PIECE)
+
+
+def install(source: str, target: Path, write: Callable[[str, Path], None]) -> None:
+    """Make ``target`` from ``source`` under a temporary name, sync it, then give it its name."""
+    fresh = target.with_name(f".{target.name}.part")
+    write(source, fresh)
+    _sync(fresh)
+    fresh.replace(target)
+
+
+def make_durable(target: Path) -> None:
+    """Sync a file and its name: also one that was there, as a run that was killed may have made
+    it, and what it was made from is about to go."""
+    _sync(target)
+    LOCAL.sync_dir(str(target.parent))
+
+
+def _copy(source: str, target: Path) -> None:
+    with open(source, "rb") as plain, open(target, "wb") as raw:
+        shutil.copyfileobj(plain, raw, _PIECE)
+
+
+def _sync(path: Path) -> None:
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+
+
+def digest(path: str) -> str:
+    """SHA-256 of a file, in hex."""
+    with open(path, "rb") as file:
+        return _digest(file.read)
+
+
+def _digest_of_packed(path: Path) -> str:
+    with gzip.open(path) as file:
+        return _digest(file.read)
+
+
+def _digest(read: Callable[[int], bytes]) -> str:
+    total = sha256()
+    while piece := read(_PIECE):
+        total.update(piece)
+    return total.hexdigest()

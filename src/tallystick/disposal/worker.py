@@ -1,0 +1,180 @@
+"""When a disposer is called: on a thread of its own, oldest file first, again after a failure.
+
+In: a log that says which files may go, and a disposer. Out: files leave the log directory. The
+log is told of each one that has gone; it stays where it is until its disposer has succeeded,
+and later files wait for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from tallystick.errors import TallystickError
+from tallystick.storage.files import FileSystem
+from tallystick.storage.local import LOCAL
+
+RETRY_SECONDS = 1.0
+RETRY_SECONDS_MAX = 60.0
+POLL_SECONDS = 0.5
+"""How often the log is asked without being prompted."""
+PAUSE_SECONDS = 0.1
+"""Between two rounds, however often it is prompted: each of them may cost the log a sync."""
+
+_log = logging.getLogger(__name__)
+
+
+class LogDisposer(Protocol):
+    """Gets a redundant log file out of the log directory.
+
+    Called for one file at a time, oldest first, only once everything that made the file
+    redundant is durable. Any exception is a failure, and so is a file that is still there on
+    return; a file that is gone is a success. After a crash it may be called again for the same
+    file: an identical copy at the destination is then a success, a differing one a failure.
+    """
+
+    def dispose(self, path: str) -> None: ...
+
+
+class DisposableLog(Protocol):
+    """What disposal needs of a log; see `tallystick.roles.PersistLog`."""
+
+    def disposable(self) -> Sequence[str]: ...
+
+    def disposed(self, path: str) -> None: ...
+
+
+@runtime_checkable
+class HoldingDisposer(Protocol):
+    """A disposer that may want a file to stay for a reader; it says so before the log gives the
+    file up, and from then on agrees."""
+
+    def agrees(self, path: str) -> bool: ...
+
+
+@runtime_checkable
+class AskingLog(Protocol):
+    """A log that can do without a file before it is disposed of, and so asks earlier."""
+
+    def ask_first(self, agreed: Callable[[str], bool]) -> None: ...
+
+
+class Postponed(Exception):  # noqa: N818 - not an error: the file may not go yet
+    """Raised by a disposer that wants to be asked again later; not counted as a failure."""
+
+
+@dataclass(slots=True)
+class DisposalCounters:
+    """Files that went, calls that failed, calls that were put off, and the last failure."""
+
+    disposed: int = 0
+    failed: int = 0
+    postponed: int = 0
+    last_error: str = ""
+
+
+class Disposal:
+    """Runs a disposer for a log until it is closed."""
+
+    def __init__(
+        self,
+        log: DisposableLog,
+        disposer: LogDisposer,
+        *,
+        fs: FileSystem = LOCAL,
+        retry_seconds: float = RETRY_SECONDS,
+        poll_seconds: float = POLL_SECONDS,
+    ) -> None:
+        self.counters = DisposalCounters()
+        self._log = log
+        self._disposer = disposer
+        self._fs = fs
+        self._retry_first = self._retry = retry_seconds
+        self._poll = poll_seconds
+        self._wake = threading.Event()
+        self._closing = threading.Event()
+        self._deadline: float | None = None
+        if isinstance(log, AskingLog) and isinstance(disposer, HoldingDisposer):
+            log.ask_first(self._agrees)
+        self._thread = threading.Thread(target=self._run, name="log disposal", daemon=True)
+        self._thread.start()
+
+    def prompt(self) -> None:
+        """Files may have become disposable."""
+        if not self._wake.is_set():
+            self._wake.set()
+
+    def close(self, seconds: float) -> None:
+        """Finish the running call, then go on for at most ``seconds`` with what may go now.
+
+        A disposer that does not return is left behind on its daemon thread.
+        """
+        self._deadline = time.monotonic() + seconds
+        self._closing.set()
+        self._wake.set()
+        self._thread.join(seconds + self._poll)
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            if self._round():
+                self._wake.wait(self._poll)
+                self._wake.clear()
+                self._closing.wait(min(PAUSE_SECONDS, self._poll))
+            else:  # a prompt does not shorten the delay after a failure
+                self._closing.wait(self._retry)
+        self._round()
+
+    def _round(self) -> bool:
+        try:
+            return self.dispose_all()
+        except (TallystickError, OSError) as error:  # the log cannot tell, or not take note
+            return self._failed("the log", error)
+
+    def dispose_all(self) -> bool:
+        """Offer every disposable file once; False at the first that will not go."""
+        for path in self._log.disposable():
+            if self._deadline is not None and time.monotonic() > self._deadline:
+                return True
+            if not self._dispose(path):
+                return False
+            self._retry = self._retry_first
+        return True
+
+    def _agrees(self, path: str) -> bool:
+        """Asked by the log, in whichever thread makes room: a failure is no agreement."""
+        assert isinstance(self._disposer, HoldingDisposer)
+        try:
+            agreed = self._disposer.agrees(path)
+        except Exception as error:  # whatever a foreign disposer raises is a failure of it
+            return self._failed(path, error)
+        self.counters.postponed += not agreed
+        return agreed
+
+    def _dispose(self, path: str) -> bool:
+        try:
+            if self._fs.exists(path):
+                self._disposer.dispose(path)
+            if self._fs.exists(path):
+                raise FileExistsError(f"the disposer returned and left {path}")
+        except FileNotFoundError:
+            pass
+        except Postponed:
+            self.counters.postponed += 1
+            self._retry = self._retry_first
+            return False
+        except BaseException as error:  # whatever it raises, sys.exit() too, is a failure of it
+            return self._failed(path, error)
+        self._log.disposed(path)
+        self.counters.disposed += 1
+        return True
+
+    def _failed(self, path: str, error: BaseException) -> bool:
+        self.counters.failed += 1
+        self.counters.last_error = f"{path}: {error!r}"
+        _log.warning("%s could not be disposed of: %r", path, error)
+        self._retry = min(2 * self._retry, RETRY_SECONDS_MAX)
+        return False

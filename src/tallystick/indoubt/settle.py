@@ -1,0 +1,91 @@
+"""Branches in doubt, settled by hand.
+
+In: a coordinator's directory, its resources by name, a global id, and what an operator wants. Out:
+branches that have ended, and records of it in the coordinator's log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from tallystick.errors import TallystickError, TransactionUsageError
+from tallystick.roles import DecisionOutcome
+from tallystick.services.transactions import TransactionManager
+from tallystick.services.transactions.coordinator_dir import check_home
+from tallystick.services.transactions.resource import (
+    BranchUnknown,
+    LastResource,
+    is_last_resource,
+)
+from tallystick.services.transactions.xids import node_of
+
+
+def settle(
+    coordinator: str,
+    resources: Mapping[str, Any],
+    gtrid: bytes,
+    *,
+    commit: bool | None,
+    force: bool = False,
+) -> list[str]:
+    """Settle one global transaction by hand: commit its branches, roll them back, or with None
+    only record that its heuristic outcome was dealt with. Returns what was done, in words.
+
+    Raises `TransactionUsageError` for another node's transaction, or where it would go against
+    the decision (in the log, or as the outcome row of a last resource given here), unless
+    ``force`` is given; for a directory that is no coordinator's in any case; and `LogLockedError`
+    while the coordinator runs. What goes against a decision is recorded as heuristic.
+    """
+    check_home(coordinator)
+    with TransactionManager(coordinator, resources, recovery_interval=None) as tm:
+        decided = gtrid in tm.decisions.open_decisions() or _has_outcome(tm, gtrid)
+        if commit is None:
+            if gtrid not in tm.decisions.heuristics():
+                raise TransactionUsageError(f"no heuristic outcome of {gtrid.hex()} is open")
+            tm.decisions.settle(gtrid).wait()
+            return ["recorded that the heuristic outcome is settled"]
+        if (owner := node_of(gtrid)) != tm.node and not force:
+            raise TransactionUsageError(
+                f"{gtrid.hex()} is of node {owner!r}, and this is the directory of {tm.node!r}",
+                advice="Its own coordinator's log tells what was decided: use that directory",
+            )
+        if decided and not commit and not force:
+            raise TransactionUsageError(
+                f"{gtrid.hex()} was decided: commit",
+                advice="Rolling back breaks the transaction; repeat with force if you must",
+            )
+        return _settle(tm, gtrid, commit=commit, decided=decided)
+
+
+def _has_outcome(tm: TransactionManager, gtrid: bytes) -> bool:
+    """True if a last resource that was given has committed it."""
+    lasts = [one for one in tm.resources.values() if is_last_resource(one)]
+    return any(cast(LastResource, one).has_outcome(gtrid) for one in lasts)
+
+
+def _settle(tm: TransactionManager, gtrid: bytes, *, commit: bool, decided: bool) -> list[str]:
+    found = [
+        (resource, xid)
+        for resource in tm.resources.values()
+        for xid in resource.in_doubt()
+        if xid.gtrid == gtrid
+    ]
+    if not found:
+        raise TransactionUsageError(f"no resource has a branch of {gtrid.hex()} in doubt")
+    if commit and not decided:
+        tm.decisions.decide(gtrid, [resource.name for resource, _ in found]).wait()
+    done = []
+    for resource, xid in found:
+        try:
+            (resource.commit if commit else resource.rollback)(xid)
+        except BranchUnknown:
+            continue
+        except TallystickError as error:
+            done.append(f"{resource.name}: failed: {error}")
+            continue
+        if commit or decided:
+            outcome = DecisionOutcome.COMMITTED if commit else DecisionOutcome.HEURISTIC
+            tm.decisions.finish(gtrid, [resource.name], outcome)
+        done.append(f"{resource.name}: {'committed' if commit else 'rolled back'}")
+    return done

@@ -1,0 +1,187 @@
+"""The Spark data source ``tallystick``: one table of the logs below a path.
+
+In: options (see docs/guide/pipeline.md). Out: partitions and Arrow batches. Everything
+here is picklable and without state; the work is done by `planning` and `executing`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+try:
+    from pyspark.sql.datasource import (
+        DataSource,
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+        EqualTo,
+        Filter,
+        In,
+        InputPartition,
+    )
+except ImportError as error:
+    from tallystick.errors import MissingExtraError
+
+    raise MissingExtraError("pyspark", "spark") from error
+
+from tallystick.pipeline.planning import Piece, Task, tasks
+from tallystick.pipeline.source.options import OptionError, SourceOptions, local_path, parse
+from tallystick.pipeline.task import execute
+from tallystick.reading.tables import TABLES, selected
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+class TaskPartition(InputPartition):
+    """One `Task` on its way to an executor."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.task = task
+
+
+class TallystickDataSource(DataSource):
+    """``spark.read.format("tallystick").option("table", ...).load(path)``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "tallystick"
+
+    def schema(self) -> StructType:
+        options = parse(self.options)
+        return spark_schema(selected(options.table, options.columns))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = narrowed(parse(self.options), schema)
+        # Spark refuses a reader that defines pushFilters unless push-down is switched on.
+        return PruningReader(options) if _pushing_down() else TableReader(options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
+        from tallystick.pipeline.source.stream import LogStreamReader
+
+        options = parse(self.options)
+        if options.table != "records":
+            raise OptionError(
+                "only records can be streamed",
+                found=f"table {options.table}",
+                advice="Run the pipeline with --stream for the other tables",
+            )
+        return LogStreamReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002
+        from tallystick.pipeline.source.sink import ShardWriter
+
+        return ShardWriter(local_path(self.options), overwrite=overwrite)
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self,
+        schema: StructType,  # noqa: ARG002 - Spark passes it
+        overwrite: bool,  # noqa: ARG002 - a stream only appends
+    ) -> DataSourceStreamWriter:
+        from tallystick.pipeline.source.sink import ShardStreamWriter
+
+        return ShardStreamWriter(local_path(self.options))
+
+
+class TableReader(DataSourceReader):
+    """Reads one table, with partitions planned by bytes."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+
+    def partitions(self) -> list[TaskPartition]:
+        return [TaskPartition(task) for task in self._tasks()] or [TaskPartition(Task())]
+
+    def _tasks(self) -> list[Task]:
+        return tasks(self.options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, TaskPartition)
+        return execute(partition.task, self.options)
+
+
+class PruningReader(TableReader):
+    """Skips logs that cannot hold a row for the filters; Spark still applies every filter."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        super().__init__(options)
+        self.systems: frozenset[str] | None = None
+        self.files: frozenset[str] | None = None
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
+        """Note what can be skipped, and hand every filter back: skipping is only a hint."""
+        for one in filters:
+            values = _allowed(one)
+            if values is None:
+                continue
+            if one.attribute == ("system",):  # type: ignore[attr-defined]
+                self.systems = values if self.systems is None else self.systems & values
+            elif one.attribute == ("file",) and self.options.table in ("files", "records"):  # type: ignore[attr-defined]
+                self.files = values if self.files is None else self.files & values
+        return filters
+
+    def _tasks(self) -> list[Task]:
+        kept = []
+        for task in super()._tasks():
+            pieces = tuple(piece for piece in task.pieces if self._may_match(piece))
+            if pieces or task.problems:
+                kept.append(Task(pieces, task.problems))
+        return kept
+
+    def _may_match(self, piece: Piece) -> bool:
+        if self.systems is not None and piece.source.system not in self.systems:
+            return False
+        if self.files is None:
+            return True
+        files = piece.source.files if piece.split is None else (piece.split.file,)
+        return not self.files.isdisjoint(files)
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """An Arrow schema in Spark's types, every field nullable."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema)
+
+
+def narrowed(options: SourceOptions, schema: StructType) -> SourceOptions:
+    """The options with the columns of a schema: what a query declares is all that is made.
+
+    Raises `OptionError` for a column that the table has not, or has in another type.
+    """
+    known = {field.name: field.dataType for field in spark_schema(TABLES[options.table])}
+    for field in schema:
+        if known.get(field.name) != field.dataType:
+            raise OptionError(
+                f"the schema does not fit the table {options.table}",
+                expected="columns of "
+                + ", ".join(f"{n} {t.simpleString()}" for n, t in known.items()),
+                found=f"{field.name} {field.dataType.simpleString()}",
+            )
+    return replace(options, columns=tuple(schema.names))
+
+
+def _allowed(one: Filter) -> frozenset[str] | None:
+    """The values that a filter lets through if it compares for equality, else None."""
+    values: tuple[Any, ...]
+    if isinstance(one, EqualTo):
+        values = (one.value,)
+    elif isinstance(one, In):
+        values = one.value
+    else:
+        return None
+    return frozenset(values)
+
+
+def _pushing_down() -> bool:
+    """True in the worker that Spark starts for push-down only; the setting itself is not told
+    to a data source."""
+    worker = "pyspark.sql.worker.data_source_pushdown_filters"
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return worker in sys.modules or getattr(main, "name", None) == worker

@@ -1,0 +1,99 @@
+"""What lies between two positions: as work for tasks, and as rows.
+
+In: positions. Out: stretches of files, packed for tasks, and their batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from tallystick.errors import TallystickError
+from tallystick.pipeline.planning import LOGS_MAX, find
+from tallystick.pipeline.source.followed_log import FollowedLog
+from tallystick.pipeline.source.options import SourceOptions
+from tallystick.pipeline.source.positions import Life, Position, begin_of
+from tallystick.pipeline.tables.fingerprint import forget_listings
+from tallystick.systems.protocol import LogSource
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The records of one life of a file that end after ``begin`` and not after ``end``."""
+
+    source: LogSource
+    file: str
+    life: Life
+    begin: int
+    end: int
+
+
+def stretches(options: SourceOptions, start: Position, end: Position) -> list[Stretch]:
+    """What lies between two positions, one stretch per file."""
+    sources = {path: log for log in find(options.paths).logs for path in log.files}
+    found = []
+    for path, (identity, generation, stop) in end.items():
+        begin = begin_of(start, path, (identity, generation))
+        if begin < stop and path in sources:
+            found.append(Stretch(sources[path], path, (identity, generation), begin, stop))
+    return found
+
+
+def packed(found: Iterable[Stretch], limit: int) -> Iterator[tuple[Stretch, ...]]:
+    """Stretches in order, as many together as stay below ``limit`` bytes and few logs."""
+    bundle: list[Stretch] = []
+    size = logs = 0
+    for one in found:
+        more = one.end - one.begin
+        other = not bundle or bundle[-1].source != one.source
+        if bundle and (size + more > limit or logs + other > LOGS_MAX):
+            yield tuple(bundle)
+            bundle, size, logs, other = [], 0, 0, True
+        bundle.append(one)
+        size += more
+        logs += other
+    if bundle:
+        yield tuple(bundle)
+
+
+def read(found: Iterable[Stretch], options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """The records of stretches. A file that was recycled or removed since gives none, unless
+    ``mode`` is failfast: then `TallystickError` says that records are gone."""
+    for source, parts in groupby(found, lambda one: one.source):
+        log = None
+        for one in parts:
+            try:
+                if log is None:
+                    forget_listings(one.file)
+                    log = FollowedLog(source, options.reading)
+                yield from _read(log, one)
+            except (TallystickError, OSError):
+                if options.mode == "failfast":
+                    raise
+
+
+def _read(log: FollowedLog, one: Stretch) -> Iterator[pa.RecordBatch]:
+    now = log.lives.get(one.file)
+    if now is None or now[:2] != one.life:
+        raise TallystickError(
+            "records are gone: the file was recycled before they were read",
+            file=one.file,
+            offset=one.begin,
+            advice="Hold files back until the stream has read them (option holdFolder)",
+        )
+    for batch in log.batches(one.file, one.begin, one.end):
+        yield from _between(batch, one.begin, one.end)
+
+
+def _between(batch: pa.RecordBatch, begin: int, end: int) -> Iterator[pa.RecordBatch]:
+    import pyarrow.compute as pc
+
+    stops = pc.add(batch.column("offset"), batch.column("length"))
+    kept = batch.filter(pc.and_(pc.greater(stops, begin), pc.less_equal(stops, end)))
+    if kept.num_rows:
+        yield kept

@@ -1,0 +1,102 @@
+"""``spark.readStream.format("tallystick")``: the records of logs that are being written.
+
+In: options and offsets of Spark. Out: offsets as canonical JSON, partitions, batches. An
+offset is a `tallystick.pipeline.source.positions.Position`; equal positions are equal texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxFiles,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from tallystick.disposal.retention import ReaderOffset
+from tallystick.pipeline.source.file_ranges import Stretch, packed, read, stretches
+from tallystick.pipeline.source.options import Limit, SourceOptions
+from tallystick.pipeline.source.positions import Position, capped, passed
+from tallystick.pipeline.source.tailer import Tailer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class StretchPartition(InputPartition):
+    """`Stretch` objects on their way to an executor."""
+
+    def __init__(self, stretches: tuple[Stretch, ...]) -> None:
+        super().__init__(stretches)
+        self.stretches = stretches
+
+
+class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Exactly once per record and life of a file, however files grow, roll or go."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+        self.tailer = Tailer(options)
+        self.target: Position | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        return {}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        self.target = self.tailer.latest()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        limit = self.options.limit
+        if limit.rows is not None:
+            return ReadMaxRows(limit.rows)
+        if limit.bytes is not None:
+            return ReadMaxBytes(limit.bytes)
+        return ReadAllAvailable() if limit.files is None else ReadMaxFiles(limit.files)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """The position after the next records within the limit, never behind the target."""
+        position = self.tailer.advance(start, _limit(limit))
+        return position if self.target is None else capped(start, position, self.target)
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        return self.tailer.latest()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[StretchPartition]:
+        found = stretches(self.options, start, end)
+        return [StretchPartition(some) for some in packed(found, self.options.split_bytes)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, StretchPartition)
+        return read(partition.stretches, self.options)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Tell disposers which files were read to their end (option holdFolder)."""
+        if self.options.hold_folder is None:
+            return
+        moved = {folder: PurePath(paths[-1]).name for folder, paths in passed(end).items()}
+        offsets = {folder: reader_offset(self.options.hold_folder, folder) for folder in moved}
+        if all((offsets[folder]() or "") >= name for folder, name in moved.items()):
+            return  # nothing to tell, and no need to look
+        for folder, path in self.tailer.finished(end).items():
+            offsets[folder].commit(PurePath(path).name)
+
+
+def reader_offset(hold_folder: str, log_folder: str) -> ReaderOffset:
+    """The offset of the stream in one folder of logs, for `KeepForReader`."""
+    return ReaderOffset(hold_folder, quote(log_folder, safe=""))
+
+
+def _limit(limit: ReadLimit) -> Limit:
+    if isinstance(limit, ReadMaxRows):
+        return Limit(rows=limit.max_rows)
+    if isinstance(limit, ReadMaxBytes):
+        return Limit(bytes=limit.max_bytes)
+    return Limit(files=limit.max_files) if isinstance(limit, ReadMaxFiles) else Limit()

@@ -1,0 +1,206 @@
+"""Tables in bundles: what a run reads again, what it writes again, and what it leaves as it is.
+
+In: the plan of a run and what the last one left. Out: staged Parquet tables. Logs are put together
+into bundles, each with a file of its own in every table. A log that changed leaves its bundle and
+comes into a new one; a file none of whose logs changed is linked, neither read nor written.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tallystick.arrow.schemas import finding_rows
+from tallystick.pipeline import stages
+from tallystick.pipeline.planning import Plan, bundles
+from tallystick.pipeline.source.batch import spark_schema
+from tallystick.pipeline.source.options import SourceOptions
+from tallystick.pipeline.tables.output_dir import TableSpace
+from tallystick.pipeline.tables.run_state import RunState
+from tallystick.pipeline.tables.write_task import SUFFIX, Carrying, Chore, Telling, parquet_writer
+from tallystick.reading.tables import TABLES, log_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+STEPS = ("logs", "profile", "global_transactions", "findings")
+"""What a run does, in order: each step may read what those before it wrote."""
+
+_RECORDS = ("records",)
+_OTHERS = tuple(table for table in TABLES if table not in _RECORDS)
+
+_ALL = "all"
+"""In the names of files whose rows came from several bundles of a generation."""
+_OVER = "over"
+"""The generation in the names of files with rows that no single log tells: never kept."""
+
+_CODEC = "spark.sql.parquet.compression.codec"
+_CODECS = {"uncompressed": "none", "lz4_raw": "lz4"}
+"""Spark's names of what Arrow calls otherwise."""
+
+
+@dataclass
+class Bundling:
+    """The making of all tables of one run; ``now`` learns the bundle of every log."""
+
+    spark: SparkSession
+    plan: Plan
+    space: TableSpace
+    last: RunState | None
+    now: RunState
+    options: SourceOptions
+    resources: Mapping[str, str] | None = None
+
+    def write(self, progress: Callable[[str, int, int], None]) -> None:
+        """Stage every table."""
+        self.now.generation = 1 + (self.last.generation if self.last else 0)
+        steps = (self._logs, self._profile, self._global_transactions, self._findings)
+        for number, (name, step) in enumerate(zip(STEPS, steps, strict=True)):
+            progress(name, number, len(STEPS))
+            step()
+        progress("", len(STEPS), len(STEPS))
+
+    # -- steps --------------------------------------------------------------------------
+
+    def _logs(self) -> None:
+        """The tables that single logs tell, in one job; and what the last run left of any."""
+        tables = (*TABLES, "profile")
+        for table in tables:
+            self.space.staging(table).mkdir(parents=True)
+        chores = [*self._tellings(), *(one for table in tables for one in self._carried(table))]
+        if chores:
+            self.spark.sparkContext.parallelize(chores, len(chores)).foreach(_do)
+        for table in tables:
+            for partial in self.space.staging(table).glob(".*"):
+                partial.unlink()  # of attempts that failed
+        for table, schema in TABLES.items():
+            if not any(self._staged(table)):
+                parquet_writer(self.space.staging(table) / f"none{SUFFIX}", schema, "none").close()
+
+    def _profile(self) -> None:
+        if self._fresh or not any(self._staged("profile")):
+            records, transactions = (
+                self._frame(table, self._staged(table, self._generation))
+                for table in ("records", "transactions")
+            )
+            self._add("profile", stages.profile(records, transactions), self._generation)
+
+    def _global_transactions(self) -> None:
+        self.space.write(self._reconciled.rows, "global_transactions")
+
+    def _findings(self) -> None:
+        """Beside those of the logs: of the search for logs, and of all logs together."""
+        rows = [tuple(row.values()) for row in finding_rows(self.plan.problems)]
+        found = self.spark.createDataFrame(rows, spark_schema(TABLES["findings"]))
+        alarms = self.space.written(self.spark, "global_transactions")
+        self._add(
+            "findings", stages.findings(found, alarms, self._reconciled.copies).coalesce(1), _OVER
+        )
+
+    @cached_property
+    def _reconciled(self) -> stages.Reconciled:
+        transactions, found = (
+            self._frame(table, self._staged(table)) for table in ("transactions", "findings")
+        )
+        return stages.reconciled(transactions, self.resources, found)
+
+    # -- bundles ------------------------------------------------------------------------
+
+    @property
+    def _generation(self) -> str:
+        return f"{self.now.generation:08d}"
+
+    @cached_property
+    def _fresh(self) -> set[str]:
+        return self.now.changed(self.last)
+
+    @cached_property
+    def _stale(self) -> set[str]:
+        """Logs whose rows in the last tables count no more."""
+        return self._fresh | self.now.vanished(self.last)
+
+    @cached_property
+    def _logs_of(self) -> dict[str, set[str]]:
+        """Logs by bundle, and by generation, as the last run left them."""
+        found: dict[str, set[str]] = {}
+        for log, name in self.last.bundles.items() if self.last else ():
+            for part in (name, f"{name.partition('-')[0]}-{_ALL}"):
+                found.setdefault(part, set()).add(log)
+        return found
+
+    def _tellings(self) -> Iterator[Chore]:
+        """The reading of every log that changed, and the bundle that each is in from now on."""
+        if self.last is not None:
+            kept = set(self.now.logs) - self._fresh
+            self.now.bundles = {log: self.last.bundles[log] for log in kept}
+        logs = [log for log in self.plan.logs if log_name(log) in self._fresh]
+        for number, bundle in enumerate(bundles(logs, self.options)):
+            name = f"{self._generation}-{number:05d}"
+            self.now.bundles |= {log_name(piece.source): name for piece in bundle.whole.pieces}
+            tables = _OTHERS if bundle.parts else tuple(TABLES)
+            work = [(name, bundle.whole, tables)]
+            work += [(f"{name}-{n:05d}", part, _RECORDS) for n, part in enumerate(bundle.parts)]
+            for file, task, of in work:
+                yield Telling(self._root, file, task, of, self.options, self._codec)
+
+    def _carried(self, table: str) -> Iterator[Chore]:
+        """Link the files that stay as they are; yields the writing of those that lose a log."""
+        if self.last is None or not set(self.now.logs) - self._fresh:
+            return
+        staging = self.space.staging(table)
+        for file in self.space.files(table):
+            logs = self._logs_of.get(_part_of(file.name), set())
+            if logs and logs.isdisjoint(self._stale):
+                _link(file, staging / file.name)
+            elif logs - self._stale:
+                yield Carrying(str(file), str(staging), frozenset(logs & self._stale), self._codec)
+
+    # -- files --------------------------------------------------------------------------
+
+    @property
+    def _root(self) -> str:
+        return str(self.space.staging(""))
+
+    @property
+    def _codec(self) -> str:
+        name = self.spark.conf.get(_CODEC, "snappy") or "snappy"
+        return _CODECS.get(name.lower(), name.lower())
+
+    def _staged(self, table: str, prefix: str = "") -> list[str]:
+        return sorted(map(str, self.space.staging(table).glob(f"{prefix}*{SUFFIX}")))
+
+    def _frame(self, table: str, files: Iterable[str]) -> DataFrame:
+        schema = spark_schema(TABLES[table])
+        paths = list(files)
+        if not paths:
+            return self.spark.createDataFrame([], schema)
+        return self.spark.read.schema(schema).parquet(*paths)
+
+    def _add(self, table: str, frame: DataFrame, prefix: str) -> None:
+        """Rows that Spark made, in files of that prefix beside those of the bundles."""
+        folder = self.space.staging(f"_{table}")
+        frame.write.parquet(str(folder))
+        for number, part in enumerate(sorted(folder.glob(f"part-*{SUFFIX}"))):
+            part.rename(self.space.staging(table) / f"{prefix}-{_ALL}-{number:05d}{SUFFIX}")
+        shutil.rmtree(folder)
+
+
+def _do(chore: Chore) -> None:
+    chore()
+
+
+def _part_of(name: str) -> str:
+    """The bundle whose rows a file has, or the generation."""
+    return "-".join(name.removesuffix(SUFFIX).split("-")[:2])
+
+
+def _link(file: Path, place: Path) -> None:
+    """The same file in another folder; a copy where the file system has no links."""
+    try:
+        place.hardlink_to(file)
+    except OSError:
+        shutil.copy2(file, place)

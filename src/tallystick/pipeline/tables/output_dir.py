@@ -1,0 +1,106 @@
+"""Where a run's tables lie, and how a failed run leaves the last good ones.
+
+In: tables written one by one. Out: all of them in place at once. On a local file system
+new tables are staged beside the old and swapped in behind a note of intent, which the next
+run completes if this one was interrupted. Table formats that have transactions of their own
+(Delta, Iceberg ...) and remote folders are overwritten in place, table by table.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tallystick.pipeline.tables import run_state as state
+from tallystick.pipeline.tables.run_state import RunState
+from tallystick.storage.source import is_remote
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PLAIN_FORMATS = ("parquet", "orc", "avro", "json", "csv")
+"""Formats that are nothing but files in a folder."""
+
+STATE = "_tallystick.json"
+_INTENT = "_swap.json"
+_STAGING = "_staging"
+_OLD = "_old"
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpace:
+    """The folder ``root`` with one folder per table, in ``form``."""
+
+    root: str
+    form: str = "parquet"
+
+    @property
+    def staged(self) -> bool:
+        """True where tables are staged and swapped."""
+        return self.form in PLAIN_FORMATS and not is_remote(self.root)
+
+    def open(self) -> RunState | None:
+        """Complete an interrupted swap; returns what the tables hold, None if nothing."""
+        if is_remote(self.root):
+            return None
+        home = Path(self.root)
+        home.mkdir(parents=True, exist_ok=True)
+        if (home / _INTENT).exists():
+            self._swap(json.loads((home / _INTENT).read_text()))
+        for leftover in (_STAGING, _OLD):
+            shutil.rmtree(home / leftover, ignore_errors=True)
+        return state.load(home / STATE)
+
+    def has(self, table: str) -> bool:
+        """True if the table is there."""
+        return is_remote(self.root) or Path(self.root, table).is_dir()
+
+    def read(self, spark: SparkSession, table: str) -> DataFrame:
+        """The table as the last good run left it."""
+        return spark.read.format(self.form).load(f"{self.root}/{table}")
+
+    def write(self, frame: DataFrame, table: str) -> None:
+        """Write a table; it is visible after `commit` where tables are staged."""
+        folder = f"{_STAGING}/{table}" if self.staged else table
+        frame.write.format(self.form).mode("overwrite").save(f"{self.root}/{folder}")
+
+    def staging(self, table: str) -> Path:
+        """The folder of a staged table; `commit` brings it in its place."""
+        return Path(self.root, _STAGING, table)
+
+    def files(self, table: str) -> list[Path]:
+        """The data files of the table as the last good run left it."""
+        return sorted(Path(self.root, table).glob(f"[!._]*.{self.form}"))
+
+    def written(self, spark: SparkSession, table: str) -> DataFrame:
+        """A table that this run has written."""
+        folder = f"{_STAGING}/{table}" if self.staged else table
+        return spark.read.format(self.form).load(f"{self.root}/{folder}")
+
+    def commit(self, tables: list[str], now: RunState) -> None:
+        """Make the written tables the current ones."""
+        home = Path(self.root)
+        if self.staged:
+            intent = {"tables": tables, "state": asdict(now)}
+            (home / "_swap.partial").write_text(json.dumps(intent))
+            (home / "_swap.partial").rename(home / _INTENT)
+            self._swap(intent)
+        elif not is_remote(self.root):
+            state.save(home / STATE, now)
+
+    def _swap(self, intent: dict[str, Any]) -> None:
+        home = Path(self.root)
+        (home / _OLD).mkdir(exist_ok=True)
+        for table in intent["tables"]:
+            if (home / _STAGING / table).is_dir():  # else it is in place since before
+                shutil.rmtree(home / _OLD / table, ignore_errors=True)
+                if (home / table).is_dir():
+                    (home / table).rename(home / _OLD / table)
+                (home / _STAGING / table).rename(home / table)
+        state.save(home / STATE, state.from_json(intent["state"]))
+        (home / _INTENT).unlink()
+        shutil.rmtree(home / _OLD, ignore_errors=True)
+        shutil.rmtree(home / _STAGING, ignore_errors=True)

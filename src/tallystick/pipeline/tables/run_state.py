@@ -1,0 +1,80 @@
+"""What a run has read: per log, its files with size and time of change.
+
+In: the logs of a plan. Out: a fingerprint as plain JSON, to be compared with that of the
+last run. A log whose fingerprint is the same holds nothing new.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from tallystick.pipeline.tables.fingerprint import mark
+from tallystick.reading.tables import log_name
+from tallystick.records import Finding
+from tallystick.systems.protocol import LogSource
+
+VERSION = 2
+"""Changes when the tables do: an older state makes a run build everything anew."""
+
+
+@dataclass(slots=True)
+class RunState:
+    """What the tables hold: ``logs`` has a fingerprint by log, ``settings`` what else
+    the rows depend on."""
+
+    settings: dict[str, Any]
+    logs: dict[str, list[list[Any]]] = field(default_factory=dict)
+    problems: list[dict[str, Any]] = field(default_factory=list)
+    """Findings of the search for logs: they change no row but their own."""
+    generation: int = field(default=0, compare=False)
+    """Number of the run that wrote the tables."""
+    bundles: dict[str, str] = field(default_factory=dict, compare=False)
+    """By log the bundle that its rows are in, where tables are written in bundles."""
+
+    def changed(self, last: RunState | None) -> set[str]:
+        """Logs whose rows must be made anew."""
+        if last is None or last.settings != self.settings:
+            return set(self.logs)
+        return {log for log, files in self.logs.items() if last.logs.get(log) != files}
+
+    def vanished(self, last: RunState | None) -> set[str]:
+        """Logs that are gone."""
+        return set() if last is None else set(last.logs) - set(self.logs)
+
+
+def state_of(
+    logs: Iterable[LogSource], settings: dict[str, Any], problems: Iterable[Finding] = ()
+) -> RunState:
+    """The state of the logs as they are now."""
+    told = [finding.to_dict() for finding in problems]
+    state = RunState({"version": VERSION} | settings, problems=told)
+    for log in logs:
+        marks = [[log.system, file, *mark(file)] for file in log.files]
+        state.logs.setdefault(log_name(log), []).extend(marks)
+    return state
+
+
+def load(path: Path) -> RunState | None:
+    """The state that the last good run left; None if there is none that can be used."""
+    try:
+        value = json.loads(path.read_text())
+        return from_json(value)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def from_json(value: dict[str, Any]) -> RunState:
+    """A state from its JSON form. Raises `KeyError`, `TypeError` if it is none."""
+    return RunState(**{one.name: value[one.name] for one in fields(RunState)})
+
+
+def save(path: Path, state: RunState) -> None:
+    """Leave the state, whole or not at all."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(asdict(state)))
+    os.replace(partial, path)  # noqa: PTH105 - replaces, unlike Path.rename on some systems

@@ -1,0 +1,120 @@
+"""What a task writes: the rows of a few logs, each table into a file of its own.
+
+In: `Chore` objects. Out: Parquet files ``TABLE/BUNDLE.parquet``. A log is opened once for all of
+its tables, rows go from Arrow into the file without becoming rows of Java, and a file appears whole
+or not at all, however often the task is tried.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tallystick.pipeline.planning import Task
+from tallystick.pipeline.source.options import SourceOptions
+from tallystick.pipeline.task import tables_of
+from tallystick.reading.tables import TABLES
+
+SUFFIX = ".parquet"
+
+GROUP_BYTES = 32 << 20
+"""Bytes of Arrow buffers that become one row group: what a task holds of a table at most."""
+
+
+class Chore(Protocol):
+    """The work of one task."""
+
+    def __call__(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """Reads the pieces of ``task`` and writes ``tables`` of them below ``root``."""
+
+    root: str
+    bundle: str
+    task: Task
+    tables: tuple[str, ...]
+    options: SourceOptions
+    codec: str
+
+    def __call__(self) -> None:
+        files = {
+            table: TableFile(f"{self.root}/{table}", self.bundle, TABLES[table], self.codec)
+            for table in self.tables
+        }
+        for table, batch in tables_of(self.task.pieces, self.options, self.tables):
+            files[table].add(batch)
+        for file in files.values():
+            file.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Carrying:
+    """Writes the rows of a file again, without those of some logs."""
+
+    file: str
+    folder: str
+    dropped: frozenset[str]
+    codec: str
+
+    def __call__(self) -> None:
+        with pq.ParquetFile(self.file) as old:
+            name = Path(self.file).name.removesuffix(SUFFIX)
+            new = TableFile(self.folder, name, old.schema_arrow, self.codec)
+            for batch in old.iter_batches():
+                gone = pc.is_in(batch["log"], pa.array(sorted(self.dropped), pa.string()))
+                new.add(batch.filter(pc.invert(gone)))
+            new.close()
+
+
+@dataclass(slots=True)
+class TableFile:
+    """A file of rows in the making; there is none if there are no rows."""
+
+    folder: str
+    name: str
+    schema: pa.Schema
+    codec: str
+    _writer: pq.ParquetWriter | None = None
+    _partial: Path = field(init=False)
+    _waiting: list[pa.RecordBatch] = field(default_factory=list)
+    _bytes: int = 0
+
+    def __post_init__(self) -> None:
+        # Spark and Arrow pass over names with a point in front.
+        self._partial = Path(self.folder, f".{self.name}.{uuid.uuid4().hex}")
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take rows of the schema."""
+        if batch.num_rows:
+            self._waiting.append(batch)
+            self._bytes += batch.nbytes
+        if self._bytes >= GROUP_BYTES:
+            self._flush()
+
+    def close(self) -> None:
+        """Have the file appear with all its rows."""
+        if self._waiting:
+            self._flush()
+        if self._writer is not None:
+            self._writer.close()
+            self._partial.replace(Path(self.folder, self.name + SUFFIX))
+
+    def _flush(self) -> None:
+        if self._writer is None:
+            Path(self.folder).mkdir(parents=True, exist_ok=True)
+            self._writer = parquet_writer(self._partial, self.schema, self.codec)
+        self._writer.write_table(pa.Table.from_batches(self._waiting, self.schema))
+        self._waiting, self._bytes = [], 0
+
+
+def parquet_writer(path: Path, schema: pa.Schema, codec: str) -> pq.ParquetWriter:
+    """A writer of plain Parquet, as Spark would write it."""
+    return pq.ParquetWriter(path, schema, compression=codec, store_schema=False)

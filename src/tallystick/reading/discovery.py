@@ -1,0 +1,177 @@
+"""Which logs lie below a path, found by content.
+
+In: a file, a folder or a tree of mixed content, local or on any file system that fsspec
+knows. Out: a `Discovery`: the logs of every system, the files that are no log, and a finding
+for whatever could not be read. Nothing is dropped silently.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tallystick.errors import LogUnreadableError, MissingExtraError
+from tallystick.records import Finding, Severity
+from tallystick.storage.source import is_remote, unreadable
+from tallystick.systems.protocol import Entry, Folder, LogSource, System
+from tallystick.systems.registry import systems
+
+
+@dataclass(slots=True)
+class Discovery:
+    """What was found below a path."""
+
+    logs: list[LogSource] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
+    """Files that are no log of any system."""
+    problems: list[Finding] = field(default_factory=list)
+    """Files and folders that could not be read."""
+
+
+def discover(
+    path: str | os.PathLike[str],
+    *,
+    known: Sequence[System] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Discovery:
+    """Every log below ``path``. Raises `LogUnreadableError` if ``path`` itself cannot be read.
+
+    A single file stands for the log that it belongs to; its siblings are looked at too.
+    ``progress`` is called with each folder.
+    """
+    found = Discovery()
+    candidates = systems() if known is None else tuple(known)
+    root = os.fspath(path)
+    only = _single_file(root)
+    for folder in _folders(root if only is None else parent(only), found, recurse=only is None):
+        if progress is not None:
+            progress(folder.path)
+        _search_folder(folder, candidates, found)
+    if only is not None:
+        _narrow(found, only)
+    return found
+
+
+def parent(path: str) -> str:
+    """The folder of a file, for local paths and URLs alike."""
+    return path.rpartition("/")[0] if is_remote(path) else str(Path(path).parent)
+
+
+def _single_file(path: str) -> str | None:
+    """The path in the form that `_folders` uses if it names a file, None for a folder."""
+    if is_remote(path):
+        system, start = _remote(path)
+        return system.unstrip_protocol(start) if system.isfile(start) else None
+    try:
+        is_folder = stat.S_ISDIR(Path(path).stat().st_mode)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    return None if is_folder else path
+
+
+def _narrow(found: Discovery, path: str) -> None:
+    found.logs = [log for log in found.logs if path in log.files]
+    found.others = [other for other in found.others if other == path]
+    found.problems = [problem for problem in found.problems if problem.file == path]
+
+
+def _search_folder(folder: Folder, known: Sequence[System], found: Discovery) -> None:
+    rest = _readable(folder, found)
+    for system in known:
+        if not rest.entries:
+            return
+        try:
+            logs = system.detect(rest)
+        except LogUnreadableError as error:
+            found.problems.append(_problem(error, folder.path))
+            continue
+        found.logs.extend(logs)
+        claimed = {file for log in logs for file in log.files}
+        remaining = tuple(entry for entry in rest.entries if entry.path not in claimed)
+        rest = Folder(rest.path, remaining)
+    found.others.extend(entry.path for entry in rest.entries)
+
+
+def _readable(folder: Folder, found: Discovery) -> Folder:
+    readable = []
+    for entry in folder.entries:
+        try:
+            entry.head  # noqa: B018 - reading it is the test
+        except LogUnreadableError as error:
+            found.problems.append(_problem(error, folder.path))
+        else:
+            readable.append(entry)
+    return Folder(folder.path, tuple(readable))
+
+
+def _problem(error: LogUnreadableError, log: str) -> Finding:
+    return Finding(
+        "unreadable",
+        Severity.DAMAGE,
+        "",
+        log,
+        str(error),
+        file=error.file,
+        advice=error.advice,
+    )
+
+
+def _folders(root: str, found: Discovery, *, recurse: bool) -> Iterator[Folder]:
+    if is_remote(root):
+        yield from _remote_folders(root, recurse=recurse)
+        return
+    _require_folder(root)
+
+    def refuse(error: OSError) -> None:
+        where = str(error.filename or root)
+        found.problems.append(_problem(unreadable(where, error), where))
+
+    for path, folders, names in os.walk(root, onerror=refuse):
+        folders.sort()
+        entries = (_entry(os.path.join(path, name)) for name in sorted(names))  # noqa: PTH118
+        yield Folder(path, tuple(entry for entry in entries if entry is not None))
+        if not recurse:
+            return
+
+
+def _require_folder(root: str) -> None:
+    try:
+        with os.scandir(root):
+            pass
+    except OSError as error:
+        raise unreadable(root, error) from error
+
+
+def _entry(path: str) -> Entry | None:
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return Entry(path, 0)  # reading its head will say why
+    return Entry(path, status.st_size) if stat.S_ISREG(status.st_mode) else None
+
+
+def _remote(path: str) -> tuple[Any, str]:
+    try:
+        import fsspec
+    except ImportError as error:
+        raise MissingExtraError("fsspec", "remote") from error
+    system, _, (start,) = fsspec.get_fs_token_paths(path)
+    return system, start
+
+
+def _remote_folders(root: str, *, recurse: bool) -> Iterator[Folder]:
+    system, start = _remote(root)
+    system.invalidate_cache()  # a listing of before would hide what came since
+    try:
+        for path, _, files in system.walk(start, detail=True, maxdepth=None if recurse else 1):
+            entries = [
+                Entry(system.unstrip_protocol(info["name"]), int(info["size"] or 0))
+                for _, info in sorted(files.items())
+            ]
+            yield Folder(system.unstrip_protocol(path), tuple(entries))
+    except OSError as error:
+        raise unreadable(root, error) from error

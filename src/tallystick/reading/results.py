@@ -1,0 +1,200 @@
+"""What is told about all logs below a path: both verdicts, or a summary in figures.
+
+In: verdicts, findings and readings of single logs. Out: one answer for a person, a program
+(``to_dict``) and a script (``exit_code``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tallystick.records import Finding, Outcome, Severity, State, Verdict
+from tallystick.systems.protocol import LogReading
+
+
+@dataclass(slots=True)
+class Explanation:
+    """Both verdicts of every log below a path, and what could not be judged."""
+
+    path: str
+    logs: list[Verdict]
+    findings: list[list[Finding]]
+    """Findings of each of ``logs``, in their order."""
+    problems: list[Finding]
+    others: list[str]
+
+    @property
+    def exit_code(self) -> int:
+        """0 fine, 1 damage or disagreement, 2 nothing could be read."""
+        if not self.logs:
+            return 2
+        severe = any(is_severe(one) for ones in self.findings for one in ones)
+        differing = any(verdict.differences for verdict in self.logs)
+        return int(severe or differing or any(map(is_severe, self.problems)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ``tallystick explain --json`` prints."""
+        return {
+            "logs": [verdict.to_dict() for verdict in self.logs],
+            "problems": [finding.to_dict() for finding in self.problems],
+            "others": list(self.others),
+        }
+
+
+@dataclass(slots=True)
+class Summary:
+    """One log in figures."""
+
+    path: str
+    system: str
+    title: str
+    format: str
+    name: str
+    files: int
+    bytes: dict[str, int]
+    """Bytes by outcome."""
+    records: dict[str, int]
+    """Records by outcome."""
+    transactions: dict[str, int]
+    """Transactions by state."""
+    findings: list[Finding]
+
+    def to_dict(self) -> dict[str, Any]:
+        """One entry of ``tallystick inspect --json``."""
+        plain = {name: getattr(self, name) for name in self.__slots__}
+        return plain | {"findings": [finding.to_dict() for finding in self.findings]}
+
+
+@dataclass(slots=True)
+class Inspection:
+    """Every log below a path in figures, what is no log, and what could not be read."""
+
+    path: str
+    logs: list[Summary]
+    problems: list[Finding]
+    others: list[str]
+
+    @property
+    def exit_code(self) -> int:
+        """0 fine, 1 damage found, 2 nothing could be read."""
+        if not self.logs:
+            return 2
+        found = [one for log in self.logs for one in log.findings] + self.problems
+        return int(any(map(is_severe, found)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ``tallystick inspect --json`` prints."""
+        return {
+            "logs": [log.to_dict() for log in self.logs],
+            "problems": [finding.to_dict() for finding in self.problems],
+            "others": list(self.others),
+        }
+
+
+@dataclass(slots=True)
+class Verification:
+    """The findings of all logs below a path."""
+
+    path: str
+    logs: int
+    """How many logs there are."""
+    findings: list[Finding]
+
+    @property
+    def exit_code(self) -> int:
+        """0 fine, 1 damage found, 2 nothing could be read."""
+        return int(any(map(is_severe, self.findings))) if self.logs else 2
+
+
+def headline(verdict: Verdict, findings: Sequence[Finding] = ()) -> str:
+    """One sentence: what a restart would keep, finish, undo, leave in doubt and lose; or that it
+    would not come up, or that nobody can tell without the key."""
+    if "encrypted" in counts(verdict.strict.get("findings")):
+        return "What a restart would do cannot be told: the log is encrypted and no key was given."
+    states = counts(verdict.strict.get("transactions"))
+    parts = [
+        f"{words} {total:,}"
+        for words, members in _FATES.items()
+        if (total := sum(states.get(state.value, 0) for state in members))
+    ]
+    lost = amount(verdict.strict.get("lost"))
+    if refused(verdict):
+        told = ", ".join(parts + [f"lose {lost:,}"] * bool(lost)) or "no transaction"
+        return f"A restart would fail. What the bytes say is due: {told}."
+    told = ", ".join(parts) or "find no transaction"
+    end = f"and silently lose {lost:,}" if lost else "and lose nothing silently"
+    if not lost and any(one.severity is Severity.LOSS for one in findings):
+        end = "and lose nothing beyond what is lost already"
+    return f"A restart would {told}, {end}."
+
+
+def refused(verdict: Verdict) -> bool:
+    """Whether the log's own system would not come up on it."""
+    return verdict.strict.get("opens") is False or any(one.refuses for one in verdict.differences)
+
+
+_FATES: dict[str, tuple[State, ...]] = {
+    "keep": (State.COMMITTED,),
+    "finish committing": (State.COMMITTING,),
+    "persist again": (State.PENDING,),
+    "leave in doubt": (State.PREPARED,),
+    "undo": (State.ACTIVE, State.UNDECIDED, State.ROLLING_BACK),
+    "keep undone": (State.ROLLED_BACK,),
+    "leave to an operator": (State.HEURISTIC,),
+    "meet incomplete": (State.INCOMPLETE,),
+    "know nothing of": (State.UNKNOWN,),
+}
+"""What a restart does with a transaction in each state."""
+
+
+def amount(value: Any) -> int:
+    """How many things a verdict's entry speaks of: a count itself, or the size of a list.
+
+    Of a mapping its ``records`` count, or else all of its entries together.
+    """
+    if isinstance(value, bool | int):
+        return int(value)
+    if isinstance(value, dict):
+        parts = [value["records"]] if "records" in value else value.values()
+        return sum(map(amount, parts))
+    return 1 if value and isinstance(value, str) else len(value or ())
+
+
+def is_severe(finding: Finding) -> bool:
+    """True for findings that make a command exit with 1."""
+    return finding.severity in (Severity.DAMAGE, Severity.LOSS)
+
+
+def summary_of(reading: LogReading, title: str) -> Summary:
+    """The figures of one log; ``title`` is what people call its system."""
+    source = reading.source
+    totals = dict.fromkeys((outcome.value for outcome in Outcome), 0)
+    files = reading.files()
+    for file in files:
+        for outcome, size in file.bytes_by_outcome().items():
+            totals[outcome.value] += size
+    strict = reading.verdict().strict
+    return Summary(
+        source.path,
+        source.system,
+        title,
+        reading.format,
+        source.name,
+        len(files),
+        totals,
+        counts(strict.get("records")),
+        counts(strict.get("transactions"), [state.value for state in State]),
+        list(reading.findings()),
+    )
+
+
+def counts(value: Any, order: Sequence[str] = ()) -> dict[str, int]:
+    """A mapping of counts from a verdict, without zeros, known names first."""
+    if not isinstance(value, dict):
+        return {}
+    names = [*(name for name in order if name in value), *(n for n in value if n not in order)]
+    return {
+        str(name): value[name] for name in names if isinstance(value[name], int) and value[name]
+    }

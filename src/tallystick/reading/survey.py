@@ -1,0 +1,227 @@
+"""Reading whatever lies below a path: one way for library, command line and pipeline.
+
+In: a path to a file, a folder or a tree, local or remote. Out: records, Arrow batches, a
+summary or both verdicts of every log found there. Nothing is written. What goes wrong with
+one log becomes a finding of that log and never stops the others.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tallystick.errors import LogUnreadableError, TallystickError
+from tallystick.reading.discovery import discover
+from tallystick.reading.results import Explanation, Inspection, Summary, Verification, summary_of
+from tallystick.records import Finding, Record, Severity
+from tallystick.systems.protocol import LogReading, LogSource, ReadOptions, System
+from tallystick.systems.registry import systems
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Path = str | os.PathLike[str]
+Progress = Callable[[str], None]
+
+NO_LOG = "no-log"
+"""Code of the finding that a path holds no log at all."""
+
+
+@dataclass(slots=True)
+class Survey:
+    """The logs below a path, opened one at a time, and what could not be opened.
+
+    ``logs`` are the logs that were found, ``others`` the files that are no log of any system;
+    ``problems`` grows while logs are read.
+    """
+
+    path: str
+    logs: list[LogSource]
+    others: list[str]
+    problems: list[Finding]
+    options: ReadOptions
+    known: dict[str, System] = field(repr=False)
+
+    def readings(self, progress: Progress | None = None) -> Iterator[LogReading]:
+        """Each log that opens; ``progress`` is called with its path before."""
+        for source in self.logs:
+            if progress is not None:
+                progress(source.path)
+            with self.guard(source):
+                yield self.read(source)
+
+    def read(self, source: LogSource) -> LogReading:
+        """One log. Raises what its reader raises."""
+        return self.known[source.system].read(source, self.options)
+
+    @contextmanager
+    def guard(self, source: LogSource) -> Iterator[None]:
+        """An error of this log inside becomes one of ``problems``."""
+        try:
+            yield
+        except (TallystickError, OSError) as error:
+            self.problems.append(error_finding(source, error))
+
+
+def survey(
+    path: Path,
+    *,
+    options: ReadOptions | None = None,
+    known: Sequence[System] | None = None,
+    progress: Progress | None = None,
+) -> Survey:
+    """Find the logs below ``path``. Raises `LogUnreadableError` if it cannot be read itself.
+
+    ``known`` are the systems to look for, by default all; ``progress`` gets each folder.
+    """
+    candidates = tuple(known) if known is not None else systems()
+    found = discover(path, known=candidates, progress=progress)
+    problems = list(found.problems)
+    if not found.logs:
+        problems.append(_no_log(os.fspath(path), len(found.others)))
+    return Survey(
+        os.fspath(path),
+        found.logs,
+        found.others,
+        problems,
+        options or ReadOptions(),
+        {one.name: one for one in candidates},
+    )
+
+
+def scan(
+    path: Path,
+    *,
+    salvage: bool = False,
+    options: ReadOptions | None = None,
+    problems: list[Finding] | None = None,
+) -> Iterator[Record]:
+    """Every record of every log below ``path``, log after log; nothing is written.
+
+    With ``salvage`` also what lies behind damage, marked ``attributes["salvaged"]``.
+    What cannot be read is appended to ``problems``; without such a list the first problem
+    is raised as `LogUnreadableError` once everything else was read.
+    """
+    found = survey(path, options=options)
+    for reading in found.readings():
+        with found.guard(reading.source):
+            yield from reading.records(salvage=salvage)
+    _deliver(found, problems)
+
+
+def read_arrow(
+    path: Path,
+    table: str = "records",
+    *,
+    salvage: bool = False,
+    options: ReadOptions | None = None,
+    problems: list[Finding] | None = None,
+) -> pa.RecordBatchReader:
+    """A `pyarrow.RecordBatchReader` of one table of every log below ``path``.
+
+    ``table`` is a key of `tallystick.reading.tables.TABLES`; records are decoded in whole buffers
+    (with ``salvage`` one by one). ``problems`` as for `scan`.
+    """
+    from tallystick.reading.tables import batches_of, reader_of, salvaged_batches
+
+    found = survey(path, options=options)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for reading in found.readings():
+            with found.guard(reading.source):
+                if salvage and table == "records":
+                    yield from salvaged_batches(reading)
+                else:
+                    yield from batches_of(reading, table)
+        _deliver(found, problems)
+
+    return reader_of(table, batches())
+
+
+def explain(
+    path: Path, *, options: ReadOptions | None = None, progress: Progress | None = None
+) -> Explanation:
+    """Per log below ``path`` what its own engine would do and what the bytes prove."""
+    found = survey(path, options=options)
+    answer = Explanation(found.path, [], [], found.problems, found.others)
+    for reading in found.readings(progress):
+        with found.guard(reading.source):
+            verdict = reading.verdict()
+            answer.findings.append(list(reading.findings()))
+            answer.logs.append(verdict)
+    return answer
+
+
+def inspect(
+    path: Path, *, options: ReadOptions | None = None, progress: Progress | None = None
+) -> Inspection:
+    """A summary of every log below ``path``."""
+    found = survey(path, options=options)
+    logs: list[Summary] = []
+    for reading in found.readings(progress):
+        with found.guard(reading.source):
+            logs.append(summary_of(reading, found.known[reading.source.system].title))
+    return Inspection(found.path, logs, found.problems, found.others)
+
+
+def verify(
+    path: Path, *, options: ReadOptions | None = None, progress: Progress | None = None
+) -> Verification:
+    """The findings of every log below ``path``."""
+    found = survey(path, options=options)
+    findings: list[Finding] = []
+    for reading in found.readings(progress):
+        with found.guard(reading.source):
+            findings += reading.findings()
+    return Verification(found.path, len(found.logs), findings + found.problems)
+
+
+def error_finding(source: LogSource, error: TallystickError | OSError) -> Finding:
+    """The finding for a log whose reading stopped with ``error``."""
+    code = "unreadable" if isinstance(error, LogUnreadableError | OSError) else "not-read"
+    told = error if isinstance(error, TallystickError) else TallystickError(str(error))
+    return Finding(
+        code,
+        Severity.DAMAGE,
+        source.system,
+        source.path,
+        f"reading stopped: {error}",
+        file=told.file or next(iter(source.files), None),
+        offset=told.offset,
+        expected=told.expected,
+        found=told.found,
+        advice=told.advice,
+    )
+
+
+def _no_log(path: str, others: int) -> Finding:
+    looked = f"{others} other file{'s' if others != 1 else ''}" if others else "no file"
+    return Finding(
+        NO_LOG,
+        Severity.WARNING,
+        "",
+        path,
+        f"there is no log of any known system below {path}",
+        file=path,
+        expected="files of a known log system",
+        found=looked,
+        advice="Point at the folder that holds the log files, or at a tree above it",
+    )
+
+
+def _deliver(found: Survey, problems: list[Finding] | None) -> None:
+    if problems is not None:
+        problems.extend(found.problems)
+    elif found.problems:
+        first = found.problems[0]
+        raise LogUnreadableError(
+            first.message,
+            file=first.file,
+            offset=first.offset,
+            expected=first.expected,
+            found=first.found,
+            advice=first.advice,
+        )

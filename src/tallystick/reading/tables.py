@@ -1,0 +1,124 @@
+"""The tables of one log as Arrow batches, whoever asks: library, command line or Spark.
+
+In: a `LogReading` and the name of a table. Out: batches in the order of `tallystick.arrow.schemas`.
+Records come from the reader's vectorised path; the other tables are small beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from tallystick.arrow import schemas
+from tallystick.arrow.schemas import BATCH_ROWS
+from tallystick.systems.protocol import LogReading, LogSource, Split
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TABLES: dict[str, pa.Schema] = {
+    "files": schemas.FILES,
+    "records": schemas.RECORDS,
+    "transactions": schemas.TRANSACTIONS,
+    "changes": schemas.CHANGES,
+    "findings": schemas.FINDINGS,
+}
+"""What a single log tells, by table."""
+
+
+@runtime_checkable
+class ChangeBatches(Protocol):
+    """A reading that has its changes as batches, too."""
+
+    def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """All of ``changes()`` as batches of the `schemas.CHANGES` schema."""
+        ...
+
+
+def batches_of(
+    reading: LogReading,
+    table: str,
+    split: Split | None = None,
+    rows: int = BATCH_ROWS,
+    schema: pa.Schema | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The table's batches of at most ``rows`` rows; ``split`` applies to records alone, and so
+    does ``schema``: columns of the table, where not all are wanted.
+
+    The column ``log`` is `log_name`, so that no two logs share a name.
+    """
+    source = reading.source
+    if table == "records":
+        for batch in reading.batches(split, rows=rows):
+            yield from _pieces(
+                schemas.plain(_named(batch, source), schema or schemas.RECORDS), rows
+            )
+    elif table == "changes" and isinstance(reading, ChangeBatches):
+        for batch in reading.change_batches(rows):
+            yield _named(batch, source)
+    else:
+        for batch in batches_of_rows(_ROWS[table](reading), TABLES[table], rows):
+            yield _named(batch, source)
+
+
+def salvaged_batches(reading: LogReading, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+    """Records with those behind damage; they are marked in ``attributes``."""
+    records = reading.records(salvage=True)
+    name = log_name(reading.source)
+    return schemas.record_batches(records, name, reading.clock.value, rows)
+
+
+def selected(table: str, columns: Sequence[str]) -> pa.Schema:
+    """The schema of some columns of a table, or of all where none are named."""
+    import pyarrow
+
+    whole = TABLES[table]
+    return pyarrow.schema([whole.field(name) for name in columns or whole.names])
+
+
+def log_name(source: LogSource) -> str:
+    """The folder of a log, with its name where the folder holds several."""
+    return f"{source.path}/{source.name}" if source.name else source.path
+
+
+def reader_of(table: str, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader:
+    """Batches of that table as one stream, which polars, duckdb and others take too."""
+    import pyarrow
+
+    return pyarrow.RecordBatchReader.from_batches(TABLES[table], batches)
+
+
+def batches_of_rows(
+    rows: Iterable[dict[str, Any]], schema: pa.Schema, size: int = BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """Dictionaries as batches of at most ``size`` rows."""
+    source = iter(rows)
+    while chunk := list(islice(source, size)):
+        yield schemas.batch_of(chunk, schema)
+
+
+def _named(batch: pa.RecordBatch, source: LogSource) -> pa.RecordBatch:
+    if not source.name:
+        return batch
+    import pyarrow
+
+    names = pyarrow.array([log_name(source)] * batch.num_rows, pyarrow.string())
+    return batch.set_column(batch.schema.get_field_index("log"), "log", names)
+
+
+def _pieces(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+def _files(reading: LogReading) -> Iterable[dict[str, Any]]:
+    return schemas.file_rows(reading.files(), reading.source.system, reading.source.path)
+
+
+_ROWS: dict[str, Callable[[LogReading], Iterable[dict[str, Any]]]] = {
+    "files": _files,
+    "transactions": lambda one: schemas.transaction_rows(one.transactions(), one.clock.value),
+    "changes": lambda one: schemas.change_rows(one.changes(), one.clock.value),
+    "findings": lambda one: schemas.finding_rows(one.findings()),
+}

@@ -1,0 +1,74 @@
+"""The roles a log can play, each a small protocol.
+
+The historic system of a role and `tally` both implement it, and the same contract tests
+run over every implementation. Everything that returns a `Ticket` is durable when the
+ticket is done; everything else promises durability with the next forced record.
+
+Errors common to all: `LogClosedError`, `LogPoisonedError` after a failed write or fsync,
+`RecordTooLargeError`, and `CorruptLogError` when opening finds acknowledged data damaged.
+"""
+
+from __future__ import annotations
+
+from tallystick.roles.decision_log import Decision, DecisionLog, DecisionOutcome
+from tallystick.roles.journal_engine import JournalEngine, TailPosition
+from tallystick.roles.paged_log import (
+    CATALOGUE,
+    Changes,
+    Codec,
+    Defect,
+    PagedLog,
+    Pages,
+    Row,
+    TableSpace,
+    Tree,
+)
+from tallystick.roles.persist_log import (
+    Operation,
+    OperationCode,
+    PersistEntry,
+    PersistLog,
+    PersistTicket,
+)
+from tallystick.roles.record_journal import JournalRecord, PreparedTransaction, RecordJournal
+from tallystick.roles.role import Role
+from tallystick.roles.ticket import Ticket
+from tallystick.roles.undo_redo_log import (
+    InDoubt,
+    RecoveryHandler,
+    UndoRedoLog,
+    branch_name,
+    branch_of,
+)
+
+__all__ = [
+    "CATALOGUE",
+    "Changes",
+    "Codec",
+    "Decision",
+    "DecisionLog",
+    "DecisionOutcome",
+    "Defect",
+    "InDoubt",
+    "JournalEngine",
+    "JournalRecord",
+    "Operation",
+    "OperationCode",
+    "PagedLog",
+    "Pages",
+    "PersistEntry",
+    "PersistLog",
+    "PersistTicket",
+    "PreparedTransaction",
+    "RecordJournal",
+    "RecoveryHandler",
+    "Role",
+    "Row",
+    "TableSpace",
+    "TailPosition",
+    "Ticket",
+    "Tree",
+    "UndoRedoLog",
+    "branch_name",
+    "branch_of",
+]

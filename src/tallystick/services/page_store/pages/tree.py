@@ -1,0 +1,269 @@
+"""A B+ tree of signed 64-bit keys and rows of bytes, over the page cache.
+
+In: a root page and keys. Out: rows, in order of their keys. The root never moves: when it is
+full its content goes to new pages and it becomes their parent, so a table is found by one
+page number for ever. Empty leaves are freed; pages that are merely thin are left alone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+from tallystick.errors import CorruptLogError
+from tallystick.services.page_store.pages.layout import (
+    INLINE_MAX,
+    INNER_MAX,
+    KEY_MIN,
+    ROOM,
+    Chunk,
+    Inner,
+    Leaf,
+    Overflow,
+    entry_size,
+)
+from tallystick.services.page_store.pages.space import OwnPages
+
+DEPTH_MAX = 32
+"""More levels than 2^64 keys can need: a longer way down is a loop."""
+
+
+class Tree:
+    """One table's rows. Called under the store's latch."""
+
+    def __init__(self, cache: OwnPages, root: int) -> None:
+        self.root = root
+        self._cache = cache
+
+    def get(self, key: int) -> bytes | None:
+        """The row of ``key``, None if there is none."""
+        _, leaf = self._find(key)
+        place = bisect_left(leaf.keys, key)
+        if place == len(leaf.keys) or leaf.keys[place] != key:
+            return None
+        return self._whole(leaf.rows[place])
+
+    def batch(
+        self, start: int, count: int, size: int
+    ) -> tuple[list[tuple[int, bytes]], int | None]:
+        """Rows from ``start`` on, at most ``count``, and no more once they have ``size`` bytes;
+        and the key to go on from, if any."""
+        rows: list[tuple[int, bytes]] = []
+        for leaf in self._leaves(start):
+            for index in range(bisect_left(leaf.keys, start), len(leaf.keys)):
+                if len(rows) >= count or size <= 0:
+                    return rows, leaf.keys[index]
+                row = self._whole(leaf.rows[index])
+                rows.append((leaf.keys[index], row))
+                size -= len(row)
+        return rows, None
+
+    def _leaves(self, start: int) -> Iterator[Leaf]:
+        """The leaf where ``start`` belongs and those behind it."""
+        (number, _), last = self._find(start), KEY_MIN - 1
+        for _ in range(self._cache.meta.page_count):
+            leaf = self._leaf(number)
+            if leaf.keys:
+                if leaf.keys[0] <= last:
+                    break
+                last = leaf.keys[-1]
+            yield leaf
+            number = leaf.next
+            if not number:
+                return
+        raise CorruptLogError(f"the leaves of the tree at page {self.root} are not in order")
+
+    def set(self, key: int, row: bytes) -> None:
+        """Add the row or replace the one that is there."""
+        number, leaf = self._find(key)
+        self._cache.edit(number)
+        place = bisect_left(leaf.keys, key)
+        stored = self._store(row)
+        if place < len(leaf.keys) and leaf.keys[place] == key:
+            old = leaf.rows[place]
+            leaf.rows[place] = stored
+            self._drop(old)
+            if entry_size(stored) <= entry_size(old):
+                return
+        else:
+            leaf.keys.insert(place, key)
+            leaf.rows.insert(place, stored)
+        if leaf.size() > ROOM:
+            self._split_leaf(self._path(key), leaf, place)
+
+    def delete(self, key: int) -> bool:
+        """Remove the row; False if there was none."""
+        path = self._path(key)
+        leaf = self._leaf(path[-1])
+        place = bisect_left(leaf.keys, key)
+        if place == len(leaf.keys) or leaf.keys[place] != key:
+            return False
+        leaf = self._edit_leaf(path[-1])
+        self._drop(leaf.rows[place])
+        del leaf.keys[place], leaf.rows[place]
+        if not leaf.keys and len(path) > 1:
+            self._remove_leaf(path, leaf)
+        return True
+
+    def clear(self) -> None:
+        """Remove every row and free every page but the root."""
+        for number, node in self.pages():
+            if isinstance(node, Leaf):
+                for row in node.rows:
+                    self._drop(row)
+            if number != self.root:
+                self._cache.release(number)
+        self._cache.put(self.root, Leaf())
+
+    def pages(self) -> Iterator[tuple[int, Leaf | Inner]]:
+        """Leaves and inner nodes with their page numbers, parents first; a node is good until
+        the next one is asked for. Raises `CorruptLogError` rather than walk in circles."""
+        waiting, left = [self.root], self._cache.meta.page_count
+        while waiting:
+            self._cache.trim()
+            number = waiting.pop()
+            node = self._cache.get(number)
+            left -= 1
+            if left < 0 or not isinstance(node, Leaf | Inner):
+                raise CorruptLogError(f"page {number} is no node of the tree at page {self.root}")
+            if isinstance(node, Inner):
+                waiting.extend(reversed(node.children))
+            yield number, node
+
+    def chain(self, row: Overflow) -> Iterator[tuple[int, Chunk]]:
+        """The overflow pages of a long row. Raises `CorruptLogError` if they are not whole."""
+        number, rest = row.page, row.length
+        if rest > self._cache.meta.page_count * ROOM:
+            raise CorruptLogError(f"the row at page {number} is longer than all pages")
+        while rest > 0:
+            chunk = self._cache.get(number)
+            if not isinstance(chunk, Chunk) or len(chunk.data) != min(rest, ROOM):
+                raise CorruptLogError(f"page {number} is no part of a long row")
+            yield number, chunk
+            rest -= len(chunk.data)
+            number = chunk.next
+
+    # -- the way down -----------------------------------------------------------------------
+
+    def _find(self, key: int) -> tuple[int, Leaf]:
+        """The leaf where ``key`` belongs, with its page number."""
+        get, number = self._cache.get, self.root
+        for _ in range(DEPTH_MAX):
+            node = get(number)
+            if type(node) is Leaf:
+                return number, node
+            if type(node) is not Inner:
+                raise CorruptLogError(f"page {number} is no leaf of the tree at page {self.root}")
+            number = node.children[bisect_right(node.keys, key)]
+        raise CorruptLogError(f"the tree at page {self.root} loops")
+
+    def _path(self, key: int) -> list[int]:
+        """Page numbers from the root to the leaf where ``key`` belongs."""
+        path = [self.root]
+        while isinstance(node := self._cache.get(path[-1]), Inner):
+            if len(path) > DEPTH_MAX:
+                raise CorruptLogError(f"the tree at page {self.root} loops")
+            path.append(node.children[bisect_right(node.keys, key)])
+        return path
+
+    def _leaf(self, number: int) -> Leaf:
+        node = self._cache.get(number)
+        if not isinstance(node, Leaf):
+            raise CorruptLogError(f"page {number} is no leaf of the tree at page {self.root}")
+        return node
+
+    def _edit_leaf(self, number: int) -> Leaf:
+        node = self._cache.edit(number)
+        assert isinstance(node, Leaf), "found as a leaf a moment ago"
+        return node
+
+    def _edit_inner(self, number: int) -> Inner:
+        node = self._cache.edit(number)
+        assert isinstance(node, Inner), "found as an inner node a moment ago"
+        return node
+
+    # -- splitting and removing ---------------------------------------------------------------
+
+    def _split_leaf(self, path: list[int], leaf: Leaf, place: int) -> None:
+        # Rows that arrive in order leave full leaves behind; others are cut in the middle.
+        ascending = leaf.next == 0 and place == len(leaf.keys) - 1
+        cut = place if ascending else _middle(leaf)
+        right = Leaf(leaf.keys[cut:], leaf.rows[cut:], leaf.next)
+        del leaf.keys[cut:], leaf.rows[cut:]
+        if path[-1] != self.root:
+            leaf.next = self._cache.allocate(right)
+            self._insert(path[:-1], right.keys[0], leaf.next)
+            return
+        second = self._cache.allocate(right)
+        first = self._cache.allocate(Leaf(leaf.keys, leaf.rows, second))
+        self._cache.put(self.root, Inner([right.keys[0]], [first, second]))
+
+    def _insert(self, path: list[int], key: int, child: int) -> None:
+        """Add a child behind ``key`` to the inner node at the end of ``path``."""
+        node = self._edit_inner(path[-1])
+        place = bisect_right(node.keys, key)
+        node.keys.insert(place, key)
+        node.children.insert(place + 1, child)
+        if len(node.keys) <= INNER_MAX:
+            return
+        half = len(node.keys) // 2
+        up = node.keys[half]
+        right = Inner(node.keys[half + 1 :], node.children[half + 1 :])
+        del node.keys[half:], node.children[half + 1 :]
+        if path[-1] == self.root:
+            first = self._cache.allocate(Inner(node.keys, node.children))
+            second = self._cache.allocate(right)
+            self._cache.put(self.root, Inner([up], [first, second]))
+        else:
+            self._insert(path[:-1], up, self._cache.allocate(right))
+
+    def _remove_leaf(self, path: list[int], leaf: Leaf) -> None:
+        """Free an empty leaf, unless it is the first of its parent: then it stays, empty."""
+        parent = self._edit_inner(path[-2])
+        place = parent.children.index(path[-1])
+        if place == 0:
+            return
+        left = self._rightmost(parent.children[place - 1])
+        self._edit_leaf(left).next = leaf.next
+        del parent.children[place], parent.keys[place - 1]
+        self._cache.release(path[-1])
+
+    def _rightmost(self, number: int) -> int:
+        while isinstance(node := self._cache.get(number), Inner):
+            number = node.children[-1]
+        return number
+
+    # -- long rows ------------------------------------------------------------------------------
+
+    def _store(self, row: bytes) -> bytes | Overflow:
+        if len(row) <= INLINE_MAX:
+            return row
+        following = 0
+        for start in range((len(row) - 1) // ROOM * ROOM, -1, -ROOM):
+            chunk = Chunk(row[start : start + ROOM], following)
+            following = self._cache.allocate(chunk)
+        return Overflow(following, len(row))
+
+    def _whole(self, row: bytes | Overflow) -> bytes:
+        if isinstance(row, bytes):
+            return row
+        return b"".join(chunk.data for _, chunk in self.chain(row))
+
+    def _drop(self, row: bytes | Overflow) -> None:
+        if isinstance(row, Overflow):
+            for number in [number for number, _ in self.chain(row)]:
+                self._cache.release(number)
+
+
+def _middle(leaf: Leaf) -> int:
+    """Where to cut so that both halves hold about as many bytes, and at least one row."""
+    half, total = leaf.size() // 2, 0
+    for place, row in enumerate(leaf.rows):
+        total += entry_size(row)
+        if total >= half:
+            return min(max(place, 1), len(leaf.rows) - 1)
+    return len(leaf.rows) - 1
+
+
+FIRST_KEY = KEY_MIN
+"""Where an iteration over everything starts."""

@@ -1,0 +1,74 @@
+"""The directory of a coordinator: its node id and its decision log.
+
+In: a path, and perhaps a node id and a log of another kind. Out: a `Home` with both, locked
+by the log for this process. The node id is written once and never changed: a branch left
+behind under another id would be nobody's.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from tallystick.errors import TransactionUsageError
+from tallystick.roles import DecisionLog
+from tallystick.services.transactions.xids import check_node
+from tallystick.storage.files import write_whole
+from tallystick.storage.local import LOCAL
+from tallystick.systems.registry import open_decision_log
+
+NODE_FILE = "node"
+LOG_FOLDER = "decisions"
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """An open coordinator's directory."""
+
+    node: str
+    decisions: DecisionLog
+
+    def close(self) -> None:
+        self.decisions.close()
+
+
+def open_home(path: str | os.PathLike[str], node: str | None, log: DecisionLog | None) -> Home:
+    """Open or create the directory. Raises `LogLockedError` if it is in use, and
+    `TransactionUsageError` if it belongs to a node of another name."""
+    folder = Path(path)
+    LOCAL.mkdir(str(folder.absolute()))
+    decisions = open_decision_log(folder / LOG_FOLDER) if log is None else log
+    try:
+        return Home(_node(folder, node), decisions)
+    except BaseException:
+        decisions.close()
+        raise
+
+
+def check_home(path: str | os.PathLike[str]) -> None:
+    """Raise `TransactionUsageError` unless the directory is a coordinator's: opening makes one."""
+    if not (Path(path) / NODE_FILE).is_file():
+        raise TransactionUsageError(
+            "this is not the directory of a coordinator",
+            file=str(path),
+            expected=f"a file {NODE_FILE!r} in it",
+            advice="Look for the path that the node was opened with",
+        )
+
+
+def _node(folder: Path, wanted: str | None) -> str:
+    file = folder / NODE_FILE
+    if file.exists():
+        node = check_node(file.read_text("ascii", "replace").strip())
+        if wanted not in (None, node):
+            raise TransactionUsageError(
+                f"the directory belongs to node {node!r}, not {wanted!r}",
+                file=str(file),
+                advice="Branches in doubt are found by the node id; use another directory",
+            )
+        return node
+    node = check_node(wanted or f"tally-{secrets.token_hex(4)}")
+    write_whole(LOCAL, str(file.absolute()), [f"{node}\n".encode("ascii")])
+    return node

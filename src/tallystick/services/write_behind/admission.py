@@ -1,0 +1,101 @@
+"""The way of a commit into the log: room, order, number, line.
+
+In: operations with a reference and names of targets. Out: a number, and the promise that the
+entry is durable. Everything that is let in ends up in the line of the sequencer, whatever becomes
+of the caller.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+
+from tallystick.errors import BusyError, TransactionUsageError
+from tallystick.roles import Operation, PersistEntry, PersistLog, PersistTicket
+from tallystick.services.write_behind.backlog import Backlog, size_of
+from tallystick.services.write_behind.metrics import WriteBehindMetrics
+from tallystick.services.write_behind.sequencer import Sequencer
+from tallystick.storage.signals import InterruptsHeldBack
+
+_FOR_EVERYONE = {None}
+"""What transactions name whose operations are for every target."""
+
+
+class Intake:
+    """Puts transactions for ``targets`` into a log, one after the other."""
+
+    def __init__(
+        self,
+        targets: Collection[str],
+        log: PersistLog,
+        backlog: Backlog,
+        sequencer: Sequencer,
+        metrics: WriteBehindMetrics,
+        last_number: int,
+    ) -> None:
+        self._targets = tuple(targets)
+        self._known = frozenset(targets)
+        self._left: dict[tuple[str, ...], frozenset[str]] = {}
+        self._log = log
+        self._backlog = backlog
+        self._sequencer = sequencer
+        self._metrics = metrics
+        self.last_number = last_number
+
+    def submit(
+        self,
+        operations: Sequence[Operation],
+        reference: str,
+        targets: Sequence[str] | None,
+        timeout: float,
+    ) -> tuple[int, PersistTicket]:
+        """Number and ticket of a new transaction. Raises `BusyError` after ``timeout`` seconds
+        without room, and `TransactionUsageError`, with nothing written."""
+        named = {one.target for one in operations}
+        if targets is None and named == _FOR_EVERYONE:
+            names = self._targets
+        else:
+            names = self._targets_of(named) if targets is None else tuple(targets)
+            self._check(named, names)
+        operations = tuple(operations)
+        size = size_of(reference, operations)
+        deadline = time.monotonic() + timeout
+        backlog = self._backlog
+        while True:
+            with InterruptsHeldBack(), backlog.entrance:
+                if backlog.is_room(size):
+                    return self._enter(names, operations, reference, size)
+            self._wait_for_room(size, deadline)
+
+    def _wait_for_room(self, size: int, deadline: float) -> None:
+        try:
+            self._backlog.wait_for_room(size, deadline)
+        except BusyError:
+            self._metrics.busy()
+            raise
+
+    def _enter(
+        self, names: tuple[str, ...], operations: tuple[Operation, ...], reference: str, size: int
+    ) -> tuple[int, PersistTicket]:
+        moment = int(time.time() * 1_000_000)
+        left = self._left.get(names) or self._left.setdefault(names, frozenset(names))
+        number, ticket = self._log.persisting(names, operations, reference)
+        entry = PersistEntry(number, names, operations, reference, moment)
+        self._backlog.add(entry, left, size)
+        self._sequencer.append(entry, ticket)
+        self.last_number = number
+        return number, ticket
+
+    def _targets_of(self, named: set[str | None]) -> tuple[str, ...]:
+        if None in named or named == self._known:
+            return self._targets
+        return tuple(name for name in self._targets if name in named)
+
+    def _check(self, named: set[str | None], names: tuple[str, ...]) -> None:
+        strangers = named.difference(names, (None,)) | (set(names) - self._known)
+        if strangers or not names:
+            raise TransactionUsageError(
+                "a transaction needs targets, and only known ones",
+                expected=", ".join(self._targets),
+                found=", ".join(sorted(map(str, strangers))) or "none",
+            )

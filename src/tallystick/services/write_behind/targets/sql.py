@@ -1,0 +1,229 @@
+"""SQL databases as targets, through SQLAlchemy: PostgreSQL, MariaDB, MySQL, SQLite.
+
+In: entries whose operations are rows (`tallystick.services.write_behind.targets.rows`), or any,
+with a function of yours that applies them. Out: one database transaction per batch. The numbers
+applied stand in a table of the database, written in the same transaction: so the effect of each
+entry is exactly once, whatever crashes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Sequence
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+
+from tallystick.roles import PersistEntry
+from tallystick.services.write_behind.targets.statements import TAKES_DOCUMENTS, quoted, statements
+from tallystick.services.write_behind.targets.target import TargetAheadError, TargetDownError
+
+APPLIED_TABLE = "tallystick_applied"
+_LOG_ID_SIZE = 36
+_NUMBER_MAX = (1 << 63) - 1
+
+# SQLSTATE classes: connection, rollback (serialization, deadlock), resources, operator
+_DOWN_STATES = ("08", "40", "53", "57")
+# too many connections, shutdown, read only, lock wait timeout, deadlock, gone away, lost
+_DOWN_NUMBERS = frozenset((1040, 1053, 1205, 1213, 1290, 1836, 2002, 2003, 2006, 2013))
+_DOWN_WORDS = ("database is locked", "database or disk is full", "disk I/O error", "unable to open")
+
+
+class SqlTarget:
+    """A database. ``apply(connection, entry)`` replaces the mapping of rows to tables; with
+    ``applied_table=None`` no numbers are kept, and applying has to be idempotent. The table of
+    numbers is created where it is missing."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        apply: Callable[[Connection, PersistEntry], object] | None = None,
+        applied_table: str | None = APPLIED_TABLE,
+        batch_max: int = 5_000,
+    ) -> None:
+        self.batch_max = batch_max
+        self._engine = engine
+        self._apply = apply
+        self._log_id = ""
+        self._known_max = -1
+        self._given: int | None = None
+        self._preparing = threading.Lock()
+        self._numbers = None if applied_table is None else _numbers_table(applied_table)
+
+    @property
+    def place(self) -> Hashable | None:
+        """The table of numbers, in its database."""
+        if self._numbers is None:
+            return None
+        url = self._engine.url
+        in_memory = url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:")
+        return url, id(self._engine) if in_memory else 0, self._numbers.name
+
+    def given(self, last_number: int) -> None:
+        """What the database holds of the log has numbers up to here."""
+        self._given = last_number
+
+    def open(self, log_id: str) -> None:
+        """Only notes the log: the database may be down, and is asked for the first batch."""
+        self._log_id = log_id
+        self._known_max = -1
+
+    def apply(self, entries: Sequence[PersistEntry]) -> None:
+        """Apply what the database does not hold yet, in one transaction."""
+        at_once = self._engine.dialect.name == "postgresql" and self._apply is None
+        try:
+            self._attempt(entries, at_once=at_once)
+        except (sa.exc.ProgrammingError, sa.exc.DataError, sa.exc.IntegrityError):
+            if not at_once:
+                raise
+            # rows at once are put differently: whether a row is at fault is for itself to show
+            self._attempt(entries, at_once=False)
+
+    def _attempt(self, entries: Sequence[PersistEntry], *, at_once: bool) -> None:
+        try:
+            self._prepare()
+            with self._engine.begin() as connection:
+                fresh = self._claim(connection, entries)
+                if self._apply is None:
+                    self._apply_rows(connection, fresh, at_once=at_once)
+                else:
+                    for entry in fresh:
+                        self._apply(connection, entry)
+        except BaseException as error:
+            self._doubt(entries)
+            if isinstance(error, sa.exc.DBAPIError) and is_down(error):
+                raise TargetDownError(str(error.orig)) from error
+            if isinstance(error, sa.exc.TimeoutError):  # no connection of the pool is free
+                raise TargetDownError(str(error)) from error
+            raise
+
+    def _apply_rows(
+        self, connection: Connection, entries: Sequence[PersistEntry], *, at_once: bool
+    ) -> None:
+        operations = (one for entry in entries for one in entry.operations)
+        known: dict[str, bool] = {}
+
+        def takes_documents(table: str) -> bool:
+            if at_once and table not in known:
+                # asked for each batch: the table may have been altered since the last one
+                name = {"name": quoted(table)}
+                known[table] = bool(connection.execute(TAKES_DOCUMENTS, name).scalar())
+            return at_once and known[table]
+
+        for statement, parameters in statements(
+            connection.dialect.name, operations, takes_documents
+        ):
+            connection.execute(statement, parameters)
+
+    def _doubt(self, entries: Sequence[PersistEntry]) -> None:
+        """A commit that failed may have taken place: look these numbers up next time."""
+        if self._known_max >= 0:
+            greatest = max(_signed(one.number) for one in entries)
+            self._known_max = max(self._known_max, greatest)
+
+    def settled(self, below: int) -> None:
+        """Forget numbers that cannot come again."""
+        numbers = self._numbers
+        if numbers is None or self._known_max < 0:
+            return
+        gone = sa.delete(numbers).where(
+            numbers.c.log == self._log_id, numbers.c.number < _signed(below)
+        )
+        try:
+            with self._engine.begin() as connection:
+                connection.execute(gone)
+        except sa.exc.DBAPIError as error:
+            if not is_down(error):
+                raise
+
+    def close(self) -> None:
+        """The engine is its owner's."""
+
+    def _prepare(self) -> None:
+        """Once: make the table of numbers, and see how far it goes."""
+        numbers = self._numbers
+        with self._preparing:
+            if self._known_max >= 0:
+                return
+            greatest = 0
+            if numbers is not None:
+                numbers.metadata.create_all(self._engine)
+                last = sa.select(sa.func.max(numbers.c.number)).where(numbers.c.log == self._log_id)
+                with self._engine.begin() as connection:
+                    greatest = connection.execute(last).scalar() or 0
+            if self._given is not None and greatest > _signed(self._given):
+                raise _ahead(numbers, self._log_id, greatest, self._given)
+            self._known_max = greatest
+
+    def _claim(self, connection: Connection, entries: Sequence[PersistEntry]) -> list[PersistEntry]:
+        """The entries that are not applied yet; their numbers are now, in this transaction."""
+        numbers = self._numbers
+        if numbers is None:
+            return list(entries)
+        doubtful = [one.number for one in entries if _signed(one.number) <= self._known_max]
+        held: set[int] = set()
+        if doubtful:
+            query = sa.select(numbers.c.number).where(
+                numbers.c.log == self._log_id, numbers.c.number.in_(map(_signed, doubtful))
+            )
+            held = set(connection.execute(query).scalars())
+        fresh = [one for one in entries if _signed(one.number) not in held]
+        if fresh:
+            self._insert_numbers(connection, numbers, [_signed(one.number) for one in fresh])
+        return fresh
+
+    def _insert_numbers(
+        self, connection: Connection, table: sa.Table, numbers: Sequence[int]
+    ) -> None:
+        if connection.dialect.name == "postgresql":
+            text = sa.bindparam("numbers", "{" + ",".join(map(str, numbers)) + "}", type_=sa.Text)
+            each = sa.func.unnest(sa.cast(text, sa.ARRAY(sa.BigInteger)))
+            log = sa.bindparam("log", self._log_id, type_=sa.Text)
+            connection.execute(
+                sa.insert(table).from_select(["log", "number"], sa.select(log, each))
+            )
+        else:
+            rows = [{"log": self._log_id, "number": one} for one in numbers]
+            connection.execute(sa.insert(table), rows)
+
+
+def _numbers_table(name: str) -> sa.Table:
+    return sa.Table(
+        name,
+        sa.MetaData(),
+        sa.Column("log", sa.String(_LOG_ID_SIZE), primary_key=True),
+        sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    )
+
+
+def _ahead(numbers: sa.Table | None, log_id: str, greatest: int, given: int) -> TargetAheadError:
+    table = "" if numbers is None else numbers.name
+    return TargetAheadError(
+        "the target holds transactions that the log never had: the log was lost, or is an old copy",
+        expected=f"numbers up to {given}",
+        found=f"{greatest} in {table}",
+        advice="Restore the log. If it is lost for good, take a new folder for the service: its "
+        f"numbers are new to the target, and those of {log_id} can be deleted",
+    )
+
+
+def _signed(number: int) -> int:
+    """The number as databases hold it: 63 bits do for more commits than there will be."""
+    return min(number, _NUMBER_MAX)
+
+
+def is_down(error: sa.exc.DBAPIError) -> bool:
+    """True where the database is at fault or out of reach, and not what was asked of it."""
+    cause = error.orig
+    if error.connection_invalidated or isinstance(error, sa.exc.InterfaceError):
+        return True
+    state = getattr(cause, "sqlstate", None)
+    if isinstance(state, str):
+        return state.startswith(_DOWN_STATES)
+    arguments = getattr(cause, "args", ())
+    if arguments and isinstance(arguments[0], int):
+        return arguments[0] in _DOWN_NUMBERS
+    text = str(cause)
+    refused = type(cause).__module__.startswith("psycopg") and state is None
+    return refused or any(word in text for word in _DOWN_WORDS)

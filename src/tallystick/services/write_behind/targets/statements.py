@@ -1,0 +1,169 @@
+"""SQL for operations that are rows: inserts and updates put a row there, deletes take it away.
+
+In: operations in order, and the name of a dialect. Out: statements with their parameters.
+Neighbours of one shape (table, columns of key and value) share a statement. On PostgreSQL their
+rows go there as one JSON document, which is one statement and one parameter for any number of
+rows; elsewhere they are executed many at once, as the driver does that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+
+from tallystick.roles import Operation, OperationCode
+from tallystick.services.write_behind.targets.rows import row_and_text
+
+Parameters = dict[str, Any] | list[dict[str, Any]]
+Statement = tuple[sa.sql.expression.Executable, Parameters]
+_ROWS = sa.bindparam("rows", type_=sa.Text)
+
+
+class Shape(NamedTuple):
+    """What the rows of one statement have in common."""
+
+    deletes: bool
+    table: str
+    key: tuple[str, ...]
+    value: tuple[str, ...]
+
+
+def statements(
+    dialect: str,
+    operations: Iterable[Operation],
+    at_once: Callable[[str], bool] = lambda _: False,
+) -> Iterator[Statement]:
+    """SQL for operations in their order; ``at_once`` tells the tables of PostgreSQL whose rows
+    may go there as a document: see `TAKES_DOCUMENTS`.
+
+    Inserts and updates put the row there whether or not it exists. Raises `ValueError` for an
+    operation that is no row.
+    """
+    for parts, group in groupby(map(_parsed, operations), key=itemgetter(0)):
+        shape = Shape(*parts)
+        if at_once(shape.table) and not set(shape.key) & set(shape.value):
+            for documents in _without_repeats(shape, group):
+                yield _at_once(shape), {"rows": f"[{','.join(documents)}]"}
+        else:
+            yield _one_by_one(dialect, shape), [key | value for _, _, (key, value), _ in group]
+
+
+_Parts = tuple[bool, str, tuple[str, ...], tuple[str, ...]]
+_Rows = tuple[dict[str, Any], dict[str, Any]]
+_Parsed = tuple[_Parts, bytes, _Rows, str]
+"""The parts of a shape; the key as it is; the rows of key and value; both as one JSON object,
+which is good for something where no column stands in both."""
+
+
+def _parsed(one: Operation) -> _Parsed:
+    code, table, data, value_data, _ = one
+    if code is OperationCode.OPAQUE:
+        raise ValueError("an opaque operation needs a target with an apply function of its own")
+    key, text = row_and_text(data)
+    if code is OperationCode.DELETE or value_data is None:
+        return (code is OperationCode.DELETE, table, tuple(key), ()), data, (key, {}), text
+    value, value_text = row_and_text(value_data)
+    if not key:
+        text = value_text
+    elif value:
+        text = f"{text[:-1]},{value_text[1:]}"
+    return (False, table, tuple(key), tuple(value)), data, (key, value), text
+
+
+def _without_repeats(shape: Shape, group: Iterable[_Parsed]) -> Iterator[list[str]]:
+    """Documents in runs none of which has a key twice: one statement can put a row once only."""
+    keys: set[bytes] = set()
+    documents: list[str] = []
+    for _, key, _, document in group:
+        if key in keys and not shape.deletes:
+            yield documents
+            keys, documents = set(), []
+        keys.add(key)
+        documents.append(document)
+    yield documents
+
+
+# -- one statement for one row -----------------------------------------------------------
+
+
+def _table(shape: Shape) -> Any:
+    schema, _, plain = shape.table.rpartition(".")
+    columns: list[sa.ColumnClause[Any]] = [sa.column(one) for one in (*shape.key, *shape.value)]
+    return sa.table(plain, *columns, schema=schema or None)
+
+
+@lru_cache(maxsize=256)
+def _one_by_one(dialect: str, shape: Shape) -> sa.sql.expression.Executable:
+    table = _table(shape)
+    if shape.deletes:
+        return sa.delete(table).where(*(table.c[one] == sa.bindparam(one) for one in shape.key))
+    upsert: sa.sql.expression.Executable = _UPSERTS.get(dialect, _upsert_mysql)(table, shape)
+    return upsert
+
+
+def _upsert_sqlite(table: Any, shape: Shape) -> Any:
+    return _on_conflict(sqlite.insert(table), shape)
+
+
+def _upsert_postgresql(table: Any, shape: Shape) -> Any:
+    return _on_conflict(postgresql.insert(table), shape)
+
+
+def _on_conflict(insert: Any, shape: Shape) -> Any:
+    if not shape.value:
+        return insert.on_conflict_do_nothing(index_elements=list(shape.key))
+    new = {one: insert.excluded[one] for one in shape.value}
+    return insert.on_conflict_do_update(index_elements=list(shape.key), set_=new)
+
+
+def _upsert_mysql(table: Any, shape: Shape) -> Any:
+    insert = mysql.insert(table)
+    new = {one: insert.inserted[one] for one in shape.value or shape.key}
+    return insert.on_duplicate_key_update(new)
+
+
+_UPSERTS: dict[str, Callable[[Any, Shape], Any]] = {
+    "sqlite": _upsert_sqlite,
+    "postgresql": _upsert_postgresql,
+}
+
+
+# -- one statement for many rows: PostgreSQL ---------------------------------------------
+
+TAKES_DOCUMENTS = sa.text(
+    "SELECT bool_and(t.typcategory IN ('B', 'D', 'E', 'G', 'I', 'N', 'S', 'T', 'V')"
+    " OR t.typname IN ('bytea', 'uuid'))"
+    " FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid"
+    " WHERE a.attrelid = to_regclass(:name) AND a.attnum > 0 AND NOT a.attisdropped"
+)
+"""True for a table, by its ``name``, whose columns all read a JSON value as they read its text:
+arrays, composite types and JSON itself do not."""
+
+
+def quoted(table: str) -> str:
+    """A table's name as PostgreSQL wants it in SQL."""
+    dialect: Any = postgresql.dialect
+    return str(dialect().identifier_preparer.format_table(_table(Shape(False, table, (), ()))))
+
+
+@lru_cache(maxsize=256)
+def _at_once(shape: Shape) -> sa.sql.expression.Executable:
+    """The statement whose parameter ``rows`` is a JSON list of rows; the table's own row type
+    says what the columns are."""
+    table = _table(shape)
+    names = (*shape.key, *shape.value)
+    source = sa.func.json_populate_recordset(
+        sa.literal_column(f"NULL::{quoted(shape.table)}"), sa.cast(_ROWS, sa.JSON)
+    ).table_valued(*names)
+    if shape.deletes:
+        return sa.delete(table).where(*(table.c[one] == source.c[one] for one in shape.key))
+    rows = sa.select(*(source.c[one] for one in names))
+    insert = postgresql.insert(table).from_select(list(names), rows)
+    statement: sa.sql.expression.Executable = _on_conflict(insert, shape)
+    return statement

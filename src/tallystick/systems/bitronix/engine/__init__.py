@@ -1,0 +1,4 @@
+"""What the original's own recovery does with a Bitronix journal, its defects included.
+
+In: the files as `read` gives them. Out: the engine's result in the words of the oracle.
+"""

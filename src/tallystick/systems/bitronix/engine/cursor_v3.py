@@ -1,0 +1,206 @@
+"""How the cursor of the 3.0 line reads a file: through one page of 8192 bytes.
+
+In: the bytes of a file. Out: the same events as `cursor.RandomAccessCursor` gives. The page
+keeps what it held when the file ends, offsets are a counter of its own, and what Java's
+buffer refuses is an unchecked error that no setting skips.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tallystick.systems.bitronix.engine.cursor_v2 import (
+    NEGATIVE_SIZE,
+    NO_TERMINATOR,
+    Accepted,
+    CorruptedError,
+    Event,
+    JavaError,
+    Refused,
+    Stop,
+    UncheckedError,
+    crc_mismatch,
+)
+from tallystick.systems.bitronix.format.layout import (
+    CURRENT_POSITION_HEADER,
+    END_RECORD,
+    HEADER_LENGTH,
+    NAME_LENGTH,
+    signed32,
+)
+from tallystick.systems.bitronix.format.record import TransactionLogRecord, unique_names
+
+PAGE_SIZE = 8192
+TURNS_BEHIND_END_MAX = 4096
+"""Pages filled behind the end of the file before we say that the cursor hangs."""
+
+ILLEGAL_ARGUMENT = "java.lang.IllegalArgumentException"
+INVALID_MARK = "java.nio.InvalidMarkException"
+UNDERFLOW = "java.nio.BufferUnderflowException"
+
+
+class _Page:
+    """Java's heap buffer of 8192 bytes, its limit always the capacity, over a channel."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._file = data
+        self._read = CURRENT_POSITION_HEADER
+        self._bytes = bytearray(PAGE_SIZE)
+        self._mark = -1
+        self.position = 0
+        self.turns_behind_end = 0
+        self._fill(0)
+
+    def refill(self) -> None:
+        """``compact``, read what the file still has, ``rewind``."""
+        kept = PAGE_SIZE - self.position
+        self._bytes[:kept] = self._bytes[self.position :]
+        self._mark = -1
+        self._fill(kept)
+
+    def _fill(self, place: int) -> None:
+        piece = self._file[self._read : self._read + PAGE_SIZE - place]
+        if not piece and place < PAGE_SIZE:
+            self.turns_behind_end += 1
+        self._bytes[place : place + len(piece)] = piece
+        self._read += len(piece)
+        self.position = 0
+
+    def move(self, position: int) -> None:
+        if position > PAGE_SIZE:
+            message = f"newPosition > limit: ({position} > {PAGE_SIZE})"
+            raise UncheckedError(JavaError(ILLEGAL_ARGUMENT, message))
+        if position < 0:
+            message = f"newPosition < 0: ({position} < 0)"
+            raise UncheckedError(JavaError(ILLEGAL_ARGUMENT, message))
+        if self._mark > position:
+            self._mark = -1
+        self.position = position
+
+    def mark(self) -> None:
+        self._mark = self.position
+
+    def reset(self) -> None:
+        if self._mark < 0:
+            raise UncheckedError(JavaError(INVALID_MARK))
+        self.position = self._mark
+
+    def number(self, size: int) -> int:
+        return int.from_bytes(self.take(size), "big", signed=True)
+
+    def take(self, size: int) -> bytes:
+        if size < 0:
+            raise UncheckedError(JavaError(NEGATIVE_SIZE, str(size)))
+        if size > PAGE_SIZE - self.position:
+            raise UncheckedError(JavaError(UNDERFLOW))
+        self.position += size
+        return bytes(self._bytes[self.position - size : self.position])
+
+
+class PagedCursor:
+    """The cursor of 3.0.0-SNAPSHOT. ``place`` is its own count of bytes, not a file offset."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._page = _Page(data)
+        self._end = self._page.number(8)
+        self._place = HEADER_LENGTH
+
+    def events(self) -> Iterator[Event]:
+        """Everything the cursor says, a `Stop` last."""
+        while self._place < self._end:
+            start = self._place
+            if self._page.turns_behind_end > TURNS_BEHIND_END_MAX:
+                yield Stop(None, start, self._place, hangs=True)
+                return
+            try:
+                record = self._read()
+            except CorruptedError as error:
+                yield Refused(start, self._place, str(error), self._place)
+            except UncheckedError as stop:
+                yield Stop(stop.error, start, self._place)
+                return
+            else:
+                yield Accepted(start, record)
+        yield Stop(None, self._place, self._place)
+
+    def _read(self) -> TransactionLogRecord:
+        page = self._page
+        status, length = page.number(4), page.number(4)
+        self._place += 8
+        if signed32(page.position + length + 8) > PAGE_SIZE:
+            page.refill()
+        behind = signed32(page.position + length)
+        if self._place + length > self._end:
+            self._refuse_outside(length)
+        header_length, time = page.number(4), page.number(8)
+        sequence, stored_crc = page.number(4), page.number(4)
+        gtrid_size = page.number(1)
+        self._place += 21
+        self._check_terminator(behind)
+        if 21 + gtrid_size > length:
+            page.move(behind)
+            raise CorruptedError(" (GTRID size too long)")
+        gtrid = page.take(gtrid_size)
+        self._place += gtrid_size
+        names = self._names(length, 25 + gtrid_size, behind)
+        end_record = page.number(4)
+        self._place += 4
+        record = TransactionLogRecord(
+            status,
+            length,
+            header_length,
+            time,
+            sequence,
+            stored_crc & 0xFFFFFFFF,
+            gtrid,
+            unique_names(names),
+            end_record,
+        )
+        return self._checked(record, behind)
+
+    def _checked(self, record: TransactionLogRecord, behind: int) -> TransactionLogRecord:
+        """The record with L as this line computes it, from gtrid and names."""
+        rebuilt = replace(record, record_length=record.exact_length)
+        calculated = rebuilt.calculate_crc32()
+        if calculated != record.crc32:
+            self._page.move(behind)
+            raise CorruptedError(crc_mismatch(record.crc32, calculated))
+        return rebuilt
+
+    def _refuse_outside(self, length: int) -> None:
+        self._page.move(signed32(self._page.position + length))
+        self._place += length
+        # The original adds the two numbers as text.
+        raise CorruptedError(
+            f" (record terminator outside of file bounds: {self._place}{length} of {self._end}, "
+            f"recordLength: {length})"
+        )
+
+    def _check_terminator(self, behind: int) -> None:
+        page = self._page
+        page.mark()
+        page.move(signed32(behind - 4))
+        end_code = page.number(4)
+        page.reset()
+        if end_code != END_RECORD:
+            raise CorruptedError(NO_TERMINATOR)
+
+    def _names(self, length: int, used: int, behind: int) -> list[bytes]:
+        page = self._page
+        names: list[bytes] = []
+        count = page.number(4)
+        self._place += 4
+        while len(names) < count:
+            size = page.number(2)
+            self._place += 2
+            used += NAME_LENGTH.size + size
+            if used > length:
+                page.move(behind)
+                raise CorruptedError(
+                    f" (unique names too long, {len(names) + 1} out of {count}, length: {size}, "
+                    f"currentReadCount: {used}, recordLength: {length})"
+                )
+            names.append(page.take(size))
+            self._place += size
+        return names

@@ -1,0 +1,107 @@
+"""How the real managers open a pair of files: which one they use, what stops them, what dangles.
+
+In: the bytes of part 1 and part 2 (None for a missing file). Out: an `Opening` for a code
+line, with ``skipCorruptedLogs`` on or off. Nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from tallystick.systems.bitronix.engine.cursor_v2 import (
+    Accepted,
+    Event,
+    JavaError,
+    RandomAccessCursor,
+    Refused,
+    Stop,
+)
+from tallystick.systems.bitronix.engine.cursor_v3 import PagedCursor
+from tallystick.systems.bitronix.format.layout import FileHeader
+from tallystick.systems.bitronix.format.record import TransactionLogRecord
+from tallystick.systems.bitronix.read.open_decisions import DanglingSet
+
+CORRUPTED = "bitronix.tm.journal.CorruptedTransactionLogException"
+DIFFERENT_LENGTHS = JavaError(
+    "java.io.IOException",
+    "transaction log files are not of the same length, assuming they're corrupt",
+)
+NEGATIVE_POSITION = JavaError("java.lang.IllegalArgumentException")
+
+Parts = tuple[memoryview | None, memoryview | None]
+Lines = dict[str, Callable[[memoryview], Iterator[Event]]]
+
+CODE_LINES: Lines = {
+    "2.1.4": lambda data: RandomAccessCursor(data).events(),
+    "3.0.0-SNAPSHOT": lambda data: PagedCursor(data).events(),
+}
+"""The cursor of each code line; the opening is the same in both."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a real open does: ``error`` ends it, ``collect_error`` the collection after it."""
+
+    skip_corrupted: bool
+    hangs: bool = False
+    error: JavaError | None = None
+    active: int | None = None
+    collect_error: JavaError | None = None
+    dangling: tuple[TransactionLogRecord, ...] = ()
+
+
+def cursor_events(parts: Parts, line: str) -> list[list[Event]]:
+    """What the cursor of that code line says about each part; nothing for a missing file."""
+    return [list(CODE_LINES[line](part)) if part is not None else [] for part in parts]
+
+
+def events_beside(parts: Parts, line: str, events: list[list[Event]]) -> list[list[Event]]:
+    """`cursor_events`, with the objects of ``events`` where they say the same: lists of them are
+    long, and the code lines nearly always agree."""
+    return [
+        [] if part is None else list(_shared(CODE_LINES[line](part), known))
+        for part, known in zip(parts, events, strict=True)
+    ]
+
+
+def _shared(events: Iterable[Event], known: Iterable[Event]) -> Iterator[Event]:
+    rest = iter(known)
+    for event in events:
+        other = next(rest, None)
+        yield other if other is not None and other == event else event
+
+
+def open_pair(parts: Parts, events: list[list[Event]], *, skip_corrupted: bool) -> Opening:
+    """What opening the pair and collecting its dangling records does.
+
+    ``events`` are those of `cursor_events`.
+    """
+    sizes = [None if part is None else len(part) for part in parts]
+    if sizes[0] != sizes[1] and not skip_corrupted:
+        return Opening(skip_corrupted, error=DIFFERENT_LENGTHS)
+    headers = []
+    for part in parts:
+        header = None if part is None else FileHeader.decode(part)
+        if header is None:  # a missing file is made empty, and an empty one read for ever
+            return Opening(skip_corrupted, hangs=True)
+        if header.position < 0:
+            return Opening(skip_corrupted, error=NEGATIVE_POSITION)
+        headers.append(header)
+    active = 0 if headers[0].timestamp > headers[1].timestamp else 1
+    return _collect(active, events[active], skip_corrupted)
+
+
+def _collect(active: int, events: Iterable[Event], skip_corrupted: bool) -> Opening:
+    open_records = DanglingSet()
+    for event in events:
+        if isinstance(event, Accepted):
+            open_records.apply(event.record)
+        elif isinstance(event, Refused) and not skip_corrupted:
+            error = JavaError(CORRUPTED, event.message)
+            return Opening(skip_corrupted, active=active, collect_error=error)
+        elif isinstance(event, Stop) and event.hangs:
+            return Opening(skip_corrupted, hangs=True)
+        elif isinstance(event, Stop) and event.error is not None:
+            return Opening(skip_corrupted, active=active, collect_error=event.error)
+    return Opening(skip_corrupted, active=active, dangling=open_records.records())

@@ -1,0 +1,238 @@
+"""One journal record: encode, decode, checksum, text form; pure functions, no I/O.
+
+Byte order and sizes stand in `layout.py`. The CRC is not taken over the bytes on disk: the
+original rebuilds the record and computes from that (names in sorted order, each once).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Self
+
+from tallystick.errors import CorruptLogError, RecordTooLargeError
+from tallystick.storage.crc import crc32
+from tallystick.systems.bitronix.format.layout import (
+    COUNT,
+    CRC_HEAD,
+    END_MARKER,
+    END_RECORD,
+    GTRID_MAX,
+    GTRID_OFFSET,
+    LENGTH_FIXED,
+    LENGTH_OUTSIDE,
+    NAME_LENGTH,
+    NAME_MAX,
+    RECORD_HEAD,
+    RECORD_HEADER_LENGTH,
+    RECORD_MIN,
+    signed32,
+    status_name,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionLogRecord:
+    """One record. Names are a sorted set; ``crc32`` is unsigned here, signed in messages.
+
+    ``record_length`` (L) counts everything behind itself, ``header_length`` is 28,
+    ``time`` is in ms of the writer's clock, ``sequence_number`` a counter of its process.
+    """
+
+    status: int
+    record_length: int
+    header_length: int
+    time: int
+    sequence_number: int
+    crc32: int
+    gtrid: bytes
+    unique_names: tuple[str, ...]
+    end_record: int = END_RECORD
+
+    @classmethod
+    def create(
+        cls, status: int, gtrid: bytes, unique_names: Collection[str], time: int, sequence: int
+    ) -> Self:
+        """A new record with its length and CRC computed.
+
+        Raises `RecordTooLargeError` for a gtrid above 127 bytes, a name above 32767, or a
+        name that is not ASCII: the original writes all three and cannot read them back.
+        """
+        names = tuple(sorted(set(unique_names)))
+        refuse_unreadable(gtrid, names)
+        rest = _rest(gtrid, names, END_RECORD)
+        length = LENGTH_FIXED - COUNT.size - len(END_MARKER) + len(rest)
+        head = CRC_HEAD.pack(status, length, RECORD_HEADER_LENGTH, time, sequence)
+        crc = crc32(rest, crc32(head))
+        return cls(status, length, RECORD_HEADER_LENGTH, time, sequence, crc, gtrid, names)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole record."""
+        return self.record_length + LENGTH_OUTSIDE
+
+    @property
+    def exact_length(self) -> int:
+        """L as gtrid and names need it: what every real writer stores, and 3.0 computes."""
+        names = sum(NAME_LENGTH.size + len(name) for name in self.unique_names)
+        return LENGTH_FIXED + len(self.gtrid) + names
+
+    @property
+    def is_exact(self) -> bool:
+        """True if L is just that."""
+        return self.record_length == self.exact_length
+
+    def calculate_crc32(self) -> int:
+        """CRC-32 of the record as the original rebuilds it: names in sorted order, each
+        character above 7F as ``?``, without the CRC and the gtrid length byte.
+        """
+        head = CRC_HEAD.pack(
+            self.status,
+            self.record_length,
+            self.header_length,
+            self.time,
+            self.sequence_number,
+        )
+        return crc32(_rest(self.gtrid, self.unique_names, self.end_record), crc32(head))
+
+    def is_crc32_correct(self) -> bool:
+        return self.calculate_crc32() == self.crc32
+
+    def encode(self) -> bytes:
+        """The bytes on disk."""
+        head = RECORD_HEAD.pack(
+            self.status,
+            self.record_length,
+            self.header_length,
+            self.time,
+            self.sequence_number,
+            self.crc32,
+            len(self.gtrid),
+        )
+        return head + _rest(self.gtrid, self.unique_names, self.end_record)
+
+    @staticmethod
+    def restore(data: bytes | memoryview, offset: int = 0) -> TransactionLogRecord:
+        """The record at ``offset``, whole and with a right CRC. Raises `CorruptLogError`."""
+        record = decode_record(data, offset, len(data))
+        if record is None:
+            raise CorruptLogError(
+                "no whole record with a right CRC", offset=offset, expected="a journal record"
+            )
+        return record
+
+    def __str__(self) -> str:
+        """The text form of the original."""
+        return (
+            f"a Bitronix TransactionLogRecord with status={status_name(self.status)}, "
+            f"recordLength={self.record_length}, headerLength={self.header_length}, "
+            f"time={self.time}, sequenceNumber={self.sequence_number}, "
+            f"crc32={signed32(self.crc32)}, gtrid={self.gtrid.hex().upper()}, "
+            f"uniqueNames={','.join(self.unique_names)}"
+        )
+
+
+def java_ascii(raw: bytes) -> str:
+    """Bytes as Java's US-ASCII decoder reads them: U+FFFD for each byte above 7F."""
+    return raw.decode("ascii") if raw.isascii() else "".join(map(_ascii_or_replacement, raw))
+
+
+def unique_names(raw: Iterable[bytes]) -> tuple[str, ...]:
+    """Names as the original holds them: decoded, each once, sorted."""
+    return tuple(sorted({java_ascii(name) for name in raw}))
+
+
+def decode_record(data: bytes | memoryview, offset: int, end: int) -> TransactionLogRecord | None:
+    """The record at ``offset`` if it lies below ``end`` and is whole; None if it is not.
+
+    Whole is what 2.1.4 accepts: L leads to an end marker, gtrid and names stay inside L, the
+    CRC is that of the rebuilt record. Linear in the bytes of the record.
+    """
+    if offset + RECORD_MIN > end:
+        return None
+    status, length, header, time, sequence, stored_crc, size = RECORD_HEAD.unpack_from(data, offset)
+    last = offset + length + LENGTH_OUTSIDE
+    if length < LENGTH_FIXED or last > end or data[last - 4 : last] != END_MARKER or size < 0:
+        return None
+    raw = bytes(data[offset:last])
+    names = _decode_names(raw, GTRID_OFFSET + size)
+    if names is None:
+        return None
+    found, tail = names
+    record = TransactionLogRecord(
+        status,
+        length,
+        header,
+        time,
+        sequence,
+        stored_crc,
+        raw[GTRID_OFFSET : GTRID_OFFSET + size],
+        unique_names(found),
+        COUNT.unpack_from(raw, tail)[0],
+    )
+    if tail == len(raw) - COUNT.size and found == [one.encode() for one in record.unique_names]:
+        # As every real writer leaves it: the rebuilt record is the bytes on disk.
+        return (
+            record if crc32(raw[GTRID_OFFSET:], crc32(raw[: CRC_HEAD.size])) == stored_crc else None
+        )
+    return record if record.is_crc32_correct() else None
+
+
+def _decode_names(raw: bytes, place: int) -> tuple[list[bytes], int] | None:
+    """The names of a whole record from their count at ``place``, and the offset behind them."""
+    last = len(raw) - len(END_MARKER)
+    if place + COUNT.size > last:
+        return None
+    (count,) = COUNT.unpack_from(raw, place)
+    place += COUNT.size
+    names: list[bytes] = []
+    for _ in range(count):
+        if place + NAME_LENGTH.size > last:
+            return None
+        (size,) = NAME_LENGTH.unpack_from(raw, place)
+        begin, place = place + NAME_LENGTH.size, place + NAME_LENGTH.size + size
+        if size < 0 or place > last:
+            return None
+        names.append(raw[begin:place])
+    return names, place
+
+
+def _rest(gtrid: bytes, names: Collection[str], end_record: int) -> bytes:
+    """What follows the gtrid length byte."""
+    return gtrid + encode_names(names, end_record)
+
+
+def encode_names(names: Collection[str], end_record: int) -> bytes:
+    """What follows the gtrid: the names with their count, and the end marker."""
+    pieces = [COUNT.pack(len(names))]
+    for name in names:
+        raw = name.encode("ascii", "replace")
+        pieces += (NAME_LENGTH.pack(len(raw)), raw)
+    pieces.append(COUNT.pack(end_record))
+    return b"".join(pieces)
+
+
+def _ascii_or_replacement(byte: int) -> str:
+    return chr(byte) if byte < 0x80 else "�"
+
+
+def refuse_unreadable(gtrid: bytes, names: Iterable[str]) -> None:
+    """Raise `RecordTooLargeError` for what the originals write and cannot read back."""
+    if len(gtrid) > GTRID_MAX:
+        raise RecordTooLargeError(
+            "the gtrid is too long", expected=f"at most {GTRID_MAX} bytes", found=str(len(gtrid))
+        )
+    for name in names:
+        if len(name) > NAME_MAX:
+            raise RecordTooLargeError(
+                "a resource name is too long",
+                expected=f"at most {NAME_MAX} characters",
+                found=str(len(name)),
+            )
+        if not name.isascii():
+            raise RecordTooLargeError(
+                "a resource name is not ASCII",
+                expected="ASCII, which is all that the format reads back",
+                found=repr(name),
+                advice="Give the resource an ASCII name",
+            )

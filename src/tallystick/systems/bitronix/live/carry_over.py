@@ -1,0 +1,120 @@
+"""What a change of files must carry over: open decisions, and heuristic outcomes not settled.
+
+In: records in log order. Out: the records to copy. The original copies only the decisions, and
+so forgets heuristic outcomes; it ignores ours, as it ignores any UNKNOWN that closes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tallystick.systems.bitronix.format.layout import (
+    COMMITTING,
+    LENGTH_OUTSIDE,
+    NO_TRANSACTION,
+    UNKNOWN,
+)
+from tallystick.systems.bitronix.format.record import TransactionLogRecord
+from tallystick.systems.bitronix.read.open_decisions import DanglingSet
+
+
+class CarriedRecords:
+    """Open decisions by the format's rules; heuristic outcomes until NO_TRANSACTION settles them.
+
+    ``size`` is what copies of all of them take, in bytes.
+    """
+
+    def __init__(self) -> None:
+        self.decisions = DanglingSet()
+        self._heuristics: dict[bytes, TransactionLogRecord] = {}
+        self.size = 0
+
+    def apply(self, record: TransactionLogRecord) -> None:
+        """Take the next record into account."""
+        gtrid = record.gtrid
+        before = self.decisions.get(gtrid)
+        self.decisions.apply(record)
+        after = self.decisions.get(gtrid)
+        if after is not before:
+            self.size += _copy_size(after) - _copy_size(before)
+        if record.status in (UNKNOWN, NO_TRANSACTION):
+            self._apply_outcome(record)
+
+    def _apply_outcome(self, record: TransactionLogRecord) -> None:
+        before = self._heuristics.pop(record.gtrid, None)
+        after = None if record.status == NO_TRANSACTION else _joined(before, record)
+        if after is not None:
+            self._heuristics[record.gtrid] = after
+        self.size += _copy_size(after) - _copy_size(before)
+
+    @property
+    def heuristics(self) -> Mapping[bytes, TransactionLogRecord]:
+        return self._heuristics
+
+    def size_with_at_most(self, record: TransactionLogRecord) -> int:
+        """Quickly, what `size_with` is not above: the record, and a copy with all it could add."""
+        return self.size + 2 * record.size
+
+    def size_with(self, record: TransactionLogRecord) -> int:
+        """Bytes of ``record`` and of all copies that must stand before it in a new file."""
+        alone = CarriedRecords()
+        for kept in self._kept(record.gtrid):
+            alone.apply(kept)
+        alone.apply(record)
+        if record.status == COMMITTING:
+            alone.size -= record.size
+        return self.size - self._size_of(record.gtrid) + alone.size + record.size
+
+    def records(self) -> list[TransactionLogRecord]:
+        """All of them, decisions first, by gtrid."""
+        heuristics = [self._heuristics[gtrid] for gtrid in sorted(self._heuristics)]
+        return [*self.decisions.records(), *heuristics]
+
+    def copies(self, time: int, sequence: int, but: bytes | None = None) -> list[bytes]:
+        """The records to copy, encoded, without the decision of gtrid ``but``.
+
+        What no later record touched is copied as it was; the others are made anew with this
+        time and number.
+        """
+        copies = []
+        for one in self.records():
+            if one.status == COMMITTING and one.gtrid == but:
+                continue
+            if not (one.is_exact and one.is_crc32_correct()):
+                one = TransactionLogRecord.create(
+                    one.status, one.gtrid, one.unique_names, time, sequence
+                )
+            copies.append(one.encode())
+        return copies
+
+    def same_as(self, other: CarriedRecords) -> bool:
+        """True if both hold the same names for the same gtrids."""
+        return self._summary() == other._summary()
+
+    def _summary(self) -> tuple[dict[bytes, tuple[str, ...]], dict[bytes, tuple[str, ...]]]:
+        decisions = {one.gtrid: one.unique_names for one in self.decisions.records()}
+        heuristics = {gtrid: one.unique_names for gtrid, one in self._heuristics.items()}
+        return decisions, heuristics
+
+    def _kept(self, gtrid: bytes) -> list[TransactionLogRecord]:
+        both = (self.decisions.get(gtrid), self._heuristics.get(gtrid))
+        return [one for one in both if one is not None]
+
+    def _size_of(self, gtrid: bytes) -> int:
+        return sum(_copy_size(one) for one in self._kept(gtrid))
+
+
+def _joined(
+    known: TransactionLogRecord | None, record: TransactionLogRecord
+) -> TransactionLogRecord:
+    """The record with the names of both."""
+    if known is None:
+        return record
+    names = tuple(sorted({*known.unique_names, *record.unique_names}))
+    return replace(record, unique_names=names)
+
+
+def _copy_size(record: TransactionLogRecord | None) -> int:
+    """Bytes of its copy."""
+    return 0 if record is None else record.exact_length + LENGTH_OUTSIDE

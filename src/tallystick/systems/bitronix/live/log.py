@@ -1,0 +1,250 @@
+"""The live journal: two files written in turn, as the original writes them.
+
+In: statuses of global transactions with the names of their resources. Out: `Ticket`s for forced
+records, and after a restart the decisions that are open. Method names are the original's, in
+Python's spelling; ``docs/systems/bitronix.md`` maps them and names what is done better.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping
+
+from tallystick.errors import CorruptLogError, LogFullError, RecordTooLargeError
+from tallystick.storage.files import FileSystem
+from tallystick.storage.group.counters import GroupCounters
+from tallystick.storage.group.ticket import GroupTicket
+from tallystick.storage.group.writer import GroupWriter
+from tallystick.storage.local import LOCAL
+from tallystick.systems.bitronix.format.layout import (
+    CLOSING,
+    COMMITTED,
+    COMMITTING,
+    GTRID_MAX,
+    HEADER_LENGTH,
+    MEGABYTE,
+    NO_TRANSACTION,
+    RECORD_MIN,
+    UNKNOWN,
+    sequence_number,
+)
+from tallystick.systems.bitronix.format.record import TransactionLogRecord
+from tallystick.systems.bitronix.live.encoder import Entry, RecordEncoder
+from tallystick.systems.bitronix.live.files import FilePair
+from tallystick.systems.bitronix.live.journal_file import JournalFile
+from tallystick.systems.bitronix.live.opening import (
+    UNSYNCED_MAX,
+    Settings,
+    later_time,
+    open_pair_of_files,
+)
+from tallystick.systems.bitronix.read.scan import CountedWalk
+
+DEFAULT_NAMES = ("btm1.tlog", "btm2.tlog")
+FILTERED = frozenset({COMMITTING, COMMITTED, UNKNOWN})
+"""What the status filter lets through, besides whatever closes an open decision."""
+CLOSING_SLACK = RECORD_MIN + GTRID_MAX
+"""Room that is kept so that a decision can be closed for some of its resources."""
+
+
+def milliseconds(since_boot: bool) -> int:
+    """The clock of 2.1.4 (since boot, as the JVM counts) or that of the 3.0 line (since 1970)."""
+    return (time.monotonic_ns() if since_boot else time.time_ns()) // 1_000_000
+
+
+class DiskJournal:
+    """A journal in the folder ``path``. Safe for threads; one owner at a time.
+
+    ``max_log_size`` is in bytes for each file, and used only when they are made (the original
+    takes whole megabytes, 2 by default). ``filter_log_status`` stores only COMMITTING,
+    COMMITTED, UNKNOWN and what closes a decision. ``skip_corrupted_logs`` opens a damaged journal
+    with the whole records that it has. ``forced_write_enabled=False`` never syncs a record.
+    ``force_batching_enabled=False`` gives each forced record a sync of its own. ``boot_clock``
+    writes times as 2.1.4 does (True) or as the 3.0 line (False); by default as the journal has
+    them, and new journals as the 3.0 line.
+
+    Raises when opening: `CorruptLogError`, `LogFormatError`, `LogLockedError`, `OSError`.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        fs: FileSystem = LOCAL,
+        names: tuple[str, str] = DEFAULT_NAMES,
+        max_log_size: int = 2 * MEGABYTE,
+        filter_log_status: bool = False,
+        skip_corrupted_logs: bool = False,
+        forced_write_enabled: bool = True,
+        force_batching_enabled: bool = True,
+        boot_clock: bool | None = None,
+    ) -> None:
+        self.path = path
+        self._filter = filter_log_status
+        self._batching = force_batching_enabled
+        self._alone = threading.Lock()  # one forced record at a time, where they are not batched
+        self._mutex = threading.Lock()  # ties numbers and state to the order of submits
+        part1, part2 = (posixpath.join(path, name) for name in names)
+        length = HEADER_LENGTH + max_log_size
+        opened = open_pair_of_files(
+            Settings(fs, part1, part2, length, skip_corrupted_logs, milliseconds, boot_clock)
+        )
+        self._since_boot = opened.since_boot
+        self._time, self._sequence = opened.last
+        self._submitted = opened.carried
+        self._encoder = RecordEncoder()
+        self._files = FilePair(opened, self._now, forced=forced_write_enabled)
+        self._writer: GroupWriter[Entry] = GroupWriter(
+            self._files.write, self._files.sync, name=path, group_bytes=UNSYNCED_MAX // 2
+        )
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def log(self, status: int, gtrid: bytes, unique_names: Collection[str]) -> None:
+        """Store a status, unforced: durable with the next forced record.
+
+        Raises `RecordTooLargeError` for what the originals cannot read back, `LogFullError` if
+        open decisions leave no room, `LogClosedError`, `LogPoisonedError`.
+        """
+        if self._passes(status, gtrid):
+            self._submit(status, gtrid, unique_names, sync=False)
+
+    def log_forced(
+        self, status: int, gtrid: bytes, unique_names: Collection[str]
+    ) -> GroupTicket[Entry]:
+        """Store a status and promise that it becomes durable; errors as in `log`."""
+        if self._batching:
+            return self._submit(status, gtrid, unique_names, sync=True)
+        with self._alone:
+            ticket = self._submit(status, gtrid, unique_names, sync=True)
+            ticket.wait()
+        return ticket
+
+    def force(self) -> None:
+        """Return when everything stored so far is durable."""
+        self._writer.flush()
+
+    def _passes(self, status: int, gtrid: bytes) -> bool:
+        if not self._filter or status in FILTERED:
+            return True
+        return status in CLOSING and self._submitted.decisions.get(gtrid) is not None
+
+    def _submit(
+        self, status: int, gtrid: bytes, names: Collection[str], *, sync: bool
+    ) -> GroupTicket[Entry]:
+        with self._mutex:
+            self._time = later_time(self._now(), self._time)
+            number = sequence_number(self._sequence + 1)
+            entry = self._encoder.encode(status, gtrid, names, self._time, number)
+            record, data = entry
+            self._require_room(record)
+            ticket = self._writer.submit(entry, len(data), sync=sync)
+            self._sequence += 1
+            self._submitted.apply(record)
+        return ticket
+
+    def _require_room(self, record: TransactionLogRecord) -> None:
+        """Whatever is open must fit into an empty file beside any one record, at all times."""
+        length = self.active.length
+        at_most = HEADER_LENGTH + self._submitted.size_with_at_most(record) + CLOSING_SLACK
+        if at_most < length:
+            return
+        if HEADER_LENGTH + record.size >= length:
+            raise RecordTooLargeError(
+                "the record does not fit into a file of this journal",
+                file=self.active.path,
+                expected=f"fewer than {length - HEADER_LENGTH} bytes",
+                found=f"{record.size} bytes",
+            )
+        needed = HEADER_LENGTH + self._submitted.size_with(record)
+        if record.status not in CLOSING:
+            needed += CLOSING_SLACK
+        if needed >= length:
+            raise LogFullError(
+                "open decisions leave no room",
+                file=self.active.path,
+                expected=f"fewer than {length} bytes",
+                found=f"{needed} bytes with this record",
+                advice="Close open decisions, or make the journal anew with a larger max_log_size",
+            )
+
+    # -- reading ---------------------------------------------------------------------------
+
+    def collect_dangling_records(self) -> Mapping[bytes, TransactionLogRecord]:
+        """The decisions that are open, by gtrid, each with the names still to be closed."""
+        with self._mutex:
+            return {one.gtrid: one for one in self._submitted.decisions.records()}
+
+    def dangling_record(self, gtrid: bytes) -> TransactionLogRecord | None:
+        """The open decision of one gtrid."""
+        return self._submitted.decisions.get(gtrid)
+
+    def heuristic_records(self) -> Mapping[bytes, TransactionLogRecord]:
+        """UNKNOWN records that no `settle` has followed, by gtrid."""
+        with self._mutex:
+            return dict(self._submitted.heuristics)
+
+    def unsafe_read_records(
+        self, *, include_invalid: bool = False
+    ) -> Iterator[TransactionLogRecord]:
+        """All records of the file in use; raises `CorruptLogError` at damage, or passes over it."""
+        self.force()
+        with self._writer.exclusive():
+            data = self.active.read()
+        for piece in CountedWalk(memoryview(data)).pieces():
+            if piece.record is not None:
+                yield piece.record
+            elif not include_invalid:
+                raise CorruptLogError(piece.reason, file=self.active.path, offset=piece.offset)
+
+    def migrate_to(self, other: DiskJournal) -> None:
+        """Store every open decision in another journal too; nothing is taken from this one.
+
+        Raises `ValueError` for this very journal.
+        """
+        if other is self:
+            raise ValueError("cannot migrate a journal to itself")
+        for record in self.collect_dangling_records().values():
+            other.log(record.status, record.gtrid, record.unique_names)
+        other.force()
+
+    def settle(self, gtrid: bytes) -> GroupTicket[Entry]:
+        """Close a heuristic outcome: an operator has dealt with it. Raises `KeyError`."""
+        return self.log_forced(NO_TRANSACTION, gtrid, self.heuristic_records()[gtrid].unique_names)
+
+    # -- closing ---------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Force, mark both files clean, release them. A second call does nothing.
+
+        A poisoned journal is released as it is; the next opening puts it right.
+        """
+        if self.active.closed:
+            return
+        try:
+            self._writer.close()
+            if not self._writer.poisoned:
+                self._files.mark_clean()
+        finally:
+            self._files.close()
+
+    def __enter__(self) -> DiskJournal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def counters(self) -> GroupCounters:
+        """Groups, records, bytes and syncs so far."""
+        return self._writer.counters
+
+    @property
+    def active(self) -> JournalFile:
+        """The file in use."""
+        return self._files.active
+
+    def _now(self) -> int:
+        return milliseconds(self._since_boot)

@@ -1,0 +1,78 @@
+"""The decision log role on a Bitronix journal.
+
+In: what a transaction manager decides. Out: records that the original's recovery understands.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from tallystick.records import State
+from tallystick.roles import Decision, DecisionOutcome, Ticket
+from tallystick.systems.bitronix.format.layout import (
+    ACTIVE,
+    COMMITTED,
+    COMMITTING,
+    PREPARED,
+    PREPARING,
+    ROLLEDBACK,
+    ROLLING_BACK,
+    UNKNOWN,
+)
+from tallystick.systems.bitronix.live.sharded import open_journal
+
+_STATUS_OF_STATE = {
+    State.ACTIVE: ACTIVE,
+    State.UNDECIDED: PREPARING,
+    State.PREPARED: PREPARED,
+    State.ROLLING_BACK: ROLLING_BACK,
+    State.ROLLED_BACK: ROLLEDBACK,
+}
+_STATUS_OF_OUTCOME = {
+    DecisionOutcome.COMMITTED: COMMITTED,
+    DecisionOutcome.ROLLED_BACK: ROLLEDBACK,
+    DecisionOutcome.HEURISTIC: UNKNOWN,
+}
+
+
+class BitronixDecisionLog:
+    """Implements `tallystick.roles.DecisionLog`; options are those of `open_journal`."""
+
+    def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:
+        self.journal = open_journal(os.fspath(path), **options)
+
+    def note(self, state: State, gtrid: bytes, resources: Collection[str]) -> None:
+        """States without a status of the format are not recorded."""
+        status = _STATUS_OF_STATE.get(state)
+        if status is not None:
+            self.journal.log(status, gtrid, resources)
+
+    def decide(self, gtrid: bytes, resources: Collection[str]) -> Ticket:
+        """A second decision for a gtrid adds its resources: a COMMITTING record replaces the one
+        before it, so it must name them all."""
+        known = self.journal.dangling_record(gtrid)
+        names = set(resources) | set(() if known is None else known.unique_names)
+        return self.journal.log_forced(COMMITTING, gtrid, names)
+
+    def finish(self, gtrid: bytes, resources: Collection[str], outcome: DecisionOutcome) -> None:
+        self.journal.log(_STATUS_OF_OUTCOME[outcome], gtrid, resources)
+
+    def open_decisions(self) -> Mapping[bytes, Decision]:
+        return {
+            gtrid: Decision(gtrid, frozenset(record.unique_names), record.time)
+            for gtrid, record in self.journal.collect_dangling_records().items()
+        }
+
+    def heuristics(self) -> Mapping[bytes, frozenset[str]]:
+        return {
+            gtrid: frozenset(record.unique_names)
+            for gtrid, record in self.journal.heuristic_records().items()
+        }
+
+    def settle(self, gtrid: bytes) -> Ticket:
+        return self.journal.settle(gtrid)
+
+    def close(self) -> None:
+        self.journal.close()

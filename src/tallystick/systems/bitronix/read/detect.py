@@ -1,0 +1,121 @@
+"""Which files of a folder are Bitronix journals, and which two belong together.
+
+In: a `Folder`. Out: a `LogSource` per pair. The content decides: the format id, or where that
+is damaged a plausible header with a whole first record or with nothing behind it. A name says
+something only where the content says nothing: to find the twin of a file that was recognised,
+and for files that are empty or all zeros.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from tallystick.storage.source import logical_name
+from tallystick.systems.bitronix.format.layout import FORMAT_ID, HEADER_LENGTH, MEGABYTE, FileHeader
+from tallystick.systems.bitronix.format.record import decode_record
+from tallystick.systems.protocol import Entry, Folder, LogSource
+
+_PART_NUMBER = re.compile(r"[12](?=\D*$)")
+"""The last 1 or 2 of a name that no other digit follows."""
+_USUAL_NAME = re.compile(r".*[12]\D*\.(tlog|btm)|btm.*[12]\D*", re.IGNORECASE)
+
+
+def detect(folder: Folder) -> list[LogSource]:
+    """The journals of the folder. Raises `LogUnreadableError`."""
+    sure = [entry for entry in folder.entries if _is_journal_file(entry)]
+    silent = [entry for entry in folder.entries if _says_nothing(entry)]
+    pairs = _pair_by_name(sure, folder.entries)
+    paired = {entry.path for pair in pairs for entry in pair}
+    pairs += _pair_rest([entry for entry in sure if entry.path not in paired])
+    paired |= {entry.path for pair in pairs for entry in pair}
+    pairs += _silent_pairs([entry for entry in silent if entry.path not in paired])
+    return [_source(folder.path, pair, alone=len(pairs) == 1) for pair in pairs]
+
+
+def part_number(path: str) -> int | None:
+    """1 or 2 if the file's name says which part it is, else None."""
+    found = _PART_NUMBER.search(_stem(logical_name(path)))
+    return int(found.group()) if found else None
+
+
+def _source(folder: str, pair: list[Entry], *, alone: bool) -> LogSource:
+    paths = tuple(sorted(entry.path for entry in pair))
+    return LogSource("bitronix", folder, paths, "" if alone else _key(pair[0].name))
+
+
+# -- content -------------------------------------------------------------------------------------
+
+
+def _is_journal_file(entry: Entry) -> bool:
+    header = FileHeader.decode(entry.head)
+    if header is None:
+        return False
+    if header.format_id == FORMAT_ID:
+        return True
+    plausible = (
+        header.state in (0, -1) and header.timestamp > 0 and header.position >= HEADER_LENGTH
+    )
+    return plausible and (_has_first_record(entry) or _is_unused(entry, header))
+
+
+def _has_first_record(entry: Entry) -> bool:
+    return decode_record(entry.head, HEADER_LENGTH, len(entry.head)) is not None
+
+
+def _is_unused(entry: Entry, header: FileHeader) -> bool:
+    """True for a file of the right length without records and a name of the usual kind."""
+    if header.position != HEADER_LENGTH or not _USUAL_NAME.fullmatch(entry.name):
+        return False
+    with entry.open() as source:
+        return source.size % MEGABYTE == HEADER_LENGTH
+
+
+def _says_nothing(entry: Entry) -> bool:
+    if not _USUAL_NAME.fullmatch(entry.name):
+        return False
+    return not any(entry.head)
+
+
+# -- pairs ---------------------------------------------------------------------------------------
+
+
+def _pair_by_name(sure: Iterable[Entry], entries: Iterable[Entry]) -> list[list[Entry]]:
+    """Files recognised, each with the file whose name differs in the part's number only."""
+    by_name = {entry.name: entry for entry in entries}
+    pairs, seen = [], set()
+    for entry in sure:
+        twin = by_name.get(_twin_name(entry.name) or "")
+        if twin is None or entry.path in seen:
+            continue
+        seen |= {entry.path, twin.path}
+        pairs.append([entry, twin])
+    return pairs
+
+
+def _pair_rest(rest: list[Entry]) -> list[list[Entry]]:
+    """Two files without a common name are a pair if they are all that is left."""
+    return [rest] if len(rest) == 2 else [[entry] for entry in rest]
+
+
+def _silent_pairs(silent: list[Entry]) -> list[list[Entry]]:
+    return [pair for pair in _pair_by_name(silent, silent) if len(pair) == 2]
+
+
+def _twin_name(name: str) -> str | None:
+    stem = _stem(name)
+    found = _PART_NUMBER.search(stem)
+    if found is None:
+        return None
+    other = "2" if found.group() == "1" else "1"
+    return stem[: found.start()] + other + name[found.end() :]
+
+
+def _key(name: str) -> str:
+    return _PART_NUMBER.sub("", _stem(name)) or name
+
+
+def _stem(name: str) -> str:
+    """The name without its last suffix, where a digit would be the format's, not the part's."""
+    stem, dot, _ = name.rpartition(".")
+    return stem if dot else name

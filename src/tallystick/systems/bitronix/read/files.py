@@ -1,0 +1,180 @@
+"""Two parts of one journal as the bytes prove them: which is later, and what is open.
+
+In: the bytes of both parts. Out: a `Pair` with each part's pieces, the order of the parts, the
+dangling set over both, and what was counted. Nothing here is the engine's opinion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from tallystick.records import Outcome
+from tallystick.systems.bitronix.format.layout import (
+    COMMITTING,
+    HEADER_LENGTH,
+    WALL_CLOCK_MIN,
+    FileHeader,
+)
+from tallystick.systems.bitronix.format.record import TransactionLogRecord, decode_record
+from tallystick.systems.bitronix.read.open_decisions import DanglingSet
+from tallystick.systems.bitronix.read.scan import (
+    CountedWalk,
+    Piece,
+    Stamp,
+    counted_end,
+    header_piece,
+    stamp,
+    tail_pieces,
+)
+from tallystick.systems.bitronix.read.search import RecordSearch, searchable
+
+
+@dataclass
+class Part:
+    """One file of the pair; ``data`` is None where it is missing or cannot be read.
+
+    ``number`` is 1 or 2. What is asked for is looked for, without walking through the file.
+    With ``keeps`` set the file is walked through once, and its pieces stay in memory.
+    """
+
+    number: int
+    path: str | None
+    data: memoryview | None
+    keeps: bool = False
+    _kept: list[Piece] | None = field(default=None, init=False, repr=False)
+
+    @cached_property
+    def header(self) -> FileHeader | None:
+        return None if self.data is None else FileHeader.decode(self.data)
+
+    @cached_property
+    def last(self) -> TransactionLogRecord | None:
+        """The last whole record that begins in the counted range."""
+        if self.data is None or self.header is None:
+            return None
+        end = counted_end(self.header, self.size)
+        return RecordSearch(self.data).last_record(HEADER_LENGTH, end)
+
+    @property
+    def size(self) -> int:
+        return 0 if self.data is None else len(self.data)
+
+    def counted(self) -> Iterator[Piece]:
+        """Header and counted range, piece by piece."""
+        if not self.keeps:
+            return self._walk()
+        if self._kept is None:
+            self._kept = list(self._walk())
+        return iter(self._kept)
+
+    def _walk(self) -> Iterator[Piece]:
+        if self.data is None or not self.size:
+            return
+        yield header_piece(self.data)
+        if self.header is not None:
+            yield from CountedWalk(self.data).pieces()
+
+    def pieces(self, newest: Stamp | None) -> Iterator[Piece]:
+        """All pieces of the file; ``newest`` as in `tail_pieces`."""
+        place = 0
+        for piece in self.counted():
+            yield piece
+            place = piece.end
+        if self.data is not None and place < self.size:
+            yield from tail_pieces(self.data, place, newest)
+
+    @cached_property
+    def swap_defect(self) -> bool:
+        """True if the timestamp is a place in this file, as 2.1.3 and 2.1.4 leave it at a swap:
+        the position, or the start of a record that only COMMITTING records precede."""
+        if self.header is None or not HEADER_LENGTH <= self.header.timestamp <= self.size:
+            return False
+        mark = self.header.timestamp
+        for piece in self.counted():
+            decided = piece.record is not None and piece.record.status == COMMITTING
+            if piece.offset and (piece.offset >= mark or not decided):
+                return piece.offset == mark
+        return mark == self.header.position
+
+    def copy_of_first(self) -> bytes:
+        """The bytes of the first record if it is COMMITTING, and so may be a copy; else none."""
+        if self.data is None or self.header is None or self.header.position <= HEADER_LENGTH:
+            return b""
+        record = decode_record(self.data, HEADER_LENGTH, self.size)
+        return b"" if record is None or record.status != COMMITTING else record.encode()
+
+    def holds_first_of(self, other: Part) -> bool:
+        """True if the first record of the other file stands in this one, as a swap copied it."""
+        wanted = other.copy_of_first()
+        if not wanted or self.data is None or self.header is None:
+            return False
+        end = counted_end(self.header, self.size)
+        return searchable(self.data).find(wanted, HEADER_LENGTH, end) >= 0
+
+
+@dataclass
+class Pair:
+    """Both parts."""
+
+    parts: tuple[Part, Part]
+
+    @cached_property
+    def newest(self) -> Stamp | None:
+        """The stamp of the newest record that a header counts."""
+        stamps = [stamp(part.last) for part in self.parts if part.last is not None]
+        return max(stamps, default=None)
+
+    @property
+    def data(self) -> tuple[memoryview | None, memoryview | None]:
+        return (self.parts[0].data, self.parts[1].data)
+
+    def order(self) -> tuple[Part, Part]:
+        """The earlier part, then the one that is in use according to the bytes."""
+        return self.parts if _second_is_later(*self.parts) else self.parts[::-1]
+
+    def records(self) -> Iterator[tuple[Part, Piece]]:
+        """Every whole record that is not stale, earlier part first."""
+        for part in self.order():
+            for piece in part.pieces(self.newest):
+                if piece.record is not None and piece.outcome is Outcome.VALID:
+                    yield part, piece
+
+    def dangling(self) -> DanglingSet:
+        """The decisions that are open according to both parts."""
+        found = DanglingSet()
+        for _, piece in self.records():
+            assert piece.record is not None  # `records` gives no others
+            found.apply(piece.record)
+        return found
+
+
+def _second_is_later(one: Part, two: Part) -> bool:
+    """Which part is in use: by what it holds, then by the timestamps.
+
+    The timestamps tell, as they do to the original, unless a swap has spoilt one or they are
+    equal. Then: a swap begins the later file with copies of records of the earlier one, so the
+    file that holds the other's first record is the earlier; else the later last record tells,
+    within one run of the writer. Where 2.1.4 has taken over from a writer with another clock,
+    the spoilt timestamp is its own and so the later one.
+    """
+    if one.header is None or two.header is None:
+        return two.header is not None
+    if one.swap_defect or two.swap_defect or one.header.timestamp == two.header.timestamp:
+        earlier, later = one.holds_first_of(two), two.holds_first_of(one)
+        if earlier != later:
+            return earlier
+        if (one.last is None) != (two.last is None):
+            return one.last is None
+        if one.last is not None and two.last is not None and _comparable(one.last, two.last):
+            return stamp(two.last) > stamp(one.last)
+        if one.swap_defect != two.swap_defect:
+            return two.swap_defect
+    return one.header.timestamp <= two.header.timestamp
+
+
+def _comparable(one: TransactionLogRecord, two: TransactionLogRecord) -> bool:
+    """True if the records differ and their times are of one clock."""
+    same_clock = (one.time < WALL_CLOCK_MIN) == (two.time < WALL_CLOCK_MIN)
+    return same_clock and stamp(one) != stamp(two)

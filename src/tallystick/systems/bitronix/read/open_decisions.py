@@ -1,0 +1,61 @@
+"""The decisions that are not closed: the map from gtrid to the kept COMMITTING record.
+
+In: records in file order. Out: the records that a coordinator's recovery would act on. The
+same rules serve the engine's verdict, the strict one and the live log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tallystick.systems.bitronix.format.layout import CLOSING, COMMITTING
+from tallystick.systems.bitronix.format.record import TransactionLogRecord
+
+Rebuild = Callable[[TransactionLogRecord, tuple[str, ...]], TransactionLogRecord]
+
+
+def _with_names(record: TransactionLogRecord, names: tuple[str, ...]) -> TransactionLogRecord:
+    return replace(record, unique_names=names)
+
+
+class DanglingSet:
+    """COMMITTING puts, replacing; COMMITTED, ROLLEDBACK and UNKNOWN take their names away.
+
+    ``rebuild`` makes the record that is kept for the names left of a partly closed one (a
+    live log gives it a new time and number). A closing record without names closes only a
+    COMMITTING without names, and one whose gtrid is not open does nothing.
+    """
+
+    def __init__(self, rebuild: Rebuild = _with_names) -> None:
+        self._open: dict[bytes, TransactionLogRecord] = {}
+        self._rebuild = rebuild
+
+    def apply(self, record: TransactionLogRecord) -> None:
+        """Take the next record into account."""
+        if record.status == COMMITTING:
+            self._open[record.gtrid] = record
+        elif record.status in CLOSING and record.gtrid in self._open:
+            self._close(record)
+
+    def _close(self, record: TransactionLogRecord) -> None:
+        kept = self._open[record.gtrid]
+        if kept.unique_names == record.unique_names:
+            del self._open[record.gtrid]
+            return
+        left = tuple(name for name in kept.unique_names if name not in record.unique_names)
+        if not left:
+            del self._open[record.gtrid]
+        else:
+            self._open[record.gtrid] = self._rebuild(kept, left)
+
+    def get(self, gtrid: bytes) -> TransactionLogRecord | None:
+        """The kept record of that gtrid, with the names left."""
+        return self._open.get(gtrid)
+
+    def records(self) -> tuple[TransactionLogRecord, ...]:
+        """The kept records by ascending gtrid."""
+        return tuple(self._open[gtrid] for gtrid in sorted(self._open))
+
+    def __len__(self) -> int:
+        return len(self._open)

@@ -1,0 +1,99 @@
+"""From pieces of a file to the house's records.
+
+In: a `Piece`. Out: a `Record`, or None for what is no log record (header, fill, remains). The
+attributes bear the oracle's names.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tallystick.records import Kind, Outcome, Record
+from tallystick.systems.bitronix.format.layout import (
+    ACTIVE,
+    COMMITTED,
+    COMMITTING,
+    FORMAT_ID,
+    MARKED_ROLLBACK,
+    NO_TRANSACTION,
+    PREPARED,
+    PREPARING,
+    ROLLEDBACK,
+    ROLLING_BACK,
+    UNKNOWN,
+    signed32,
+    split_gtrid,
+    status_name,
+)
+from tallystick.systems.bitronix.format.record import TransactionLogRecord
+from tallystick.systems.bitronix.read.scan import Piece
+
+KIND_OF = {
+    ACTIVE: Kind.BEGIN,
+    MARKED_ROLLBACK: Kind.STATUS,
+    PREPARED: Kind.PREPARE,
+    COMMITTED: Kind.COMMIT,
+    ROLLEDBACK: Kind.ROLLBACK,
+    UNKNOWN: Kind.HEURISTIC,
+    NO_TRANSACTION: Kind.NOOP,
+    PREPARING: Kind.STATUS,
+    COMMITTING: Kind.DECISION,
+    ROLLING_BACK: Kind.STATUS,
+}
+DAMAGED = "damaged"
+"""The type of a stretch that holds no whole record."""
+
+
+def record_of(path: str, piece: Piece) -> Record | None:
+    """The record of a piece; damaged stretches of the counted range are records too."""
+    if piece.record is not None:
+        return _whole(path, piece, piece.record)
+    if piece.offset and piece.outcome in (Outcome.CORRUPT, Outcome.TORN):
+        return Record(
+            "bitronix",
+            path,
+            piece.offset,
+            piece.length,
+            piece.outcome,
+            Kind.UNKNOWN,
+            DAMAGED,
+            attributes={"reason": piece.reason},
+        )
+    return None
+
+
+def _whole(path: str, piece: Piece, record: TransactionLogRecord) -> Record:
+    return Record(
+        system="bitronix",
+        file=path,
+        offset=piece.offset,
+        length=piece.length,
+        outcome=piece.outcome,
+        kind=KIND_OF.get(record.status, Kind.UNKNOWN),
+        type=status_name(record.status),
+        sequence=record.sequence_number,
+        time=record.time,
+        format_id=FORMAT_ID,
+        gtrid=record.gtrid,
+        resources=record.unique_names,
+        attributes=_attributes(piece, record),
+    )
+
+
+def _attributes(piece: Piece, record: TransactionLogRecord) -> dict[str, Any]:
+    parts = split_gtrid(record.gtrid)
+    attributes: dict[str, Any] = {
+        "status": record.status,
+        "recordLength": record.record_length,
+        "headerLength": record.header_length,
+        "crc32": signed32(record.crc32),
+        "gtridServerId": parts.server_id,
+        "gtridTimestamp": parts.time,
+        "gtridSequence": parts.sequence,
+        "endRecord": record.end_record,
+    }
+    if not piece.reached:
+        attributes["salvaged"] = True
+    if piece.reason:
+        attributes["reason"] = piece.reason
+    return attributes

@@ -1,0 +1,91 @@
+"""Finding the next whole record, or the next byte that is not zero, from any place.
+
+In: the bytes of a file. Out: offsets. The work is bounded, so that no content makes a walk
+over damage slower than linear.
+"""
+
+from __future__ import annotations
+
+import mmap
+
+from tallystick.systems.bitronix.format.layout import (
+    END_MARKER,
+    LENGTH_FIXED,
+    LENGTH_OUTSIDE,
+    RECORD_HEADER_LENGTH,
+    RECORD_MIN,
+)
+from tallystick.systems.bitronix.format.record import TransactionLogRecord, decode_record
+
+_RECORD_SIGN = RECORD_HEADER_LENGTH.to_bytes(4, "big")
+_SIGN_OFFSET = 8
+_SEARCH_WORK = 64
+"""Bytes that a search may decode per byte of the file, before it gives up."""
+
+
+class RecordSearch:
+    """Finds whole records from any place, with a bound on the work for the whole file."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+        self._hay = searchable(data)
+        self._budget = _SEARCH_WORK * len(data)
+        self._last: tuple[int, int, int | None] | None = None
+        """The last search: from, up to, and what it found."""
+
+    def next_record(self, begin: int, end: int) -> int | None:
+        """Offset of the next whole record that starts at ``begin`` or later, below ``end``."""
+        if self._last is not None:
+            searched, up_to, found = self._last
+            if searched <= begin and up_to == end and (found is None or begin <= found):
+                return found
+        found = self._find_record(begin, end)
+        self._last = (begin, end, found)
+        return found
+
+    def _find_record(self, begin: int, end: int) -> int | None:
+        place = begin
+        while self._budget > 0:
+            sign = self._hay.find(_RECORD_SIGN, place + _SIGN_OFFSET, end)
+            if sign < 0:
+                return None
+            start = sign - _SIGN_OFFSET
+            length = int.from_bytes(self._data[start + 4 : start + 8], "big")
+            if start + length + LENGTH_OUTSIDE <= len(self._data):
+                self._budget -= length + RECORD_MIN
+                if decode_record(self._data, start, len(self._data)) is not None:
+                    return start
+            place = start + 1
+        return None
+
+    def last_record(self, begin: int, end: int) -> TransactionLogRecord | None:
+        """The last whole record that starts at ``begin`` or later, below ``end``."""
+        place = end + len(_RECORD_SIGN) + _SIGN_OFFSET
+        while self._budget > 0:
+            sign = self._hay.rfind(_RECORD_SIGN, begin + _SIGN_OFFSET, place)
+            if sign < 0:
+                return None
+            record = decode_record(self._data, sign - _SIGN_OFFSET, len(self._data))
+            if record is not None and sign - _SIGN_OFFSET < end:
+                return record
+            self._budget -= RECORD_MIN
+            place = sign + len(_RECORD_SIGN) - 1
+        return None
+
+    def damaged_end(self, begin: int, limit: int) -> tuple[int, bool]:
+        """Where a damaged record ends, and whether an end marker stands there."""
+        length = int.from_bytes(self._data[begin + 4 : begin + 8], "big", signed=True)
+        by_length = begin + length + LENGTH_OUTSIDE
+        fits = length >= LENGTH_FIXED and by_length <= limit
+        if fits and self._data[by_length - 4 : by_length] == END_MARKER:
+            return by_length, True
+        marker = self._hay.find(END_MARKER, begin + RECORD_MIN - len(END_MARKER), limit)
+        return (limit, False) if marker < 0 else (marker + len(END_MARKER), True)
+
+
+def searchable(data: memoryview) -> bytes | bytearray | mmap.mmap:
+    """What stands behind the view, if it is the whole of it; else a copy."""
+    whole = data.obj
+    if isinstance(whole, bytes | bytearray | mmap.mmap) and len(whole) == len(data):
+        return whole
+    return bytes(data)

@@ -1,0 +1,120 @@
+"""What the journal says of each global transaction: its last status, and the names still open.
+
+In: the records of both parts, earlier part first. Out: `Transaction` objects by gtrid. Memory
+grows with the number of gtrids in the journal, which its two files bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tallystick.records import State, Transaction
+from tallystick.systems.bitronix.format.layout import (
+    ACTIVE,
+    COMMITTED,
+    COMMITTING,
+    FORMAT_ID,
+    MARKED_ROLLBACK,
+    PREPARED,
+    PREPARING,
+    ROLLEDBACK,
+    ROLLING_BACK,
+    UNKNOWN,
+    split_gtrid,
+    status_name,
+)
+from tallystick.systems.bitronix.format.record import TransactionLogRecord
+from tallystick.systems.bitronix.read.files import Pair
+from tallystick.systems.bitronix.read.open_decisions import DanglingSet
+
+_STATE_OF = {
+    ACTIVE: State.ACTIVE,
+    MARKED_ROLLBACK: State.ACTIVE,
+    PREPARING: State.UNDECIDED,
+    PREPARED: State.UNDECIDED,
+    COMMITTING: State.COMMITTED,
+    COMMITTED: State.COMMITTED,
+    ROLLING_BACK: State.ROLLING_BACK,
+    ROLLEDBACK: State.ROLLED_BACK,
+    UNKNOWN: State.HEURISTIC,
+}
+"""The state by the last status, for a gtrid whose decision is not open."""
+
+
+@dataclass(slots=True)
+class _History:
+    """The records of one gtrid, summed up."""
+
+    first_time: int
+    last: TransactionLogRecord
+    last_place: tuple[str, int]
+    decision_place: tuple[str, int] | None = None
+    names: set[str] = field(default_factory=set)
+    files: dict[str, None] = field(default_factory=dict)
+    records: int = 0
+    bytes: int = 0
+
+    def add(self, path: str, offset: int, record: TransactionLogRecord) -> None:
+        self.last = record
+        self.last_place = (path, offset)
+        if record.status == COMMITTING:
+            self.decision_place = self.last_place
+        self.names.update(record.unique_names)
+        self.files[path] = None
+        self.records += 1
+        self.bytes += record.size
+
+
+def transactions(pair: Pair, log: str) -> Iterator[Transaction]:
+    """Every gtrid of the journal in order of its first record."""
+    histories: dict[bytes, _History] = {}
+    dangling = DanglingSet()
+    for part, piece in pair.records():
+        record, path = piece.record, part.path
+        assert record is not None  # `records` gives no others
+        assert path is not None
+        place = (path, piece.offset)
+        history = histories.setdefault(record.gtrid, _History(record.time, record, place))
+        history.add(path, piece.offset, record)
+        dangling.apply(record)
+    for gtrid, history in histories.items():
+        yield _transaction(log, gtrid, history, dangling.get(gtrid))
+
+
+def _transaction(
+    log: str, gtrid: bytes, history: _History, kept: TransactionLogRecord | None
+) -> Transaction:
+    open_names = () if kept is None else kept.unique_names
+    decided = history.decision_place if kept is not None else None
+    last = history.last
+    return Transaction(
+        system="bitronix",
+        log=log,
+        key=gtrid.hex() or "(empty)",
+        state=_STATE_OF.get(last.status, State.UNKNOWN) if kept is None else State.COMMITTING,
+        format_id=FORMAT_ID,
+        gtrid=gtrid,
+        name=gtrid.hex().upper(),
+        participants=tuple(sorted(history.names)),
+        open_participants=open_names,
+        first_time=history.first_time,
+        last_time=last.time,
+        records=history.records,
+        bytes=history.bytes,
+        files=tuple(history.files),
+        evidence=decided or history.last_place,
+        evidence_type=status_name(COMMITTING if decided else last.status),
+        attributes=_attributes(gtrid, last, len(history.names)),
+    )
+
+
+def _attributes(gtrid: bytes, last: TransactionLogRecord, names: int) -> dict[str, object]:
+    parts = split_gtrid(gtrid)
+    return {
+        "lastStatus": status_name(last.status),
+        "onePhase": names == 1,
+        "serverId": parts.server_id,
+        "gtridTimestamp": parts.time,
+        "gtridSequence": parts.sequence,
+    }

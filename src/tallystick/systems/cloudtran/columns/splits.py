@@ -1,0 +1,85 @@
+"""Parts of files that can be read on their own, found by the signature.
+
+In: a `CloudtranReading` and a size. Out: `Split`s that begin at blocks which their header, a
+second copy and the prologue all speak for. Only the surroundings of the wished places are read;
+packed files, and files whose beginning tells nothing, stay whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tallystick.errors import LogFormatError
+from tallystick.systems.cloudtran.format.layout import (
+    HEADER_SIZE,
+    PROLOGUE_SIZE,
+    Prologue,
+    parse_header,
+    parse_prologue,
+)
+from tallystick.systems.cloudtran.read.block_order import ANY_SERIAL, Part
+from tallystick.systems.cloudtran.read.header_repair import second_places, signature_places
+from tallystick.systems.cloudtran.read.scan import FileScan
+from tallystick.systems.protocol import Split
+
+if TYPE_CHECKING:
+    from tallystick.systems.cloudtran.reader import CloudtranReading
+
+
+def find_splits(reading: CloudtranReading, target_bytes: int) -> list[Split]:
+    """Splits of about ``target_bytes``; together they give every record once."""
+    found: list[Split] = []
+    for part in reading.parts:
+        with reading.scan(part) as scan:
+            size = len(scan.data)
+            packed = not part.path.endswith(part.name)
+            starts = [0] if packed else [0, *_starts(scan, part, max(1, target_bytes))]
+        ends = [*starts[1:], size]
+        found += [
+            Split(part.path, begin, end)
+            for begin, end in zip(starts, ends, strict=True)
+            if begin < end
+        ]
+    return found
+
+
+def _starts(scan: FileScan, part: Part, target_bytes: int) -> Iterator[int]:
+    before = _prologue(scan, 0)
+    if before is None or part.serial not in (ANY_SERIAL, before.serial):
+        return
+    wished = target_bytes
+    while wished < len(scan.data):
+        found = _block_from(scan, wished, before)
+        if found is None:
+            return
+        place, before = found
+        yield place
+        wished = place + target_bytes
+
+
+def _block_from(scan: FileScan, wished: int, before: Prologue) -> tuple[int, Prologue] | None:
+    """The first block from ``wished`` on that continues the life of the one before."""
+    for place in signature_places(scan.data, scan.finder.signature, wished):
+        prologue = _prologue(scan, place)
+        if prologue is None or place % scan.finder.block_size:
+            continue
+        if prologue.serial == before.serial and prologue.sequence > before.sequence:
+            return place, prologue
+    return None
+
+
+def _prologue(scan: FileScan, place: int) -> Prologue | None:
+    """The prologue of a block at ``place`` with both headers whole, None for anything else."""
+    header = parse_header(scan.data, place)
+    if header is None or header.signature != scan.finder.signature or header.offset != place:
+        return None
+    seconds = second_places(place, header.size, scan.finder.block_size)
+    if header not in (parse_header(scan.data, second) for second in seconds):
+        return None
+    start = place + HEADER_SIZE
+    size = PROLOGUE_SIZE if header.size == PROLOGUE_SIZE else PROLOGUE_SIZE + 1
+    try:
+        return parse_prologue(scan.data[start : start + size])
+    except LogFormatError:
+        return None

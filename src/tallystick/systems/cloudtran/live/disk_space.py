@@ -1,0 +1,62 @@
+"""Is there room for the log? Looked at now and then, not at every commit.
+
+In: a function that tells the free bytes. Out: `BusyError` below the limit.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Callable
+
+from tallystick.errors import BusyError
+from tallystick.storage.files import FileSystem
+from tallystick.storage.local import LOCAL
+from tallystick.systems.cloudtran.live.settings import LogSettings
+
+CHECK_SECONDS = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+def free_on_disk(folder: str, fs: FileSystem) -> Callable[[], int]:
+    """Free bytes where the log lies; file systems that only tests know have room for ever."""
+    if fs is not LOCAL:
+        return lambda: 1 << 62
+    return lambda: shutil.disk_usage(folder).free
+
+
+class Room:
+    """The free space of a log's disk, in files of full size."""
+
+    def __init__(self, folder: str, settings: LogSettings, free_bytes: Callable[[], int]) -> None:
+        self._folder = folder
+        self._settings = settings
+        self._free_bytes = free_bytes
+        self._checked = 0.0
+        self._busy = False
+
+    def look_again(self) -> None:
+        """Do not rely on the last look."""
+        self._checked = 0.0
+
+    def require(self) -> None:
+        """Raises `BusyError` below ``disk_space_low_busy_count`` files; warns before that."""
+        now = time.monotonic()
+        if now - self._checked > CHECK_SECONDS:
+            self._checked = now
+            self._look()
+        if self._busy:
+            raise BusyError(
+                "the disk of the log is nearly full",
+                file=self._folder,
+                expected=f"room for {self._settings.disk_space_low_busy_count} more files",
+                advice="Retry in a second; persisted entries are still written and free files",
+            )
+
+    def _look(self) -> None:
+        files = self._free_bytes() // self._settings.file_size
+        self._busy = files < self._settings.disk_space_low_busy_count
+        if files < self._settings.disk_space_low_warning_count:
+            _log.warning("%s: room for %d more log files", self._folder, files)

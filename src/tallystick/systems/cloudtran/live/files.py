@@ -1,0 +1,207 @@
+"""The files that a live log writes: one open at a time, blocks in sequence, roll-over.
+
+In: blocks that are ready but for their place. Out: files as `layout.py` has them. A write that
+fails for want of room takes nothing back of what is there. After a failed sync the file is
+given up as it is, and what nobody was told to be durable goes to the next file under the same
+numbers; a second failure is the caller's.
+"""
+
+from __future__ import annotations
+
+import errno
+import posixpath
+import time
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from tallystick.errors import LogFullError
+from tallystick.storage.files import File, FileSystem
+from tallystick.systems.cloudtran.format.file_names import FileName
+from tallystick.systems.cloudtran.format.layout import (
+    CODEC_NONE,
+    CODEC_ZLIB,
+    PROLOGUE_SIZE,
+    Prologue,
+    block_length,
+    encode_block,
+    join_data,
+)
+from tallystick.systems.cloudtran.live.settings import LogSettings
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(slots=True)
+class ReadyBlock:
+    """A block without its place: the bytes behind the prologue, as they will stand in it."""
+
+    count: int
+    codec: int
+    packed: bytes
+    closing: bool = False
+    serial: int = 0
+    """Serial of the file that it was last written to."""
+
+    @classmethod
+    def of(cls, entries: bytes, count: int, *, compress: bool) -> ReadyBlock:
+        """The block of these entries."""
+        if compress:
+            return cls(count, CODEC_ZLIB, zlib.compress(entries))
+        return cls(count, CODEC_NONE, entries)
+
+    @property
+    def data_size(self) -> int:
+        return PROLOGUE_SIZE + len(self.packed)
+
+
+@dataclass(slots=True)
+class Series:
+    """The current file and its successors; `on_file` hears of each new one.
+
+    Not for several threads at once.
+    """
+
+    fs: FileSystem
+    folder: str
+    settings: LogSettings
+    next_serial: int
+    sequence: int
+    on_file: Callable[[int, str], None]
+    clock: Callable[[], float] = time.time
+    _file: File | None = None
+    _serial: int = 0
+    _end: int = 0
+    _name_is_new: bool = False
+    _unsynced: list[tuple[int, ReadyBlock]] | None = None
+
+    def write(self, block: ReadyBlock) -> int:
+        """Write a block; returns its sequence number. Raises `LogFullError` where there is no
+        room, and then nothing of it is in the file; `OSError` if two files failed."""
+        if self._file is not None and self._is_full(block):
+            self._roll()
+        self._place(self.sequence, block)
+        self.sequence += 1
+        return self.sequence - 1
+
+    def sync(self) -> None:
+        """Make every block durable, in another file if this one fails. Raises `OSError`."""
+        if self._file is None:
+            return
+        try:
+            self._sync_file(self._file)
+        except OSError:
+            self._move_on()
+        self._unsynced = []
+
+    def close(self) -> None:
+        """End the current file with a closing block. Raises `OSError`."""
+        if self._file is not None:
+            self._finish_file(self._file)
+
+    def drop(self) -> None:
+        """Give the current file up as it is."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    # -- placing -----------------------------------------------------------------------------
+
+    def _is_full(self, block: ReadyBlock) -> bool:
+        size = self.settings.disk_block_size
+        lengths = block_length(block.data_size, size) + block_length(PROLOGUE_SIZE, size)
+        return self._end > 0 and self._end + lengths > self.settings.file_size
+
+    def _place(self, sequence: int, block: ReadyBlock) -> None:
+        try:
+            self._append(sequence, block)
+        except OSError as error:
+            self._after_failed_write(error)
+            self._move_on()
+            self._append(sequence, block)
+        if self._unsynced is None:
+            self._unsynced = []
+        self._unsynced.append((sequence, block))
+
+    def _append(self, sequence: int, block: ReadyBlock) -> None:
+        file = self._file or self._create()
+        prologue = Prologue(self._serial, sequence, block.codec, block.closing)
+        data = join_data(prologue, block.packed)
+        settings = self.settings
+        raw = encode_block(
+            self._end, block.count, data, settings.disk_block_size, settings.signature
+        )
+        file.pwrite(raw, self._end)
+        self._end += len(raw)
+        block.serial = self._serial
+
+    def _after_failed_write(self, error: OSError) -> None:
+        """Cut off what may have been written; without room the file stays in use."""
+        if self._file is not None:
+            try:
+                self._file.truncate(self._end)
+            except OSError:
+                return
+        if error.errno in _NO_ROOM:
+            raise LogFullError(
+                "no room for the log",
+                file=self.folder,
+                advice="Make room; waiting persisted entries are written as soon as there is",
+            ) from error
+        if self._file is None:
+            raise error
+
+    def _create(self) -> File:
+        serial = self.next_serial
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self.clock()))
+        base, extension = self.settings.file_base_name, self.settings.file_extension
+        path = posixpath.join(self.folder, str(FileName(base, serial, stamp, extension)))
+        self._file = self.fs.create(path)
+        self._serial, self.next_serial = serial, serial + 1
+        self._end = 0
+        self._name_is_new = True
+        self.on_file(serial, path)
+        return self._file
+
+    # -- ending a file -----------------------------------------------------------------------
+
+    def _roll(self) -> None:
+        assert self._file is not None
+        try:
+            self._finish_file(self._file)
+        except OSError:
+            self._move_on()
+        else:
+            self._unsynced = []
+
+    def _finish_file(self, file: File) -> None:
+        closing = ReadyBlock(0, CODEC_NONE, b"", closing=True)
+        end = self._end
+        try:
+            self._append(self.sequence, closing)
+            self.sequence += 1
+        except OSError:
+            # without its closing block the file looks like one that ended in a crash
+            with suppress(OSError):
+                file.truncate(end)
+        self._sync_file(file)
+        file.close()
+        self._file = None
+
+    def _move_on(self) -> None:
+        """Leave the current file as it is; what is not known to be durable goes to a new one."""
+        self.drop()
+        repeated, self._unsynced = self._unsynced or [], []
+        file = self._create()
+        for sequence, block in repeated:
+            self._append(sequence, block)
+        self._sync_file(file)
+
+    def _sync_file(self, file: File) -> None:
+        if self.settings.sync == "none":
+            return
+        file.datasync()
+        if self._name_is_new or self.settings.sync == "full":
+            self.fs.sync_dir(self.folder)
+            self._name_is_new = False

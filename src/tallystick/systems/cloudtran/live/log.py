@@ -1,0 +1,279 @@
+"""The live block log: persisting and persisted entries, group commit, roll-over, replay.
+
+In: transactions with their targets and operations, and marks that targets hold them. Out: files
+as `layout.py` has them. A transaction is acknowledged once its block and all earlier ones are
+durable; marks ride along. Entries queue up in batches, one batch is one block; `thread_count`
+workers prepare full batches while one ordered writer writes another.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from struct import pack_into
+from typing import Self
+
+from tallystick.disposal.disposers import AnyDisposer, disposer_of
+from tallystick.disposal.worker import Disposal
+from tallystick.errors import (
+    LogClosedError,
+    LogFullError,
+    TallystickError,
+)
+from tallystick.roles import PersistTicket, Ticket
+from tallystick.storage.files import FileSystem
+from tallystick.storage.local import LOCAL
+from tallystick.systems.cloudtran.format.entries import (
+    ENTRY_FLAGS_AT,
+    ENTRY_NUMBER_AT,
+    Entry,
+    EntryKind,
+    Operation,
+    PersistedFlag,
+    PersistingFlag,
+    encode_entry,
+    parse_entry,
+)
+from tallystick.systems.cloudtran.live.batch import Effect, EffectKind
+from tallystick.systems.cloudtran.live.debounced_thread import Tender
+from tallystick.systems.cloudtran.live.disk_space import Room, free_on_disk
+from tallystick.systems.cloudtran.live.files import Series
+from tallystick.systems.cloudtran.live.opening import encoded_entry, start
+from tallystick.systems.cloudtran.live.settings import LogSettings
+from tallystick.systems.cloudtran.live.state import OpenEntry
+from tallystick.systems.cloudtran.live.writer import BlockWriter, DoneTicket
+
+LOCK_SUFFIX = ".lock"
+
+
+class BlockLog:
+    """A block log in a folder of its own, open for writing; a context manager.
+
+    ``disposer`` gets redundant files: see `tallystick.disposal.disposers.disposer_of`; with None
+    they stay until somebody calls `disposed`. ``free_bytes`` tells the room on the disk.
+
+    Raises `LogLockedError`, `CorruptLogError` where acknowledged blocks are lost and
+    ``on_damage`` is ``stop``, and `IncompleteLogError` where transactions are pending and
+    ``on_incomplete`` is ``fail``.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        settings: LogSettings | None = None,
+        *,
+        fs: FileSystem = LOCAL,
+        disposer: AnyDisposer | None = "delete",
+        free_bytes: Callable[[], int] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.folder = folder
+        self.settings = settings or LogSettings()
+        self._fs = fs
+        self._clock = clock
+        self.room = Room(folder, self.settings, free_bytes or free_on_disk(folder, fs))
+        self._order = threading.Lock()
+        self._closed = False
+        fs.mkdir(folder)
+        self._lock = fs.lock(posixpath.join(folder, self.settings.file_base_name + LOCK_SUFFIX))
+        try:
+            self._open()
+        except BaseException:
+            self._lock.release()
+            raise
+        self._tender = Tender(self._tend, self.settings.persisted_flush_millis / 1000)
+        self._disposal = (
+            None if disposer is None else Disposal(self, disposer_of(disposer, fs), fs=fs)
+        )
+
+    def _open(self) -> None:
+        found = start(self._fs, self.folder, self.settings)
+        self.losses = found.losses
+        self._next_number = found.number
+        numbers = found.serial, found.sequence
+        series = Series(self._fs, self.folder, self.settings, *numbers, self._on_file, self._clock)
+        self._writer = BlockWriter(self.settings, series, found.state)
+
+    @property
+    def last_number(self) -> int:
+        """The greatest number that any transaction ever got, or may have got; 0 if none did."""
+        return self._next_number - 1
+
+    # -- for callers -------------------------------------------------------------------------
+
+    def persisting(
+        self, targets: Sequence[str], operations: Sequence[Operation], reference: str = ""
+    ) -> tuple[int, PersistTicket]:
+        """Record a transaction. Returns its number and a ticket that is done once it is durable
+        (at once with ``log_after_commit``). Raises `BusyError` where the disk is nearly full,
+        `RecordTooLargeError`, and `LogWriteError` for what the form cannot hold."""
+        self.room.require()
+        moment = int(self._clock() * 1_000_000)
+        entry = Entry(EntryKind.PERSISTING, 1, moment, tuple(targets), tuple(operations), reference)
+        encoded = bytearray(encoded_entry(entry, self.settings, self.folder))
+        with self._order:
+            self._check_open()
+            number = self._next_number
+            pack_into("<Q", encoded, ENTRY_NUMBER_AT, number)
+            one = OpenEntry.of(entry, bytes(encoded))
+            with self._writer.lock:
+                self._writer.state.entries[number] = one
+            try:
+                ticket = self._writer.append(one.encoded, Effect(EffectKind.BEGINS, number))
+            except TallystickError:
+                with self._writer.lock:
+                    self._writer.state.forget(number)
+                raise
+            self._next_number += 1
+        if self.settings.log_before_commit:
+            return number, ticket
+        self._tender.prompt()
+        return number, DoneTicket()
+
+    def persisted(self, number: int, targets: Collection[str]) -> None:
+        """Record, without forcing, that these targets hold the transaction; a transaction that
+        is complete or unknown is let be."""
+        self.persisted_all((number,), targets)
+
+    def persisted_all(self, numbers: Sequence[int], targets: Collection[str]) -> None:
+        """`persisted` for each of these transactions."""
+        names = frozenset(targets)
+        entries = self._writer.state.entries
+        with self._writer.lock:
+            known = [(number, entries[number].pending) for number in numbers if number in entries]
+            effects = [
+                Effect(EffectKind.MARKS, number, None if pending <= names else names)
+                for number, pending in known
+            ]
+        with self._order:
+            self._check_open()
+            for effect in effects:
+                self._mark(effect)
+        self._tender.prompt()
+
+    def lowest_pending(self) -> int | None:
+        """The smallest number that is pending in what is durable."""
+        with self._writer.lock:
+            return min(self._writer.state.entries, default=None)
+
+    def discard(self, number: int) -> Ticket:
+        """Record durably that an operator gave the transaction up. Raises `KeyError`."""
+        with self._writer.lock:
+            if number not in self._writer.state.entries:
+                raise KeyError(number)
+        with self._order:
+            self._check_open()
+            return self._mark(Effect(EffectKind.MARKS, number, flags=PersistedFlag.DISCARDED))
+
+    def pending(self) -> list[tuple[Entry, frozenset[str]]]:
+        """Transactions by ascending number with the targets that do not hold them yet."""
+        with self._writer.lock:
+            found = [
+                (one.encoded, frozenset(one.pending)) for one in self._writer.state.entries.values()
+            ]
+        return [(parse_entry(memoryview(data), 0).entry, targets) for data, targets in found]
+
+    def sync(self) -> Ticket:
+        """Done once everything recorded so far is durable."""
+        with self._order:
+            self._mark_again()
+            return self._writer.last
+
+    def disposable(self) -> Sequence[str]:
+        """Files that may go, oldest first; moves on what alone holds the oldest back."""
+        self._carry_forward()
+        with self._writer.lock:
+            return self._writer.state.disposable()
+
+    def disposed(self, path: str) -> None:
+        """The file was taken out of the folder: forget it, durably."""
+        self._fs.sync_dir(self.folder)
+        with self._writer.lock:
+            self._writer.state.disposed(path)
+
+    @property
+    def files(self) -> int:
+        """How many files the log consists of."""
+        return len(self._writer.state.files)
+
+    def close(self) -> None:
+        """Flush, end the file with a closing block, give the lock back. Files that may go are
+        offered to the disposer for at most ``dispose_on_close_seconds``."""
+        if self._closed:
+            return
+        self._tender.close()
+        try:
+            self._finish()
+        finally:
+            self._closed = True
+            self._lock.release()
+
+    def _finish(self) -> None:
+        try:
+            if not self._writer.poisoned:
+                self.sync().wait()
+            if self._disposal is not None:
+                self._disposal.close(self.settings.dispose_on_close_seconds)
+        finally:
+            self._writer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- entries into batches; the order lock is held ------------------------------------------
+
+    def _mark(self, effect: Effect) -> Ticket:
+        flags = effect.flags | (PersistedFlag.ALL_TARGETS if effect.targets is None else 0)
+        moment = int(self._clock() * 1_000_000)
+        names = tuple(sorted(effect.targets or ()))
+        entry = Entry(EntryKind.PERSISTED, effect.number, moment, names, flags=flags)
+        return self._writer.append(encode_entry(entry), effect)
+
+    def _mark_again(self) -> None:
+        for effect in self._writer.take_refused_marks():
+            self._mark(effect)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosedError("the log is closed", file=self.folder)
+
+    def _on_file(self, serial: int, path: str) -> None:
+        with self._writer.lock:
+            self._writer.state.add_file(serial, path)
+            self._writer.state.current = serial
+        self.room.look_again()
+
+    # -- housekeeping ------------------------------------------------------------------------
+
+    def _tend(self) -> None:
+        """Write what nobody waits for."""
+        with self._order:
+            self._mark_again()
+        with suppress(LogFullError):
+            self._writer.flush()
+        if self._writer.has_refused_marks:
+            self._tender.prompt()
+        if self._disposal is not None:
+            self._disposal.prompt()
+
+    def _carry_forward(self) -> None:
+        settings = self.settings
+        with self._writer.lock:
+            stuck = list(
+                self._writer.state.stuck(settings.carry_forward_files, settings.carry_forward_max)
+            )
+            for one in stuck:
+                one.moving = True
+        with self._order:
+            for one in stuck:
+                encoded = bytearray(one.encoded)
+                encoded[ENTRY_FLAGS_AT] |= PersistingFlag.CARRIED_FORWARD
+                self._writer.append(bytes(encoded), Effect(EffectKind.MOVES, one.entry.number))
+        if stuck:
+            self._tender.prompt()

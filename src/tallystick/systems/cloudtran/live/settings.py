@@ -1,0 +1,153 @@
+"""What can be set on a live block log: the documented properties in snake case.
+
+In: keyword arguments, or text values by property name (``ct.logger.fileSizeMB``,
+``fileSizeMB`` and ``file_size_mb`` all name the same). Out: a frozen `LogSettings`, checked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from tallystick.systems.cloudtran.format.layout import (
+    BLOCK_SIZES,
+    BOTH_HEADERS,
+    DATA_SIZE_MAX,
+    PROLOGUE_SIZE,
+    SIGNATURE,
+    SIGNATURE_SIZE,
+)
+
+MEBIBYTE = 1 << 20
+FILE_SIZE_MB_MAX = 4095
+WRITE_BLOCKS_MIN = 4
+_PREFIX = "ct.logger."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """Settings of one block log; `ValueError` for a value outside its range."""
+
+    thread_count: int = 3
+    """Workers that prepare full groups while one is being written; 1 must do."""
+    file_size_mb: int = 20
+    """Size in MiB at which the log rolls over to the next file, 1 to 4095."""
+    max_write_size: int = 5 * MEBIBYTE
+    """Bytes of one block, headers and padding included; at least four disk blocks."""
+    log_before_commit: bool = True
+    """A commit returns when its entry is durable."""
+    log_after_commit: bool = False
+    """A commit returns before its entry is written: a crash loses the last ones."""
+    disk_block_size: int = 4096
+    """A power of two, 512 to 65536; the same over the life of a directory."""
+    file_base_name: str = "translog"
+    file_extension: str = "ctlog"
+    compress: bool = False
+    disk_space_low_warning_count: int = 10
+    disk_space_low_busy_count: int = 3
+    """Files of full size for which there must be room: below, a warning; below, busy."""
+    zap_log_files: bool = False
+    zap_log_files_confirmed: bool = False
+    """Throw all log files away at the start; takes both."""
+    write_delay_micros: int = 0
+    """How long a group waits for company."""
+    persisted_flush_millis: int = 200
+    """After so long persisted entries are written even if nobody commits."""
+    on_damage: str = "stop"
+    """``stop`` refuses to open a log that has lost blocks, ``report`` goes on without them."""
+    on_incomplete: str = "fail"
+    """``fail`` refuses to open a log with pending transactions, ``replay`` opens it."""
+    carry_forward_files: int = 50
+    carry_forward_max: int = 100
+    """With so many files kept, at most so many open transactions of the oldest move on."""
+    max_transaction_size: int = 256 * MEBIBYTE
+    """Bytes of the largest block; a larger transaction is refused."""
+    dispose_on_close_seconds: float = 10.0
+    """How long closing waits for files that may go."""
+    sync: str = "data"
+    """``data``, ``full`` (names too, each time), or ``none`` for tests."""
+    signature: bytes = SIGNATURE
+
+    def __post_init__(self) -> None:
+        for name, low, high in _RANGES:
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise ValueError(f"{name} is {value}; expected {low} to {high}")
+        for name, choices in _CHOICES:
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; expected one of {choices}")
+        if self.max_write_size < WRITE_BLOCKS_MIN * self.disk_block_size:
+            raise ValueError(f"max_write_size is below {WRITE_BLOCKS_MIN} disk blocks")
+        if self.log_before_commit and self.log_after_commit:
+            raise ValueError("log_before_commit and log_after_commit exclude each other")
+        if self.zap_log_files and not self.zap_log_files_confirmed:
+            raise ValueError("zap_log_files throws data away: confirm it")
+        if len(self.signature) != SIGNATURE_SIZE:
+            raise ValueError(f"a signature has {SIGNATURE_SIZE} bytes")
+
+    @property
+    def file_size(self) -> int:
+        """Bytes at which the log rolls over."""
+        return self.file_size_mb * MEBIBYTE
+
+    @property
+    def entries_size_max(self) -> int:
+        """Bytes of entries that fill a block of `max_write_size`."""
+        blocks = self.max_write_size // self.disk_block_size
+        return blocks * self.disk_block_size - BOTH_HEADERS - PROLOGUE_SIZE
+
+    @property
+    def entry_size_max(self) -> int:
+        """Bytes of the largest entry; it gets a block of its own."""
+        data = min(self.max_transaction_size - BOTH_HEADERS, DATA_SIZE_MAX)
+        return data - PROLOGUE_SIZE
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+        """Settings by their documented names. Raises `ValueError` for an unknown one."""
+        kinds = {field.name: field.type for field in fields(cls)}
+        values: dict[str, Any] = {}
+        for name, text in properties.items():
+            key = _snake_case(name.removeprefix(_PREFIX))
+            if key not in kinds:
+                raise ValueError(f"no such property: {name}")
+            values[key] = _value(str(kinds[key]), text)
+        return cls(**values)
+
+
+_RANGES: tuple[tuple[str, float, float], ...] = (
+    ("thread_count", 1, 64),
+    ("file_size_mb", 1, FILE_SIZE_MB_MAX),
+    ("disk_space_low_warning_count", 0, 1 << 20),
+    ("disk_space_low_busy_count", 0, 1 << 20),
+    ("write_delay_micros", 0, 10_000_000),
+    ("persisted_flush_millis", 1, 3_600_000),
+    ("carry_forward_files", 1, 1 << 30),
+    ("carry_forward_max", 0, 1 << 30),
+    ("max_transaction_size", 1024, DATA_SIZE_MAX),
+    ("dispose_on_close_seconds", 0, 86_400),
+)
+_CHOICES: tuple[tuple[str, tuple[object, ...]], ...] = (
+    ("disk_block_size", BLOCK_SIZES),
+    ("on_damage", ("stop", "report")),
+    ("on_incomplete", ("fail", "replay")),
+    ("sync", ("data", "full", "none")),
+)
+
+
+def _snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
+def _value(kind: str, text: str) -> object:
+    if kind == "bool":
+        if text.lower() not in ("true", "false"):
+            raise ValueError(f"{text!r} is neither true nor false")
+        return text.lower() == "true"
+    if kind == "int":
+        return int(text.partition("/")[0])  # a value for production and one for debugging
+    if kind == "float":
+        return float(text)
+    return bytes.fromhex(text) if kind == "bytes" else text

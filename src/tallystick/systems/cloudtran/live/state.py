@@ -1,0 +1,114 @@
+"""What a live block log knows: open transactions and the files that they keep.
+
+In: entries that became durable. Out: which transactions wait for which targets, and which
+files may go. Everything is called under the log's state lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from tallystick.systems.cloudtran.format.entries import Entry, parse_entry
+
+
+@dataclass(slots=True)
+class OpenEntry:
+    """A transaction that some target does not hold yet."""
+
+    encoded: bytes
+    """Its persisting entry as it stands in the log."""
+    targets: tuple[str, ...]
+    pending: set[str]
+    home: int | None = None
+    """Serial of the file with its latest persisting entry; None until it is written."""
+    moving: bool = False
+    """It is being carried forward."""
+
+    @classmethod
+    def of(cls, entry: Entry, encoded: bytes, pending: Iterable[str] | None = None) -> OpenEntry:
+        """The state of an entry; every target is pending unless told otherwise."""
+        return cls(encoded, entry.targets, set(entry.targets if pending is None else pending))
+
+    @property
+    def entry(self) -> Entry:
+        return parse_entry(memoryview(self.encoded), 0).entry
+
+
+@dataclass(slots=True)
+class KeptFile:
+    """One file of the log."""
+
+    path: str
+    open: int = 0
+    """Transactions whose latest persisting entry lies in it and that are not complete."""
+    lost: bool = False
+    """Blocks of it are lost: only an operator may set it aside."""
+
+
+@dataclass(slots=True)
+class LogState:
+    """Open transactions by number, files by serial; the file of ``current`` is never redundant."""
+
+    entries: dict[int, OpenEntry] = field(default_factory=dict)
+    files: dict[int, KeptFile] = field(default_factory=dict)
+    current: int | None = None
+
+    def add_file(self, serial: int, path: str, *, lost: bool = False) -> None:
+        """A file that exists; ascending serials."""
+        self.files[serial] = KeptFile(path, lost=lost)
+
+    def settle_in(self, number: int, serial: int) -> None:
+        """The transaction's persisting entry now stands in that file."""
+        one = self.entries.get(number)
+        if one is None:
+            return
+        if one.home is not None and one.home in self.files:
+            self.files[one.home].open -= 1
+        one.home = serial
+        one.moving = False
+        self.files[serial].open += 1
+
+    def persisted(self, number: int, targets: Collection[str] | None) -> None:
+        """These targets, or with None all of them, hold the transaction, durably."""
+        one = self.entries.get(number)
+        if one is None:
+            return
+        one.pending = set() if targets is None else one.pending.difference(targets)
+        if not one.pending:
+            self.forget(number)
+
+    def stay(self, number: int) -> None:
+        """The transaction was not carried forward after all."""
+        if (one := self.entries.get(number)) is not None:
+            one.moving = False
+
+    def forget(self, number: int) -> None:
+        """The transaction is complete, or was never written."""
+        one = self.entries.pop(number, None)
+        if one is not None and one.home is not None and one.home in self.files:
+            self.files[one.home].open -= 1
+
+    def disposable(self) -> list[str]:
+        """Files that may go, oldest first: redundant ones with nothing kept before them."""
+        found = []
+        for serial, file in self.files.items():
+            if serial == self.current or file.open or file.lost:
+                break
+            found.append(file.path)
+        return found
+
+    def disposed(self, path: str) -> None:
+        """The file is gone."""
+        serial = next((one for one, file in self.files.items() if file.path == path), None)
+        if serial is not None:
+            del self.files[serial]
+
+    def stuck(self, files_min: int, open_max: int) -> Iterator[OpenEntry]:
+        """The open transactions of the oldest file, if they are few and files pile up."""
+        oldest = next(iter(self.files), None)
+        if oldest is None or oldest == self.current or len(self.files) < files_min:
+            return
+        if self.files[oldest].lost or not 0 < self.files[oldest].open <= open_max:
+            return
+        yield from (one for one in self.entries.values() if one.home == oldest and not one.moving)

@@ -1,0 +1,88 @@
+"""The disk block size of a log, which no header tells: found by what it explains.
+
+In: the bytes of files and the signature of their headers. Out: the size, or None where there are
+no headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+from tallystick.systems.cloudtran.format.layout import (
+    BLOCK_SIZES,
+    HEADER_SIZE,
+    Header,
+    block_length,
+    parse_header,
+)
+from tallystick.systems.cloudtran.read.header_repair import signature_places
+
+TRIAL_FILES_MAX = 3
+TRIAL_BLOCKS_MAX = 4096
+TRIAL_HITS_MAX = 256
+TRIAL_BYTES_MAX = 32 << 20
+"""Files, blocks, headers and bytes that are looked at to find the disk block size."""
+
+
+def find_block_size(datas: Iterable[memoryview], signature: bytes) -> int | None:
+    """The disk block size that explains the headers of files, or of their beginnings; the first
+    to be tried where several do, None where there are no headers.
+
+    The blocks of the first files are followed until one size is left. Where damage breaks the
+    chain, the size counts that explains most signatures.
+    """
+    sizes: tuple[int, ...] = BLOCK_SIZES
+    followed = False
+    for data in islice(datas, TRIAL_FILES_MAX):
+        left = _sizes_of_chain(data, signature, sizes)
+        if len(left) == 1:
+            return left[0]
+        if left:
+            sizes, followed = left, True
+            continue
+        hits = _first_hits(data[:TRIAL_BYTES_MAX], signature) or _first_hits(data, signature)
+        if hits:
+            return max(sizes, key=lambda size: _agreeing(hits, size, len(data)))
+    return sizes[0] if followed else None
+
+
+def _sizes_of_chain(data: memoryview, signature: bytes, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Which sizes explain all blocks from the beginning on, as far as it takes to tell."""
+    place = 0
+    for _ in range(TRIAL_BLOCKS_MAX):
+        header = parse_header(data, place)
+        if header is None and place > 0:
+            break
+        if header is None or header.signature != signature or header.offset != place:
+            return ()
+        lengths = {size: block_length(header.size, size) for size in sizes}
+        seconds = {size: place + length - HEADER_SIZE for size, length in lengths.items()}
+        if max(seconds.values()) + HEADER_SIZE > len(data) and place > 0:
+            break
+        sizes = tuple(size for size in sizes if parse_header(data, seconds[size]) == header)
+        if len(sizes) < 2:
+            return sizes
+        place += lengths[sizes[0]]
+    return sizes
+
+
+def _first_hits(data: memoryview, signature: bytes) -> dict[int, Header]:
+    hits = {}
+    for place in islice(signature_places(data, signature), TRIAL_HITS_MAX):
+        header = parse_header(data, place)
+        if header is not None and header.offset <= place:
+            hits[place] = header
+    return hits
+
+
+def _agreeing(hits: dict[int, Header], block_size: int, file_size: int) -> int:
+    count = 0
+    for place, header in hits.items():
+        length = block_length(header.size, block_size)
+        if header.offset == place:
+            following = place + length
+            count += place % block_size == 0 and (following in hits or following == file_size)
+        else:
+            count += place == header.offset + length - HEADER_SIZE
+    return count

@@ -1,0 +1,249 @@
+"""One file from its first byte to its last: a run of blocks, each with its state.
+
+In: a file's bytes. Out: `Block`s that follow each other without gaps, up to the end of what
+is not zero. What several files say together (gaps in the sequence, left-overs of an earlier
+life) is decided in `survey.py`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tallystick.errors import LogFormatError
+from tallystick.storage.zeros import zeros_back
+from tallystick.systems.cloudtran.format.entries import PlacedEntry, Suspect, parse_suspects
+from tallystick.systems.cloudtran.format.layout import (
+    CODEC_ZLIB,
+    HEADER_SIZE,
+    PROLOGUE_SIZE,
+    Header,
+    Prologue,
+    block_length,
+    parse_header,
+    parse_prologue,
+)
+from tallystick.systems.cloudtran.read.header_repair import BlockFinder, Content, second_places
+
+SECTOR_SIZE = 512
+_EMPTY_SECTOR = bytes(SECTOR_SIZE)
+
+
+class BlockState(StrEnum):
+    """What a reader finds at the place of a block."""
+
+    OK = "ok"
+    FIRST_HEADER_DAMAGED = "first-header-damaged"
+    SECOND_HEADER_DAMAGED = "second-header-damaged"
+    BOTH_HEADERS_REPAIRED = "both-headers-repaired"
+    PAYLOAD_DAMAGED = "payload-damaged"
+    """A header is right, the data is not: one block is lost."""
+    BOTH_HEADERS_DAMAGED = "both-headers-damaged"
+    """Nothing readable up to the next block that can be trusted."""
+    TORN = "torn"
+    """A write that never finished; the file ends here."""
+    STALE = "stale"
+    """A whole block of an earlier life of the space; the file ends here."""
+
+
+READABLE = frozenset(
+    (
+        BlockState.OK,
+        BlockState.FIRST_HEADER_DAMAGED,
+        BlockState.SECOND_HEADER_DAMAGED,
+        BlockState.BOTH_HEADERS_REPAIRED,
+    )
+)
+# (first copy is right, second copy is right)
+_HEADER_STATES = {
+    (True, True): BlockState.OK,
+    (False, True): BlockState.FIRST_HEADER_DAMAGED,
+    (True, False): BlockState.SECOND_HEADER_DAMAGED,
+    (False, False): BlockState.BOTH_HEADERS_REPAIRED,
+}
+LOST = frozenset((BlockState.PAYLOAD_DAMAGED, BlockState.BOTH_HEADERS_DAMAGED))
+
+
+@dataclass(slots=True)
+class Block:
+    """One block, or a range of bytes in its place; offset and length in bytes of the file.
+
+    ``content`` is there in the readable states, ``claimed`` is the header that passed its test
+    otherwise. ``second_at`` is the place of the second header, None where no copy is right.
+    """
+
+    offset: int
+    length: int
+    state: BlockState
+    content: Content | None = None
+    second_at: int | None = None
+    claimed: Header | None = None
+    suspects: tuple[Suspect, ...] = ()
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.length
+
+    @property
+    def readable(self) -> bool:
+        return self.state in READABLE
+
+    @property
+    def prologue(self) -> Prologue:
+        """Of a block with content."""
+        assert self.content is not None
+        return self.content.prologue
+
+    @property
+    def entries(self) -> list[PlacedEntry]:
+        return self.content.entries if self.content is not None else []
+
+    @property
+    def entries_at(self) -> int:
+        """Offset of the entries, or of their zlib stream."""
+        return self.offset + HEADER_SIZE + PROLOGUE_SIZE
+
+    def place_of(self, entry: PlacedEntry) -> tuple[int, int]:
+        """Offset and length in the file; packed entries share the place of their stream."""
+        if self.content is not None and self.prologue.codec == CODEC_ZLIB:
+            return self.entries_at, self.content.size - PROLOGUE_SIZE
+        return self.entries_at + entry.offset, entry.length
+
+
+@dataclass(slots=True)
+class FileScan:
+    """The blocks of one file."""
+
+    finder: BlockFinder
+    _end: int = -1
+
+    @property
+    def data(self) -> memoryview:
+        return self.finder.data
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last byte that is not zero; found once."""
+        if self._end < 0:
+            self._end = zeros_back(self.data, 0, len(self.data))
+        return self._end
+
+    def blocks(self, offset: int = 0, end: int | None = None) -> Iterator[Block]:
+        """Blocks from ``offset`` on, which must be the start of one; those that start before
+        ``end``. Nothing follows a torn one, and zeros at the end of the file are no block."""
+        stop = self.end if end is None else min(end, self.end)
+        while offset < stop:
+            block = self._pristine(offset) or self._examine(offset)
+            yield block
+            if block.state is BlockState.TORN:
+                return
+            offset = block.end
+
+    def _pristine(self, offset: int) -> Block | None:
+        """The block if both headers are exact and the data fits them; no search is needed."""
+        first = parse_header(self.data, offset)
+        if first is None or first.signature != self.finder.signature or first.offset != offset:
+            return None
+        if self._second_at(first) is None:
+            return None
+        content = self.finder.verify(offset, first.size, first.crc)
+        if content is None or len(content.entries) != first.count:
+            return None
+        return self._readable(offset, content)
+
+    def _readable(self, offset: int, content: Content) -> Block:
+        count = len(content.entries)
+        truth = Header(self.finder.signature, offset, count, content.size, content.crc)
+        second = self._second_at(truth)
+        state = _HEADER_STATES[parse_header(self.data, offset) == truth, second is not None]
+        length = block_length(content.size, self.finder.block_size)
+        return Block(offset, min(length, len(self.data) - offset), state, content, second)
+
+    def _second_at(self, truth: Header) -> int | None:
+        """Where the same header stands again, None if at neither of its two places."""
+        for place in second_places(truth.offset, truth.size, self.finder.block_size):
+            if parse_header(self.data, place) == truth:
+                return place
+        return None
+
+    def _examine(self, offset: int) -> Block:
+        content = self.finder.find(offset)
+        if content is not None:
+            return self._readable(offset, content)
+        following = self.finder.next_genuine(offset)
+        if following is None:
+            return self._at_the_end(offset)
+        claimed = self._passing(offset)
+        if claimed is None:
+            return self._lost_region(offset, following)
+        length = block_length(claimed.size, self.finder.block_size)
+        return self._damaged(offset, min(length, following - offset), claimed)
+
+    def _passing(self, offset: int) -> Header | None:
+        """A copy that passes its own test; the second one first, for its place speaks for
+        its size."""
+        for place in self.finder.headers.seconds.get(offset, ()):
+            return parse_header(self.data, place)
+        return parse_header(self.data, offset) if self.finder.passes_first(offset) else None
+
+    def _damaged(self, offset: int, length: int, claimed: Header) -> Block:
+        suspects = self._suspects(offset, min(claimed.size, length - HEADER_SIZE))
+        state = BlockState.PAYLOAD_DAMAGED
+        return Block(offset, length, state, claimed=claimed, suspects=suspects)
+
+    def _lost_region(self, offset: int, end: int) -> Block:
+        suspects = self._suspects(offset, end - offset - HEADER_SIZE)
+        state = BlockState.BOTH_HEADERS_DAMAGED
+        return Block(offset, end - offset, state, suspects=suspects)
+
+    def _at_the_end(self, offset: int) -> Block:
+        """No trusted block follows: damage only if the write had provably finished."""
+        first = self.finder.passes_first(offset)
+        claimed = self._passing(offset)
+        if first and claimed is not None and self.finder.headers.seconds.get(offset):
+            length = block_length(claimed.size, self.finder.block_size)
+            used = offset + HEADER_SIZE + claimed.size
+            if offset + length <= len(self.data) and not self._has_empty_sector(offset, used):
+                return self._damaged(offset, length, claimed)
+        header = parse_header(self.data, offset) if first else None
+        rest = len(self.data) - offset
+        suspects = self._suspects(offset, rest - HEADER_SIZE)
+        return Block(offset, rest, BlockState.TORN, claimed=header, suspects=suspects)
+
+    def _has_empty_sector(self, start: int, end: int) -> bool:
+        first = -(-start // SECTOR_SIZE) * SECTOR_SIZE
+        sectors = range(first, end - SECTOR_SIZE + 1, SECTOR_SIZE)
+        return any(
+            bytes(self.data[place : place + SECTOR_SIZE]) == _EMPTY_SECTOR for place in sectors
+        )
+
+    def _suspects(self, offset: int, size: int) -> tuple[Suspect, ...]:
+        start = offset + HEADER_SIZE
+        data = self.data[start : start + max(0, size)]
+        try:
+            prologue = parse_prologue(data)
+        except LogFormatError:
+            return ()
+        entries = data[PROLOGUE_SIZE:]
+        if prologue.codec == CODEC_ZLIB:
+            entries = memoryview(_what_unpacks(entries, self.finder.unpacked_max))
+        return tuple(parse_suspects(entries))
+
+
+def _what_unpacks(packed: memoryview, size_max: int) -> bytes:
+    """The first bytes of a damaged zlib stream, as far as they can be had."""
+    stream = zlib.decompressobj()
+    pieces: list[bytes] = []
+    size = 0
+    for place in range(0, len(packed), SECTOR_SIZE):
+        try:
+            piece = stream.decompress(packed[place : place + SECTOR_SIZE], size_max - size)
+        except zlib.error:
+            break
+        pieces.append(piece)
+        size += len(piece)
+        if size >= size_max:
+            break
+    return b"".join(pieces)

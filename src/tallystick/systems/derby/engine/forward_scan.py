@@ -1,0 +1,224 @@
+"""The engine's own forward scan: which records it returns, where it ends, and how.
+
+Rules in the order in which the engine applies them, at position p of a file of F bytes:
+
+    p + 4 > F                       end; fuzzy unless p = F
+    length 0                        next file; missing, or not linked to the end reached: clean end;
+                                    header wrong: failure; no room for a record: clean end there
+    p + length + 16 > F             fuzzy end
+    instant < known good end        fuzzy end (one that is too large is not noticed)
+    length < 0, body undecodable    failure
+    trailing length < length        fuzzy end (one that is too large is not noticed)
+    checksum record                 never returned; data beyond F or another CRC: fuzzy end
+
+A failure is an exception of the engine: the database does not boot. Without the key of an
+encrypted log only the envelopes can be followed: no checksum is tried, every record is returned.
+Source: docs/formats/derby.md, section "The forward scan".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tallystick.errors import LogFormatError
+from tallystick.storage.crc import crc32
+from tallystick.systems.derby.format.layout import (
+    CHECKSUM_CRC32,
+    CHECKSUM_OPERATION,
+    HEADER,
+    HEADER_CHECKED_SIZE,
+    HEADER_SIZE,
+    LENGTH,
+    LOG_FILE,
+    OVERHEAD,
+    PREFIX,
+    Envelope,
+    Group,
+    instant_text,
+    make_instant,
+    split_instant,
+)
+from tallystick.systems.derby.format.record_body import Body, decode_body, decode_group
+from tallystick.systems.derby.read.files import LogBytes, LogFiles
+
+ARRAY_MAX = (1 << 31) - 3
+"""The engine allocates what a checksum record says before it looks; a Java array holds no more."""
+
+
+class ScanFailureError(Exception):
+    """The engine would die here: ``place`` is the instant, the text says of what."""
+
+    def __init__(self, place: int, text: str) -> None:
+        super().__init__(f"{instant_text(place)}: {text}")
+        self.place = place
+        self.text = text
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """A record that the scan returned; its body is decoded only on demand."""
+
+    file: int
+    envelope: Envelope
+    group: Group
+    clear: bytes | memoryview
+
+    @property
+    def place(self) -> int:
+        """The instant by position; the one in the envelope may be larger."""
+        return make_instant(self.file, self.envelope.position)
+
+    def body(self) -> Body:
+        """Raises `ScanFailureError` if the engine could not decode it."""
+        try:
+            return decode_body(self.clear)
+        except LogFormatError as error:
+            raise ScanFailureError(self.place, str(error)) from error
+
+
+class ForwardScan:
+    """Iterate over it once; afterwards the attributes say how it ended.
+
+    ``log_end`` is the instant behind the last record returned, or the start of an empty file that
+    the scan ended in, 0 if nothing was returned. ``stop`` is where the scan stood.
+    """
+
+    def __init__(self, log: LogFiles, start: int) -> None:
+        self._log = log
+        self.start = start
+        self._good = start
+        self.records = 0
+        self.last = 0
+        self.log_end = 0
+        self.stop = start
+        self.fuzzy = False
+        self.reason = ""
+        self.trailing_wrong: list[int] = []
+
+    def __iter__(self) -> Iterator[Scanned]:
+        number, position = split_instant(self.start)
+        if number not in self._log.files:
+            raise ScanFailureError(self.start, f"log file {number} does not exist")
+        file: LogBytes | None = self._log.files[number]
+        while file is not None and (found := self._next(file, position)) is not None:
+            if isinstance(found, LogBytes):
+                file, position = found, HEADER_SIZE
+                continue
+            yield from self._returned(found)
+            position = found.envelope.end
+        self._settle_end()
+
+    def _returned(self, found: Scanned) -> Iterator[Scanned]:
+        if found.envelope.trailing > found.envelope.length:
+            self.trailing_wrong.append(found.place)
+        if found.group & Group.CHECKSUM:
+            return
+        self.records += 1
+        self.last = found.envelope.instant
+        self.log_end = self._good
+        yield found
+
+    def _settle_end(self) -> None:
+        """An empty file at the end is where writing goes on."""
+        if self._good >> 32 > self.log_end >> 32 and self._good != self.start:
+            self.log_end = self._good
+
+    def _next(self, file: LogBytes, position: int) -> Scanned | LogBytes | None:
+        """The record at ``position``, the next file, or None at the end."""
+        self.stop = make_instant(file.number, position)
+        if position + LENGTH.size > file.size:
+            self._note_end(position != file.size, "the file ends here")
+            return None
+        length = LENGTH.unpack_from(file.data, position)[0]
+        if length == 0:
+            return self._next_file(file.number + 1)
+        if position + length + OVERHEAD > file.size:
+            self._note_end(True, "the record's length reaches beyond the file")
+            return None
+        return self._record(file, position, length)
+
+    def _note_end(self, fuzzy: bool, reason: str) -> None:
+        self.fuzzy = fuzzy
+        self.reason = reason
+
+    def _next_file(self, number: int) -> LogBytes | None:
+        file = self._log.files.get(number)
+        if file is None:
+            self._note_end(False, "the log ends with zeros here")
+            return None
+        place = make_instant(number, 0)
+        check_header(file, place)
+        if file.size < HEADER_SIZE:
+            raise ScanFailureError(place, "the header is cut short")
+        if HEADER.unpack_from(file.data)[3] != self._good:
+            self._note_end(False, f"log file {number} is not linked to the end of this one")
+            return None
+        self._good = make_instant(number, HEADER_SIZE)
+        self.stop = self._good
+        if file.size <= HEADER_SIZE + LENGTH.size:
+            self._note_end(False, f"log file {number} is empty")
+            return None
+        return file
+
+    def _record(self, file: LogBytes, position: int, length: int) -> Scanned | None:
+        place = make_instant(file.number, position)
+        if position + PREFIX.size > file.size:
+            raise ScanFailureError(place, "the file ends inside the instant")
+        instant = PREFIX.unpack_from(file.data, position)[1]
+        if instant < self._good:
+            self._note_end(True, "the instant is smaller than the end reached")
+            return None
+        if length < 0:
+            raise ScanFailureError(place, f"the record's length is {length}")
+        trailing = LENGTH.unpack_from(file.data, position + PREFIX.size + length)[0]
+        envelope = Envelope(position, length, instant, trailing)
+        group, clear = self._peek(file.number, envelope, place)
+        if trailing < length:
+            self._note_end(True, "the trailing length is smaller than the leading one")
+            return None
+        self._good = make_instant(file.number, envelope.end)
+        if group & Group.CHECKSUM and not _checksum_holds(file, envelope, clear, place):
+            self._note_end(True, "the checksum of the group differs")
+            return None
+        return Scanned(file.number, envelope, group, clear)
+
+    def _peek(
+        self, number: int, envelope: Envelope, place: int
+    ) -> tuple[Group, bytes | memoryview]:
+        if self._log.sealed:
+            return Group(0), self._log.raw(number, envelope)
+        try:
+            clear = self._log.clear(number, envelope)
+            return decode_group(clear)[0], clear
+        except LogFormatError as error:
+            raise ScanFailureError(place, str(error)) from error
+
+
+def check_header(file: LogBytes, place: int) -> None:
+    """Raises `ScanFailureError` where the engine refuses the file: format id or number wrong."""
+    if file.size < HEADER_CHECKED_SIZE:
+        raise ScanFailureError(place, f"log file {file.number} has only {file.size} bytes")
+    number = int.from_bytes(file.data[8:16], signed=True)
+    if int.from_bytes(file.data[:4]) != LOG_FILE or number != file.number:
+        raise ScanFailureError(place, f"XSLAC: the header of log file {file.number} is wrong")
+
+
+def _checksum_holds(
+    file: LogBytes, envelope: Envelope, clear: bytes | memoryview, place: int
+) -> bool:
+    try:
+        body = decode_body(clear)
+    except LogFormatError as error:
+        raise ScanFailureError(place, str(error)) from error
+    if body.operation != CHECKSUM_OPERATION:
+        raise ScanFailureError(place, f"a checksum record holds operation {body.operation}")
+    size = body.fields["dataLength"]
+    if size < 0 or size > ARRAY_MAX:
+        raise ScanFailureError(place, f"the checksum record covers {size} bytes")
+    if envelope.end + size > file.size:
+        return False
+    if body.fields["checksumAlgo"] != CHECKSUM_CRC32:
+        raise ScanFailureError(place, f"unknown checksum algorithm {body.fields['checksumAlgo']}")
+    actual = crc32(file.data[envelope.end : envelope.end + size])
+    return bool(actual == body.fields["checksumValue"])

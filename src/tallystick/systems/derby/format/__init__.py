@@ -1,0 +1,4 @@
+"""Bytes <-> structures of Derby's log: pure functions without I/O.
+
+In: bytes or values. Out: values or bytes; `LogFormatError` where bytes are no such structure.
+"""

@@ -1,0 +1,142 @@
+"""Derby's encodings: compressed numbers, format ids, and a cursor that reads them from bytes.
+
+In: numbers, or bytes. Out: bytes, or numbers. Every read is checked against the end of the bytes
+and raises `LogFormatError` with the place. Source: docs/formats/derby.md, "Numbers and objects".
+"""
+
+from __future__ import annotations
+
+from tallystick.errors import LogFormatError
+from tallystick.records import Xid
+from tallystick.systems.derby.format.layout import (
+    GLOBAL_ID,
+    GLOBAL_ID_PART_MAX,
+    LOG_COUNTER,
+    TRANSACTION_ID,
+    make_instant,
+)
+
+
+def compressed_int(value: int) -> bytes:
+    """The shortest form of a number from 0 to 2^31-1: 1, 2 or 4 bytes."""
+    if value <= 0x3F:
+        return value.to_bytes(1)
+    if value <= 0x3FFF:
+        return (0x4000 | value).to_bytes(2)
+    return (0x80000000 | value).to_bytes(4)
+
+
+def compressed_long(value: int) -> bytes:
+    """The shortest form of a number from 0 to 2^63-1: 2, 4 or 8 bytes."""
+    if value <= 0x3FFF:
+        return value.to_bytes(2)
+    if value <= 0x3FFFFFFF:
+        return (0x40000000 | value).to_bytes(4)
+    return (1 << 63 | value).to_bytes(8)
+
+
+def format_id(number: int) -> bytes:
+    """The two bytes in front of an object."""
+    return number.to_bytes(2)
+
+
+class Cursor:
+    """Reads Derby's encodings from bytes; every read is checked against their end."""
+
+    __slots__ = ("data", "place")
+
+    def __init__(self, data: bytes | memoryview, place: int = 0) -> None:
+        self.data = data
+        self.place = place
+
+    @property
+    def left(self) -> int:
+        return len(self.data) - self.place
+
+    def take(self, size: int) -> bytes:
+        """The next ``size`` bytes."""
+        if size < 0 or size > self.left:
+            raise LogFormatError(
+                "record body ends early",
+                offset=self.place,
+                expected=f"{size} bytes",
+                found=f"{self.left} bytes",
+            )
+        self.place += size
+        return bytes(self.data[self.place - size : self.place])
+
+    def uint(self, size: int) -> int:
+        return int.from_bytes(self.take(size))
+
+    def sint(self, size: int) -> int:
+        return int.from_bytes(self.take(size), signed=True)
+
+    def compressed_int(self) -> int:
+        """1, 2 or 4 bytes, told by the first two bits."""
+        first = self.uint(1)
+        if first < 0x40:
+            return first
+        if first < 0x80:
+            return (first & 0x3F) << 8 | self.uint(1)
+        return (first & 0x7F) << 24 | self.uint(3)
+
+    def compressed_long(self) -> int:
+        """2, 4 or 8 bytes, told by the first two bits."""
+        first = self.uint(2)
+        if first < 0x4000:
+            return first
+        if first < 0x8000:
+            return (first & 0x3FFF) << 16 | self.uint(2)
+        return (first & 0x7FFF) << 48 | self.uint(6)
+
+    def utf(self) -> str:
+        """Two-byte length and modified UTF-8."""
+        raw = self.take(self.uint(2))
+        try:
+            return raw.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError as error:
+            raise LogFormatError("no modified UTF-8", offset=self.place, found=raw.hex()) from error
+
+    def expect(self, number: int, what: str) -> None:
+        """The format id of an object that must be there."""
+        if (found := self.uint(2)) != number:
+            raise LogFormatError(
+                f"no {what}", offset=self.place - 2, expected=str(number), found=str(found)
+            )
+
+    def transaction(self) -> int | None:
+        """A transaction id object, None for null."""
+        if self.data[self.place : self.place + 2] == bytes(2):
+            self.place += 2
+            return None
+        self.expect(TRANSACTION_ID, "transaction id")
+        return self.compressed_long()
+
+    def global_id(self) -> Xid | None:
+        """A global id object, None for null."""
+        if self.data[self.place : self.place + 2] == bytes(2):
+            self.place += 2
+            return None
+        self.expect(GLOBAL_ID, "global transaction id")
+        number = self.sint(4)
+        return Xid(number, self._part(), self._part())
+
+    def _part(self) -> bytes:
+        size = self.uint(1)
+        if size > GLOBAL_ID_PART_MAX:
+            raise LogFormatError(
+                "global id too long",
+                offset=self.place - 1,
+                expected=f"at most {GLOBAL_ID_PART_MAX} bytes",
+                found=str(size),
+            )
+        return self.take(size)
+
+    def counter(self) -> int | None:
+        """A log counter object as an instant, None for null."""
+        if self.data[self.place : self.place + 2] == bytes(2):
+            self.place += 2
+            return None
+        self.expect(LOG_COUNTER, "log counter")
+        file = self.compressed_long()
+        return make_instant(file, self.compressed_long())

@@ -1,0 +1,109 @@
+"""The body of a log record: group, transaction, operation and tail.
+
+In: the bytes between the two lengths, decrypted. Out: a `Body`. Decoding raises
+`LogFormatError`; surplus bytes behind the tail are counted, never read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from tallystick.errors import LogFormatError
+from tallystick.records import Kind, Xid
+from tallystick.systems.derby.format import operations
+from tallystick.systems.derby.format.compressed_numbers import (
+    Cursor,
+    compressed_int,
+    compressed_long,
+    format_id,
+)
+from tallystick.systems.derby.format.layout import LOG_RECORD, NULL, TRANSACTION_ID, Group
+from tallystick.systems.derby.format.operations import OPERATIONS, Fields
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A decoded log record.
+
+    ``head`` counts the bytes before the tail, ``pad`` the surplus bytes behind it. The tail is
+    ``undo`` (instant of the undone record) of a compensation record, else ``optional``.
+    """
+
+    group: Group
+    transaction: int | None
+    operation: int
+    fields: Fields
+    head: int
+    optional: bytes | None = None
+    undo: int | None = None
+    pad: int = 0
+
+    @property
+    def name(self) -> str:
+        return OPERATIONS[self.operation].name
+
+    @property
+    def kind(self) -> Kind:
+        """What the record does, in the words of the field."""
+        if self.operation != operations.END:
+            return OPERATIONS[self.operation].kind
+        if self.group & Group.COMMIT:
+            return Kind.COMMIT
+        return Kind.ROLLBACK if self.group & Group.ABORT else Kind.PREPARE
+
+    @property
+    def xid(self) -> Xid | None:
+        """The global id of a begin or end record."""
+        xid: Xid | None = self.fields.get("xactId")
+        return xid
+
+
+def decode_group(data: bytes | memoryview) -> tuple[Group, Cursor]:
+    """The group of a record, and a cursor behind it: all that a scan reads at first."""
+    cursor = Cursor(data)
+    cursor.expect(LOG_RECORD, "log record")
+    return Group(cursor.compressed_int()), cursor
+
+
+def decode_body(data: bytes | memoryview) -> Body:
+    """The whole record. Raises `LogFormatError`."""
+    group, cursor = decode_group(data)
+    transaction = cursor.transaction()
+    operation = cursor.uint(2)
+    if operation not in OPERATIONS:
+        raise LogFormatError(
+            "unknown operation", offset=cursor.place - 2, found=f"format id {operation}"
+        )
+    fields = OPERATIONS[operation].read(cursor)
+    return _with_tail(cursor, group, transaction, operation, fields)
+
+
+def _with_tail(
+    cursor: Cursor, group: Group, transaction: int | None, operation: int, fields: Fields
+) -> Body:
+    head = cursor.place
+    optional = undo = None
+    if group & Group.COMPENSATION:
+        undo = cursor.sint(8)
+    elif not group & Group.CHECKSUM:
+        optional = cursor.take(cursor.sint(4))
+    return Body(group, transaction, operation, fields, head, optional, undo, cursor.left)
+
+
+def encode_body(
+    group: int, transaction: int, operation: bytes, optional: bytes = b"", undo: int | None = None
+) -> bytes:
+    """A record body; ``undo`` is the instant a compensation record undoes."""
+    head = _head(group, bool(transaction))
+    number = compressed_long(transaction) if transaction else b""
+    if undo is not None:
+        return head + number + operation + undo.to_bytes(8)
+    return b"".join((head, number, operation, len(optional).to_bytes(4), optional))
+
+
+@cache
+def _head(group: int, numbered: bool) -> bytes:
+    """What stands before the number of the transaction: groups are few."""
+    number = TRANSACTION_ID if numbered else NULL
+    return format_id(LOG_RECORD) + compressed_int(group) + format_id(number)

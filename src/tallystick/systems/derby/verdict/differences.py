@@ -1,0 +1,92 @@
+"""Where the engine and the bytes part, in words for a tired operator.
+
+In: the account of the bytes and the engine's recovery. Out: `Difference`s.
+"""
+
+from __future__ import annotations
+
+from tallystick.records import Difference, Outcome, Severity
+from tallystick.systems.derby.engine.recovery import Recovery
+from tallystick.systems.derby.format.layout import instant_text
+from tallystick.systems.derby.read.analysis import Account
+from tallystick.systems.derby.read.byte_ranges import Piece
+
+
+def differences(account: Account, recovery: Recovery) -> tuple[Difference, ...]:
+    """Where the engine and the bytes part, for a tired operator."""
+    found = []
+    if account.lost_records:
+        found.append(_dropped(account, recovery))
+    elif account.damaged and recovery.boots:
+        found.append(_unneeded(account.damaged[0], recovery))
+    if recovery.boots is False:
+        found.append(_no_boot(account, recovery))
+    if recovery.new_log and recovery.boots:
+        found.append(_new_log(recovery))
+    if recovery.past_end and recovery.boots and not recovery.new_log:
+        found.append(_past_end(recovery))
+    return tuple(found)
+
+
+def _dropped(account: Account, recovery: Recovery) -> Difference:
+    commits = len(account.lost_commits())
+    end = recovery.log_end
+    acknowledged = any(piece.outcome is Outcome.CORRUPT for piece in account.damaged)
+    first = account.damaged[0] if account.damaged else None
+    return Difference(
+        "records behind the end of the log",
+        f"takes {instant_text(end)} for the end of the log: {recovery.end_reason or 'end reached'}",
+        f"{account.lost_records} records lie behind it, among them {commits} commits",
+        f"A restart drops {commits} committed transactions without an error"
+        + (" and overwrites them with zeros" if recovery.fuzzy else "")
+        + ". Copy the log folder before anything starts the database.",
+        Severity.LOSS if acknowledged or commits else Severity.WARNING,
+        first.file.path if first else None,
+        first.offset if first else None,
+    )
+
+
+def _unneeded(piece: Piece, recovery: Recovery) -> Difference:
+    return Difference(
+        "damage that recovery does not meet",
+        f"starts at {instant_text(recovery.start)} and does not look there",
+        f"{piece.what} at {instant_text(piece.place)}: {piece.reason}",
+        "A restart is not hurt by it. Something damaged the file, though; an archive or a backup "
+        "that holds it could not be rolled forward.",
+        Severity.DAMAGE,
+        piece.file.path,
+        piece.offset,
+    )
+
+
+def _no_boot(account: Account, recovery: Recovery) -> Difference:
+    return Difference(
+        "boot",
+        f"does not boot: {recovery.reason}",
+        f"{account.records['valid']} records are intact",
+        "The database does not start. Keep the log folder as it is; deleting it loses every change "
+        "that is not in the data files yet.",
+        Severity.LOSS,
+        refuses=True,
+    )
+
+
+def _new_log(recovery: Recovery) -> Difference:
+    return Difference(
+        "the log",
+        recovery.reason,
+        "the changes since the last checkpoint stand nowhere else",
+        "The database starts, with one line of warning, and every change that is not in the data "
+        "files is gone.",
+        Severity.LOSS,
+    )
+
+
+def _past_end(recovery: Recovery) -> Difference:
+    return Difference(
+        "undo against newer pages",
+        f"redoes up to {instant_text(recovery.log_end)} and undoes what is open there",
+        f"the checkpoint at {instant_text(recovery.checkpoint)} says that the pages are newer",
+        "Undo would work on pages that already hold later changes; whole tables can vanish.",
+        Severity.LOSS,
+    )

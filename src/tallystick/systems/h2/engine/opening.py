@@ -1,0 +1,230 @@
+"""What the engine's open makes of a file: whether it opens, what is in doubt, or which error.
+
+In: the pages, the log stream and the state after stage 0. Out: an `Opening`. Redo is played on
+table ids and row keys only, which is what decides. Two things are not looked into and said so:
+secondary index pages that redo would touch, and SQL in the catalog beyond its quoting.
+Source: the PageLog description, sections b.6 and b.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tallystick.systems.h2.engine.recovery import Recovery
+from tallystick.systems.h2.engine.tables import (
+    FILE_CORRUPTED,
+    GENERAL_ERROR,
+    READ_ONLY,
+    MetaRow,
+    StoreError,
+    Tables,
+    UndonePages,
+    meta_row,
+    meta_table,
+)
+from tallystick.systems.h2.format import layout
+from tallystick.systems.h2.format.entries import INCOMPLETE, TABLE_CATALOG, TABLE_META, Entry, Type
+from tallystick.systems.h2.format.values.datetime import Zone
+from tallystick.systems.h2.format.values.value import Value
+from tallystick.systems.h2.read.page_chain import PageFile
+from tallystick.systems.h2.read.scan import Scan
+from tallystick.systems.h2.read.stream import LogStream
+
+UNSUPPORTED = 90048
+ENCRYPTION = 90049
+DUPLICATE_KEY = 23505
+SYNTAX_ERROR = 42000
+
+
+@dataclass(slots=True)
+class Opening:
+    """The engine's answer. ``stages``: recovery stages that ran; ``partial`` says why redo
+    stopped early although the database opens; ``replaced`` that the engine would throw the file
+    away and start a new one."""
+
+    error_code: int = 0
+    error: str = ""
+    in_doubt: tuple[str, ...] = ()
+    read_only: bool = False
+    stages: tuple[int, ...] = ()
+    partial: str = ""
+    partial_at: int = -1
+    failed_at: int = -1
+    replaced: bool = False
+    catalog: dict[int, tuple[Value | None, ...]] = field(default_factory=dict)
+
+    @property
+    def opened(self) -> bool:
+        return not self.error_code
+
+    def to_json(self) -> dict[str, Any]:
+        """The oracle's `recovery` without the tables' contents."""
+        if not self.opened:
+            return {"opened": False, "error_code": self.error_code, "error": self.error}
+        return {
+            "opened": True,
+            "read_only": self.read_only,
+            "in_doubt": [{"transaction": name, "state": "IN_DOUBT"} for name in self.in_doubt],
+        }
+
+
+def failed(code: int, error: str, *stages: int) -> Opening:
+    """An opening that fails with the engine's error code."""
+    return Opening(error_code=code, error=error, stages=stages)
+
+
+def header_failure(pages: PageFile) -> Opening | None:
+    """The engine's refusal or replacement of a file because of its headers."""
+    static = pages.static
+    if pages.page_count < layout.PAGE_COUNT_MIN:
+        return Opening(replaced=True)
+    if not static.magic_ok:
+        return failed(UNSUPPORTED, "unsupported version or invalid file header")
+    if static.encrypted:
+        return failed(ENCRYPTION, "encryption error, or wrong password")
+    if static.read_version > layout.VERSION:
+        return failed(UNSUPPORTED, f"unsupported read version {static.read_version}")
+    if not any(pages.headers()):
+        return failed(FILE_CORRUPTED, "both copies of the variable header are damaged")
+    return None
+
+
+def open_log(stream: LogStream, recovery: Recovery, zone: Zone) -> Opening:
+    """Stages 0 to 2 and the catalog, as far as they decide."""
+    if recovery.end.error:
+        return failed(GENERAL_ERROR, recovery.end.error, 0)
+    read_only = stream.pages.static.write_version > layout.VERSION
+    if read_only and recovery.undo:
+        return failed(READ_ONLY, "the database is read only")
+    if min(recovery.used_pages, default=0) < 0:
+        return failed(GENERAL_ERROR, f"the log lists page {min(recovery.used_pages)}", 0)
+    tables = Tables(UndonePages(stream.pages, stream, recovery), zone)
+    try:
+        tables.open_meta()
+    except StoreError as error:
+        return failed(error.code, error.text, 0)
+    opening = Opening(
+        in_doubt=tuple(state.in_doubt or "" for state in recovery.in_doubt()),
+        stages=(0, 2),
+    )
+    opening.read_only = read_only or bool(opening.in_doubt)
+    _play(_Redo(tables), stream, recovery, zone, opening)
+    return opening
+
+
+def _play(redo: _Redo, stream: LogStream, recovery: Recovery, zone: Zone, opening: Opening) -> None:
+    entry = None
+    unreadable = redo.start(opening.read_only)
+    try:
+        for entry in Scan(stream, zone).entries():
+            if entry.session_bound and entry.type != INCOMPLETE and recovery.redo(entry):
+                redo.apply(entry)
+    except StoreError as error:
+        place = stream.file_offset(entry.start) if entry is not None else -1
+        if error.code != FILE_CORRUPTED:
+            opening.error_code, opening.error = error.code, error.text
+            opening.failed_at = place
+            return
+        opening.partial, opening.partial_at = error.text, place
+    if unreadable is not None:  # redo may end early, but the catalog is read after it
+        opening.error_code, opening.error = unreadable.code, unreadable.text
+        return
+    opening.catalog = redo.catalog
+    _check_catalog(opening)
+
+
+@dataclass(slots=True)
+class _Redo:
+    """Redo on row keys: which keys each table has gained and lost."""
+
+    tables: Tables
+    changed: dict[int, dict[int, bool]] = field(default_factory=dict)
+    emptied: set[int] = field(default_factory=set)
+    catalog: dict[int, tuple[Value | None, ...]] = field(default_factory=dict)
+
+    def start(self, read_only: bool) -> StoreError | None:
+        """Read the catalog as it is before redo; what kept it from being read."""
+        row = self.tables.meta.get(TABLE_CATALOG)
+        self.tables.read_only = read_only
+        try:
+            self.catalog = dict(self.tables.rows(row.root)) if row is not None else {}
+        except StoreError as error:
+            return error
+        return None
+
+    def apply(self, entry: Entry) -> None:
+        """One committed record. Raises `StoreError`."""
+        _APPLY[entry.code](self, entry)
+
+    def _root(self, table: int) -> MetaRow:
+        row = meta_table() if table == TABLE_META else self.tables.meta.get(table)
+        if row is None:
+            raise StoreError(GENERAL_ERROR, f"table not found: {table}")
+        return row
+
+    def _has(self, table: int, key: int) -> bool:
+        known = self.changed.setdefault(table, {}).get(key)
+        if known is not None:
+            return known
+        return table not in self.emptied and self.tables.contains(self._root(table).root, key)
+
+    def _add(self, entry: Entry) -> None:
+        if entry.table == TABLE_META:
+            self._create(meta_row(entry.values))
+        self._root(entry.table)
+        if self._has(entry.table, entry.key):
+            raise StoreError(
+                DUPLICATE_KEY, f"table {entry.table} has a row with key {entry.key} already"
+            )
+        self.changed[entry.table][entry.key] = True
+        if entry.table == TABLE_CATALOG:
+            self.catalog[entry.key] = entry.values
+
+    def _create(self, row: MetaRow) -> None:
+        self.tables.meta[row.index] = row
+        self.emptied.add(row.index)
+        self.changed[row.index] = {}
+
+    def _remove(self, entry: Entry) -> None:
+        if entry.table == TABLE_META:
+            self.tables.meta.pop(entry.key - 1, None)
+        self._root(entry.table)
+        self.changed.setdefault(entry.table, {})[entry.key] = False
+        if entry.table == TABLE_CATALOG:
+            self.catalog.pop(entry.key, None)
+
+    def _truncate(self, entry: Entry) -> None:
+        self._root(entry.table)
+        self.emptied.add(entry.table)
+        self.changed[entry.table] = {}
+
+
+_APPLY: dict[int, Callable[[_Redo, Entry], None]] = {
+    Type.ADD: _Redo._add,
+    Type.REMOVE: _Redo._remove,
+    Type.TRUNCATE: _Redo._truncate,
+}
+
+
+def _check_catalog(opening: Opening) -> None:
+    """A statement whose quotes do not close, or with a NUL outside them, does not parse."""
+    for values in opening.catalog.values():
+        sql = values[-1] if values else None
+        if sql is not None and isinstance(sql.text, str) and not _quotes_close(sql.text):
+            opening.error_code = SYNTAX_ERROR
+            opening.error = f"syntax error in SQL statement {sql.text[:200]!r}"
+            return
+
+
+def _quotes_close(sql: str) -> bool:
+    quote = ""
+    for letter in sql:
+        if letter == quote:
+            quote = ""
+        elif not quote and letter in "\"'":
+            quote = letter
+        elif not quote and letter == "\0":
+            return False
+    return not quote

@@ -1,0 +1,142 @@
+"""The three stages of recovery, from the bytes alone: undo, allocate, redo.
+
+In: the log stream, or the entries of one scan. Out: which undo images count, what each session
+committed last, what is in doubt, which pages the log uses, and for every row record whether
+redo applies it. Nothing is written. Source: the PageLog description, section b.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tallystick.systems.h2.format.entries import INCOMPLETE, TABLE_META, Entry, Type
+from tallystick.systems.h2.format.values.datetime import Zone
+from tallystick.systems.h2.format.values.java_text import whole_number
+from tallystick.systems.h2.read.scan import Scan, ScanEnd
+from tallystick.systems.h2.read.stream import LogStream
+
+HEAD_COLUMN = 3
+"""Column of a page-index row that holds the root page of the index."""
+
+UNDO_STAGE = 0
+ALLOCATE_STAGE = 1
+REDO_STAGE = 2
+
+
+@dataclass(slots=True)
+class SessionState:
+    """What stage 0 knows of a session: its last commit and its prepared transaction."""
+
+    session: int
+    commit_section: int = 0
+    commit_pos: int = 0
+    in_doubt: str | None = None
+    prepare_page: int = 0
+    prepare_start: int = 0
+    """Stream position of the prepare record."""
+
+    def committed(self, section: int, pos: int) -> bool:
+        """True if an entry there was followed by a commit of this session."""
+        if section != self.commit_section:
+            return section < self.commit_section
+        return pos <= self.commit_pos
+
+
+@dataclass(slots=True)
+class Recovery:
+    """The state after stages 0 and 1; `redo` answers for stage 2."""
+
+    sessions: dict[int, SessionState] = field(default_factory=dict)
+    undo: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Page to (position, stream start) of the image that stage 0 writes."""
+    damaged_images: dict[int, bytes] = field(default_factory=dict)
+    """Images that stage 0 writes although they did not expand."""
+    index_roots: dict[int, int] = field(default_factory=dict)
+    """Root pages of indexes created in the log, to the position of the last such entry."""
+    used_pages: set[int] = field(default_factory=set)
+    end: ScanEnd = field(default_factory=ScanEnd)
+    empty: bool = True
+    last_section: int | None = None
+
+    def observe(self, entry: Entry) -> None:
+        """Stage 0 for one entry."""
+        if entry.type == INCOMPLETE:
+            return
+        self.empty = False
+        self.last_section = entry.section
+        handler = _OBSERVERS.get(entry.code)
+        if handler is not None:
+            handler(self, entry)
+
+    def redo(self, entry: Entry) -> bool:
+        """Whether stage 2 applies this row record."""
+        state = self.sessions.get(entry.session)
+        return state is not None and state.committed(entry.section, entry.pos)
+
+    def undo_applied(self, entry: Entry) -> bool:
+        """Whether stage 0 writes this image: the first of its page."""
+        return self.undo.get(entry.page, (0, 0))[0] == entry.pos
+
+    def freed(self, entry: Entry) -> list[int]:
+        """Pages that stage 2 really frees for a FREE_LOG entry."""
+        return [page for page in entry.pages if page not in self.used_pages]
+
+    def in_doubt(self) -> list[SessionState]:
+        """Sessions with a transaction in doubt, in the engine's order."""
+        return [state for state in self.ordered_sessions() if state.in_doubt is not None]
+
+    def ordered_sessions(self) -> list[SessionState]:
+        return [self.sessions[session] for session in sorted(self.sessions)]
+
+    def _session(self, session: int) -> SessionState:
+        return self.sessions.setdefault(session, SessionState(session))
+
+    def _undo(self, entry: Entry) -> None:
+        first, _ = self.undo.setdefault(entry.page, (entry.pos, entry.start))
+        if first == entry.pos and entry.fault:
+            self.damaged_images[entry.page] = entry.image
+
+    def _commit(self, entry: Entry) -> None:
+        state = self._session(entry.session)
+        state.commit_section, state.commit_pos = entry.section, entry.pos
+        state.in_doubt = None
+
+    def _prepare(self, entry: Entry) -> None:
+        state = self._session(entry.session)
+        state.in_doubt, state.prepare_page = entry.name, entry.page
+        state.prepare_start = entry.start
+
+    def _add(self, entry: Entry) -> None:
+        if entry.table == TABLE_META and len(entry.values) > HEAD_COLUMN:
+            head = entry.values[HEAD_COLUMN]
+            root = None if head is None else whole_number(head.text)
+            if root is not None:
+                self.index_roots[root] = entry.pos
+
+
+_OBSERVERS: dict[int, Callable[[Recovery, Entry], None]] = {
+    Type.UNDO: Recovery._undo,
+    Type.COMMIT: Recovery._commit,
+    Type.PREPARE_COMMIT: Recovery._prepare,
+    Type.ADD: Recovery._add,
+}
+
+
+def recover(stream: LogStream, zone: Zone) -> Recovery:
+    """Stages 0 and 1 over the whole log."""
+    recovery = Recovery(used_pages=used_pages(stream))
+    scan = Scan(stream, zone)
+    for entry in scan.entries():
+        recovery.observe(entry)
+    recovery.end = scan.end
+    return recovery
+
+
+def used_pages(stream: LogStream) -> set[int]:
+    """Stage 1: every trunk page and every listed data page, written or not."""
+    pages: set[int] = set()
+    for trunk in stream.chain.trunks:
+        pages.add(trunk.page)
+        pages.update(trunk.data_pages)
+    return pages

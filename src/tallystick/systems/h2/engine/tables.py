@@ -1,0 +1,272 @@
+"""The tables of the page store as recovery finds them, read-only.
+
+In: a page file and what stage 0 does to it. Out: undone pages, the indexes that the meta table
+names, row keys and rows of tables. Only what decides whether a database opens is read: data
+leaves, nodes and overflow pages; b-tree pages are looked at no further than their header.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tallystick.systems.h2.engine.recovery import Recovery
+from tallystick.systems.h2.format import layout
+from tallystick.systems.h2.format.entries import TABLE_META, UNDO_EMPTY, UNDO_RAW
+from tallystick.systems.h2.format.lzf import LENGTH_MAX, expand_into
+from tallystick.systems.h2.format.numbers import decode_var_int
+from tallystick.systems.h2.format.table_pages import (
+    FIELDS_START,
+    Leaf,
+    Node,
+    decode_leaf,
+    decode_node,
+)
+from tallystick.systems.h2.format.values.datetime import Zone
+from tallystick.systems.h2.format.values.decode import decode_value
+from tallystick.systems.h2.format.values.java_text import whole_number
+from tallystick.systems.h2.format.values.value import EngineFailureError, FileCorruptedError, Value
+from tallystick.systems.h2.read.page_chain import PageFile
+from tallystick.systems.h2.read.stream import LogStream
+
+_INT = struct.Struct(">i")
+_SHORT = struct.Struct(">h")
+PARENT_START = 3
+META_KINDS = (0, 1)
+"""TYPE of a meta row: data (a table) or b-tree (an index of a table)."""
+_DEPTH_MAX = 64
+
+
+class StoreError(Exception):
+    """The engine's error while it reads pages: its code and its words."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+FILE_CORRUPTED = 90030
+READ_ONLY = 90097
+GENERAL_ERROR = 50000
+
+
+def corrupted(text: str) -> StoreError:
+    """The engine's "file corrupted while reading record"."""
+    return StoreError(FILE_CORRUPTED, f"file corrupted while reading record: {text}")
+
+
+@dataclass(frozen=True, slots=True)
+class MetaRow:
+    """One index or table of the store: ids, kind and root page."""
+
+    index: int
+    kind: int
+    parent: int
+    root: int
+
+
+@dataclass(slots=True)
+class UndonePages:
+    """Pages as they are after stage 0."""
+
+    pages: PageFile
+    stream: LogStream | None = None
+    recovery: Recovery | None = None
+
+    def page(self, page_id: int) -> bytes | memoryview | None:
+        """The page; None if it is empty. Raises `StoreError` as the engine does."""
+        if not self.pages.exists(page_id):
+            raise corrupted(f"{page_id} of {self.pages.page_count}")
+        image = self._image(page_id)
+        page = self.pages.page(page_id) if image is None else image
+        if page[0] == layout.EMPTY:
+            return None
+        if image is None and not layout.checksum_ok(page, page_id):
+            raise corrupted(f"wrong checksum of page {page_id}")
+        return page
+
+    def _image(self, page_id: int) -> bytes | None:
+        if self.recovery is None or self.stream is None or page_id not in self.recovery.undo:
+            return None
+        damaged = self.recovery.damaged_images.get(page_id)
+        if damaged is not None:
+            return damaged
+        _, start = self.recovery.undo[page_id]
+        return _image_at(self.stream, start)
+
+
+def _image_at(stream: LogStream, start: int) -> bytes:
+    """The image of the undo record at this place of the stream, which was read whole before."""
+    size = stream.pages.page_size
+    first, at = divmod(start, stream.body_size)
+    data = stream.bodies(first, 5)  # two pages of image as a rule, and its header
+    _, at = decode_var_int(data, at + 1)
+    stored, at = decode_var_int(data, at)
+    if at + stored > len(data):  # a damaged length: the engine reads what it says
+        data = stream.bodies(first, (at + stored) // stream.body_size + 1)
+    if stored == UNDO_EMPTY:
+        return bytes(size)
+    if stored == UNDO_RAW:
+        return data[at : at + size]
+    # Stage 0 found no fault in it; its buffer may have been larger than a page.
+    image = bytearray(size + LENGTH_MAX)
+    expand_into(data[at : at + stored], image, size)
+    return bytes(image[:size])
+
+
+@dataclass(slots=True)
+class Tables:
+    """Tables of the undone store. All methods raise `StoreError` where the engine fails."""
+
+    undone: UndonePages
+    zone: Zone
+    meta: dict[int, MetaRow] = field(default_factory=dict)
+    read_only: bool = False
+    """Then the engine cannot make an empty leaf of an empty page."""
+
+    def open_meta(self) -> None:
+        """Read the free list's first page, the meta table and every root page, as opening does."""
+        free = self.undone.page(layout.FREE_LIST_ROOT)
+        if free is not None and free[0] != layout.FREE_LIST:
+            raise corrupted(f"page {layout.FREE_LIST_ROOT} is no free list")
+        for _, values in self.rows(layout.META_ROOT):
+            row = meta_row(values)
+            if row.kind not in META_KINDS:
+                continue
+            self.meta[row.index] = row
+            if row.root and row.kind == 0:
+                self._open_table(row)
+            elif row.root:  # an index that delegates to its table has no page
+                self._check_btree(row)
+
+    def _open_table(self, row: MetaRow) -> None:
+        """What the engine reads of a table when it opens it: its last key and row count."""
+        part = self._data_page(row.root)
+        if isinstance(part, Node) and part.row_count < 0:  # unknown: it counts
+            for _ in self._leaves(row.root, _DEPTH_MAX):
+                pass
+        page_id, parent = row.root, 0
+        for _ in range(_DEPTH_MAX):
+            if not isinstance(part, Node):
+                return
+            parent, page_id = page_id, part.children[-1]
+            part = self._data_page(page_id, parent)
+        raise StoreError(GENERAL_ERROR, f"the tree below page {row.root} does not end")
+
+    def _check_btree(self, row: MetaRow) -> None:
+        page = self.undone.page(row.root)
+        if page is None:
+            return  # the engine makes an empty leaf of it
+        if page[0] & ~layout.LAST not in _BTREE_TYPES:
+            raise corrupted(f"{row.root} is no page of index {row.index}")
+        self._check_owner(page, row.kind)
+
+    def _check_owner(self, page: bytes | memoryview, kind: int) -> None:
+        """The index that a page names must be open already, and of the page's kind."""
+        index, _ = decode_var_int(page, FIELDS_START)
+        row = meta_table() if index == TABLE_META else self.meta.get(index)
+        if row is None or row.kind != kind:
+            raise corrupted(f"index not found {index}")
+
+    def rows(self, root: int) -> Iterator[tuple[int, tuple[Value | None, ...]]]:
+        """Keys and values of every row below ``root``, in key order."""
+        for leaf in self._leaves(root, _DEPTH_MAX):
+            for at, key in enumerate(leaf.keys):
+                yield key, self._row(leaf, at)
+
+    def contains(self, root: int, key: int) -> bool:
+        """True if a row with this key is below ``root``."""
+        page_id, parent = root, 0
+        for _ in range(_DEPTH_MAX):
+            part = self._data_page(page_id, parent)
+            if part is None or isinstance(part, Leaf):
+                return part is not None and key in part.keys
+            at = next((at for at, limit in enumerate(part.keys) if key <= limit), -1)
+            parent, page_id = page_id, part.children[at]
+        raise StoreError(GENERAL_ERROR, f"the tree below page {root} does not end")
+
+    def _leaves(self, root: int, depth: int, parent: int = 0) -> Iterator[Leaf]:
+        if not depth:
+            raise StoreError(GENERAL_ERROR, f"the tree at page {root} does not end")
+        part = self._data_page(root, parent)
+        if isinstance(part, Leaf):
+            yield part
+        elif part is not None:
+            for child in part.children:
+                yield from self._leaves(child, depth - 1, root)
+        elif self.read_only:
+            raise StoreError(READ_ONLY, "the database is read only")
+        elif parent:
+            raise StoreError(GENERAL_ERROR, f"page {root} is empty")
+
+    def _data_page(self, page_id: int, parent: int = 0) -> Leaf | Node | None:
+        page = self.undone.page(page_id)
+        if page is None:
+            return None
+        (above,) = _INT.unpack_from(page, PARENT_START)
+        if above != parent:
+            raise StoreError(GENERAL_ERROR, f"page {page_id}: parent {above} expected {parent}")
+        kind = page[0] & ~layout.LAST
+        try:
+            if kind in _DATA_TYPES:
+                self._check_owner(page, 0)
+            if kind == layout.DATA_LEAF:
+                return decode_leaf(page)
+            if kind == layout.DATA_NODE:
+                return decode_node(page)
+        except (IndexError, struct.error):
+            raise StoreError(GENERAL_ERROR, f"page {page_id} has no meaning") from None
+        raise corrupted(f"{page_id} type {kind} expected type 1 or 2")
+
+    def _row(self, leaf: Leaf, at: int) -> tuple[Value | None, ...]:
+        data = leaf.page
+        place = leaf.offsets[at]
+        if at == 0 and leaf.overflow:
+            data = bytes(data[place:]) + b"".join(self._overflow(leaf.overflow))
+            place = 0
+        values = []
+        try:
+            for _ in range(leaf.columns):
+                value, place = decode_value(data, place, self.zone)
+                values.append(value)
+        except FileCorruptedError as error:
+            raise corrupted(str(error)) from error
+        except (IndexError, EngineFailureError) as error:
+            raise StoreError(GENERAL_ERROR, f"a row cannot be read: {error}") from error
+        return tuple(values)
+
+    def _overflow(self, page_id: int) -> Iterator[bytes]:
+        for _ in range(self.undone.pages.page_count):
+            page = self.undone.page(page_id)
+            if page is None or page[0] & ~layout.LAST != layout.DATA_OVERFLOW:
+                raise corrupted(f"{page_id} is no overflow page")
+            if page[0] & layout.LAST:
+                (count,) = _SHORT.unpack_from(page, FIELDS_START)
+                yield bytes(page[FIELDS_START + 2 : FIELDS_START + 2 + count])
+                return
+            (page_id,) = _INT.unpack_from(page, FIELDS_START)
+            yield bytes(page[FIELDS_START + 4 :])
+
+
+_DATA_TYPES = (layout.DATA_LEAF, layout.DATA_NODE)
+_BTREE_TYPES = (layout.BTREE_LEAF, layout.BTREE_NODE)
+
+
+def meta_row(values: tuple[Value | None, ...]) -> MetaRow:
+    """A row of the page index: id, type, parent, head page, options, columns."""
+    numbers = []
+    for value in values[:4]:
+        number = None if value is None else whole_number(value.text)
+        if number is None:
+            raise StoreError(GENERAL_ERROR, "a row of the page index has no numbers")
+        numbers.append(number)
+    if len(numbers) < 4:
+        raise StoreError(GENERAL_ERROR, "a row of the page index is too short")
+    return MetaRow(*numbers)
+
+
+def meta_table() -> MetaRow:
+    """The page index itself."""
+    return MetaRow(TABLE_META, 0, 0, layout.META_ROOT)

@@ -1,0 +1,137 @@
+"""Log records: their types, their bytes, and one object for each that a scan meets.
+
+In: session, table, row, page. Out: the bytes of a record; and `Entry`, what the scan makes of
+one. The first byte is the type, the fields follow; there is no length and no checksum.
+Source: the PageLog description, section a.6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from tallystick.systems.h2.format.lzf import compress
+from tallystick.systems.h2.format.numbers import encode_string, encode_var_int, encode_var_long
+from tallystick.systems.h2.format.values.value import Value
+
+
+class Type(IntEnum):
+    """First byte of a record. 10 to 127 are unknown and skipped by the engine, one byte each;
+    128 and above (negative as Java sees it) end the log."""
+
+    NOOP = 0
+    UNDO = 1
+    COMMIT = 2
+    PREPARE_COMMIT = 3
+    ROLLBACK = 4
+    ADD = 5
+    REMOVE = 6
+    TRUNCATE = 7
+    CHECKPOINT = 8
+    FREE_LOG = 9
+
+
+UNKNOWN_FIRST = 10
+END_FIRST = 128
+UNDO_RAW = 0
+UNDO_EMPTY = 1
+"""Sizes of an undo image that are no sizes: a raw page follows, or nothing (the page was empty)."""
+TABLE_META = -1
+TABLE_CATALOG = 0
+
+
+# -- encode ---------------------------------------------------------------------------------
+
+
+def encode_undo(page: int, image: bytes | None) -> bytes:
+    """An undo image: empty, LZF where that is clearly smaller than the page, else raw."""
+    head = bytes((Type.UNDO,)) + encode_var_int(page)
+    if image is None or image[0] == 0:
+        return head + encode_var_int(UNDO_EMPTY)
+    packed = compress(image)
+    if packed is None:
+        return head + encode_var_int(UNDO_RAW) + image
+    return head + encode_var_int(len(packed)) + packed
+
+
+def encode_commit(session: int) -> bytes:
+    return bytes((Type.COMMIT,)) + encode_var_int(session)
+
+
+def encode_rollback(session: int) -> bytes:
+    return bytes((Type.ROLLBACK,)) + encode_var_int(session)
+
+
+def encode_prepare(session: int, name: str) -> bytes:
+    return bytes((Type.PREPARE_COMMIT,)) + encode_var_int(session) + encode_string(name)
+
+
+def encode_add(session: int, table: int, key: int, row: bytes) -> bytes:
+    """``row``: column count and values."""
+    head = bytes((Type.ADD,)) + encode_var_int(session) + encode_var_int(table)
+    return head + encode_var_long(key) + encode_var_int(len(row)) + row
+
+
+def encode_remove(session: int, table: int, key: int) -> bytes:
+    head = bytes((Type.REMOVE,)) + encode_var_int(session)
+    return head + encode_var_int(table) + encode_var_long(key)
+
+
+def encode_truncate(session: int, table: int) -> bytes:
+    return bytes((Type.TRUNCATE,)) + encode_var_int(session) + encode_var_int(table)
+
+
+def encode_checkpoint() -> bytes:
+    return bytes((Type.CHECKPOINT,))
+
+
+def encode_free_log(pages: list[int]) -> bytes:
+    head = bytes((Type.FREE_LOG,)) + encode_var_int(len(pages))
+    return head + b"".join(encode_var_int(page) for page in pages)
+
+
+# -- what a scan meets ----------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Entry:
+    """One record of a scan, or one run of no-ops.
+
+    ``pos`` counts records from 1, no-ops included; ``section`` counts checkpoints seen before;
+    ``start`` and ``length`` are bytes of the stream. Only the fields of its type are set.
+    ``fault`` says what is wrong with it, and is empty where nothing is.
+    """
+
+    pos: int
+    section: int
+    code: int
+    start: int
+    length: int = 0
+    type: str = ""
+    count: int = 1
+    """Records in a run of no-ops."""
+    session: int = 0
+    table: int = 0
+    key: int = 0
+    row: bytes = b""
+    """Column count and values, as stored."""
+    values: tuple[Value | None, ...] = ()
+    page: int = 0
+    """The page of an undo image, or the data page that holds a prepare record."""
+    size: int = 0
+    """Size of an undo image as stored: 0 raw, 1 empty, else bytes of LZF."""
+    stored: bytes = b""
+    image: bytes = b""
+    """The undo image as the engine expands it: one page, its checksum possibly stale."""
+    name: str = ""
+    pages: tuple[int, ...] = ()
+    fault: str = ""
+
+    @property
+    def session_bound(self) -> bool:
+        """True for a record that a session's commit decides about."""
+        return self.code in (Type.ADD, Type.REMOVE, Type.TRUNCATE)
+
+
+INCOMPLETE = "INCOMPLETE"
+UNKNOWN = "UNKNOWN"

@@ -1,0 +1,228 @@
+"""The fixed layouts of an H2 page store file: headers, page checksum, trunk and data pages.
+
+In: bytes of one page. Out: headers and pages as objects, and back. Pure functions, no I/O.
+All numbers are big-endian and signed, except the CRC-32. Page *n* starts at ``n * page_size``;
+a trailing fragment of the file is no page. Source: the PageLog description, sections a.1-a.4.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from tallystick.errors import CorruptLogError, UnsupportedFormatError
+from tallystick.storage.crc import crc32
+
+SYSTEM_NAME: Final = "h2"
+
+# -- static header, page 0 ------------------------------------------------------------------
+
+MAGIC = b"-- H2 0.5/B -- \n"
+"""16 bytes at 0 and again at 32; in a plain file the salt between them is the same text."""
+MAGIC_SIZE = 16
+SALT_OFFSET = 16
+INNER_MAGIC_OFFSET = 32
+"""In an encrypted file the text here is encrypted."""
+PAGE_SIZE_OFFSET = 48
+STATIC_HEADER = struct.Struct(">16s16s16siBB")
+"""Magic, salt, inner magic, page size in bytes, write version, read version."""
+VERSION = 3
+"""Write and read version. A higher write version is opened read-only, a higher read one refused."""
+PAGE_SIZE_MIN = 64
+PAGE_SIZE_MAX = 32768
+PAGE_SIZE_DEFAULT = 4096
+
+# -- variable header, pages 1 and 2 ---------------------------------------------------------
+
+VARIABLE_HEADER = struct.Struct(">Iqiii")
+"""CRC-32 of the rest of the page, write counter, log key, first trunk and data page (0: none)."""
+VARIABLE_HEADER_PAGES = (1, 2)
+FREE_LIST_ROOT = 3
+META_ROOT = 4
+FIRST_FREE_PAGE = 5
+PAGE_COUNT_MIN = 5
+"""A shorter file is taken for empty, and overwritten, by the engine."""
+
+# -- pages ----------------------------------------------------------------------------------
+
+PAGE_HEADER = struct.Struct(">BBBi")
+"""Type, two checksum bytes, parent (table pages), previous trunk, own trunk."""
+EMPTY = 0
+DATA_LEAF = 1
+DATA_NODE = 2
+DATA_OVERFLOW = 3
+BTREE_LEAF = 4
+BTREE_NODE = 5
+FREE_LIST = 6
+STREAM_TRUNK = 7
+STREAM_DATA = 8
+LAST = 16
+"""Bit in the type of a table page: last page of its chain."""
+
+TRUNK_HEADER = struct.Struct(">BBBiiih")
+"""Page header, log key, next trunk page, number of data page ids that follow (4 bytes each)."""
+TRUNK_ID_SIZE = 4
+DATA_HEADER = struct.Struct(">BBBii")
+"""Page header, log key; the rest of the page is log stream."""
+DATA_START = DATA_HEADER.size
+
+
+@dataclass(frozen=True, slots=True)
+class StaticHeader:
+    """Page 0. ``page_size`` in bytes; ``encrypted`` where the inner magic is not plain text."""
+
+    page_size: int
+    write_version: int = VERSION
+    read_version: int = VERSION
+    magic_ok: bool = True
+    encrypted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class VariableHeader:
+    """Page 1 or 2: where the log begins. Trunk and data page 0 mean that there is no log."""
+
+    write_counter: int
+    log_key: int
+    first_trunk: int
+    first_data: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trunk:
+    """A page that lists log data pages in stream order and names the next trunk."""
+
+    page: int
+    previous: int
+    key: int
+    next: int
+    data_pages: tuple[int, ...]
+
+
+# -- encode ---------------------------------------------------------------------------------
+
+
+def encode_static_header(header: StaticHeader) -> bytes:
+    """Page 0, whole."""
+    packed = STATIC_HEADER.pack(
+        MAGIC, MAGIC, MAGIC, header.page_size, header.write_version, header.read_version
+    )
+    return packed.ljust(header.page_size, b"\0")
+
+
+def encode_variable_header(header: VariableHeader, page_size: int) -> bytes:
+    """Page 1 or 2, whole, with its CRC-32."""
+    fields = (header.write_counter, header.log_key, header.first_trunk, header.first_data)
+    page = VARIABLE_HEADER.pack(0, *fields).ljust(page_size, b"\0")
+    return struct.pack(">I", crc32(page[4:])) + page[4:]
+
+
+def encode_trunk(trunk: Trunk, page_size: int) -> bytes:
+    """A trunk page with its checksum; the ids must fit (see `trunk_capacity`)."""
+    count = len(trunk.data_pages)
+    assert count <= trunk_capacity(page_size), "more data page ids than a trunk page holds"
+    head = TRUNK_HEADER.pack(STREAM_TRUNK, 0, 0, trunk.previous, trunk.key, trunk.next, count)
+    page = bytearray((head + struct.pack(f">{count}i", *trunk.data_pages)).ljust(page_size, b"\0"))
+    return seal(page, trunk.page)
+
+
+def encode_data(page: int, trunk: int, key: int, body: bytes, page_size: int) -> bytes:
+    """A log data page with its checksum; ``body`` is padded with zeros, which are no-ops."""
+    assert len(body) <= page_size - DATA_START, "more stream bytes than a page holds"
+    head = DATA_HEADER.pack(STREAM_DATA, 0, 0, trunk, key)
+    return seal(bytearray((head + body).ljust(page_size, b"\0")), page)
+
+
+def seal(page: bytearray, page_id: int) -> bytes:
+    """The page with its checksum written; an empty page (type 0) has none and stays as it is."""
+    if page[0] != EMPTY:
+        page[1], page[2] = checksum(page, page_id)
+    return bytes(page)
+
+
+# -- decode ---------------------------------------------------------------------------------
+
+
+def trunk_capacity(page_size: int) -> int:
+    """How many data page ids a trunk page holds."""
+    return (page_size - TRUNK_HEADER.size) // TRUNK_ID_SIZE
+
+
+def valid_page_size(size: int) -> bool:
+    """True for a power of two from `PAGE_SIZE_MIN` to `PAGE_SIZE_MAX`."""
+    return PAGE_SIZE_MIN <= size <= PAGE_SIZE_MAX and size & (size - 1) == 0
+
+
+def decode_static_header(head: bytes | memoryview, file: str) -> StaticHeader:
+    """The first bytes of a file. Raises `CorruptLogError` for an impossible page size and
+    `UnsupportedFormatError` where the file is too short for a header."""
+    if len(head) < STATIC_HEADER.size:
+        raise UnsupportedFormatError(
+            "too short for a page store header",
+            file=file,
+            expected=f"{STATIC_HEADER.size} bytes",
+            found=str(len(head)),
+            advice="The engine would replace this file by a new, empty database: copy it first",
+        )
+    magic, _, inner, size, write, read = STATIC_HEADER.unpack_from(head)
+    if not valid_page_size(size):
+        raise CorruptLogError(
+            "impossible page size",
+            file=file,
+            offset=PAGE_SIZE_OFFSET,
+            expected=f"a power of two from {PAGE_SIZE_MIN} to {PAGE_SIZE_MAX}",
+            found=str(size),
+            advice="The engine refuses the file; restore page 0 from a backup",
+        )
+    return StaticHeader(size, write, read, magic == MAGIC, inner != MAGIC)
+
+
+def decode_variable_header(page: bytes | memoryview) -> VariableHeader | None:
+    """The header in a whole page 1 or 2; None where its CRC-32 is wrong."""
+    if len(page) < VARIABLE_HEADER.size:
+        return None
+    crc, *fields = VARIABLE_HEADER.unpack_from(page)
+    return VariableHeader(*fields) if crc == crc32(page[4:]) else None
+
+
+def checksum(page: bytes | bytearray | memoryview, page_id: int) -> tuple[int, int]:
+    """The two checksum bytes: a sum over seven bytes of the page, mixed with its id."""
+    size = len(page)
+    first = 255 + page[0]
+    second = 255 + first
+    for at in (6, size // 2 - 1, size // 2, size - 2, size - 1):
+        first += page[at]
+        second += first
+    return (
+        (((first & 255) + (first >> 8)) ^ page_id) & 255,
+        (((second & 255) + (second >> 8)) ^ (page_id >> 8)) & 255,
+    )
+
+
+def checksum_ok(page: bytes | memoryview, page_id: int) -> bool:
+    """True if the page is empty (never tested) or its checksum fits."""
+    return page[0] == EMPTY or (page[1], page[2]) == checksum(page, page_id)
+
+
+def decode_trunk(page: bytes | memoryview, page_id: int) -> Trunk:
+    """A trunk page whose type and checksum were tested. Raises `CorruptLogError` for a count
+    of data pages that does not fit."""
+    _, _, _, previous, key, following, count = TRUNK_HEADER.unpack_from(page)
+    capacity = trunk_capacity(len(page))
+    if not 0 <= count <= capacity:
+        raise CorruptLogError(
+            f"trunk page {page_id} lists more data pages than fit",
+            offset=page_id * len(page) + TRUNK_HEADER.size - 2,
+            expected=f"0 to {capacity}",
+            found=str(count),
+            advice="The engine fails to open the database; restore it, or salvage the log",
+        )
+    ids = struct.unpack_from(f">{count}i", page, TRUNK_HEADER.size)
+    return Trunk(page_id, previous, key, following, ids)
+
+
+def decode_data_header(page: bytes | memoryview) -> tuple[int, int]:
+    """Trunk page id and log key of a log data page."""
+    _, _, _, trunk, key = DATA_HEADER.unpack_from(page)
+    return trunk, key

@@ -1,0 +1,81 @@
+"""Pages of tables: data leaves and data nodes.
+
+In: a page. Out: its keys, and the places of its rows or its children.
+
+    data leaf      table id vI, column count vI, entry count i2, first overflow page i4 unless it
+                   is the last page of its rows, then (key vL, offset i2) per entry; rows at offsets
+    data node      table id vI, row count i4, entry count i2, rightmost child i4,
+                   then (child i4, key vL) per entry
+    data overflow  next page i4 and bytes to the end, or (last) byte count i2 and bytes
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from tallystick.systems.h2.format import layout
+from tallystick.systems.h2.format.numbers import decode_var_int, decode_var_long
+
+_INT = struct.Struct(">i")
+_SHORT = struct.Struct(">h")
+FIELDS_START = layout.PAGE_HEADER.size
+
+
+@dataclass(slots=True)
+class Leaf:
+    """A data leaf: keys and the offsets of their rows."""
+
+    page: bytes | memoryview
+    columns: int
+    overflow: int
+    keys: list[int]
+    offsets: list[int]
+
+
+@dataclass(slots=True)
+class Node:
+    """A data node: ``children`` has one page more than there are keys; a negative ``row_count``
+    is unknown."""
+
+    keys: list[int]
+    children: list[int]
+    row_count: int
+
+
+def decode_leaf(page: bytes | memoryview) -> Leaf:
+    """Raises `IndexError` or `struct.error` where the page ends too early."""
+    _, at = decode_var_int(page, FIELDS_START)
+    columns, at = decode_var_int(page, at)
+    (count,) = _SHORT.unpack_from(page, at)
+    if count < 0:
+        raise IndexError
+    at += 2
+    overflow = 0
+    if not page[0] & layout.LAST:
+        (overflow,) = _INT.unpack_from(page, at)
+        at += 4
+    keys, offsets = [], []
+    for _ in range(count):
+        key, at = decode_var_long(page, at)
+        (offset,) = _SHORT.unpack_from(page, at)
+        at += 2
+        keys.append(key)
+        offsets.append(offset & 0xFFFF)
+    return Leaf(page, columns, overflow, keys, offsets)
+
+
+def decode_node(page: bytes | memoryview) -> Node:
+    """Raises as `decode_leaf` does."""
+    _, at = decode_var_int(page, FIELDS_START)
+    (row_count,) = _INT.unpack_from(page, at)
+    (count,) = _SHORT.unpack_from(page, at + 4)
+    (rightmost,) = _INT.unpack_from(page, at + 6)
+    at += 10
+    keys, children = [], []
+    for _ in range(count):
+        (child,) = _INT.unpack_from(page, at)
+        key, at = decode_var_long(page, at + 4)
+        children.append(child)
+        keys.append(key)
+    return Node(keys, [*children, rightmost], row_count)

@@ -1,0 +1,1 @@
+"""Values of H2 rows: bytes <-> values, and values as the engine prints them."""

@@ -1,0 +1,299 @@
+"""The page store file beneath a live log: pages with checksums, allocation, both headers.
+
+In: page numbers and page contents. Out: a file that the engine takes for its own. The minimum that
+a log needs: no tables, no indexes. Which pages are in use is known in memory; the free list on
+disk is written when the file is closed in order, and recovery marks the log's own pages itself.
+Source: the PageLog description, sections a.1, a.2, c and g.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping
+from typing import Self
+
+from tallystick.errors import CorruptLogError, LogWriteError
+from tallystick.storage.files import File, FileSystem, read_source, write_whole
+from tallystick.storage.local import LOCAL
+from tallystick.systems.h2.format import layout
+from tallystick.systems.h2.format.layout import StaticHeader, VariableHeader
+from tallystick.systems.h2.read.page_chain import PageFile
+
+GROWTH_PAGES = 256
+"""Pages by which the file grows at least."""
+BITMAP_START = 3
+"""Offset of the bitmap in a free-list page, which has no parent field."""
+_FREE, _USED = 0, 1
+
+
+class PageStoreFile:
+    """One ``*.h2.db`` file, opened for writing by one owner.
+
+    ``page_count`` is the size of the file in pages. Opening neither recovers nor writes. Which
+    pages are in use may be asked and changed from any thread.
+    """
+
+    def __init__(self, path: str, *, fs: FileSystem = LOCAL) -> None:
+        self.path = path
+        self._fs = fs
+        self._turn = threading.RLock()
+        self._lock = fs.lock(f"{path}.lck")
+        try:
+            self._file: File = fs.open(path)
+            try:
+                self._load()
+            except BaseException:
+                self._file.close()
+                raise
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _load(self) -> None:
+        head = self._file.pread(layout.STATIC_HEADER.size, 0)
+        self.static = layout.decode_static_header(head, self.path)
+        self.page_size = self.static.page_size
+        self.page_count = self._file.size() // self.page_size
+        if self.static.encrypted or not self.static.magic_ok:
+            raise CorruptLogError("no plain page store file", file=self.path, offset=0)
+        if max(self.static.read_version, self.static.write_version) > layout.VERSION:
+            raise LogWriteError(
+                "the file is of a newer version",
+                file=self.path,
+                expected=f"at most {layout.VERSION}",
+                found=str(self.static.write_version),
+            )
+        self.header = self._read_header()
+        self.load_free_list()
+
+    def _read_header(self) -> VariableHeader:
+        for page in layout.VARIABLE_HEADER_PAGES:
+            header = layout.decode_variable_header(self._raw(page))
+            if header is not None:
+                return header
+        raise CorruptLogError(
+            "both copies of the variable header are damaged",
+            file=self.path,
+            offset=self.page_size,
+            expected="a right CRC-32 in page 1 or 2",
+            advice="Restore one of them from a backup",
+        )
+
+    @classmethod
+    def create(
+        cls,
+        path: str,
+        *,
+        page_size: int = layout.PAGE_SIZE_DEFAULT,
+        first_pages: bytes = b"",
+        fs: FileSystem = LOCAL,
+    ) -> Self:
+        """A new file with these pages, by default no tables, and no log; it gets its name when it
+        is whole and durable."""
+        if not layout.valid_page_size(page_size):
+            raise LogWriteError(f"impossible page size {page_size}", file=path)
+        write_whole(fs, path, [first_pages or _first_pages(page_size)])
+        return cls(path, fs=fs)
+
+    # -- pages ----------------------------------------------------------------------------
+
+    @property
+    def file(self) -> File:
+        """The open file: page ``n`` stands at ``n`` times the page size."""
+        return self._file
+
+    def _raw(self, page_id: int) -> bytes:
+        return self._file.pread(self.page_size, page_id * self.page_size)
+
+    def read_page(self, page_id: int) -> bytes:
+        """A page. Raises `CorruptLogError` if its checksum is wrong or it does not exist."""
+        page = self._raw(page_id) if 0 <= page_id < self.page_count else b""
+        if len(page) < self.page_size or not layout.checksum_ok(page, page_id):
+            raise CorruptLogError(
+                f"page {page_id} is damaged or missing",
+                file=self.path,
+                offset=page_id * self.page_size,
+            )
+        return page
+
+    def write_page(self, page_id: int, page: bytes) -> None:
+        """Write a page with its checksum; not synced."""
+        self.write_pages({page_id: layout.seal(bytearray(page), page_id)})
+
+    def write_pages(self, pages: Mapping[int, bytes]) -> None:
+        """Write sealed pages, neighbours in one call; not synced."""
+        self.grow(max(pages, default=-1) + 1)
+        run: list[bytes] = []
+        first = 0
+        for page_id in sorted(pages):
+            if run and page_id != first + len(run):
+                self._file.pwritev(run, first * self.page_size)
+                run = []
+            first = first if run else page_id
+            run.append(pages[page_id])
+        if run:
+            self._file.pwritev(run, first * self.page_size)
+
+    def write_start(self, page_id: int, data: bytes) -> None:
+        """Write the first bytes of a page; not synced."""
+        self.grow(page_id + 1)
+        self._file.pwrite(data, page_id * self.page_size)
+
+    def sync(self) -> None:
+        """Make everything written durable."""
+        self._file.datasync()
+
+    def view(self) -> PageFile:
+        """The file as it is now, for reading."""
+        source = read_source(self._fs, self.path)
+        return PageFile(self.path, source.data, self.static)
+
+    def write_header(self, header: VariableHeader) -> None:
+        """Point both headers to a log whose pages are written. Synced before, between and after:
+        at any moment one copy is whole and what it points to is there."""
+        header = VariableHeader(
+            self.header.write_counter + 1, header.log_key, header.first_trunk, header.first_data
+        )
+        page = layout.encode_variable_header(header, self.page_size)
+        self.sync()
+        for copy in layout.VARIABLE_HEADER_PAGES:
+            self._file.pwrite(page, copy * self.page_size)
+            self.sync()
+        self.header = header
+
+    # -- allocation -----------------------------------------------------------------------
+
+    def allocate(self, after: int = 0, exclude: Collection[int] = ()) -> int:
+        """The first page that is free, has a number above ``after`` and is not excluded."""
+        page_id = after
+        with self._turn:
+            while True:
+                page_id = self._used.find(_FREE, page_id + 1)
+                if page_id < 0:
+                    page_id = max(self.page_count, after + 1) - 1
+                    self.grow(page_id + 2, ahead=True)
+                    continue
+                if page_id not in exclude:
+                    self._used[page_id] = _USED
+                    return page_id
+
+    def mark_used(self, page_id: int) -> None:
+        """Take a page out of what can be allocated, growing the file to it."""
+        with self._turn:
+            self.grow(page_id + 1)
+            self._used[page_id] = _USED
+
+    def release(self, pages: Collection[int], *, zero: Collection[int] | None = None) -> None:
+        """Make pages free again; those in ``zero`` (default: all) are overwritten, so that no
+        later log can take them for its own."""
+        wiped, blank = pages if zero is None else zero, bytes(self.page_size)
+        self.write_pages({page_id: blank for page_id in wiped if page_id < self.page_count})
+        with self._turn:
+            for page_id in pages:
+                self._used[page_id] = _FREE
+
+    def is_used(self, page_id: int) -> bool:
+        """True for a page that is not free to be allocated."""
+        return page_id < self.page_count and bool(self._used[page_id])
+
+    def grow(self, pages: int, *, ahead: bool = False) -> None:
+        """Make the file at least so many pages long, or ``ahead`` of it by a step."""
+        if pages <= self.page_count:
+            return
+        with self._turn:
+            if ahead:
+                pages = max(pages, self.page_count + GROWTH_PAGES)
+            self._file.allocate(pages * self.page_size)
+            self._used += bytes(pages - self.page_count)
+            self.page_count = pages
+            for page_id in range(layout.FREE_LIST_ROOT, pages, self._pages_per_list):
+                self._used[page_id] = _USED
+
+    @property
+    def _pages_per_list(self) -> int:
+        return (self.page_size - BITMAP_START) * 8
+
+    def load_free_list(self) -> None:
+        """Forget which pages are in use, and read it from the file."""
+        self._used = bytearray(self.page_count)
+        self._used[: layout.FIRST_FREE_PAGE] = bytes((_USED,)) * layout.FIRST_FREE_PAGE
+        for first in range(layout.FREE_LIST_ROOT, self.page_count, self._pages_per_list):
+            page = self._raw(first)
+            if page[0] & ~layout.LAST == layout.FREE_LIST:
+                self._load_bits(first, page[BITMAP_START:])
+            self._used[first] = _USED
+
+    def _load_bits(self, first: int, bitmap: bytes) -> None:
+        count = min(self._pages_per_list, self.page_count - first)
+        for at in range(count):
+            if bitmap[at >> 3] >> (at & 7) & 1:
+                self._used[first + at] = _USED
+
+    def _free_lists(self) -> dict[int, bytes]:
+        lists = {}
+        for first in range(layout.FREE_LIST_ROOT, self.page_count, self._pages_per_list):
+            page = bytearray(self.page_size)
+            page[0] = layout.FREE_LIST
+            for at, used in enumerate(self._used[first : first + self._pages_per_list]):
+                page[BITMAP_START + (at >> 3)] |= used << (at & 7)
+            lists[first] = layout.seal(page, first)
+        return lists
+
+    # -- life -----------------------------------------------------------------------------
+
+    def write_free_list(self) -> None:
+        """Write which pages are in use and cut the file behind the last one. Only for a file
+        without a log: a log needs undo images of these pages."""
+        last = self._used.rfind(_USED)
+        self.page_count = max(last + 1, layout.PAGE_COUNT_MIN)
+        del self._used[self.page_count :]
+        self.write_pages(self._free_lists())
+        self._file.truncate(self.page_count * self.page_size)
+        self.sync()
+
+    def cut(self) -> None:
+        """Cut the file behind the last page in use, pages of the free list aside."""
+        lists = range(layout.FREE_LIST_ROOT, self.page_count, self._pages_per_list)
+        last = self._used.rfind(_USED)
+        while last in lists:
+            last = self._used.rfind(_USED, 0, last)
+        self.page_count = max(last + 1, layout.PAGE_COUNT_MIN)
+        del self._used[self.page_count :]
+        self._file.truncate(self.page_count * self.page_size)
+        self.sync()
+
+    def close(self) -> None:
+        """Close without writing; a second call does nothing."""
+        self._file.close()
+        self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _first_pages(page_size: int) -> bytes:
+    free_list = bytearray(page_size)
+    free_list[0] = layout.FREE_LIST
+    free_list[BITMAP_START] = 0b11  # itself and the root of the meta table
+    header = layout.encode_variable_header(VariableHeader(0, 0, 0, 0), page_size)
+    return b"".join(
+        (
+            layout.encode_static_header(StaticHeader(page_size)),
+            header,
+            header,
+            layout.seal(free_list, layout.FREE_LIST_ROOT),
+            layout.seal(_empty_meta(page_size), layout.META_ROOT),
+        )
+    )
+
+
+def _empty_meta(page_size: int) -> bytearray:
+    """The page index without rows: a data leaf of table -1 with six columns."""
+    page = bytearray(page_size)
+    page[0] = layout.DATA_LEAF | layout.LAST
+    page[7:12] = b"\xff\xff\xff\xff\x0f"
+    page[12] = 6
+    return page

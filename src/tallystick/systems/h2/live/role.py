@@ -1,0 +1,213 @@
+"""The H2 page log as an undo/redo log (`tallystick.roles.UndoRedoLog`).
+
+In: the role's calls. Out: `H2UndoRedoLog`, for a store that keeps its pages elsewhere: a folder
+with ``log.h2.db``, holding nothing but the log. `tallystick.systems.h2.database.paged_log` is for
+one with its pages in the same file; both are a `SessionLog`. Every transaction gets a session
+number of its own in the log, so that the engine's rule "everything before the last commit of a
+session is committed" holds for sessions of the caller that roll back and go on. What a log holds
+when it is opened again is carried over to a fresh log, whole, before anything is added.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+
+from tallystick.errors import RecordTooLargeError
+from tallystick.roles import InDoubt, RecoveryHandler, Ticket
+from tallystick.storage.files import FileSystem
+from tallystick.storage.local import LOCAL
+from tallystick.systems.h2.engine.recovery import REDO_STAGE, UNDO_STAGE
+from tallystick.systems.h2.format.entries import encode_prepare
+from tallystick.systems.h2.format.layout import DATA_START, PAGE_SIZE_DEFAULT
+from tallystick.systems.h2.format.values.encode import pack, unpack
+from tallystick.systems.h2.live.log import PageLog
+from tallystick.systems.h2.live.page_file import PageStoreFile
+from tallystick.systems.h2.live.replay import whole_entries
+from tallystick.systems.h2.live.writer import SECTOR_SIZE
+
+FILE = "log.h2.db"
+BATCH_PAGES = 255
+"""Data pages per trunk: 1 MB of 4096-byte pages."""
+FIRST_SESSION = 3
+"""0 to 2 are the engine's own sessions."""
+_ID_BYTES_MAX = 5
+
+
+class SessionLog:
+    """What the role's calls are on a `PageLog`, rows and pages aside. Sessions that were alive when
+    the log was last open, and had not prepared, are rolled back."""
+
+    def __init__(self, store: PageStoreFile, log: PageLog) -> None:
+        self._store = store
+        self._log = log
+        self._mutex = threading.Lock()
+        self._sessions: dict[int, int] = {}
+        self._next = FIRST_SESSION
+
+    def _begin(self, freed: Sequence[int] = ()) -> None:
+        """Carry over what the log holds, ``freed`` as in `PageLog.open_for_writing`."""
+        found = self._sessions_in_log()
+        self._next = 1 + max(found, default=FIRST_SESSION - 1)
+        self._log.open_for_writing(carry=True, freed=freed)
+        self._give_up_open(found)
+
+    def _sessions_in_log(self) -> set[int]:
+        entries = whole_entries(self._log.open_for_reading())
+        return {one.session for one in entries if one.session >= FIRST_SESSION}
+
+    def _give_up_open(self, sessions: set[int]) -> None:
+        doubtful = {one.session for one in self._log.get_in_doubt_transactions()}
+        for session in sessions - doubtful:
+            self._log.forget(session)
+
+    def _session(self, session: int) -> int:
+        with self._mutex:
+            if session not in self._sessions:
+                self._sessions[session] = self._next
+                self._next += 1
+            return self._sessions[session]
+
+    def _end(self, session: int) -> int:
+        number = self._session(session)
+        with self._mutex:
+            del self._sessions[session]
+        return number
+
+    # -- logging --------------------------------------------------------------------------
+
+    def add_undo(self, page: int, image: bytes | None) -> None:
+        """Log the page's image as of the last checkpoint, unless this section has it."""
+        self._log.add_undo(page, image)
+
+    def has_undo(self, page: int) -> bool:
+        """True if this section holds an image of the page already."""
+        return self._log.get_undo(page)
+
+    def log_truncate(self, session: int, table: int) -> None:
+        """Log that all rows of the table are removed."""
+        self._log.log_truncate(self._session(session), table)
+
+    def prepare_commit(self, session: int, name: str) -> Ticket:
+        """Record durably that the session's transaction can commit, under this name, which must
+        fit into a sector: deciding it writes over it, and must not tear."""
+        record = encode_prepare(FIRST_SESSION, name)
+        if len(record) + _ID_BYTES_MAX > SECTOR_SIZE - DATA_START:
+            raise RecordTooLargeError(
+                "transaction name (too long)",
+                file=self._store.path,
+                expected=f"at most {SECTOR_SIZE - DATA_START - _ID_BYTES_MAX} bytes as a record",
+                found=str(len(record)),
+            )
+        return self._log.prepare_commit(self._session(session), name)
+
+    def commit(self, session: int) -> Ticket:
+        """Commit what the session has logged since it last ended."""
+        return self._log.commit(self._end(session))
+
+    def rollback(self, session: int) -> Ticket:
+        """Give up what the session has logged since it last ended."""
+        number = self._end(session)
+        if any(one.session == number for one in self._log.get_in_doubt_transactions()):
+            self._log.set_in_doubt_transaction_state(number, commit=False)
+        self._log.forget(number)
+        return self._log.flush()
+
+    def flush(self) -> Ticket:
+        """Everything logged so far; to be waited for before a page is written in place."""
+        return self._log.flush()
+
+    # -- sections -------------------------------------------------------------------------
+
+    def checkpoint(self) -> int:
+        """Start a new section; returns its id. Every changed page must be written before."""
+        with self._mutex:
+            ticket = self._log.checkpoint()
+            section = self._log.section_id
+        ticket.wait()
+        return section
+
+    def remove_until(self, section: int) -> None:
+        """Free what lies before that section; sections with open or prepared work stay."""
+        self._log.remove_until(section)
+
+    # -- in doubt -------------------------------------------------------------------------
+
+    def in_doubt(self) -> Sequence[InDoubt]:
+        """Prepared transactions that no one has decided."""
+        return self._log.get_in_doubt_transactions()
+
+    def settle(self, name: str, *, commit: bool) -> Ticket:
+        """Decide an in-doubt transaction durably. Raises `KeyError` for an unknown name."""
+        session = {one.name: one.session for one in self.in_doubt()}[name]
+        self._log.set_in_doubt_transaction_state(session, commit=commit)
+        return self._log.flush()
+
+    def close(self) -> None:
+        """Make everything durable and close; what was logged stays in the file."""
+        try:
+            self._log.close()
+        finally:
+            self._store.close()
+
+
+class H2UndoRedoLog(SessionLog):
+    """An undo/redo log in the folder ``path``, for a store that keeps its pages elsewhere.
+
+    ``page_size``: exact size of undo images in bytes.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        page_size: int = PAGE_SIZE_DEFAULT,
+        batch: int = BATCH_PAGES,
+        fs: FileSystem = LOCAL,
+    ) -> None:
+        fs.mkdir(path)
+        file = f"{path}/{FILE}"
+        if fs.exists(file):
+            store = PageStoreFile(file, fs=fs)
+        else:
+            store = PageStoreFile.create(file, page_size=page_size, fs=fs)
+        super().__init__(store, PageLog(store, batch=batch, own_pages=False))
+        try:
+            self._begin()
+        except BaseException:
+            store.close()
+            raise
+
+    def log_row(self, session: int, table: int, key: int, row: bytes | None) -> None:
+        """Log an added row, or with None a removed one."""
+        packed = None if row is None else pack(row)
+        self._log.log_add_or_remove_row(self._session(session), table, key, packed)
+
+    def log_rows(self, session: int, rows: Mapping[tuple[int, int], bytes | None]) -> None:
+        """Log changed rows by table and key, in order."""
+        number = self._session(session)
+        for (table, key), row in rows.items():
+            packed = None if row is None else pack(row)
+            self._log.log_add_or_remove_row(number, table, key, packed)
+
+    def recover(self, handler: RecoveryHandler) -> None:
+        """All stages, in order; idempotent, and may be interrupted at any step."""
+        self._log.flush().wait()
+        self._log.open_for_reading()
+        unpacking = _Unpacking(handler)
+        for stage in (UNDO_STAGE, REDO_STAGE):
+            self._log.recover(stage, unpacking)
+        self._log.recover_end()
+
+
+class _Unpacking:
+    """Hands rows on as the caller gave them."""
+
+    def __init__(self, handler: RecoveryHandler) -> None:
+        self.undo_page = handler.undo_page
+        self.redo_remove = handler.redo_remove
+        self.redo_truncate = handler.redo_truncate
+        self._add = handler.redo_add
+
+    def redo_add(self, table: int, key: int, row: bytes) -> None:
+        self._add(table, key, unpack(row))

@@ -1,0 +1,86 @@
+"""What a live log remembers between records: sections, undo pages, sessions.
+
+In: notes of what was logged. Out: answers: has this section an image of a page, which is the
+oldest section still needed, what is in doubt. In memory only; no I/O, no locks of its own.
+Source: the PageLog description, section b.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tallystick.systems.h2.format.entries import Entry, Type
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A prepared transaction that nobody has decided: its name and the page that holds it."""
+
+    name: str
+    page: int = 0
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The state of one log since it was opened for writing."""
+
+    section: int = 0
+    """Section being written."""
+    first_section: int = 0
+    """Oldest section kept."""
+    position: int = 0
+    """Row and truncate records in the current section."""
+    starts: dict[int, int] = field(default_factory=dict)
+    """Section to the data page at which it begins."""
+    undo: set[int] = field(default_factory=set)
+    """Pages whose old image is in this section."""
+    undo_all: set[int] = field(default_factory=set)
+    """Pages with an image in any section: never used for log pages."""
+    uncommitted: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Session to the section and position of its first change that is not committed."""
+    prepared: dict[int, Prepared] = field(default_factory=dict)
+
+    def note(self, entry: Entry) -> None:
+        """A record read from an older log, as if it had just been logged."""
+        if entry.session_bound:
+            self.row(entry.session)
+        elif entry.code == Type.UNDO:
+            self.image(entry.page)
+        elif entry.code == Type.CHECKPOINT:
+            self.next_section()
+        elif entry.code == Type.PREPARE_COMMIT:
+            self.prepared[entry.session] = Prepared(entry.name)
+        elif entry.code == Type.COMMIT:
+            self.ended(entry.session)
+
+    def row(self, session: int) -> None:
+        """A change of a session."""
+        self.uncommitted.setdefault(session, (self.section, self.position))
+        self.position += 1
+
+    def image(self, page: int) -> None:
+        """An undo image."""
+        self.undo.add(page)
+        self.undo_all.add(page)
+
+    def ended(self, session: int) -> None:
+        """A commit, or the end of a session that will never commit."""
+        self.uncommitted.pop(session, None)
+        self.prepared.pop(session, None)
+
+    def next_section(self) -> int:
+        """A checkpoint: the id of the section that begins."""
+        self.undo.clear()
+        self.section += 1
+        self.position = 0
+        return self.section
+
+    def needed_section(self) -> int:
+        """The oldest section with a change that is not committed, else the current one."""
+        return min([self.section, *(section for section, _ in self.uncommitted.values())])
+
+    def drop_before(self, section: int) -> None:
+        """Sections below are gone."""
+        self.first_section = section
+        for one in [one for one in self.starts if one < section]:
+            del self.starts[one]

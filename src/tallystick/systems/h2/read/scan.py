@@ -1,0 +1,289 @@
+"""One scan of the log stream: records in order, as the engine reads them.
+
+In: a `LogStream`. Out: `Entry` after `Entry`, with memory for one record and the engine's two
+buffers only, and at the end how the scan ended. The engine's habits are kept where they show:
+unknown types are skipped byte by byte, a bad undo image is used half expanded, a row with too
+many columns continues in stale bytes. What is wrong with an entry stands in its ``fault``.
+Source: the PageLog description, sections a.6 and b.6.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+from tallystick.systems.h2.format.entries import (
+    END_FIRST,
+    INCOMPLETE,
+    UNDO_EMPTY,
+    UNDO_RAW,
+    UNKNOWN,
+    UNKNOWN_FIRST,
+    Entry,
+    Type,
+)
+from tallystick.systems.h2.format.lzf import ExpansionError, expand_into
+from tallystick.systems.h2.format.numbers import decode_string, decode_var_int, decode_var_long
+from tallystick.systems.h2.format.values.datetime import Zone
+from tallystick.systems.h2.format.values.decode import decode_value
+from tallystick.systems.h2.format.values.value import EngineFailureError, FileCorruptedError, Value
+from tallystick.systems.h2.read.stream import LogStream
+
+_ZEROS = re.compile(rb"\0*")
+WINDOW_PAGES = 256
+"""Data pages that are joined at once; more only for a record that does not fit."""
+
+
+@dataclass(slots=True)
+class ScanEnd:
+    """How a scan ended. ``text`` is in the oracle's words; ``error`` is set where the engine
+    fails instead of ending quietly; ``quiet_fault`` where it drops readable bytes behind."""
+
+    text: str = ""
+    error: str = ""
+    quiet_fault: str = ""
+
+
+@dataclass(slots=True)
+class Scan:
+    """The state of one scan; iterate over `entries` once, then look at `end`."""
+
+    stream: LogStream
+    zone: Zone
+    before: int = 0
+    """Records before the place where this scan begins."""
+    end: ScanEnd = field(default_factory=ScanEnd)
+    _buffer: bytearray = field(default_factory=bytearray)
+    _packed: bytearray = field(default_factory=bytearray)
+
+    def entries(self) -> Iterator[Entry]:
+        """Every record in order; runs of no-ops as one."""
+        page_size = self.stream.pages.page_size
+        self._buffer = bytearray(page_size)
+        self._packed = bytearray(2 * page_size)
+        pos, section = self.before, 0
+        for entry in self._walk():
+            entry.pos, entry.section = pos + 1, section
+            pos += entry.count
+            section += entry.code == Type.CHECKPOINT
+            yield entry
+
+    def _walk(self) -> Iterator[Entry]:
+        window = _Window(self.stream)
+        while True:
+            entry = Entry(0, 0, 0, window.position)
+            try:
+                window.read(partial(self._decode, entry))
+            except IndexError:
+                self._end_of_stream()
+                if window.at < len(window.data):
+                    yield _cut(entry, window, "the stream ends inside it")
+                return
+            except FileCorruptedError as error:
+                self.end = ScanEnd(f"quiet: file corrupted ({error})", quiet_fault=str(error))
+                yield _cut(entry, window, str(error))
+                return
+            except EngineFailureError as error:
+                self.end = ScanEnd(f"error: {error}", error=str(error))
+                yield _cut(entry, window, str(error))
+                return
+            if entry.code >= END_FIRST:
+                fault = f"record type {entry.code - 256}"
+                self.end = ScanEnd(f"quiet: {fault}", quiet_fault=fault)
+                return
+            entry.length = window.position - entry.start
+            if entry.code == Type.PREPARE_COMMIT:
+                entry.page, _ = self.stream.place(window.position - 1)
+            yield entry
+
+    def _end_of_stream(self) -> None:
+        known = "true" if self.stream.end_of_file else "false"
+        self.end = ScanEnd(f"quiet: end of stream (key={self.stream.end_key} eof={known})")
+
+    def _decode(self, entry: Entry, data: bytes, at: int) -> int:
+        code = entry.code = data[at]
+        if code >= UNKNOWN_FIRST:
+            entry.type = UNKNOWN
+            entry.fault = f"unknown record type {code}: the engine skips this one byte"
+            return at + 1
+        entry.type = Type(code).name
+        return _DECODERS[code](self, data, at + 1, entry)
+
+    def _undo(self, data: bytes, at: int, entry: Entry) -> int:
+        page_size = self.stream.pages.page_size
+        entry.page, at = decode_var_int(data, at)
+        entry.size, at = decode_var_int(data, at)
+        count = page_size if entry.size == UNDO_RAW else entry.size
+        if entry.size == UNDO_EMPTY:
+            count = 0
+        if count > len(self._packed):
+            raise FileCorruptedError(f"undo image of {count} bytes")
+        entry.stored = bytes(_exactly(data, at, max(count, 0)))
+        self._restore(entry, page_size)
+        entry.image = bytes(self._buffer[:page_size])
+        return at + max(count, 0)
+
+    def _restore(self, entry: Entry, page_size: int) -> None:
+        if entry.size == UNDO_RAW:
+            self._buffer[:page_size] = entry.stored
+        elif entry.size == UNDO_EMPTY:
+            self._buffer[:page_size] = bytes(page_size)
+        else:
+            self._packed[: len(entry.stored)] = entry.stored
+            try:
+                used = expand_into(memoryview(self._packed), self._buffer, page_size)
+                if used > entry.size:
+                    entry.fault = "undo image runs over its end into stale bytes"
+            except ExpansionError as error:
+                entry.fault = f"undo image damaged: {error.reason}; {error.done} bytes restored"
+
+    def _session(self, data: bytes, at: int, entry: Entry) -> int:
+        entry.session, at = decode_var_int(data, at)
+        return at
+
+    def _prepare(self, data: bytes, at: int, entry: Entry) -> int:
+        at = self._session(data, at, entry)
+        count, _ = decode_var_int(data, at)
+        if count < 0:
+            raise EngineFailureError(f"a transaction name of {count} characters")
+        entry.name, at = decode_string(data, at)
+        return at
+
+    def _table(self, data: bytes, at: int, entry: Entry) -> int:
+        at = self._session(data, at, entry)
+        entry.table, at = decode_var_int(data, at)
+        return at
+
+    def _remove(self, data: bytes, at: int, entry: Entry) -> int:
+        at = self._table(data, at, entry)
+        entry.key, at = decode_var_long(data, at)
+        return at
+
+    def _add(self, data: bytes, at: int, entry: Entry) -> int:
+        at = self._remove(data, at, entry)
+        count, at = decode_var_int(data, at)
+        entry.row = bytes(_exactly(data, at, max(count, 0)))
+        self._fill(entry.row)
+        entry.values, used = self._row_values(entry.row)
+        if used > len(entry.row):
+            entry.fault = "its values run over the row's end into stale bytes"
+        elif used < len(entry.row):
+            entry.fault = f"{len(entry.row) - used} bytes of the row belong to no value"
+        return at + max(count, 0)
+
+    def _fill(self, row: bytes) -> None:
+        if len(row) >= len(self._buffer):
+            self._buffer += bytes(2 * (len(self._buffer) + len(row)) - len(self._buffer))
+        self._buffer[: len(row)] = row
+
+    def _row_values(self, row: bytes) -> tuple[tuple[Value | None, ...], int]:
+        try:
+            return decode_row(row, self.zone)
+        except IndexError:
+            # The engine reads on in what its buffer holds from earlier records.
+            with memoryview(self._buffer) as stale:
+                try:
+                    return decode_row(stale, self.zone)
+                except IndexError:
+                    raise EngineFailureError("a row that runs over the buffer") from None
+
+    def _nothing(self, _data: bytes, at: int, _entry: Entry) -> int:
+        return at
+
+    def _noops(self, data: bytes, at: int, entry: Entry) -> int:
+        zeros = _ZEROS.match(data, at)
+        end = at if zeros is None else zeros.end()
+        entry.count = end - at + 1
+        return end
+
+    def _free_log(self, data: bytes, at: int, entry: Entry) -> int:
+        count, at = decode_var_int(data, at)
+        pages = []
+        for _ in range(count):
+            page, at = decode_var_int(data, at)
+            pages.append(page)
+        entry.pages = tuple(pages)
+        return at
+
+
+_DECODERS: dict[int, Callable[[Scan, bytes, int, Entry], int]] = {
+    Type.NOOP: Scan._noops,
+    Type.UNDO: Scan._undo,
+    Type.COMMIT: Scan._session,
+    Type.PREPARE_COMMIT: Scan._prepare,
+    Type.ROLLBACK: Scan._session,
+    Type.ADD: Scan._add,
+    Type.REMOVE: Scan._remove,
+    Type.TRUNCATE: Scan._table,
+    Type.CHECKPOINT: Scan._nothing,
+    Type.FREE_LOG: Scan._free_log,
+}
+
+
+def decode_row(data: bytes | memoryview, zone: Zone) -> tuple[tuple[Value | None, ...], int]:
+    """Values of a row (column count first) and the place behind the last one."""
+    count, at = decode_var_int(data, 0)
+    if count < 0:
+        raise EngineFailureError(f"a row of {count} columns")
+    values = []
+    for _ in range(count):
+        value, at = decode_value(data, at, zone)
+        values.append(value)
+    return tuple(values), at
+
+
+def _exactly(data: bytes, at: int, count: int) -> bytes:
+    piece = data[at : at + count]
+    if len(piece) < count:
+        raise IndexError
+    return piece
+
+
+def _cut(entry: Entry, window: _Window, fault: str) -> Entry:
+    entry.type = INCOMPLETE
+    entry.length = len(window.data) - window.at
+    entry.fault = fault
+    return entry
+
+
+class _Window:
+    """A piece of the stream that grows by pages until one record fits."""
+
+    def __init__(self, stream: LogStream) -> None:
+        self.stream = stream
+        self.next_page = min(1, len(stream.data_pages))
+        self.data = stream.bodies(0, 1)
+        self.at = min(stream.skip, len(self.data))
+
+    @property
+    def position(self) -> int:
+        """Stream position of ``data[at]``."""
+        return self.next_page * self.stream.body_size - len(self.data) + self.at
+
+    @property
+    def whole(self) -> bool:
+        return self.next_page >= len(self.stream.data_pages)
+
+    def read(self, decode: Callable[[bytes, int], int]) -> None:
+        """Decode one record; it is tried again with more pages where it touches the end."""
+        pages = WINDOW_PAGES
+        while True:
+            try:
+                end = decode(self.data, self.at)
+            except IndexError:
+                if self.whole:
+                    raise
+                end = len(self.data)
+            if end < len(self.data) or self.whole:
+                self.at = end
+                return
+            self._grow(pages)
+            pages *= 2
+
+    def _grow(self, pages: int) -> None:
+        more = self.stream.bodies(self.next_page, pages)
+        self.next_page = min(self.next_page + pages, len(self.stream.data_pages))
+        self.data = self.data[self.at :] + more
+        self.at = 0

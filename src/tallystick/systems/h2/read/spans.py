@@ -1,0 +1,137 @@
+"""What every page of a file is, as spans that tile it.
+
+In: the state of a file. Out: spans in file order, page by page, like neighbours joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tallystick.records import Outcome, Span
+from tallystick.systems.h2.engine.state import LogState
+from tallystick.systems.h2.format import layout
+from tallystick.systems.h2.read.page_chain import PageFile, TrunkEnd
+from tallystick.systems.h2.read.stream import DataFault, LogStream
+
+_Judgement = tuple[Outcome, str, str]
+
+_KINDS = {
+    layout.DATA_LEAF: "table page",
+    layout.DATA_NODE: "table page",
+    layout.DATA_OVERFLOW: "table page",
+    layout.BTREE_LEAF: "index page",
+    layout.BTREE_NODE: "index page",
+    layout.FREE_LIST: "free list page",
+    layout.STREAM_TRUNK: "log trunk page",
+    layout.STREAM_DATA: "log data page",
+}
+DAMAGES = (DataFault.CHECKSUM, DataFault.NOT_DATA)
+"""Faults that are damage in themselves; the others are the normal end unless log pages follow."""
+
+
+def spans_of(state: LogState) -> tuple[Span, ...]:
+    """Spans that tile the file."""
+    if state.pages is None:
+        if not state.size:
+            return ()
+        reason = str(state.problem) if state.problem else "no page store header"
+        return (Span(0, state.size, Outcome.CORRUPT, "file", reason),)
+    return tuple(_joined(_page_spans(state, state.pages)))
+
+
+def _joined(spans: Iterator[Span]) -> Iterator[Span]:
+    waiting: Span | None = None
+    for span in spans:
+        if waiting is not None and _alike(waiting, span):
+            length = waiting.length + span.length
+            waiting = Span(waiting.offset, length, span.outcome, span.what, span.reason)
+            continue
+        if waiting is not None:
+            yield waiting
+        waiting = span
+    if waiting is not None:
+        yield waiting
+
+
+def _alike(one: Span, other: Span) -> bool:
+    return (one.outcome, one.what, one.reason) == (other.outcome, other.what, other.reason)
+
+
+def _page_spans(state: LogState, pages: PageFile) -> Iterator[Span]:
+    judged = log_pages(state.stream) if state.stream is not None else {}
+    size = pages.page_size
+    for page_id in range(pages.page_count):
+        judgement = _header(state, pages, page_id) or judged.get(page_id) or _other(pages, page_id)
+        yield Span(page_id * size, size, *judgement)
+    whole = pages.page_count * size
+    if whole < state.size:
+        reason = "the file ends inside a page; the engine ignores the fragment"
+        yield Span(whole, state.size - whole, Outcome.TORN, "fragment of a page", reason)
+
+
+def _header(state: LogState, pages: PageFile, page_id: int) -> _Judgement | None:
+    if page_id == 0:
+        if pages.static.magic_ok:
+            return Outcome.VALID, "static header", ""
+        return Outcome.CORRUPT, "static header", "the text it begins with is damaged"
+    if page_id not in layout.VARIABLE_HEADER_PAGES:
+        return None
+    header = pages.headers()[page_id - 1]
+    if header is None:
+        return Outcome.CORRUPT, "variable header", "its CRC-32 is wrong"
+    if header != state.header:
+        return Outcome.STALE, "variable header", "the first copy says otherwise and is used"
+    return Outcome.VALID, "variable header", ""
+
+
+def log_pages(stream: LogStream) -> dict[int, _Judgement]:
+    """Pages that the log names, each with its judgement."""
+    judged: dict[int, _Judgement] = {}
+    for page in stream.passed:
+        judged[page] = (Outcome.STALE, "log data page", "its section was dropped")
+    for page in stream.behind:
+        judged[page] = _behind(stream, page)
+    if stream.fault is not None and stream.pages.exists(stream.fault_page):
+        judged[stream.fault_page] = _ending(stream)
+    for page in stream.data_pages:
+        judged[page] = (Outcome.VALID, "log data page", "")
+    for trunk in stream.chain.trunks:
+        judged[trunk.page] = (Outcome.VALID, "log trunk page", "")
+    if stream.chain.end is TrunkEnd.CHECKSUM:
+        judged[stream.chain.end_page] = (
+            Outcome.CORRUPT,
+            "log trunk page",
+            "its checksum is wrong",
+        )
+    return judged
+
+
+def _ending(stream: LogStream) -> _Judgement:
+    if stream.fault in DAMAGES or stream.lost:
+        return Outcome.CORRUPT, "log data page", f"the log breaks off here: {stream.fault}"
+    if stream.fault is DataFault.EMPTY:
+        return Outcome.UNUSED, "reserved log page", "listed in advance, not written"
+    return Outcome.STALE, "log data page", f"the log ends here: {stream.fault}"
+
+
+def _behind(stream: LogStream, page: int) -> _Judgement:
+    if page in stream.lost:
+        return Outcome.VALID, "log data page", "whole, but behind damage: the engine drops it"
+    if stream.pages.exists(page) and stream.pages.page(page)[0] == layout.EMPTY:
+        return Outcome.UNUSED, "reserved log page", "listed in advance, not written"
+    return Outcome.STALE, "log data page", "listed behind the end of the log"
+
+
+def _other(pages: PageFile, page_id: int) -> _Judgement:
+    page = pages.page(page_id)
+    kind = page[0] & ~layout.LAST
+    if page[0] == layout.EMPTY:
+        return Outcome.UNUSED, "empty page", "its first byte is zero"
+    what = _KINDS.get(kind, "page")
+    if pages.static.encrypted:
+        return Outcome.VALID, "encrypted page", ""
+    if not layout.checksum_ok(page, page_id):
+        return Outcome.CORRUPT, what, "its checksum is wrong"
+    if kind in (layout.STREAM_TRUNK, layout.STREAM_DATA):
+        return Outcome.STALE, what, "left over from an earlier log, or given up"
+    return Outcome.VALID, what, ""

@@ -1,0 +1,169 @@
+"""Records of a journal as Arrow batches, decoded by kernels.
+
+In: the files of a journal and a part of one, or none for all. Out: batches of the `RECORDS`
+schema, bodies as views into the file's bytes where these are less than 2 GiB. Files that hold
+nothing but healthy and stale records and fill never make a Python object per record; from the
+first damaged record on, which `judge` has to delimit, a file is read by objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tallystick.arrow.columns import (
+    VIEWED_MAX,
+    coded,
+    constant,
+    new_bitmap,
+    new_views,
+    no_texts,
+    numbers,
+    record_batch,
+    viewed,
+)
+from tallystick.arrow.schemas import record_batches
+from tallystick.records import Kind, Outcome
+from tallystick.systems.jboss.columns.kernels import features, fill_columns, fill_xids, names
+from tallystick.systems.jboss.format.layout import STAMP_SIZE, SYSTEM_NAME, Name, Shape
+from tallystick.systems.jboss.read.analysis import nothing_follows, read_file
+from tallystick.systems.jboss.read.damaged_records import records_of
+from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
+from tallystick.systems.jboss.read.records import KINDS
+from tallystick.systems.jboss.read.scan import DAMAGED, ROW, STALE, VALID, pieces
+from tallystick.systems.jboss.read.scan import numbers as shape_numbers
+from tallystick.systems.jboss.read.spans import damaged_id
+from tallystick.systems.protocol import Split
+
+
+def batches(
+    journal: JournalFiles, log: str, split: Split | None, rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Batches of at most ``rows`` rows of one split or of all files."""
+    for file in journal.ordered():
+        if split is None:
+            yield from _file_batches(journal, file, log, 0, file.size, rows)
+        elif split.file == file.path:
+            yield from _file_batches(journal, file, log, split.begin, split.end, rows)
+
+
+def _file_batches(
+    journal: JournalFiles, file: JournalFile, log: str, begin: int, end: int, rows: int
+) -> Iterator[pa.RecordBatch]:
+    shape, data = journal.shape(file), file.data()
+    place = shape.header_size
+    if len(data) > VIEWED_MAX:
+        yield from _by_objects(journal, file, log, (begin, end), rows)
+        return
+    table = _Tables(shape, data, file.path, log)
+    for piece in pieces(data, shape, file.stamp, stop=end, rows=rows):
+        found = np.frombuffer(piece, np.int64).reshape(-1, ROW)
+        plain = found[:, 2] == VALID
+        valid = found if plain.all() else found[plain]
+        if _is_odd(found, valid, table.bytes[:end], place, file.stamp):
+            yield from _by_objects(journal, file, log, (max(begin, place), end), rows)
+            return
+        wanted = valid[np.searchsorted(valid[:, 0], begin) :]
+        if len(wanted):
+            yield table.batch(np.ascontiguousarray(wanted))
+        place = int(valid[-1, 0] + valid[-1, 1]) if len(valid) else place
+
+
+def _is_odd(found: Any, valid: Any, data: Any, place: int, stamp: int) -> bool:
+    """True if the rows hold, or hide, something that is not simply healthy or stale."""
+    stale = () if len(valid) == len(found) else np.unique(found[found[:, 2] == STALE, 3])
+    if (found[:, 2] == DAMAGED).any() or any(damaged_id(int(one), stamp) for one in stale):
+        return True
+    ends = np.concatenate(([place], valid[:, 0] + valid[:, 1]))
+    starts = np.concatenate((valid[:, 0], [len(data)]))
+    gaps = ends[(starts > ends) & (ends + STAMP_SIZE <= len(data))]
+    kinds = data[gaps]
+    known = (kinds >= Name.EVENT) & (kinds <= Name.ROLLBACK)
+    same = ~known
+    for index, byte in enumerate((stamp & 0xFFFFFFFF).to_bytes(4, "big")):
+        same &= data[gaps + 1 + index] == byte
+    return bool(same.any())
+
+
+def _by_objects(
+    journal: JournalFiles, file: JournalFile, log: str, part: tuple[int, int], rows: int
+) -> Iterator[pa.RecordBatch]:
+    begin, end = part
+    last = nothing_follows(journal, file)
+    wanted = (
+        record
+        for record in records_of(read_file(journal, file, last=last))
+        if begin <= record.offset < end
+    )
+    yield from record_batches(wanted, log, "none", rows)
+
+
+class _Tables:
+    """What the batches of one file share."""
+
+    def __init__(self, shape: Shape, data: memoryview, path: str, log: str) -> None:
+        self.bytes = np.frombuffer(data, np.uint8)
+        self._buffer = pa.py_buffer(data)
+        self._shape = shape_numbers(shape)
+        self._features = np.array(features(shape), np.int64)
+        self._path, self._log = path, log
+        named = [Name(one) if one else None for one in names(shape)]
+        types = [_NAMES.index(one.name) if one else 0 for one in named]
+        kinds = [_KINDS.index(KINDS[one]) if one else 0 for one in named]
+        heuristics = [_KINDS.index(Kind.HEURISTIC)] * len(named)
+        # by the byte on disk, and from 64 on by that of a heuristic outcome
+        rest = [0] * (64 - len(named))
+        self._types = np.array(types + rest + types, np.int8)
+        self._kinds = np.array(kinds + rest + heuristics, np.int8)
+
+    def batch(self, rows: Any) -> pa.RecordBatch:
+        """The records of some rows, all of them healthy."""
+        count = len(rows)
+        kinds = np.empty(count, np.uint8)
+        values = np.zeros((2, count), np.int64)
+        present = np.zeros((3, -(-count // 8)), np.uint8)
+        bodies = new_views(count)
+        shape, table = self._shape, self._features
+        xids = fill_columns(self.bytes, rows, shape, table, kinds, values, present, bodies)
+        columns = self._xids(rows, kinds) if xids else {}
+        return record_batch(
+            columns
+            | {
+                "system": constant(SYSTEM_NAME, count),
+                "log": constant(self._log, count),
+                "file": constant(self._path, count),
+                "offset": numbers(rows[:, 0].copy(), None),
+                "length": numbers(rows[:, 1].copy(), None),
+                "outcome": constant(Outcome.VALID.value, count),
+                "kind": coded(self._kinds[kinds], _KIND_NAMES),
+                "type": coded(self._types[kinds], _TYPE_NAMES),
+                "clock": constant("none", count),
+                "transaction": numbers(values[0], present[0]),
+                "resources": no_texts(count),
+                "record_id": numbers(values[1], present[1]),
+                "body": viewed(bodies, present[2], self._buffer),
+            },
+            count,
+        )
+
+    def _xids(self, rows: Any, kinds: Any) -> dict[str, pa.Array]:
+        count = len(kinds)
+        format_ids = np.zeros(count, np.int32)
+        gtrids, bquals = new_views(count), new_views(count)
+        present = new_bitmap(count)
+        shape, table, out = self._shape, self._features, (format_ids, gtrids, bquals)
+        fill_xids(self.bytes, rows, shape, table, kinds, present, out)
+        return {
+            "format_id": numbers(format_ids, present),
+            "gtrid": viewed(gtrids, present, self._buffer),
+            "bqual": viewed(bquals, present, self._buffer),
+        }
+
+
+_NAMES = [name.name for name in Name]
+_TYPE_NAMES = pa.array(_NAMES)
+_KINDS = list(Kind)
+_KIND_NAMES = pa.array([one.value for one in _KINDS])

@@ -1,0 +1,116 @@
+"""Bodies that well-known applications put into journal records.
+
+* `object_state`: Narayana's transaction log (``*.txlog``): Uid, type name and state of one object,
+  in its packed form: length i4, bytes, padding to a multiple of 4; the type name's length counts a
+  closing zero byte. Of late 8 bytes ``#BE`` 01 10 20 40 00 stand before it. One
+  record per object: ADD for a new one, UPDATE afterwards, DELETE at its end.
+* `heuristic_xid`: the message journal's note of a heuristic outcome (user type 38).
+* `xid`: the extra data of PREPARE: format id i4, length i4 + bqual, length i4 + gtrid.
+
+Each takes bytes and answers None where they are something else. Source: section 9 of the format
+and the rules for one global transaction in several logs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tallystick.records import Xid
+from tallystick.systems.jboss.format.layout import I4
+
+HEURISTIC_TYPE = 38
+XID_PART_MAX = 64
+PACKED_MAGIC = bytes.fromhex("23424501 10204000")
+"""What newer versions put before the Uid."""
+UID_SIZE = 28
+"""Two i8 of address, i4 process, i4 second, i4 counter."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectState:
+    """One object of Narayana's store; ``magic`` is what stands before it, if anything."""
+
+    uid: bytes
+    type_name: str
+    state: bytes
+    magic: bytes = PACKED_MAGIC
+
+    @property
+    def uid_text(self) -> str:
+        """The Uid as Narayana prints it: five hexadecimal numbers."""
+        cuts = (0, 8, 16, 20, 24, UID_SIZE)
+        parts = pairwise(cuts)
+        numbers = (int.from_bytes(self.uid[a:b], "big", signed=True) for a, b in parts)
+        return ":".join(f"{'-' if n < 0 else ''}{abs(n):x}" for n in numbers)
+
+
+def object_state(body: bytes) -> ObjectState | None:
+    """The object in a record of Narayana's store."""
+    magic = PACKED_MAGIC if body.startswith(PACKED_MAGIC) else b""
+    uid, at = _packed(body, len(magic))
+    name, at = _packed(body, at)
+    state, at = _packed(body, at)
+    if uid is None or name is None or state is None or at != len(body) or len(uid) != UID_SIZE:
+        return None
+    if not name.endswith(b"\0"):
+        return None
+    try:
+        return ObjectState(uid, name[:-1].decode(), state, magic)
+    except UnicodeDecodeError:
+        return None
+
+
+def pack_object_state(one: ObjectState) -> bytes:
+    """The body of a record of Narayana's store."""
+    parts = (one.uid, one.type_name.encode() + b"\0", one.state)
+    return one.magic + b"".join(_pack(part) for part in parts)
+
+
+def xid(extra: bytes) -> Xid | None:
+    """The Xid in the extra data of a PREPARE; nothing may stand behind it."""
+    found, at = _xid(extra)
+    return found if at == len(extra) else None
+
+
+def pack_xid(one: Xid) -> bytes:
+    """The Xid as extra data of a PREPARE."""
+    parts = (I4.pack(one.format_id), I4.pack(len(one.bqual)), one.bqual)
+    return b"".join((*parts, I4.pack(len(one.gtrid)), one.gtrid))
+
+
+def heuristic_xid(body: bytes) -> tuple[Xid, bool] | None:
+    """The Xid of a heuristic outcome, and whether it was a commit."""
+    found, at = _xid(body)
+    if found is None or at + 1 != len(body) or body[at] not in (0, 1):
+        return None
+    return found, body[at] == 1
+
+
+def _xid(data: bytes) -> tuple[Xid | None, int]:
+    at = I4.size
+    parts = []
+    for _ in range(2):
+        if at + I4.size > len(data):
+            return None, at
+        size = I4.unpack_from(data, at)[0]
+        at += I4.size
+        if not 0 <= size <= XID_PART_MAX or at + size > len(data):
+            return None, at
+        parts.append(data[at : at + size])
+        at += size
+    return Xid(I4.unpack_from(data)[0], gtrid=parts[1], bqual=parts[0]), at
+
+
+def _packed(data: bytes, at: int) -> tuple[bytes | None, int]:
+    if at + I4.size > len(data):
+        return None, at
+    size = I4.unpack_from(data, at)[0]
+    end = at + I4.size + size
+    if size < 0 or end > len(data):
+        return None, at
+    return data[at + I4.size : end], end + -size % 4
+
+
+def _pack(part: bytes) -> bytes:
+    return I4.pack(len(part)) + part + bytes(-len(part) % 4)

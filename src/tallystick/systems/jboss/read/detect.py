@@ -1,0 +1,106 @@
+"""Which files of a folder are journals, by their content.
+
+In: a `Folder`. Out: one `LogSource` for each extension whose files hold journal headers and
+records. The loaders read every file of an extension, whatever its prefix, and so does this. Names
+decide only about files whose content says nothing: empty, short, or filled and never begun.
+"""
+
+from __future__ import annotations
+
+from tallystick.systems.jboss.format.file_names import (
+    KNOWN_EXTENSIONS,
+    extension_of,
+    prefix_of,
+    without_suffix,
+)
+from tallystick.systems.jboss.format.layout import (
+    CONTROL_FILE,
+    FORMAT_HEADER,
+    I4,
+    SHAPES,
+    SYSTEM_NAME,
+    Name,
+    Shape,
+    decode_header,
+)
+from tallystick.systems.jboss.read.generations import FILE_ID_MAX, format_version
+from tallystick.systems.jboss.read.scan import STALE, VALID, scan
+from tallystick.systems.jboss.read.spans import FILL
+from tallystick.systems.protocol import HEAD_SIZE, Entry, Folder, LogSource
+
+USER_VERSION_MAX = 1 << 16
+_CANDIDATES = ("g3", "hash", "g2", "g1a", "g1b", "g1c", "g1d")
+
+
+def detect(folder: Folder) -> list[LogSource]:
+    """The journals of a folder. Raises `LogUnreadableError`."""
+    groups: dict[str, list[Entry]] = {}
+    for entry in folder.entries:
+        if extension := _extension(entry.name):
+            groups.setdefault(extension, []).append(entry)
+    journals = {name: group for name, group in groups.items() if _is_journal(name, group)}
+    control = [entry for entry in folder.entries if entry.name == CONTROL_FILE]
+    return [
+        _source(folder, group, control, alone=len(journals) == 1) for group in journals.values()
+    ]
+
+
+def _extension(name: str) -> str:
+    plain = without_suffix(name)
+    return extension_of(plain) or plain.rpartition(".")[2] if "." in plain else ""
+
+
+def _is_journal(extension: str, group: list[Entry]) -> bool:
+    if any(looks_like_journal(entry.head) for entry in group):
+        return True
+    named = [entry for entry in group if prefix_of(entry.name)]
+    return extension in KNOWN_EXTENSIONS and any(_says_nothing(entry.head) for entry in named)
+
+
+def _source(folder: Folder, group: list[Entry], control: list[Entry], *, alone: bool) -> LogSource:
+    entries = sorted([*group, *control], key=lambda entry: entry.name)
+    prefix = next((p for entry in group if (p := prefix_of(entry.name))), "")
+    name = "" if alone else f"{prefix}.{_extension(group[0].name)}"
+    return LogSource(SYSTEM_NAME, folder.path, tuple(entry.path for entry in entries), name)
+
+
+def looks_like_journal(head: bytes) -> bool:
+    """True if a header and a record behind it, or a header and fill, stand at the start."""
+    if b"\0" not in head:
+        return False  # ids and sizes have a zero byte: text need not be walked
+    if format_version(head) is not None and _user_version(head) < USER_VERSION_MAX:
+        if not head[FORMAT_HEADER.size :].strip(FILL):
+            return len(head) > FORMAT_HEADER.size
+        return any(_has_record(head, SHAPES[name]) for name in ("g3", "g2", "hash"))
+    return any(_has_record(head, SHAPES[name]) for name in _CANDIDATES)
+
+
+def _user_version(head: bytes) -> int:
+    return abs(int(FORMAT_HEADER.unpack_from(head)[1]))
+
+
+def _has_record(head: bytes, shape: Shape) -> bool:
+    if len(head) < shape.header_size:
+        return False
+    header = decode_header(shape, head)
+    known = 0 <= header.format_version < 256 or shape.hashed
+    if not known or not 0 < header.file_id < FILE_ID_MAX:
+        return False
+    data = memoryview(head)
+    rows = scan(data, shape, header.stamp)
+    if any(row.status in (VALID, STALE) for row in rows):
+        return True
+    return _begins_record(head, shape.header_size, header.stamp)
+
+
+def _begins_record(head: bytes, at: int, stamp: int) -> bool:
+    """True if a record of this file begins at ``at`` and reaches beyond the head."""
+    if len(head) < HEAD_SIZE or at + I4.size >= len(head):
+        return False
+    found = I4.unpack_from(head, at + 1)[0]
+    return found == stamp and Name.EVENT <= head[at] <= Name.ROLLBACK
+
+
+def _says_nothing(head: bytes) -> bool:
+    """True for a file that is empty, shorter than a header, or an id and fill."""
+    return len(head) < FORMAT_HEADER.size or not head[I4.size :].strip(FILL)

@@ -1,0 +1,231 @@
+"""Which code wrote a journal, told from its bytes.
+
+In: the first bytes and the records of all files of one journal. Out: a `Generation`, which names
+the shape of the records and the habits of the loader that goes with it. File names decide
+only where the content fits several generations alike. Source: sections 1 and 3.3 of the format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from tallystick.systems.jboss.format.layout import (
+    FILE_ID_MASK,
+    FILL_J,
+    FORMAT_HEADER,
+    HASH_FORMAT,
+    I4,
+    SHAPES,
+    Shape,
+)
+from tallystick.systems.jboss.read.scan import OTHER, ROW, SECOND_SHAPE, VALID, pieces
+
+FILE_ID_MAX = 1 << 48
+"""No journal has come this far; a header that claims more is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """A code state: its shape and what its loader does where others do otherwise.
+
+    ``accepts``: format versions that its loader reads. ``short_files``: what it does with a file
+    shorter than a header. ``exceptions``: the texts it gives up with.
+    """
+
+    name: str
+    title: str
+    shape: Shape
+    accepts: tuple[int, ...] = ()
+    skips_short_files: bool = False
+    knows_events: bool = False
+    flushes_deletes: bool = False
+    wrong_version: str = ""
+    other_user: str = ""
+
+    @property
+    def tells_failures(self) -> bool:
+        """True from g1d on: discarded transactions go to a failure callback."""
+        return not self.shape.pairs
+
+    @property
+    def counts_compactions(self) -> bool:
+        return self.shape.compact == 1
+
+
+_HORNETQ_21 = "org.hornetq.api.core.HornetQException: "
+_HORNETQ_24 = "org.hornetq.api.core.HornetQIOErrorException: "
+_ARTEMIS = "org.apache.activemq.artemis.api.core.ActiveMQIOErrorException: AMQ"
+_DIFFERENT = "Journal data belong to a different version"
+_MISMATCH = (
+    "Journal files version mismatch. You should export the data from the previous version and "
+    "import it as explained on the user's manual"
+)
+
+GENERATIONS: dict[str, Generation] = {
+    one.name: one
+    for one in (
+        Generation("g1a", "JBoss Messaging 2.0, August 2008", SHAPES["g1a"]),
+        Generation("g1b", "JBoss Messaging 2.0, early September 2008", SHAPES["g1b"]),
+        Generation("g1c", "JBoss Messaging 2.0 beta 1 and 2", SHAPES["g1c"]),
+        Generation("g1d", "HornetQ 2.0", SHAPES["g1d"], flushes_deletes=True),
+        Generation(
+            "g2",
+            "HornetQ 2.1",
+            SHAPES["g2"],
+            accepts=(1,),
+            flushes_deletes=True,
+            wrong_version=_HORNETQ_21 + "Journal files version mismatch",
+            other_user=_HORNETQ_21 + _DIFFERENT,
+        ),
+        Generation(
+            "g3-hornetq",
+            "HornetQ 2.2 to 2.4",
+            SHAPES["g3"],
+            accepts=(1, 2),
+            wrong_version=f"{_HORNETQ_24}149002 {_MISMATCH}",
+            other_user=f"{_HORNETQ_24}149001 {_DIFFERENT}",
+        ),
+        Generation(
+            "g3-artemis",
+            "Apache ActiveMQ Artemis",
+            SHAPES["g3"],
+            accepts=(1, 2),
+            skips_short_files=True,
+            knows_events=True,
+            wrong_version=f"{_ARTEMIS}149002: {_MISMATCH}",
+            other_user=f"{_ARTEMIS}149001: {_DIFFERENT}",
+        ),
+        Generation(
+            "hash",
+            "Tallystick's journal with a calculated hash",
+            SHAPES["hash"],
+            accepts=(HASH_FORMAT,),
+            skips_short_files=True,
+            knows_events=True,
+            wrong_version="the files carry another format version",
+            other_user="the files carry another user version",
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A file as far as the generation is told from it. ``data`` gives all of its bytes."""
+
+    name: str
+    head: bytes
+    size: Callable[[], int]
+    data: Callable[[], memoryview]
+
+
+def format_version(head: bytes) -> int | None:
+    """The format version of a plausible 16-byte header, None if it is none."""
+    if len(head) < FORMAT_HEADER.size:
+        return None
+    version, _, file_id = FORMAT_HEADER.unpack_from(head)
+    known = version in (1, 2, HASH_FORMAT)
+    return version if known and 0 < file_id < FILE_ID_MAX else None
+
+
+def shape_of_file(generation: Generation, head: bytes) -> Shape:
+    """The shape by which this file's records are read: format 1 files stay format 1."""
+    if generation.shape.compact and format_version(head) == 1:
+        return SHAPES["g2"]
+    return generation.shape
+
+
+def tell(samples: Sequence[Sample]) -> Generation:
+    """The generation of a journal. A journal without files that say anything is g3-artemis
+    unless its names belong to one of the older systems."""
+    versions = {version for sample in samples if (version := format_version(sample.head))}
+    if HASH_FORMAT in versions:
+        return GENERATIONS["hash"]
+    if versions:
+        return _formatted(samples, versions)
+    if _any_strange_format(samples):
+        return _by_fill(samples)
+    return _first(samples) if any(s.size() >= I4.size for s in samples) else _by_name(samples)
+
+
+def _formatted(samples: Sequence[Sample], versions: set[int]) -> Generation:
+    if 2 not in versions and not any(_has_compact_records(sample) for sample in samples):
+        return GENERATIONS["g2"]
+    return _by_fill(samples)
+
+
+def _has_compact_records(sample: Sample) -> bool:
+    """True if a format 1 file holds records of format 2."""
+    if format_version(sample.head) != 1:
+        return False
+    shape = SHAPES["g2"]
+    rows = pieces(sample.data(), shape, _stamp(shape, sample.head), second=SECOND_SHAPE["g2"])
+    return any(OTHER in piece[2::ROW] for piece in rows)
+
+
+def _any_strange_format(samples: Sequence[Sample]) -> bool:
+    """True if a file has a small unknown format version and records that fit format 2."""
+    return any(
+        len(sample.head) >= FORMAT_HEADER.size
+        and 0 <= FORMAT_HEADER.unpack_from(sample.head)[0] < 256
+        and 0 < FORMAT_HEADER.unpack_from(sample.head)[2] < FILE_ID_MAX
+        and _covered(sample, SHAPES["g3"]) > max(_covered(sample, SHAPES[n]) for n in _FIRST)
+        for sample in samples
+    )
+
+
+_FIRST = ("g1a", "g1b", "g1c", "g1d")
+
+
+def _first(samples: Sequence[Sample]) -> Generation:
+    """The g1 generation whose healthy records cover most bytes."""
+    covered = {
+        name: sum(_covered(sample, SHAPES[name]) for sample in samples if sample.size() >= I4.size)
+        for name in _FIRST
+    }
+    best = max(covered.values())
+    fitting = [name for name in _FIRST if covered[name] == best]
+    if best == 0:
+        return _by_name(samples)
+    return GENERATIONS[fitting[0] if _named(samples, "jbm", "jbm-") else fitting[-1]]
+
+
+def _covered(sample: Sample, shape: Shape) -> int:
+    if sample.size() < shape.header_size:
+        return 0
+    total = 0
+    for piece in pieces(sample.data(), shape, _stamp(shape, sample.head)):
+        rows = zip(piece[1::ROW], piece[2::ROW], strict=True)
+        total += sum(size for size, status in rows if status == VALID)
+    return total
+
+
+def _stamp(shape: Shape, head: bytes) -> int:
+    if shape.header_size == I4.size:
+        return int(I4.unpack_from(head)[0])
+    return int(FORMAT_HEADER.unpack_from(head)[2]) & FILE_ID_MASK
+
+
+def _by_fill(samples: Sequence[Sample]) -> Generation:
+    """HornetQ or Artemis. Their records are alike: names tell, and where they do not, the fill:
+    HornetQ fills new files with J, Artemis with zeros."""
+    if _named(samples, "amq", "activemq"):
+        return GENERATIONS["g3-artemis"]
+    if _named(samples, "hq", "hornetq") or any(_ends_with_j(s.data()) for s in samples if s.size()):
+        return GENERATIONS["g3-hornetq"]
+    return GENERATIONS["g3-artemis"]
+
+
+def _ends_with_j(data: memoryview) -> bool:
+    return bytes(data[-8:]) == bytes([FILL_J]) * 8
+
+
+def _by_name(samples: Sequence[Sample]) -> Generation:
+    if _named(samples, "jbm", "jbm-"):
+        return GENERATIONS["g1a"]
+    return GENERATIONS["g1d" if _named(samples, "hq", "hornetq") else "g3-artemis"]
+
+
+def _named(samples: Iterable[Sample], extension: str, prefix: str) -> bool:
+    return any(s.name.endswith("." + extension) or s.name.startswith(prefix) for s in samples)

@@ -1,0 +1,320 @@
+"""What every system offers to the packages above.
+
+In: the files of one folder. Out: which logs are in it (`System.detect`), and for each log a
+`LogReading`: files, records, transactions, changes, findings and both verdicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast, runtime_checkable
+
+from tallystick.errors import LogUnreadableError
+from tallystick.records import (
+    Change,
+    Clock,
+    Finding,
+    LogFile,
+    Record,
+    Severity,
+    Transaction,
+    Verdict,
+)
+from tallystick.roles import Operation, Role
+from tallystick.storage.source import ByteSource, logical_name, open_source, read_head
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+HEAD_SIZE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file of a folder, for recognition by content.
+
+    ``name`` is without packing suffix; ``stored_size`` is as on disk (packed).
+    """
+
+    path: str
+    stored_size: int
+    _heads: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        return logical_name(self.path)
+
+    @property
+    def packed(self) -> bool:
+        return not self.path.endswith(self.name)
+
+    @property
+    def head(self) -> bytes:
+        """The first `HEAD_SIZE` unpacked bytes. Raises `LogUnreadableError`."""
+        if "head" not in self._heads:
+            self._heads["head"] = read_head(self.path, HEAD_SIZE)
+        return self._heads["head"]
+
+    def open(self) -> ByteSource:
+        """All of its bytes. Raises `LogUnreadableError`."""
+        return open_source(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder's path and its readable files, in order of names."""
+
+    path: str
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogSource:
+    """One log: its system, the folder that holds it and its files, in order of names.
+
+    ``name`` tells several logs in one folder apart (a prefix, a file name) and is empty
+    where the folder holds only one.
+    """
+
+    system: str
+    path: str
+    files: tuple[str, ...]
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What a reader may need to know that is not in the bytes.
+
+    ``timezone``: zone of the process that wrote H2's DATE, TIME and TIMESTAMP values.
+    ``boot_password``, ``encryption_key``: Derby's and tally's secrets (key as raw bytes).
+    ``settings``: anything else a single system documents.
+    """
+
+    timezone: str = "UTC"
+    boot_password: str | None = None
+    encryption_key: bytes | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A part of one file: the records whose first byte lies in ``begin <= offset < end``."""
+
+    file: str
+    begin: int
+    end: int
+
+
+class LogReading(Protocol):
+    """Everything that can be read of one log; nothing is written, and bytes are read lazily.
+
+    Memory grows with open transactions, not with the log, except in ``transactions()`` and
+    ``changes()`` of logs whose format gives no other way (their docstrings say so).
+    """
+
+    @property
+    def source(self) -> LogSource: ...
+
+    @property
+    def format(self) -> str:
+        """The generation or version of the format, in the system's words."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """What the numbers in ``Record.time`` count."""
+        ...
+
+    def files(self) -> Sequence[LogFile]:
+        """The files in the log's own order, each tiled by its spans."""
+        ...
+
+    def records(self, *, salvage: bool = False) -> Iterator[Record]:
+        """Every record in log order; with ``salvage`` also those that the engine would not
+        reach or believe, marked by ``attributes["salvaged"] = True``."""
+        ...
+
+    def transactions(self) -> Iterable[Transaction]: ...
+
+    def changes(self) -> Iterable[Change]:
+        """Committed changes in commit order; empty for logs that hold none."""
+        ...
+
+    def findings(self) -> Sequence[Finding]: ...
+
+    def verdict(self) -> Verdict: ...
+
+    def batches(
+        self, split: Split | None = None, *, rows: int = 10_000
+    ) -> Iterator[pa.RecordBatch]:
+        """The same records as ``records()`` as Arrow batches of the `RECORDS` schema
+        (strings may be dictionary-encoded), vectorised; of one split, or of all files.
+        ``attributes`` may be null in it."""
+        ...
+
+    def splits(self, target_bytes: int) -> Sequence[Split]:
+        """Parts of about ``target_bytes`` that `batches` can read on their own and that
+        together give every record once. Found without reading the files through."""
+        ...
+
+
+class FileLife(NamedTuple):
+    """What a file is now: `LogFile.identity`, `LogFile.generation`, and the bytes that may hold
+    records."""
+
+    identity: int | None
+    generation: int | None
+    size: int
+
+
+@runtime_checkable
+class FileByFile(Protocol):
+    """A `LogReading` whose ``batches()`` of a file read that file alone, and give the same whatever
+    becomes of the others: so a log of many files can be followed without reading all of it."""
+
+    def lives(self) -> Mapping[str, FileLife]:
+        """Every file that may hold records, by the heads of the files alone."""
+        ...
+
+    def resume(self, path: str, offset: int) -> int:
+        """Where a `Split` of the file may begin that shall have every record that ends behind
+        ``offset``, and the one that ends there: 0 where only reading the file would tell."""
+        ...
+
+
+@runtime_checkable
+class Separable(Protocol):
+    """A `LogReading` of which a split needs few of the files: so a task does not carry them all."""
+
+    def needed(self, split: Split) -> Sequence[str]:
+        """The files, its own among them, of which alone a log gives the same batches of the split
+        as all do. By the heads of the files alone."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceTraits:
+    """What a log tells of the branches of global transactions, for their reconciliation.
+
+    Attributes:
+        messages: its records are messages: resource names such as ``jms/orders`` fit its logs.
+        read_only_unlogged: a prepared branch that changed nothing leaves no record.
+        nameless_rollback: `Record.type` of the record that a rollback of a prepared branch leaves
+            without its global id; empty where the id stays.
+    """
+
+    messages: bool = False
+    read_only_unlogged: bool = False
+    nameless_rollback: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEntry:
+    """A persisting record of a persist log, as any persist log could write it again."""
+
+    number: int
+    reference: str
+    operations: tuple[Operation, ...]
+
+
+@runtime_checkable
+class ChangeBatches(Protocol):
+    """A `LogReading` that gives its changes as Arrow batches, too."""
+
+    def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all of ``changes()`` as batches of the `CHANGES` schema."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class System:
+    """A log system and its capabilities: one value per system, listed in `registry`.
+
+    Code is named as ``"module:attribute"`` and imported when it is used, so that listing the
+    systems imports none of them.
+
+    Attributes:
+        name: the name in options, tables and messages.
+        title: the name that people use.
+        detector: function ``(Folder) -> list[LogSource]``.
+        reader: class or function ``(LogSource, ReadOptions) -> LogReading``.
+        roles: the class that plays each role; called with the path and ``fs=``.
+        role_options: further keyword arguments that the class of a role takes.
+        clocks: what `Record.time` of its logs can count.
+        followable: records are only appended to files and can be read exactly once while the log
+            is written; False where the engine overwrites its log in place.
+        splittable: a record can be found from the middle of a file, so that one file can be read
+            by several tasks.
+        secrets: the fields of `ReadOptions` that may hold a key of its logs.
+        settings: the names that `ReadOptions.settings` may have, and what each means.
+        log_file: name of the file, in the folder of a page store, of a log that keeps its pages
+            in the same file; empty for other logs.
+        companions: names of files that services keep beside, or one folder above, its logs.
+        resource: what its logs hold where they take part in a global transaction.
+        persist_entry: function ``(Record) -> StoredEntry`` that reads a persisting record of a
+            persist log; empty for other systems.
+    """
+
+    name: str
+    title: str
+    detector: str
+    reader: str
+    roles: Mapping[Role, str] = field(default_factory=dict)
+    role_options: Mapping[Role, frozenset[str]] = field(default_factory=dict)
+    clocks: frozenset[Clock] = frozenset({Clock.NONE})
+    followable: bool = True
+    splittable: bool = True
+    secrets: frozenset[str] = frozenset()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    log_file: str = ""
+    companions: frozenset[str] = frozenset()
+    resource: ResourceTraits = ResourceTraits()
+    persist_entry: str = ""
+
+    def detect(self, folder: Folder) -> list[LogSource]:
+        """Return the logs of this system in the folder, recognised by content.
+
+        Names are a hint only where the content says nothing (an empty file).
+
+        Raises:
+            LogUnreadableError: a file that had to be looked at cannot be read.
+        """
+        return cast("list[LogSource]", resolve_name(self.detector)(folder))
+
+    def stored_entry(self, record: Record) -> StoredEntry:
+        """Return a persisting record of a persist log as any persist log could write it again."""
+        return cast(StoredEntry, resolve_name(self.persist_entry)(record))
+
+    def read(self, source: LogSource, options: ReadOptions) -> LogReading:
+        """Return a reading of one log; its files are read when they are needed."""
+        return cast(LogReading, resolve_name(self.reader)(source, options))
+
+
+def readable_entries(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """The entries whose first bytes can be read; the others are somebody else's finding."""
+    for entry in entries:
+        try:
+            entry.head  # noqa: B018 - reading it is the test
+        except LogUnreadableError:
+            continue
+        yield entry
+
+
+def unreadable_finding(
+    system: str, log: str, error: LogUnreadableError, code: str = "unreadable"
+) -> Finding:
+    """The finding for a file of a log that could not be read."""
+    return Finding(
+        code, Severity.DAMAGE, system, log, str(error), file=error.file, advice=error.advice
+    )
+
+
+def group_by(entries: Iterable[Entry], key: Callable[[Entry], str]) -> dict[str, list[Entry]]:
+    """Entries by key, keys and entries in order of first appearance."""
+    groups: dict[str, list[Entry]] = {}
+    for entry in entries:
+        groups.setdefault(key(entry), []).append(entry)
+    return groups

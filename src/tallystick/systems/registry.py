@@ -1,0 +1,135 @@
+"""The registered systems, and their logs by role.
+
+In: the name of a system, or a role. Out: the `System` with its capabilities, or an open log of the
+type that `tallystick.roles` names for the role. Code of a system is imported when it is used.
+
+A seventh system is one folder below `tallystick.systems` and one line in `PACKAGES`.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from pkgutil import resolve_name
+from typing import Any, Final, cast
+
+from tallystick.errors import UnsupportedFormatError
+from tallystick.roles import (
+    DecisionLog,
+    JournalEngine,
+    PagedLog,
+    PersistLog,
+    RecordJournal,
+    Role,
+    UndoRedoLog,
+)
+from tallystick.storage.files import FileSystem
+from tallystick.storage.local import LOCAL
+from tallystick.systems.protocol import ResourceTraits, System
+
+# A folder is searched in this order: formats with an unmistakable signature first.
+PACKAGES: dict[str, str] = {
+    "tally": "tallystick.systems.tally",
+    "bitronix": "tallystick.systems.bitronix",
+    "jboss": "tallystick.systems.jboss",
+    "h2": "tallystick.systems.h2",
+    "derby": "tallystick.systems.derby",
+    "cloudtran": "tallystick.systems.cloudtran",
+}
+
+NATIVE: Final = "tally"
+"""The system of our own: what services write unless they are asked for another one."""
+
+Path = str | os.PathLike[str]
+
+
+def systems() -> tuple[System, ...]:
+    """Return every registered system, most easily recognised first."""
+    return tuple(system(name) for name in PACKAGES)
+
+
+def system(name: str) -> System:
+    """Return the system of that name.
+
+    Raises:
+        KeyError: there is none.
+    """
+    return cast(System, import_module(PACKAGES[name]).SYSTEM)
+
+
+def resource_traits(name: str) -> ResourceTraits:
+    """Return what logs of that system tell of branches; the defaults for an unknown name."""
+    return system(name).resource if name in PACKAGES else ResourceTraits()
+
+
+def systems_with(role: Role) -> tuple[str, ...]:
+    """Return the names of the systems whose logs can play ``role``."""
+    return tuple(one.name for one in systems() if role in one.roles)
+
+
+def role_class(role: Role, name: str) -> Any:
+    """Return the class of that system that plays ``role``.
+
+    Raises:
+        UnsupportedFormatError: the system has no such role, or is not registered.
+    """
+    entry = system(name) if name in PACKAGES else None
+    if entry is None or role not in entry.roles:
+        raise UnsupportedFormatError(
+            f"{name} is no {role.value}", expected=f"one of {', '.join(systems_with(role))}"
+        )
+    return resolve_name(entry.roles[role])
+
+
+def open_decision_log(path: Path, name: str = NATIVE, fs: FileSystem = LOCAL) -> DecisionLog:
+    """Open or create a coordinator's log. Raises what opening that log raises."""
+    return cast(DecisionLog, _open(Role.DECISION_LOG, name, path, fs))
+
+
+def open_record_journal(path: Path, name: str = NATIVE, fs: FileSystem = LOCAL) -> RecordJournal:
+    """Open or create a journal of records. Raises what opening that log raises."""
+    return cast(RecordJournal, _open(Role.RECORD_JOURNAL, name, path, fs))
+
+
+def open_journal_engine(path: Path, name: str = NATIVE, **options: Any) -> JournalEngine:
+    """Open or create a journal with replay and followers. Raises what opening that log raises."""
+    return cast(JournalEngine, role_class(Role.JOURNAL, name)(os.fspath(path), **options))
+
+
+def open_undo_redo_log(
+    path: Path, name: str = NATIVE, fs: FileSystem = LOCAL, *, page_size: int = 4096
+) -> UndoRedoLog:
+    """Open or create an undo/redo log for pages of ``page_size`` bytes.
+
+    Raises what opening that log raises.
+    """
+    return cast(UndoRedoLog, _open(Role.UNDO_REDO_LOG, name, path, fs, page_size=page_size))
+
+
+def paged_system_in(path: Path, fs: FileSystem = LOCAL) -> str | None:
+    """Return the system whose log stands, with its pages, in this folder of a page store."""
+    for name in systems_with(Role.PAGED_LOG):
+        if fs.exists(paged_file(name, path)):
+            return name
+    return None
+
+
+def paged_file(name: str, path: Path) -> str:
+    """Return the path of the file with log and pages in the folder of a page store."""
+    return f"{os.fspath(path)}/{system(name).log_file}"
+
+
+def open_paged_log(name: str, path: Path, fs: FileSystem = LOCAL) -> PagedLog:
+    """Open or create an undo/redo log that keeps its pages. Raises what opening it raises."""
+    return cast(PagedLog, _open(Role.PAGED_LOG, name, paged_file(name, path), fs))
+
+
+def open_persist_log(path: Path, name: str = NATIVE, fs: FileSystem = LOCAL) -> PersistLog:
+    """Open or create a persist log. Raises what opening that log raises."""
+    return cast(PersistLog, _open(Role.PERSIST_LOG, name, path, fs))
+
+
+def _open(role: Role, name: str, path: Path, fs: FileSystem, **more: Any) -> Any:
+    made = role_class(role, name)
+    taken = system(name).role_options.get(role, frozenset())
+    return made(os.fspath(path), fs=fs, **{key: more[key] for key in more if key in taken})

@@ -1,0 +1,275 @@
+"""Groups as Arrow batches: the columns of the file are the columns of the batch.
+
+In: steps of a scan. Out: `pyarrow.RecordBatch` objects that agree with ``records()`` row by row.
+A large group becomes a batch without copying its bodies, numbers and validity; small groups are
+joined, or come as runs of a leap. The bytes are those of the segment, which stays mapped as long
+as a batch uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tallystick.arrow.columns import constant, no_texts, nulls
+from tallystick.arrow.schemas import RECORDS, record_batches
+from tallystick.errors import CorruptLogError
+from tallystick.records import Clock, Outcome, Record
+from tallystick.systems.tally.columns.runs import kinds_and_types, run_batch
+from tallystick.systems.tally.format.columns import Columns
+from tallystick.systems.tally.format.kinds import WITH_RESOURCES, Code, name_of
+from tallystick.systems.tally.format.layout import (
+    AES_GCM,
+    HEADER_SIZE,
+    SYSTEM_NAME,
+    ZLIB,
+    ZSTD,
+    GroupHeader,
+)
+from tallystick.systems.tally.format.sealing import KeyMissingError
+from tallystick.systems.tally.read.records import columns_of, records_of
+from tallystick.systems.tally.read.scan import Step
+from tallystick.systems.tally.read.step_records import step_records
+
+_JOIN_ROWS_MAX = 1024
+"""Groups of at least so many records are wrapped without copying; smaller ones are joined."""
+_PACKED = ZLIB | ZSTD | AES_GCM
+_SPECIAL = np.zeros(256, np.bool_)
+_SPECIAL[[int(code) for code in (*WITH_RESOURCES, Code.PREPARE)]] = True
+"""Codes with columns that only their bodies tell."""
+_INDEX = pa.int8()
+_DICTIONARY = pa.dictionary(_INDEX, pa.string())
+_CODED = ("system", "log", "file", "outcome", "kind", "type", "clock")
+_NUMBERS = ("offset", "length", "sequence", "time")
+SCHEMA = pa.schema(
+    [pa.field(one.name, _DICTIONARY if one.name in _CODED else one.type) for one in RECORDS]
+)
+"""`RECORDS` with dictionary-encoded strings."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The columns of one group as arrays over the file's bytes."""
+
+    header: GroupHeader
+    columns: Columns
+    codes: npt.NDArray[np.uint8] | None
+    """None where all records have the code of the header."""
+    ends: npt.NDArray[np.int32]
+
+    @property
+    def count(self) -> int:
+        return self.header.count
+
+
+def step_batches(
+    log: str, steps: Iterable[Step], key: bytes | None, rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Batches of at most ``rows`` rows."""
+    waiting: list[_Part] = []
+    waiting_rows = 0
+    path = ""
+    for step in steps:
+        run = step.place.run
+        part = _part(step, key) if run is None else None
+        alone = part is None or part.count >= _JOIN_ROWS_MAX
+        full = waiting_rows + (part.count if part else 0) > rows
+        if waiting and (alone or full or step.file.path != path):
+            yield from _sliced(_batch(log, path, waiting), rows)
+            waiting, waiting_rows = [], 0
+        path = step.file.path
+        if run is not None:
+            if run.count:
+                yield run_batch(log, path, run)
+        elif part is None:
+            yield from record_batches(step_records(step, key), log, Clock.WALL_US.value)
+        elif alone:
+            yield from _sliced(_batch(log, path, [part]), rows)
+        else:
+            waiting.append(part)
+            waiting_rows += part.count
+    if waiting:
+        yield from _sliced(_batch(log, path, waiting), rows)
+
+
+def _sliced(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
+    if batch.num_rows <= rows:
+        yield batch
+        return
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+def _part(step: Step, key: bytes | None) -> _Part | None:
+    """The arrays of a whole group; None where `step_records` has to speak."""
+    header = step.place.header
+    if header is None or not step.place.case.whole or not header.count:
+        return None
+    try:
+        columns = columns_of(step.view.inner(header), header, key)
+    except (KeyMissingError, CorruptLogError):
+        return None
+    count = header.count
+    ends = np.frombuffer(columns.data, "<i4", count + 1, columns.offsets)
+    if ends[0] != 0 or (count > 1 and bool((ends[1:] < ends[:-1]).any())):
+        return None
+    codes = None
+    if columns.codes >= 0:
+        codes = np.frombuffer(columns.data, np.uint8, count, columns.codes)
+    return _Part(header, columns, codes, ends)
+
+
+def _batch(log: str, path: str, parts: list[_Part]) -> pa.RecordBatch:
+    count = sum(part.count for part in parts)
+    arrays = {
+        "system": constant(SYSTEM_NAME, count),
+        "log": constant(log, count),
+        "file": constant(path, count),
+        "outcome": constant(Outcome.VALID.value, count),
+        "clock": constant(Clock.WALL_US.value, count),
+        **_numbers(parts, count),
+        "transaction": _nullable(parts, "transactions", "transaction_validity", count),
+        "record_id": _nullable(parts, "keys", "key_validity", count),
+        "body": _bodies(parts),
+        "gtrid": _gtrids(parts, count),
+        "attributes": nulls(pa.string(), count),
+        **_coded(parts, count),
+    }
+    return pa.RecordBatch.from_arrays([arrays[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+def _numbers(parts: list[_Part], count: int) -> dict[str, pa.Array]:
+    """Place, size, LSN and time of each record: columns in one buffer.
+
+    Arrow's allocator keeps the memory of batches that were dropped; NumPy gives it back, and
+    half of the time went into page faults.
+    """
+    buffer = pa.allocate_buffer(len(_NUMBERS) * 8 * count)
+    columns = np.frombuffer(buffer, np.int64).reshape(len(_NUMBERS), count)
+    row = 0
+    for part in parts:
+        _fill_places(part, columns[:, row : row + part.count])
+        row += part.count
+    return {
+        name: pa.Array.from_buffers(
+            pa.int64(), count, [None, buffer.slice(index * 8 * count, 8 * count)]
+        )
+        for index, name in enumerate(_NUMBERS)
+    }
+
+
+def _fill_places(part: _Part, columns: npt.NDArray[np.int64]) -> None:
+    header = part.header
+    offsets, lengths, lsns, times = columns
+    np.add(_rising(1 << part.count.bit_length())[: part.count], header.first_lsn, out=lsns)
+    times.fill(header.time_us)
+    if header.flags & _PACKED:
+        offsets.fill(header.offset)
+        lengths.fill(header.length)
+        return
+    # Widened first, then added to: half the time of an addition that has to widen.
+    offsets[:] = part.ends[:-1]
+    offsets += header.offset + HEADER_SIZE + part.columns.bodies
+    np.subtract(part.ends[1:], part.ends[:-1], out=lengths)
+
+
+@lru_cache(maxsize=4)
+def _rising(size: int) -> npt.NDArray[np.int64]:
+    return np.arange(size)
+
+
+def _bodies(parts: list[_Part]) -> pa.Array:
+    if len(parts) == 1:
+        one = parts[0]
+        buffers = [
+            None,
+            pa.py_buffer(one.ends),
+            pa.py_buffer(one.columns.data[one.columns.bodies :]),
+        ]
+        return pa.Array.from_buffers(pa.binary(), one.count, buffers)
+    bases = np.cumsum([0, *(int(part.ends[-1]) for part in parts)])
+    ends = [part.ends[:-1] + base for part, base in zip(parts, bases, strict=False)]
+    offsets = np.concatenate([*ends, bases[-1:]]).astype(np.int32)
+    data = b"".join(bytes(part.columns.data[part.columns.bodies :]) for part in parts)
+    count = sum(part.count for part in parts)
+    return pa.Array.from_buffers(
+        pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    )
+
+
+def _nullable(parts: list[_Part], values: str, validity: str, count: int) -> pa.Array:
+    """A column of 64-bit numbers; wrapped if there is one group, joined otherwise."""
+    if all(getattr(part.columns, values) < 0 for part in parts):
+        return nulls(pa.int64(), count)
+    arrays = [_one_nullable(part, values, validity) for part in parts]
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+
+
+def _one_nullable(part: _Part, values: str, validity: str) -> pa.Array:
+    columns, count = part.columns, part.count
+    place, bits = getattr(columns, values), getattr(columns, validity)
+    if place < 0:
+        return nulls(pa.int64(), count)
+    data = pa.py_buffer(columns.data[place : place + 8 * count])
+    mask = None if bits < 0 else pa.py_buffer(columns.data[bits : bits - -count // 8])
+    return pa.Array.from_buffers(pa.int64(), count, [mask, data])
+
+
+def _gtrids(parts: list[_Part], count: int) -> pa.Array:
+    if all(part.columns.gtrids < 0 for part in parts):
+        return nulls(pa.binary(), count)
+    values = [draft.gtrid or None for part in parts for draft in part.columns.drafts()]
+    return pa.array(values, pa.binary())
+
+
+def _coded(parts: list[_Part], count: int) -> dict[str, pa.Array]:
+    """The columns that follow from the codes."""
+    uniform = {part.columns.code if part.codes is None else -1 for part in parts}
+    code = uniform.pop() if len(uniform) == 1 else -1
+    if code >= 0:
+        kind, type_name = name_of(code)
+        names = {"kind": constant(kind.value, count), "type": constant(type_name, count)}
+        special = bool(_SPECIAL[code])
+    else:
+        codes = np.concatenate([_codes(part) for part in parts])
+        names = kinds_and_types(codes)
+        special = bool(_SPECIAL[codes].any())
+    return names | _special(parts if special else [], count)
+
+
+def _codes(part: _Part) -> npt.NDArray[np.uint8]:
+    if part.codes is not None:
+        return part.codes
+    return np.full(part.count, part.columns.code, np.uint8)
+
+
+def _special(parts: list[_Part], count: int) -> dict[str, pa.Array]:
+    """The columns that only bodies tell; all null without parts."""
+    types = {name: RECORDS.field(name).type for name in ("format_id", "bqual", "resources")}
+    if not parts:
+        return {
+            "format_id": nulls(types["format_id"], count),
+            "bqual": nulls(types["bqual"], count),
+            "resources": no_texts(count),
+        }
+    records = [record for part in parts for record in _part_records(part)]
+    return {
+        "format_id": pa.array([one.format_id for one in records], types["format_id"]),
+        "bqual": pa.array([one.bqual for one in records], types["bqual"]),
+        "resources": pa.array([list(one.resources) for one in records], types["resources"]),
+    }
+
+
+def _part_records(part: _Part) -> Iterator[Record]:
+    # The inner bytes are plain here, whatever the group's flags said of the stored ones.
+    plain = part.header if not part.header.flags & _PACKED else _unpacked(part.header)
+    return records_of("", part.columns.data, plain, None, behind=False)
+
+
+def _unpacked(header: GroupHeader) -> GroupHeader:
+    return replace(header, flags=header.flags & ~_PACKED)

@@ -1,0 +1,203 @@
+"""Small plain groups in a row, as one compiled walk: what the log of a single caller is made of.
+
+In: the bytes of a segment and what is due. Out: columns of records. A group is taken if all of it
+is as it should be (both headers, the chain, every checksum, offsets that rise) and nothing in it
+needs more than its columns: no index, packing, global id or names. The walk stops before any other
+place, which `walk.SegmentView` and `arrow` then judge. Offsets are those of `layout._GROUP`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tallystick.arrow.columns import put_bit, put_view
+from tallystick.arrow.crc_kernel import crc_range, low_number32
+from tallystick.arrow.numba_kernel import kernel
+from tallystick.systems.tally.format import columns as bits
+from tallystick.systems.tally.format import layout
+
+# Rows of the table that `walk_small` fills: each is a column of the batch.
+OFFSET, LENGTH, LSN, TIME, TRANSACTION, KEY, GROUP = range(7)
+COLUMNS = 7
+# What the walk carries: where it stands, what is due there, and the last group's place.
+PLACE, DUE_LSN, DUE_CHAIN, LAST = range(4)
+STATE = 4
+
+STORED_MAX = 32 << 10
+"""Larger groups are left to the CRC of the machine."""
+
+_HEADER = layout.HEADER_SIZE
+_CODES, _TRANSACTIONS, _TRANSACTION_NULLS = bits.CODES, bits.TRANSACTIONS, bits.TRANSACTION_NULLS
+_KEYS, _KEY_NULLS, _USER_TYPES, _GTRIDS = bits.KEYS, bits.KEY_NULLS, bits.USER_TYPES, bits.GTRIDS
+_CODE_SHIFT = 16
+
+
+@kernel
+def _i4(data: Any, at: int) -> Any:
+    """The signed 4 bytes at ``at``."""
+    return (np.int64(low_number32(data, at)) ^ 0x80000000) - 0x80000000
+
+
+@kernel
+def _u4(data: Any, at: int) -> Any:
+    return np.int64(low_number32(data, at))
+
+
+@kernel
+def _i8(data: Any, at: int) -> Any:
+    return np.int64(low_number32(data, at)) | np.int64(low_number32(data, at + 4)) << 32
+
+
+@kernel
+def _same(data: Any, one: int, other: int, size: int) -> bool:
+    for step in range(0, size, 4):
+        if low_number32(data, one + step) != low_number32(data, other + step):
+            return False
+    return True
+
+
+@kernel
+def _crc(data: Any, begin: int, end: int, table: Any) -> Any:
+    return np.int64(crc_range(data, begin, end, 0xFFFFFFFF, table)) ^ 0xFFFFFFFF
+
+
+@kernel
+def _whole(data: Any, at: int, own: Any, sector: int, state: Any, table: Any) -> int:
+    """Bytes of the group at ``at`` if it is small, whole, plain and due; else 0.
+
+    ``own`` is a header of this segment: magic, version, no flags, segment number and tag count.
+    """
+    for place in (0, 4, 8, 16, 20, 96, 100):
+        if low_number32(data, at + place) != low_number32(own, place):
+            return 0
+    length, stored = _u4(data, at + 12), _u4(data, at + 48)
+    end = at + length
+    if stored > STORED_MAX or end > len(data) or length % sector != 0:
+        return 0
+    if stored + 2 * _HEADER > length or length > stored + 2 * _HEADER + sector:
+        return 0
+    if _i8(data, at + 24) != at or _i8(data, at + 32) != state[DUE_LSN]:
+        return 0
+    if _u4(data, at + 76) != state[DUE_CHAIN] or not _same(data, at, end - _HEADER, _HEADER):
+        return 0
+    if _crc(data, at, at + _HEADER - 4, table) != _u4(data, at + _HEADER - 4):
+        return 0
+    inner = _crc(data, at + _HEADER, end - _HEADER, table)
+    return length if inner == _u4(data, at + 72) else 0
+
+
+@kernel
+def _padded(size: int) -> int:
+    return (size + 7) & ~7
+
+
+@kernel
+def _rises(data: Any, offsets: int, count: int) -> bool:
+    before = _i4(data, offsets)
+    if before != 0:
+        return False
+    for index in range(1, count + 1):
+        behind = _i4(data, offsets + 4 * index)
+        if behind < before:
+            return False
+        before = behind
+    return True
+
+
+@kernel
+def _is_plain(data: Any, place: int, count: int, code: int, has_codes: bool, known: Any) -> bool:
+    """True if no code of the group needs more than the columns."""
+    if not has_codes:
+        return bool(known[code])
+    for index in range(count):  # noqa: SIM110 - a generator would not compile
+        if not known[data[place + index]]:
+            return False
+    return True
+
+
+@kernel
+def _take(
+    data: Any, at: int, known: Any, row: int, out: Any, codes: Any, valid: Any, views: Any
+) -> Any:
+    """Put the records of the whole group at ``at`` into the columns from ``row`` on; how many, -1
+    if its columns do not fit or say that there is more to it."""
+    count, form, stored = _u4(data, at + 40), _u4(data, at + 44), _u4(data, at + 48)
+    start = at + _HEADER
+    bitmap = (count + 7) >> 3
+    if form & _GTRIDS or count > stored:
+        return -1
+    offsets = start + (_padded(count) if form & _CODES else 0)
+    transactions = offsets + _padded(4 * (count + 1))
+    transaction_bits = transactions + (8 * count if form & _TRANSACTIONS else 0)
+    keys = transaction_bits + (_padded(bitmap) if form & _TRANSACTION_NULLS else 0)
+    key_bits = keys + (8 * count if form & _KEYS else 0)
+    types = key_bits + (_padded(bitmap) if form & _KEY_NULLS else 0)
+    bodies = types + (_padded(count) if form & _USER_TYPES else 0)
+    if bodies > start + stored or not _rises(data, offsets, count):
+        return -1
+    if bodies + _i4(data, offsets + 4 * count) != start + stored:
+        return -1
+    code = form >> _CODE_SHIFT & 0xFF
+    if not _is_plain(data, start, count, code, form & _CODES != 0, known):
+        return -1
+    lsn, time = _i8(data, at + 32), _i8(data, at + 56)
+    for index in range(count):
+        begin, end = _i4(data, offsets + 4 * index), _i4(data, offsets + 4 * index + 4)
+        to = row + index
+        out[OFFSET, to], out[LENGTH, to] = bodies + begin, end - begin
+        out[LSN, to], out[TIME, to], out[GROUP, to] = lsn + index, time, at
+        out[TRANSACTION, to] = out[KEY, to] = 0
+        codes[to] = data[start + index] if form & _CODES else code
+        put_view(data, bodies + begin, end - begin, views, to)
+        if form & _TRANSACTIONS:
+            out[TRANSACTION, to] = _i8(data, transactions + 8 * index)
+            if not form & _TRANSACTION_NULLS or _bit(data, transaction_bits, index):
+                put_bit(valid[0], to)
+        if form & _KEYS:
+            out[KEY, to] = _i8(data, keys + 8 * index)
+            if not form & _KEY_NULLS or _bit(data, key_bits, index):
+                put_bit(valid[1], to)
+    return count
+
+
+@kernel
+def _bit(data: Any, at: int, index: int) -> bool:
+    return int(data[at + (index >> 3)]) >> (index & 7) & 1 != 0
+
+
+@kernel
+def walk_small(
+    data: Any,
+    stop: int,
+    own: Any,
+    sector: int,
+    known: Any,
+    table: Any,
+    state: Any,
+    out: Any,
+    codes: Any,
+    valid: Any,
+    views: Any,
+) -> int:
+    """Records of small plain groups from ``state`` on that begin before ``stop``; how many.
+
+    ``known`` marks the codes that need no more than columns. ``out`` has `COLUMNS` rows of signed
+    64-bit numbers, ``valid`` a bitmap for transactions and one for keys. ``state`` moves on.
+    """
+    row = 0
+    while state[PLACE] < stop and state[PLACE] + 2 * _HEADER <= len(data):
+        at = state[PLACE]
+        length = _whole(data, at, own, sector, state, table)
+        if length == 0 or row + _u4(data, at + 40) > len(codes):
+            break
+        count = _take(data, at, known, row, out, codes, valid, views)
+        if count < 0:
+            break
+        row += count
+        state[LAST] = at
+        state[PLACE] = at + length
+        state[DUE_LSN] += count
+        state[DUE_CHAIN] = _u4(data, at + _HEADER - 4)
+    return row

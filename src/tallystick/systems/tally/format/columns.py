@@ -1,0 +1,272 @@
+"""The inner bytes of a group: columns in Arrow's memory layout, then the bodies.
+
+In: drafts of records. Out: buffers, and back. Pure functions, no I/O, no third-party package. Each
+column starts at a multiple of 8 from the start of the inner bytes and is filled up with zeros; a
+reader with Arrow wraps all of them as they are (`tallystick.systems.tally.columns.batches`).
+
+    column             present      bytes, n = number of records
+    codes              CODES        n x uint8; else all have the code in bits 16-23 of ``columns``
+    offsets            always       (n + 1) x int32 into the bodies
+    transactions       TRANSACTIONS n x int64
+      their validity   .._NULLS     bitmap, least significant bit first, a 1 for "has one"
+    keys               KEYS         n x int64: record id, page, row key, number
+      their validity   .._NULLS     bitmap
+    user types         USER_TYPES   n x int8
+    gtrids             GTRIDS       (n + 1) x int32, then that many bytes; empty means none
+    bodies             always       to the end of the inner bytes
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import Final, NamedTuple
+
+from tallystick.errors import CorruptLogError, RecordTooLargeError
+from tallystick.storage.files import Bytes
+from tallystick.systems.tally.format.kinds import Code
+from tallystick.systems.tally.format.layout import LENGTH_MAX
+
+CODES: Final = 1
+TRANSACTIONS: Final = 2
+TRANSACTION_NULLS: Final = 4
+KEYS: Final = 8
+KEY_NULLS: Final = 16
+USER_TYPES: Final = 32
+GTRIDS: Final = 64
+_CODE_SHIFT: Final = 16
+PLAIN: Final = Code.APPEND << _CODE_SHIFT
+"""Columns of a group of plain records outside of transactions."""
+
+_PADDING = tuple(bytes(size) for size in range(8))
+_ONE_OFFSET = struct.Struct("<ii")
+
+
+class Draft(NamedTuple):
+    """A record before it has a place. ``code`` is a `Code` of `kinds`."""
+
+    code: int
+    body: bytes = b""
+    transaction: int | None = None
+    key: int | None = None
+    user_type: int = 0
+    gtrid: bytes = b""
+
+
+class Inner(NamedTuple):
+    """Encoded columns and bodies: the column bits of the header, the buffers, their bytes, and
+    their checksum where it is known already."""
+
+    columns: int
+    buffers: Sequence[Bytes]
+    size: int
+    crc: int | None = None
+
+
+# -- encode -------------------------------------------------------------------------------
+
+
+def encode_plain(code: int, bodies: Sequence[bytes]) -> Inner:
+    """Records of one code that have nothing but a body."""
+    if len(bodies) == 1:
+        size = len(bodies[0])
+        return Inner(code << _CODE_SHIFT, (_ONE_OFFSET.pack(0, _fitting(size)), *bodies), 8 + size)
+    offsets = _offsets(bodies)
+    return _inner(code << _CODE_SHIFT, [offsets, b"".join(bodies)])
+
+
+def encode_drafts(drafts: Sequence[Draft]) -> Inner:
+    """Any records. Raises `RecordTooLargeError` if the bodies are too large for one group."""
+    codes, bodies, transactions, keys, user_types, gtrids = zip(*drafts, strict=True)
+    columns = 0
+    parts: list[bytes] = []
+    if codes.count(codes[0]) != len(codes):
+        columns |= CODES
+        parts.append(bytes(codes))
+    else:
+        columns |= codes[0] << _CODE_SHIFT
+    parts.append(_offsets(bodies))
+    columns |= _numbers(transactions, TRANSACTIONS, TRANSACTION_NULLS, parts)
+    columns |= _numbers(keys, KEYS, KEY_NULLS, parts)
+    if any(user_types):
+        columns |= USER_TYPES
+        parts.append(struct.pack(f"<{len(user_types)}b", *user_types))
+    if any(gtrids):
+        columns |= GTRIDS
+        parts += (_offsets(gtrids), b"".join(gtrids))
+    parts.append(b"".join(bodies))
+    return _inner(columns, parts)
+
+
+def _inner(columns: int, parts: list[bytes]) -> Inner:
+    """Join with padding behind each part but the last."""
+    buffers: list[Bytes] = []
+    for part in parts[:-1]:
+        buffers += (part, _PADDING[-len(part) % 8])
+    buffers.append(parts[-1])
+    return Inner(columns, buffers, sum(map(len, buffers)))
+
+
+def _offsets(values: Sequence[bytes]) -> bytes:
+    ends = list(accumulate(map(len, values), initial=0))
+    _fitting(ends[-1])
+    return struct.pack(f"<{len(ends)}i", *ends)
+
+
+def _fitting(size: int) -> int:
+    if size > LENGTH_MAX:
+        raise RecordTooLargeError(
+            "a group of records is too large",
+            expected=f"at most {LENGTH_MAX} bytes",
+            found=f"{size} bytes",
+        )
+    return size
+
+
+def _numbers(values: Sequence[int | None], present: int, nulls: int, parts: list[bytes]) -> int:
+    """Append a nullable column; returns its bits."""
+    if None not in values:
+        parts.append(struct.pack(f"<{len(values)}q", *values))
+        return present
+    if values.count(None) == len(values):
+        return 0
+    parts.append(struct.pack(f"<{len(values)}q", *[value or 0 for value in values]))
+    text = "".join(["0" if value is None else "1" for value in reversed(values)])
+    parts.append(int(text, 2).to_bytes(-(-len(values) // 8), "little"))
+    return present | nulls
+
+
+# -- decode -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Where each column of a group lies in its inner bytes: offsets of first bytes.
+
+    A column that is absent has place -1. ``bodies`` is the place of the first body.
+    """
+
+    data: Bytes
+    count: int
+    bits: int
+    codes: int
+    offsets: int
+    transactions: int
+    transaction_validity: int
+    keys: int
+    key_validity: int
+    user_types: int
+    gtrid_offsets: int
+    gtrids: int
+    bodies: int
+
+    @property
+    def code(self) -> int:
+        """The code of all records if there is no column of codes."""
+        return (self.bits >> _CODE_SHIFT) & 0xFF
+
+    @cached_property
+    def ends(self) -> tuple[int, ...]:
+        """The offsets of the bodies, ``count + 1`` numbers relative to ``bodies``."""
+        return _unpack(self.data, self.offsets, self.count + 1, "i")
+
+    def drafts(self) -> Iterator[Draft]:
+        """The records again. Raises `CorruptLogError` for offsets that do not rise."""
+        count = self.count
+        _require_rising(self.ends, len(self.data) - self.bodies)
+        codes = self.data[self.codes :] if self.codes >= 0 else bytes([self.code]) * count
+        types = (
+            _unpack(self.data, self.user_types, count, "b")
+            if self.user_types >= 0
+            else (0,) * count
+        )
+        rows = zip(
+            codes[:count],
+            _slices(self.data, self.bodies, self.ends),
+            _nullable(self.data, self.transactions, self.transaction_validity, count),
+            _nullable(self.data, self.keys, self.key_validity, count),
+            types,
+            self._gtrids(),
+            strict=True,
+        )
+        return (Draft(*row) for row in rows)
+
+    def _gtrids(self) -> Iterator[bytes]:
+        if self.gtrids < 0:
+            return iter((b"",) * self.count)
+        ends = _unpack(self.data, self.gtrid_offsets, self.count + 1, "i")
+        _require_rising(ends, ends[-1])
+        return _slices(self.data, self.gtrids, ends)
+
+
+def decode_columns(data: Bytes, count: int, bits: int) -> Columns:
+    """The places of the columns. Raises `CorruptLogError` if they do not fit ``data``.
+
+    Only the lengths are looked at; `Columns.drafts` and the Arrow reader check the rest.
+    """
+    place = 0
+    size = len(data)
+
+    def take(bytes_: int, *, present: bool = True) -> int:
+        nonlocal place
+        if not present:
+            return -1
+        start = place
+        place += bytes_ + -bytes_ % 8
+        if start + bytes_ > size:
+            raise _unfit(f"a column of {bytes_} bytes", f"{size - start} bytes")
+        return start
+
+    codes = take(count, present=bool(bits & CODES))
+    offsets = take(4 * (count + 1))
+    bitmap = -(-count // 8)
+    transactions = take(8 * count, present=bool(bits & TRANSACTIONS))
+    transaction_validity = take(bitmap, present=bool(bits & TRANSACTION_NULLS))
+    keys = take(8 * count, present=bool(bits & KEYS))
+    key_validity = take(bitmap, present=bool(bits & KEY_NULLS))
+    user_types = take(count, present=bool(bits & USER_TYPES))
+    gtrid_offsets = take(4 * (count + 1), present=bool(bits & GTRIDS))
+    gtrids = -1
+    if gtrid_offsets >= 0:
+        (total,) = _unpack(data, gtrid_offsets + 4 * count, 1, "i")
+        gtrids = take(max(total, 0))
+    (end,) = _unpack(data, offsets + 4 * count, 1, "i")
+    if place + end != size:
+        raise _unfit(f"{size - place} bytes of bodies", f"{end} bytes")
+    return Columns(
+        data, count, bits, codes, offsets, transactions, transaction_validity, keys,
+        key_validity, user_types, gtrid_offsets, gtrids, place,
+    )  # fmt: skip
+
+
+def _unpack(data: Bytes, place: int, count: int, form: str) -> tuple[int, ...]:
+    return struct.unpack_from(f"<{count}{form}", data, place)
+
+
+def _slices(data: Bytes, start: int, ends: Sequence[int]) -> Iterator[bytes]:
+    return (bytes(data[start + first : start + last]) for first, last in pairwise(ends))
+
+
+def _nullable(data: Bytes, place: int, validity: int, count: int) -> Sequence[int | None]:
+    if place < 0:
+        return (None,) * count
+    values = _unpack(data, place, count, "q")
+    if validity < 0:
+        return values
+    bits = int.from_bytes(data[validity : validity - -count // 8], "little")
+    marks = f"{bits:0{count}b}"[::-1]
+    return tuple(value if mark == "1" else None for value, mark in zip(values, marks, strict=False))
+
+
+def _require_rising(ends: Sequence[int], size: int) -> None:
+    if ends[0] != 0 or any(a > b for a, b in pairwise(ends)):
+        raise _unfit("offsets that rise from 0", "others")
+    if ends[-1] > size:
+        raise _unfit(f"offsets up to {size}", str(ends[-1]))
+
+
+def _unfit(expected: str, found: str) -> CorruptLogError:
+    return CorruptLogError("the columns of a group do not fit", expected=expected, found=found)

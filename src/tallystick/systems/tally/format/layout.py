@@ -1,0 +1,197 @@
+"""Bytes of the native log: the plan of its files, and the group header. Pure functions, no I/O.
+
+In: field values. Out: bytes, and back. All integers are little-endian, as in Arrow; sizes and
+offsets are in bytes, times in microseconds since 1970-01-01 UTC. The specification with a hex
+example is ``docs/formats/tally.md``.
+
+    directory   lock, control.tally, <segment number, 16 digits>.tally, spare-<n>
+    control     block | zeros to 4096 | the block again | zeros to 8192
+    segment     header | zeros to 4096 | the header again | zeros to 8192 | groups ... | index
+    group       header | columns | bodies | zeros to the sector | the header again
+
+Each structure stands twice, in two sectors, and ends with a CRC-32 (zlib's) of all its bytes
+before. The CRC of a group's inner bytes is in its header, so nothing is outside a checksum.
+Control block and segment header are in `tallystick.systems.tally.format.headers`.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tallystick.errors import UnsupportedFormatError
+from tallystick.storage.crc import crc32
+from tallystick.storage.files import Bytes
+from tallystick.storage.segments import Naming
+
+SYSTEM_NAME: Final = "tally"
+
+VERSION: Final = 1
+COPY_OFFSET: Final = 4096
+"""Where the second copy of a control block and of a segment header stands."""
+DATA_OFFSET: Final = 8192
+"""Where the first group of a segment stands; also the size of the control file."""
+SECTOR_SIZE: Final = 512
+"""Default sector size: a group is padded to it, so no write touches another group's sector."""
+SECTOR_SIZES: Final = (512, 1024, 2048, 4096)
+SEGMENT_SIZE: Final = 16 << 20
+"""Default size of a segment file."""
+SEGMENT_SIZE_MIN: Final = 16 << 10
+LSN_FIRST: Final = 1
+"""Number of a log's first record; records are numbered without gaps."""
+IDENTITY_SIZE: Final = 16
+
+CONTROL_NAME: Final = "control.tally"
+LOCK_NAME: Final = "lock"
+SUFFIX: Final = ".tally"
+NAMING: Final = Naming("", SUFFIX, 16)
+"""Names of segments: their number in 16 digits."""
+SPARE_PREFIX: Final = "spare-"
+"""Files made ahead of need, or waiting to be recycled; nothing in them is believed."""
+
+GROUP_MAGIC: Final = b"\x89TLYG\r\n\x1a"
+
+_CRC = struct.Struct("<I")
+# magic, version, flags, length; segment, offset, first LSN; count, columns, stored, raw; time,
+# durable LSN; crc of the inner bytes, chain; nonce, shard, log tag; zeros; crc of the above
+_GROUP = struct.Struct("<8sHHI QQQ IIII qQ II 12sI8s 20s")
+HEADER_SIZE: Final = _GROUP.size + _CRC.size
+"""Bytes of one copy of a group header."""
+COUNT_MAX: Final = (1 << 31) - 2
+LENGTH_MAX: Final = (1 << 31) - 1
+
+# Flags of a group.
+INDEX: Final = 1
+"""Holds no record but the index of a sealed segment; it ends where the file ends."""
+ZLIB: Final = 2
+ZSTD: Final = 4
+AES_GCM: Final = 8
+KNOWN_FLAGS: Final = INDEX | ZLIB | ZSTD | AES_GCM
+
+assert HEADER_SIZE == 128
+
+
+@dataclass(frozen=True, slots=True)
+class GroupHeader:
+    """The head of a group.
+
+    ``length`` is the whole group, both headers included; ``stored`` the bytes of columns and
+    bodies as they are in the file, ``raw`` the same before compression and encryption.
+    ``columns`` says which columns there are (`tallystick.systems.tally.format.columns`).
+    ``chain`` is the checksum of the previous group's header. ``checksum`` is this one's.
+    """
+
+    flags: int
+    length: int
+    segment: int
+    offset: int
+    first_lsn: int
+    count: int
+    columns: int
+    stored: int
+    raw: int
+    time_us: int
+    durable_lsn: int
+    inner_crc: int
+    chain: int
+    tag: bytes
+    nonce: bytes = bytes(12)
+    shard: int = 0
+    checksum: int = 0
+
+    @property
+    def end(self) -> int:
+        """Offset of the first byte behind the group."""
+        return self.offset + self.length
+
+    @property
+    def last_lsn(self) -> int:
+        """LSN of its last record; one less than ``first_lsn`` if it has none."""
+        return self.first_lsn + self.count - 1
+
+
+def round_up(size: int, sector_size: int) -> int:
+    """The least multiple of ``sector_size`` that is not less than ``size``."""
+    return -(-size // sector_size) * sector_size
+
+
+def group_length(stored: int, sector_size: int) -> int:
+    """Bytes that a group takes in the file for ``stored`` bytes of columns and bodies."""
+    return round_up(stored + 2 * HEADER_SIZE, sector_size)
+
+
+def segment_name(number: int) -> str:
+    """The file name of a segment."""
+    return NAMING.name(number)
+
+
+def segment_number(name: str) -> int | None:
+    """The number in a segment's file name, None for any other name."""
+    return NAMING.number(name)
+
+
+# -- encode -------------------------------------------------------------------------------
+
+
+def encode_group_header(header: GroupHeader) -> bytes:
+    """One copy of a group's header, `HEADER_SIZE` bytes; ``header.checksum`` is not used."""
+    return pack_group_header(
+        header.flags, header.length, header.segment, header.offset, header.first_lsn,
+        header.count, header.columns, header.stored, header.raw, header.time_us,
+        header.durable_lsn, header.inner_crc, header.chain, header.nonce, header.shard, header.tag,
+    )  # fmt: skip
+
+
+def pack_group_header(*fields: int | bytes) -> bytes:
+    """The same from the fields in the order of the bytes, flags to tag: for the write path."""
+    packed = _GROUP.pack(GROUP_MAGIC, VERSION, *fields, b"")
+    return packed + _CRC.pack(crc32(packed))
+
+
+def header_checksum(encoded: Bytes) -> int:
+    """The checksum in an encoded group header: the next group's chain value."""
+    return int(_CRC.unpack_from(encoded, HEADER_SIZE - _CRC.size)[0])
+
+
+def authenticated(header: GroupHeader) -> bytes:
+    """What encryption authenticates of a header: all of it but the checksums."""
+    return encode_group_header(replace(header, inner_crc=0))[: -_CRC.size]
+
+
+# -- decode -------------------------------------------------------------------------------
+
+
+def decode_group_header(data: Bytes, offset: int) -> GroupHeader | None:
+    """The copy of a group header at ``offset``; None if it is not whole.
+
+    A whole one is also consistent in itself: its lengths and counts fit each other. Where it
+    stands is not looked at. Raises `UnsupportedFormatError` for a later version.
+    """
+    if offset < 0 or offset + HEADER_SIZE > len(data):
+        return None
+    fields = _GROUP.unpack_from(data, offset)
+    if fields[0] != GROUP_MAGIC:
+        return None
+    (checksum,) = _CRC.unpack_from(data, offset + _GROUP.size)
+    if checksum != crc32(data[offset : offset + _GROUP.size]):
+        return None
+    require_version(fields[1])
+    (_, _, flags, length, segment, place, lsn, count, columns, stored, raw) = fields[:11]
+    (time_us, durable, inner_crc, chain, nonce, shard, tag, _) = fields[11:]
+    if stored + 2 * HEADER_SIZE > length or count > COUNT_MAX:
+        return None
+    return GroupHeader(
+        flags, length, segment, place, lsn, count, columns, stored, raw, time_us, durable,
+        inner_crc, chain, tag, nonce, shard, checksum,
+    )  # fmt: skip
+
+
+def require_version(version: int) -> None:
+    if version != VERSION:
+        raise UnsupportedFormatError(
+            "a log of a later format",
+            expected=f"version {VERSION}",
+            found=f"version {version}",
+            advice="Read it with a newer Tallystick",
+        )

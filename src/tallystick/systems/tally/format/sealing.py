@@ -1,0 +1,145 @@
+"""Compression and encryption of the inner bytes of a group.
+
+In: inner bytes and the group's header. Out: the bytes as stored, and back. A group is first
+compressed (zlib, or zstd where ``zstandard`` is installed), then encrypted (AES-GCM through
+``cryptography``; 12 random bytes of nonce per group; the header is authenticated with it).
+The checksum is over the stored bytes, so a group can be verified without the key.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from typing import Any, Final, Protocol
+
+from tallystick.errors import CorruptLogError, MissingExtraError, UnsupportedFormatError
+from tallystick.storage.files import Bytes
+from tallystick.systems.tally.format.layout import (
+    AES_GCM,
+    KNOWN_FLAGS,
+    LENGTH_MAX,
+    ZLIB,
+    ZSTD,
+    GroupHeader,
+    authenticated,
+)
+
+NONCE_SIZE: Final = 12
+TAG_SIZE: Final = 16
+KEY_SIZES: Final = (16, 24, 32)
+COMPRESSIONS: Final = {"none": 0, "zlib": ZLIB, "zstd": ZSTD}
+
+
+class KeyProvider(Protocol):
+    """Gives the secret key of a log, 16, 24 or 32 bytes; called once per opening."""
+
+    def __call__(self) -> bytes: ...
+
+
+class KeyMissingError(UnsupportedFormatError):
+    """A group is encrypted and no key was given: only its envelope can be read."""
+
+
+def compress(data: bytes, flag: int) -> bytes:
+    """``data`` compressed as the flag says."""
+    if flag == ZLIB:
+        return zlib.compress(data, 1)
+    packed: bytes = _zstandard().ZstdCompressor(level=1).compress(data)
+    return packed
+
+
+def decompress(data: Bytes, flag: int, raw: int) -> bytes:
+    """Exactly ``raw`` bytes. Raises `CorruptLogError`; never unpacks more than that."""
+    if raw > LENGTH_MAX:
+        raise CorruptLogError("a group claims too many bytes", found=str(raw))
+    try:
+        unpacked = _unzip(data, raw) if flag == ZLIB else _unzstd(data, raw)
+    except (zlib.error, ValueError) as error:
+        raise CorruptLogError("a group cannot be decompressed", found=str(error)) from error
+    if len(unpacked) != raw:
+        raise CorruptLogError(
+            "a group unpacks to another size", expected=f"{raw} bytes", found=f"{len(unpacked)}"
+        )
+    return unpacked
+
+
+def new_nonce() -> bytes:
+    """A nonce that no other group has."""
+    return os.urandom(NONCE_SIZE)
+
+
+def encrypt(data: bytes, header: GroupHeader, key: bytes) -> bytes:
+    """Ciphertext and tag, `TAG_SIZE` bytes longer than ``data``."""
+    sealed: bytes = _aes(key).encrypt(header.nonce, data, authenticated(header))
+    return sealed
+
+
+def inner_bytes(data: Bytes, header: GroupHeader, key: bytes | None) -> Bytes:
+    """Columns and bodies of a group, from the stored bytes, decrypted and decompressed.
+
+    Raises `KeyMissingError`, `UnsupportedFormatError` for flags of a later version, and
+    `CorruptLogError` for a wrong key or altered bytes.
+    """
+    if header.flags & ~KNOWN_FLAGS:
+        raise UnsupportedFormatError("a group of a later version", found=f"flags {header.flags}")
+    if header.flags & AES_GCM:
+        data = _decrypt(data, header, key)
+    packing = header.flags & (ZLIB | ZSTD)
+    if packing:
+        return decompress(data, packing, header.raw)
+    if len(data) != header.raw:
+        raise CorruptLogError(
+            "a group has another size", expected=f"{header.raw} bytes", found=f"{len(data)}"
+        )
+    return data
+
+
+def _decrypt(data: Bytes, header: GroupHeader, key: bytes | None) -> bytes:
+    if key is None:
+        raise KeyMissingError("a group is encrypted", advice="Give the log's key")
+    from cryptography.exceptions import InvalidTag
+
+    try:
+        plain: bytes = _aes(key).decrypt(header.nonce, bytes(data), authenticated(header))
+    except InvalidTag as error:
+        raise CorruptLogError(
+            "a group cannot be decrypted",
+            expected="the key that it was written with",
+            found="another key, or altered bytes",
+            advice="Check the key first",
+        ) from error
+    return plain
+
+
+def _unzip(data: Bytes, raw: int) -> bytes:
+    stream = zlib.decompressobj()
+    unpacked = stream.decompress(data, raw + 1)
+    if not stream.eof or stream.unused_data:
+        raise ValueError("the stream does not end where the group does")
+    return unpacked
+
+
+def _unzstd(data: Bytes, raw: int) -> bytes:
+    module = _zstandard()
+    try:
+        stream = module.ZstdDecompressor(max_window_size=1 << 27).stream_reader(bytes(data))
+        unpacked: bytes = stream.read(raw + 1)
+    except module.ZstdError as error:
+        raise ValueError(str(error)) from error
+    return unpacked
+
+
+def _zstandard() -> Any:
+    try:
+        import zstandard
+    except ImportError as error:
+        raise MissingExtraError("zstandard", "zstd") from error
+    return zstandard
+
+
+def _aes(key: bytes) -> Any:
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    except ImportError as error:
+        raise MissingExtraError("cryptography", "crypto") from error
+    return AESGCM(key)

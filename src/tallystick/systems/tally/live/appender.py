@@ -1,0 +1,302 @@
+"""The end of a log: writes groups, seals segments, rolls to the next, recycles old ones.
+
+In: encoded inner bytes. Out: groups in segment files, each written by one call at a place that
+nothing acknowledged ever had. One caller at a time (the group writer sees to that).
+
+A group is only written once the group before it is durable: so at most one group is in flight,
+and a whole group behind a damaged one proves that the damaged one had been acknowledged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from tallystick.storage.crc import crc32
+from tallystick.storage.files import File, FileSystem
+from tallystick.storage.segments import Segments
+from tallystick.systems.tally.columns.splits import ENTRY_SIZE, encode_index
+from tallystick.systems.tally.format.columns import Inner
+from tallystick.systems.tally.format.headers import (
+    Control,
+    SegmentHeader,
+    encode_control,
+    encode_segment_header,
+)
+from tallystick.systems.tally.format.layout import (
+    AES_GCM,
+    CONTROL_NAME,
+    COPY_OFFSET,
+    DATA_OFFSET,
+    HEADER_SIZE,
+    INDEX,
+    NAMING,
+    GroupHeader,
+    group_length,
+    header_checksum,
+    pack_group_header,
+)
+from tallystick.systems.tally.format.sealing import (
+    COMPRESSIONS,
+    TAG_SIZE,
+    compress,
+    encrypt,
+    new_nonce,
+)
+from tallystick.systems.tally.live.settings import Settings
+from tallystick.systems.tally.read.walk import Expected
+
+_NO_NONCE: Final = bytes(12)
+_JOIN_MAX: Final = 256 << 10
+"""Groups up to this size are joined and written from one buffer; larger ones are not copied."""
+
+
+class Appender:
+    """The writing end of an open log. ``next_lsn`` is the LSN of the next record."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        folder: str,
+        control: Control,
+        settings: Settings,
+        key: bytes | None,
+    ) -> None:
+        self._settings = settings
+        self._key = key
+        self._packing = COMPRESSIONS[settings.compression]
+        self._file: File | None = None
+        self._control_file = fs.open(posixpath.join(folder, CONTROL_NAME))
+        self._dirty = False
+        self._segments = Segments(
+            fs,
+            folder,
+            NAMING,
+            size=control.segment_size,
+            spares_max=settings.spares,
+            background=settings.preallocate,
+        )
+        self.control = control
+        self.segment = 0
+        self.end = 0
+        self.next_lsn = 1
+        self.durable_lsn = 0
+        self.time_us = 0
+        self.chain = 0
+        self.index: list[tuple[int, int, int]] = []
+        self.marked = True
+        """True if the control block says that all of the log is durable."""
+
+    # -- groups -------------------------------------------------------------------------
+
+    def resume(
+        self, file: File, header: SegmentHeader, due: Expected,
+        index: Iterable[tuple[int, int, int]], time_us: int,
+    ) -> None:  # fmt: skip
+        """Go on in a segment that has these groups; all of it is durable."""
+        self._file = file
+        self.segment = header.number
+        self.end, self.next_lsn, self.chain = due.offset, due.lsn, due.chain
+        self.durable_lsn = due.lsn - 1
+        self.index = list(index)
+        self.time_us = time_us
+
+    def room(self, size: int) -> None:
+        """Make sure that a group of ``size`` inner bytes fits in the current segment."""
+        length = group_length(size + TAG_SIZE, self.control.sector_size)
+        if self.end + length + self._index_length(1) > self.control.segment_size:
+            self.roll()
+
+    def expect(self, size: int) -> None:
+        """Have the next segment made in the background if ``size`` bytes more need it."""
+        if self.end + size > self.control.segment_size:
+            self._segments.prepare()
+
+    def now(self) -> int:
+        """The time of the next group: never before that of the last one."""
+        self.time_us = max(self.time_us, time.time_ns() // 1000)
+        return self.time_us
+
+    def put(self, inner: Inner, count: int) -> int:
+        """Write a group; returns its first LSN. Call `room` before."""
+        if self._dirty:
+            self.sync()
+        file = self._file
+        assert file is not None
+        first = self.next_lsn
+        flags, nonce, stored, buffers, crc = 0, _NO_NONCE, inner.size, inner.buffers, inner.crc
+        if self._packing or self._key is not None:
+            flags, nonce, sealed = self._sealed(b"".join(buffers), inner, count)
+            buffers, stored, crc = (sealed,), len(sealed), None
+        length = group_length(stored, self.control.sector_size)
+        padding = bytes(length - stored - 2 * HEADER_SIZE)
+        buffers = (*buffers, padding)
+        if length <= _JOIN_MAX:
+            buffers = (b"".join(buffers),)
+        rest, crc = (buffers, 0) if crc is None else ((padding,), crc)
+        for buffer in rest:
+            crc = crc32(buffer, crc)
+        header = pack_group_header(
+            flags, length, self.segment, self.end, first, count, inner.columns, stored,
+            inner.size, self.time_us, self.durable_lsn, crc, self.chain, nonce,
+            self.control.shard, self.control.tag,
+        )  # fmt: skip
+        if len(buffers) == 1:
+            file.pwrite(b"".join((header, buffers[0], header)), self.end)
+        else:
+            file.pwritev([header, *buffers, header], self.end)
+        self._dirty = True
+        self.index.append((self.end, first, self.time_us))
+        self.chain = header_checksum(header)
+        self.end += length
+        self.next_lsn += count
+        self.marked = False
+        return first
+
+    def _sealed(self, data: bytes, inner: Inner, count: int) -> tuple[int, bytes, bytes]:
+        """Flags, nonce, and the inner bytes compressed and encrypted as the settings say."""
+        flags, nonce = 0, _NO_NONCE
+        if self._packing and len(data) >= self._settings.compress_min:
+            packed = compress(data, self._packing)
+            if len(packed) < len(data):
+                data, flags = packed, self._packing
+        if self._key is None:
+            return flags, nonce, data
+        flags |= AES_GCM
+        nonce = new_nonce()
+        stored = len(data) + TAG_SIZE
+        header = GroupHeader(
+            flags, group_length(stored, self.control.sector_size), self.segment, self.end,
+            self.next_lsn, count, inner.columns, stored, inner.size, self.time_us,
+            self.durable_lsn, 0, self.chain, self.control.tag, nonce, self.control.shard,
+        )  # fmt: skip
+        return flags, nonce, encrypt(data, header, self._key)
+
+    def sync(self) -> None:
+        """Make every group written so far durable."""
+        if self._file is not None and self._dirty:
+            self._file.datasync()
+            self.durable_lsn = self.next_lsn - 1
+            self._dirty = False
+
+    # -- segments -----------------------------------------------------------------------
+
+    def _index_length(self, more: int) -> int:
+        return group_length(ENTRY_SIZE * (len(self.index) + more), self.control.sector_size)
+
+    def roll(self) -> None:
+        """Go on in a new segment, and seal the one before.
+
+        Raises `LogFullError` if there is no room for one: nothing has changed then.
+        """
+        self.sync()
+        previous = self._file
+        header = SegmentHeader(
+            self.control.identity, self.segment + 1, self.next_lsn, self.control.segment_size,
+            self.control.sector_size, self.now(), self.segment, self.end, self.next_lsn - 1,
+            self.chain, self.control.shard,
+        )  # fmt: skip
+        file = self._segments.roll(header.number, lambda new: _begin(new, header))
+        if previous is not None and self.index:
+            self._seal(previous)
+        self.write_control(last_segment=header.number, durable_lsn=self.durable_lsn)
+        due = Expected(DATA_OFFSET, header.first_lsn, header.checksum())
+        self.resume(file, header, due, (), self.time_us)
+        if previous is not None:
+            previous.close()
+
+    def _seal(self, file: File) -> None:
+        """Write the index so that it ends where the file ends."""
+        inner = encode_index(self.index)
+        length = self._index_length(0)
+        offset = self.control.segment_size - length
+        padded = inner.ljust(length - 2 * HEADER_SIZE, b"\0")
+        header = pack_group_header(
+            INDEX, length, self.segment, offset, self.next_lsn, 0, 0, len(inner), len(inner),
+            self.time_us, self.durable_lsn, crc32(padded), self.chain, _NO_NONCE,
+            self.control.shard, self.control.tag,
+        )  # fmt: skip
+        file.pwrite(header + padded + header, offset)
+        file.datasync()
+
+    def free_before(
+        self, number: int, *, checkpoint_lsn: int, next_transaction: int, next_key: int
+    ) -> list[int]:
+        """Give up segments below ``number``, oldest first; returns their numbers.
+
+        The control block forgets them durably before any of them is touched.
+        """
+        first = self.control.first_segment
+        number = min(number, self.segment)
+        if number > first or checkpoint_lsn > self.control.checkpoint_lsn:
+            self.write_control(
+                first_segment=number,
+                checkpoint_lsn=checkpoint_lsn,
+                durable_lsn=self.durable_lsn,
+                next_transaction=next_transaction,
+                next_key=next_key,
+            )
+        if self._settings.recycle:
+            self._segments.retire_below(number)
+        return list(range(first, number))
+
+    def retire_freed(self) -> None:
+        """Recycle segments that the control block gave up before the last crash."""
+        self._segments.retire_below(self.control.first_segment)
+
+    @contextlib.contextmanager
+    def hold(self, number: int) -> Iterator[None]:
+        """Keep the files of this segment and of all later ones where they are."""
+        with self._segments.hold(number):
+            yield
+
+    # -- control block ------------------------------------------------------------------
+
+    def write_control(
+        self, *, durable_lsn: int, first_segment: int = 0, last_segment: int = 0,
+        checkpoint_lsn: int = 0, next_transaction: int = 0, next_key: int = 0,
+    ) -> None:  # fmt: skip
+        """Write both copies, one after the other, so that one is whole at any time.
+
+        No number of it ever goes down.
+        """
+        old = self.control
+        control = replace(
+            old,
+            generation=old.generation + 1,
+            durable_lsn=max(durable_lsn, old.durable_lsn),
+            first_segment=max(first_segment, old.first_segment),
+            last_segment=max(last_segment, old.last_segment),
+            checkpoint_lsn=max(checkpoint_lsn, old.checkpoint_lsn),
+            next_transaction=max(next_transaction, old.next_transaction),
+            next_key=max(next_key, old.next_key),
+        )
+        block = encode_control(control)
+        for place in (0, COPY_OFFSET):
+            self._control_file.pwrite(block, place)
+            self._control_file.datasync()
+        self.control = control
+        self.marked = control.durable_lsn >= self.next_lsn - 1
+
+    def mark(self) -> None:
+        """Say in the control block that everything written is durable."""
+        self.sync()
+        if not self.marked:
+            self.write_control(durable_lsn=self.durable_lsn)
+
+    def close(self) -> None:
+        """Close the files; nothing is written."""
+        self._segments.close()
+        for file in (self._file, self._control_file):
+            if file is not None:
+                file.close()
+
+
+def _begin(file: File, header: SegmentHeader) -> None:
+    block = encode_segment_header(header)
+    file.pwrite(block, 0)
+    file.pwrite(block, COPY_OFFSET)

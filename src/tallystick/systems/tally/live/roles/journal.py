@@ -1,0 +1,142 @@
+"""The native log as the engine of a `tallystick.services.journal.Journal`.
+
+In: the calls of `tallystick.services.journal.engine.JournalEngine`. Out: records and tickets.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Final
+
+from tallystick.records import Record, Xid
+from tallystick.roles import Ticket
+from tallystick.storage.files import FileSystem
+from tallystick.storage.group.counters import GroupCounters
+from tallystick.storage.local import LOCAL
+from tallystick.systems.tally.format.columns import Draft
+from tallystick.systems.tally.format.kinds import Code
+from tallystick.systems.tally.format.layout import segment_name
+from tallystick.systems.tally.format.sealing import KeyProvider
+from tallystick.systems.tally.live.append_items import EndingDraft
+from tallystick.systems.tally.live.columnar_append import columnar
+from tallystick.systems.tally.live.compaction import compact, compaction_due
+from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.read_back import groups_from
+from tallystick.systems.tally.live.roles.record_journal import TallyRecordJournal
+from tallystick.systems.tally.live.settings import Settings
+from tallystick.systems.tally.live.tail import Tail
+from tallystick.systems.tally.read.records import records_of
+
+_SAMPLE: Final = 1000
+"""Bodies whose sizes tell about those of the others."""
+
+
+def open_journal(
+    path: str,
+    *,
+    settings: Settings | None = None,
+    key: KeyProvider | None = None,
+    fs: FileSystem = LOCAL,
+) -> TallyJournal:
+    """Create or recover the log at ``path``."""
+    return TallyJournal(TallyLog(path, settings=settings, key=key, fs=fs))
+
+
+class TallyJournal(TallyRecordJournal):
+    """A record journal with plain records, replay by LSN or time, and compaction."""
+
+    def append(self, body: bytes) -> Ticket:
+        return self.log.append(body)
+
+    def append_durably(self, body: bytes) -> int:
+        return self.log.commit(body)
+
+    def _end(self, transaction: int) -> None:
+        # The journal hands out the numbers itself; a transaction may end without any record.
+        self._open.discard(transaction)
+
+    def append_in(self, transaction: int, body: bytes) -> None:
+        self._element(Draft(Code.APPEND, body, transaction))
+
+    def append_many(self, bodies: Sequence[bytes]) -> Sequence[int]:
+        """Durable when it returns. Groups form while the ones before are written, no more than
+        three at a time."""
+        some = bodies[:_SAMPLE]
+        self.log.expect(len(bodies) * sum(map(len, some)) // max(len(some), 1))
+        written: list[range] = []
+        waiting: deque[tuple[Ticket, int]] = deque()
+        for block in columnar(bodies, self.log.capacity, self.log.check_size):
+            if len(waiting) == 2:
+                written.append(_awaited(*waiting.popleft()))
+            ticket = self.log.submit(block)
+            ticket.done()  # has the flusher begin at once
+            waiting.append((ticket, block.records))
+        return _joined([*written, *(_awaited(*one) for one in waiting)])
+
+    def prepare(self, transaction: int, extra: bytes = b"", xid: Xid | None = None) -> Ticket:
+        self._open.add(transaction)
+        return self.log.submit(EndingDraft(Code.PREPARE, transaction, xid, extra))
+
+    def records(self, *, from_lsn: int = 0, from_time_us: int | None = None) -> Iterator[Record]:
+        """Every record that is durable now. Its segments are kept until the end of the walk."""
+        self.log.flush()
+        with self.log.hold(self.log.first_segment):
+            for header, stored in groups_from(self.log, lsn=from_lsn, time_us=from_time_us):
+                path = posixpath.join(self.log.path, segment_name(header.segment))
+                for record in records_of(path, stored, header, self.log.key, behind=False):
+                    wanted = from_time_us is None or header.time_us >= from_time_us
+                    if wanted and (record.sequence or 0) >= from_lsn:
+                        yield record
+
+    def tail(self, from_lsn: int) -> Tail:
+        """A position that moves on as records become durable."""
+        log = self.log
+        return Tail(
+            log.path, from_lsn=from_lsn, fs=log.fs, key=log.key, durable=lambda: log.durable_lsn
+        )
+
+    def live_ids(self) -> set[int]:
+        """The ids of live records."""
+        with self.log.state() as state:
+            return set(state.live)
+
+    def next_transaction(self) -> int:
+        """A lower bound for numbers of transactions that were never used."""
+        with self.log.state() as state:
+            return state.next_transaction
+
+    def reclaim(self, checkpoint_lsn: int = 0) -> int:
+        """Free what nothing needs; returns the number of segments freed."""
+        return len(self.log.reclaim(checkpoint_lsn))
+
+    def compact(self, *, force: bool = False) -> int:
+        """Compact if it is due; returns the number of segments freed."""
+        if not force and not compaction_due(self.log):
+            return 0
+        return len(compact(self.log))
+
+    def flush(self) -> None:
+        self.log.flush()
+
+    @property
+    def next_lsn(self) -> int:
+        return self.log.next_lsn
+
+    @property
+    def counters(self) -> GroupCounters:
+        return self.log.counters
+
+
+def _awaited(ticket: Ticket, records: int) -> range:
+    """The numbers of a block, once it is durable."""
+    first = ticket.wait()
+    return range(first, first + records)
+
+
+def _joined(parts: Sequence[range]) -> Sequence[int]:
+    """The numbers of all parts: one range, unless others wrote in between."""
+    whole = range(parts[0].start, parts[-1].stop) if parts else range(0)
+    return whole if len(whole) == sum(map(len, parts)) else list(chain.from_iterable(parts))

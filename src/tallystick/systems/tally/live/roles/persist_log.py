@@ -1,0 +1,174 @@
+"""The native log as a persist log: persisting and persisted.
+
+In: the calls of `tallystick.roles.PersistLog`. Out: drafts submitted to the log, views of
+its state, and files for a disposer.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+from tallystick.errors import LogWriteError
+from tallystick.roles import Operation, OperationCode, PersistEntry, PersistTicket, Ticket
+from tallystick.storage.files import FileSystem
+from tallystick.storage.group.ticket import GroupTicket
+from tallystick.storage.local import LOCAL
+from tallystick.systems.tally.format.bodies import OPERATION_CODES, decode_entry, encode_names
+from tallystick.systems.tally.format.columns import Draft
+from tallystick.systems.tally.format.kinds import Code
+from tallystick.systems.tally.format.layout import segment_name, segment_number
+from tallystick.systems.tally.format.persist_bodies import encode_persisting
+from tallystick.systems.tally.live.append_items import RECORD_BYTES, Item
+from tallystick.systems.tally.live.carry_forward import Bundle
+from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.roles.base import Role
+from tallystick.systems.tally.live.settings import Settings
+
+_PERSISTING, _PERSISTED = Code.PERSISTING.value, Code.PERSISTED.value
+
+MARKS_MAX = 256
+"""Marks that are submitted as one."""
+
+
+class TallyPersistLog(Role):
+    """Persisting and persisted. Files go to a disposer, unless the log is opened with
+    ``Settings(recycle=True)`` and recycles them by itself."""
+
+    settings = Settings(recycle=False)
+
+    def __init__(self, log: TallyLog | str, *, fs: FileSystem = LOCAL) -> None:
+        super().__init__(log, fs=fs)
+        with self.log.state() as state:
+            self._next = state.next_key
+        self._number_lock = threading.Lock()  # ties the numbers to the order of the log
+        self._marks: deque[tuple[Bundle, GroupTicket[Item]]] = deque()
+
+    @property
+    def identity(self) -> str:
+        """The name of the log, as 32 hexadecimal digits."""
+        return self.log.identity.hex()
+
+    @property
+    def last_number(self) -> int:
+        """The greatest number that any transaction ever got; 0 if none did."""
+        return self._next - 1
+
+    def persisting(
+        self, targets: Sequence[str], operations: Iterable[Operation], reference: str = ""
+    ) -> tuple[int, PersistTicket]:
+        """Record a transaction; its number grows in commit order."""
+        body = encode_persisting(tuple(targets), operations, reference)
+        with self._number_lock:
+            number = self._next
+            ticket = self.log.submit(Draft(_PERSISTING, body, None, number))
+            self._next = number + 1
+        return number, ticket
+
+    def persisted(self, number: int, targets: Collection[str]) -> None:
+        """Record, without forcing, that these targets hold it."""
+        self.persisted_all((number,), targets)
+
+    def persisted_all(self, numbers: Sequence[int], targets: Collection[str]) -> None:
+        """Record, without forcing, that these targets hold each of them."""
+        body = encode_names(targets)
+        most = max(1, min(MARKS_MAX, self.log.capacity // (len(body) + RECORD_BYTES)))
+        for start in range(0, len(numbers), most):
+            some = numbers[start : start + most]
+            bundle = Bundle(tuple([Draft(_PERSISTED, body, None, number) for number in some]))
+            self._marks.append((bundle, self.log.submit(bundle, sync=False)))
+        self._mark_again()
+
+    def _mark_again(self) -> None:
+        """Nobody waits for marks: those for which there was no room are submitted anew."""
+        with self._number_lock:
+            for _ in range(len(self._marks)):
+                bundle, ticket = self._marks[0]
+                if not ticket.finished:
+                    return
+                self._marks.popleft()
+                try:
+                    ticket.wait()
+                except LogWriteError:
+                    self._marks.append((bundle, self.log.submit(bundle, sync=False)))
+
+    def lowest_pending(self) -> int | None:
+        """The smallest number that is pending in what is durable."""
+        with self.log.state() as state:
+            return min(state.pending, default=None)
+
+    def discard(self, number: int) -> Ticket:
+        """An operator's durable decision not to persist what is still pending. Raises `KeyError`
+        for a number that is not pending."""
+        with self.log.state() as state:
+            if number not in state.pending:
+                raise KeyError(number)
+        return self.log.submit(Draft(Code.DISCARD, key=number))
+
+    def pending(self) -> Iterator[tuple[PersistEntry, frozenset[str]]]:
+        """Entries with the targets that do not hold them yet, by ascending number."""
+        with self.log.state() as state:
+            found = sorted(
+                (number, one.time_us, one.body, frozenset(one.remaining))
+                for number, one in state.pending.items()
+            )
+        return ((_entry(number, time, body), rest) for number, time, body, rest in found)
+
+    def sync(self) -> Ticket:
+        """Everything recorded so far, persisted marks included."""
+        self._mark_again()
+        return self.log.barrier()
+
+    def ask_first(self, agreed: Callable[[str], bool]) -> None:
+        """Have no file given up, recycled or disposed of that ``agreed(path)`` is not true for."""
+        self.log.ask_before_reclaiming(agreed)
+
+    def disposable(self) -> Sequence[str]:
+        """Files that a disposer may take now, oldest first."""
+        self._mark_again()
+        self.log.reclaim()
+        if self.log.settings.recycle:
+            return []
+        numbers = [
+            number
+            for name in self.log.fs.list(self.log.path)
+            if (number := segment_number(name)) is not None and number < self.log.first_segment
+        ]
+        return [f"{self.log.path}/{segment_name(number)}" for number in sorted(numbers)]
+
+    def disposed(self, path: str) -> None:
+        """A disposer has taken this file: its name is gone for good when this returns."""
+        if self.log.fs.exists(path):
+            raise LogWriteError("the file is still in the log", file=path)
+        self.log.fs.sync_dir(self.log.path)
+
+    def roll(self) -> None:
+        """Go on in a new segment, so that the current one can become disposable."""
+        self.log.roll()
+
+    def carry_forward(self, most: int = 16) -> None:
+        """Write what pins the oldest segment again, if that is few entries, so that stuck ones do
+        not keep every later file."""
+        self.log.reclaim_soon(carry_after=0, carry_most=most)
+        self.log.flush()
+
+
+def _entry(number: int, time_us: int, body: bytes) -> PersistEntry:
+    targets, reference, operations = decode_entry(body)
+    return PersistEntry(
+        number,
+        targets,
+        tuple(
+            Operation(
+                OperationCode(OPERATION_CODES[one.code]),
+                one.collection,
+                one.key,
+                one.value,
+                None if one.target is None else targets[one.target],
+            )
+            for one in operations
+        ),
+        reference,
+        time_us,
+    )

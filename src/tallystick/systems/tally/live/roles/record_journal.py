@@ -1,0 +1,105 @@
+"""The native log as a journal of records by id.
+
+In: the calls of `tallystick.roles.RecordJournal`. Out: drafts submitted to the log, and
+records read back from its files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tallystick.errors import TransactionUsageError
+from tallystick.roles import JournalRecord, PreparedTransaction, Ticket
+from tallystick.storage.files import FileSystem
+from tallystick.storage.local import LOCAL
+from tallystick.systems.tally.format.columns import Draft
+from tallystick.systems.tally.format.kinds import Code
+from tallystick.systems.tally.live.append_items import EndingDraft
+from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.read_back import live_rows, open_elements
+from tallystick.systems.tally.live.roles.base import Role
+from tallystick.systems.tally.read.state import LogState
+
+
+class TallyRecordJournal(Role):
+    """A journal of records by id, in and out of transactions.
+
+    Transactions that were open when the log was last closed, and had not prepared, are rolled
+    back.
+    """
+
+    def __init__(self, log: TallyLog | str, *, fs: FileSystem = LOCAL) -> None:
+        super().__init__(log, fs=fs)
+        self.roll_back_open()
+        with self.log.state() as state:
+            self._open = {number for number, one in state.open.items() if one.ending}
+
+    def _end(self, transaction: int) -> None:
+        """The transaction ends now. Raises `TransactionUsageError` if it never began."""
+        if transaction not in self._open:
+            raise TransactionUsageError(
+                f"transaction {transaction} is not open", file=self.log.path
+            )
+        self._open.discard(transaction)
+
+    def add(self, record_id: int, body: bytes, user_type: int = 0) -> Ticket:
+        return self.log.submit(Draft(Code.ADD, body, None, record_id, user_type))
+
+    def update(self, record_id: int, body: bytes, user_type: int = 0) -> Ticket:
+        return self.log.submit(Draft(Code.UPDATE, body, None, record_id, user_type))
+
+    def delete(self, record_id: int) -> Ticket:
+        self._recycle()
+        return self.log.submit(Draft(Code.DELETE, b"", None, record_id))
+
+    def add_in(self, transaction: int, record_id: int, body: bytes, user_type: int = 0) -> None:
+        self._element(Draft(Code.ADD, body, transaction, record_id, user_type))
+
+    def update_in(self, transaction: int, record_id: int, body: bytes, user_type: int = 0) -> None:
+        self._element(Draft(Code.UPDATE, body, transaction, record_id, user_type))
+
+    def delete_in(self, transaction: int, record_id: int, body: bytes = b"") -> None:
+        self._element(Draft(Code.DELETE, body, transaction, record_id))
+
+    def _element(self, draft: Draft) -> None:
+        self.log.submit(draft, sync=False)
+        self._open.add(draft.transaction or 0)
+
+    def prepare(self, transaction: int, extra: bytes = b"") -> Ticket:
+        self._open.add(transaction)
+        return self.log.submit(EndingDraft(Code.PREPARE, transaction, None, extra))
+
+    def commit(self, transaction: int) -> Ticket:
+        self._recycle()
+        self._end(transaction)
+        return self.log.submit(EndingDraft(Code.COMMIT, transaction))
+
+    def rollback(self, transaction: int) -> Ticket:
+        self._end(transaction)
+        return self.log.submit(Draft(Code.ROLLBACK, b"", transaction))
+
+    def live_records(self) -> Iterator[JournalRecord]:
+        """Adds and updates of live ids, in log order; read from the files."""
+        with self.log.state() as state:
+            wanted = {one.lsn for _, one in state.live_lsns()}
+        return (_journal_record(row.draft) for row in live_rows(self.log, wanted))
+
+    def prepared(self) -> Sequence[PreparedTransaction]:
+        """Prepared transactions; their bodies are read from the files."""
+        with self.log.state() as state:
+            return tuple(_prepared(self.log, state))
+
+
+def _journal_record(draft: Draft) -> JournalRecord:
+    update = draft.code in (Code.UPDATE, Code.MOVED_UPDATE)
+    return JournalRecord(draft.key or 0, draft.user_type, draft.body, update)
+
+
+def _prepared(log: TallyLog, state: LogState) -> Iterator[PreparedTransaction]:
+    for number, one in state.open.items():
+        if one.ending is None:
+            continue
+        rows = open_elements(log, one)
+        records = [_journal_record(row.draft) for row in rows if row.draft.code != Code.DELETE]
+        deletes = [row.draft.key or 0 for row in rows if row.draft.code == Code.DELETE]
+        yield PreparedTransaction(number, tuple(records), tuple(deletes), one.ending.extra)

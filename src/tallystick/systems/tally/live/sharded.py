@@ -1,0 +1,97 @@
+"""Several native logs as one: each on a disk of its own, say, and one order over all.
+
+In: a folder per shard. Out: records in the order (time, LSN, shard). Within a shard that is the
+order of the log, for times never go back in it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+from zlib import crc32
+
+from tallystick.records import Outcome, Record
+from tallystick.storage.files import FileSystem
+from tallystick.storage.group.ticket import GroupTicket
+from tallystick.storage.local import LOCAL
+from tallystick.systems.tally.format.sealing import KeyProvider
+from tallystick.systems.tally.live.append_items import Item
+from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.settings import Settings
+from tallystick.systems.tally.reader import TallyReading
+
+
+class ShardedLog:
+    """Open logs in ``folders``, in the order of their shard numbers.
+
+    Raises as `TallyLog` does; what was opened before is closed again.
+    """
+
+    def __init__(
+        self,
+        folders: Sequence[str],
+        *,
+        settings: Settings | None = None,
+        key: KeyProvider | None = None,
+        fs: FileSystem = LOCAL,
+    ) -> None:
+        self.shards: list[TallyLog] = []
+        common = settings or Settings()
+        try:
+            for number, folder in enumerate(folders):
+                own = replace(common, shard=number, shards=len(folders))
+                self.shards.append(TallyLog(folder, settings=own, key=key, fs=fs))
+        except BaseException:
+            self.close()
+            raise
+
+    def shard_of(self, key: bytes) -> TallyLog:
+        """The log that holds everything of a key: the same one on every machine."""
+        return self.shards[crc32(key) % len(self.shards)]
+
+    def append(self, key: bytes, body: bytes) -> GroupTicket[Item]:
+        """A plain record in the shard of its key."""
+        return self.shard_of(key).append(body)
+
+    def close(self) -> None:
+        """Close all shards, also if one of them fails to."""
+        errors = []
+        for shard in self.shards:
+            try:
+                shard.close()
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def merged(readings: Iterable[TallyReading]) -> Iterator[Record]:
+    """The records of several shards in one order; memory does not grow with the logs."""
+    return heapq.merge(*map(_numbered, readings), key=_place)
+
+
+def _numbered(reading: TallyReading) -> Iterator[Record]:
+    control = reading.catalog.control
+    shard = control.shard if control else 0
+    for record in reading.records():
+        if record.outcome is Outcome.VALID:
+            record.attributes["shard"] = shard
+            yield record
+
+
+def _place(record: Record) -> tuple[int, int, int]:
+    return record.time or 0, record.sequence or 0, int(record.attributes["shard"])

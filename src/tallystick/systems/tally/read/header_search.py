@@ -1,0 +1,81 @@
+"""Every whole copy of a group header in a segment, wherever it stands.
+
+In: the bytes of a segment. Out: headers by place, found by one search in linear time: what the walk
+asks when something is not as it should be.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from tallystick.storage.files import Bytes
+from tallystick.storage.zeros import is_zero
+from tallystick.systems.tally.format.layout import (
+    DATA_OFFSET,
+    GROUP_MAGIC,
+    HEADER_SIZE,
+    INDEX,
+    GroupHeader,
+    decode_group_header,
+    round_up,
+)
+
+_WINDOW = 1 << 16
+"""Bytes that are searched for headers at a time."""
+
+
+class Copies:
+    """All whole group headers from ``start`` on that are the segment's ``own``: leading ones in
+    order, trailing ones by group."""
+
+    def __init__(self, data: Bytes, start: int, own: Callable[[GroupHeader], bool]) -> None:
+        self.start = start
+        self.leads: list[GroupHeader] = []
+        self.trails: dict[int, GroupHeader] = {}
+        self._places: list[int] = []
+        self._marks: list[int] = []
+        for place in magic_places(data, start):
+            header = decode_group_header(data, place)
+            if header is None or not own(header):
+                continue
+            if header.offset == place:
+                self.leads.append(header)
+            elif header.end - HEADER_SIZE == place:
+                self.trails.setdefault(header.offset, header)
+            else:
+                continue
+            self._places.append(place)
+            self._marks.append(header.durable_lsn)
+        for index in range(len(self._marks) - 2, -1, -1):
+            self._marks[index] = max(self._marks[index], self._marks[index + 1])
+
+    def mark_after(self, offset: int) -> int:
+        index = bisect_left(self._places, offset)
+        return self._marks[index] if index < len(self._marks) else 0
+
+    def lead_from(self, offset: int, lsn: int) -> GroupHeader | None:
+        """The first group at or behind ``offset`` that has no smaller LSN than that."""
+        start = bisect_left(self.leads, offset, key=lambda header: header.offset)
+        for header in islice(self.leads, start, None):
+            if header.first_lsn >= lsn and not header.flags & INDEX:
+                return header
+        return None
+
+
+def magic_places(data: Bytes, start: int = DATA_OFFSET, end: int | None = None) -> Iterator[int]:
+    """Offsets of everything that begins like a group header, at multiples of its size."""
+    view = memoryview(data)
+    stop = len(view) if end is None else min(end, len(view))
+    for begin in range(round_up(start, HEADER_SIZE), stop, _WINDOW):
+        behind = min(begin + _WINDOW, stop)
+        if is_zero(view, begin, behind):
+            continue  # the unused end of a segment: most of what is ever searched
+        first_bytes = bytes(view[begin:behind])[::HEADER_SIZE]
+        found = first_bytes.find(GROUP_MAGIC[:1])
+        while found >= 0:
+            place = begin + found * HEADER_SIZE
+            if data[place : place + len(GROUP_MAGIC)] == GROUP_MAGIC:
+                yield place
+            found = first_bytes.find(GROUP_MAGIC[:1], found + 1)

@@ -1,0 +1,118 @@
+"""What every byte of a file of a native log is.
+
+In: the bytes of a file and the places found in it. Out: `Span` objects that tile the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tallystick.records import Outcome, Span
+from tallystick.storage.files import Bytes
+from tallystick.systems.tally.format.layout import (
+    COPY_OFFSET,
+    DATA_OFFSET,
+    HEADER_SIZE,
+    GroupHeader,
+    decode_group_header,
+)
+from tallystick.systems.tally.read.decision import Case
+from tallystick.systems.tally.read.files import SegmentFile
+from tallystick.systems.tally.read.header_search import magic_places
+from tallystick.systems.tally.read.walk import Place, SegmentView
+
+_BLOCK = 512
+_OUTCOME = {
+    Case.VALID: Outcome.VALID,
+    Case.REPAIRED: Outcome.VALID,
+    Case.CORRUPT: Outcome.CORRUPT,
+    Case.TORN: Outcome.TORN,
+}
+
+
+def doubled_spans(size: int, what: str, damaged: int | None, *, whole: bool = True) -> list[Span]:
+    """The first `DATA_OFFSET` bytes of a file, or what there is of them."""
+    spans = []
+    for start in (0, COPY_OFFSET):
+        bad = damaged == start or not whole
+        outcome = Outcome.CORRUPT if bad else Outcome.VALID
+        reason = "its checksum does not fit" if bad else ""
+        spans.append(Span(start, _BLOCK, outcome, what, reason))
+        fill = COPY_OFFSET - _BLOCK
+        spans.append(Span(start + _BLOCK, fill, Outcome.UNUSED, "fill", "between the copies"))
+    return list(cut(spans, size))
+
+
+def cut(spans: Iterable[Span], size: int) -> Iterator[Span]:
+    """The spans as far as the file reaches."""
+    for span in spans:
+        if span.offset < size:
+            length = min(span.length, size - span.offset)
+            yield Span(span.offset, length, span.outcome, span.what, span.reason)
+
+
+def segment_spans(file: SegmentFile, view: SegmentView, places: Iterable[Place]) -> list[Span]:
+    """The spans of a live segment, from the places that its walk found."""
+    spans = doubled_spans(len(view.data), "segment header", file.damaged_copy)
+    end = min(DATA_OFFSET, len(view.data))
+    for place in places:
+        outcome = _OUTCOME.get(place.case)
+        if outcome is None or place.end == place.offset:
+            continue
+        if place.offset > end:
+            spans += remains(view.data, end, place.offset, view.header.number)
+        reason = "" if place.case is Case.VALID else place.reason
+        spans.append(Span(place.offset, place.end - place.offset, outcome, "group", reason))
+        end = place.end
+    index = view.index
+    limit = index.offset if index is not None and index.offset >= end else len(view.data)
+    spans += remains(view.data, end, limit, view.header.number)
+    if limit < len(view.data):
+        spans.append(_index_span(view, limit))
+    return spans
+
+
+def _index_span(view: SegmentView, start: int) -> Span:
+    length = len(view.data) - start
+    if view.index_whole:
+        return Span(start, length, Outcome.VALID, "index")
+    return Span(start, length, Outcome.CORRUPT, "index", "the index is damaged; groups are not")
+
+
+def remains(data: Bytes, start: int, end: int, number: int) -> Iterator[Span]:
+    """What lies where no group of this life is: earlier lives, fill, rests."""
+    place = start
+    for found in magic_places(data, start, end):
+        if found < place:
+            continue
+        header = decode_group_header(data, found)
+        if header is None or not _stale(data, header, found, number) or header.end > end:
+            continue
+        yield from _fill(data, place, found)
+        reason = f"of segment {header.segment}, an earlier life of this file"
+        yield Span(found, header.length, Outcome.STALE, "group", reason)
+        place = header.end
+    yield from _fill(data, place, end)
+
+
+def _stale(data: Bytes, header: GroupHeader, place: int, number: int) -> bool:
+    twin = bytes(data[header.end - HEADER_SIZE : header.end])
+    return (
+        header.offset == place
+        and header.segment != number
+        and twin == bytes(data[place : place + HEADER_SIZE])
+    )
+
+
+def _fill(data: Bytes, start: int, end: int) -> Iterator[Span]:
+    if end <= start:
+        return
+    blank = not any(map(any, _pieces(data, start, end)))
+    what, reason = ("fill", "preallocated") if blank else ("remains", "no whole group of this life")
+    yield Span(start, end - start, Outcome.UNUSED, what, reason)
+
+
+def _pieces(data: Bytes, start: int, end: int, size: int = 1 << 16) -> Iterator[bytes]:
+    for place in range(start, end, size):
+        piece = bytes(data[place : min(place + size, end)])
+        yield piece.lstrip(b"\0")[:1]

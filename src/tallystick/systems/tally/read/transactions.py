@@ -1,0 +1,205 @@
+"""What a log says of each transaction, decision and persisting entry, and its change feed.
+
+In: records in log order. Out: `Transaction` and `Change` objects. Memory grows with the number
+of transactions (of open ones, for changes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from tallystick.records import Change, Kind, Outcome, Record, State, Transaction
+from tallystick.systems.tally.format.kinds import Code
+from tallystick.systems.tally.format.layout import SYSTEM_NAME
+
+_JOURNAL = frozenset(
+    code.type_name
+    for code in (Code.BEGIN, Code.ADD, Code.UPDATE, Code.DELETE, Code.APPEND, Code.REDO_ADD,
+                 Code.REDO_REMOVE, Code.TRUNCATE, Code.PREPARE, Code.COMMIT, Code.ROLLBACK)
+)  # fmt: skip
+_STATES = {"prepare": State.PREPARED, "commit": State.COMMITTED, "rollback": State.ROLLED_BACK}
+_CHANGES = {
+    "add": Kind.ADD, "update": Kind.UPDATE, "delete": Kind.DELETE, "append": Kind.ADD,
+    "redo_add": Kind.ADD, "redo_remove": Kind.DELETE, "truncate": Kind.TRUNCATE,
+}  # fmt: skip
+
+
+def transactions_of(
+    log: str, records: Iterable[Record], incomplete: Mapping[int, str]
+) -> Iterator[Transaction]:
+    """One per transaction in order of first appearance. A number used again is one more."""
+    found: list[Transaction] = []
+    table = _Table(log, incomplete, found.append)
+    for record in records:
+        if record.outcome is Outcome.VALID:
+            table.take(record)
+    return iter(found)
+
+
+def ended_first(
+    log: str, records: Iterable[Record], incomplete: Mapping[int, str]
+) -> Iterator[Transaction]:
+    """The same in another order: those of a journal as they end, then all others. Memory grows
+    with decisions, entries and open transactions only."""
+    table = _Table(log, incomplete, lambda _: None)
+    for record in records:
+        if record.outcome is Outcome.VALID and (ended := table.take(record)) is not None:
+            yield ended
+    yield from table.kept
+
+
+class _Table:
+    """Folds records into transactions; ``begun`` gets each with its first record."""
+
+    def __init__(
+        self, log: str, incomplete: Mapping[int, str], begun: Callable[[Transaction], None]
+    ) -> None:
+        self._log = log
+        self._incomplete = incomplete
+        self._begun = begun
+        self._open: dict[str, Transaction] = {}
+
+    @property
+    def kept(self) -> Iterable[Transaction]:
+        """Decisions, entries, and transactions that have not ended."""
+        return self._open.values()
+
+    def take(self, record: Record) -> Transaction | None:
+        """Fold in one record; returns the transaction that it ends for good."""
+        if record.type in _JOURNAL and record.transaction is not None:
+            return self._journal(record)
+        if record.gtrid is not None:
+            self._decision(record)
+        elif record.type in ("persisting", "persisted", "discard"):
+            self._entry(record)
+        return None
+
+    def _journal(self, record: Record) -> Transaction | None:
+        one = self._of(f"{record.transaction}", record, State.ACTIVE)
+        one.transaction = record.transaction
+        if record.type == "prepare":
+            one.gtrid, one.format_id, one.bqual = record.gtrid, record.format_id, record.bqual
+            extra = record.attributes.get("extra", b"")
+            one.name = extra.decode("utf-8", "replace") or None
+        state = _STATES.get(record.type)
+        if state is None:
+            return None
+        self._decide(one, record, state)
+        holes = self._incomplete.get(record.transaction or 0)
+        if holes and state is not State.ROLLED_BACK:
+            one.state, one.complete, one.holes = State.INCOMPLETE, False, holes
+        if state is State.PREPARED:
+            return None
+        return self._open.pop(one.key)
+
+    def _decision(self, record: Record) -> None:
+        assert record.gtrid is not None
+        one = self._of(f"gtrid:{record.gtrid.hex()}", record, State.UNDECIDED)
+        one.gtrid = record.gtrid
+        match record.type:
+            case "note":
+                state = record.attributes.get("state", "")
+                known = state in {item.value for item in State}
+                if one.state is not State.COMMITTING:
+                    self._decide(one, record, State(state) if known else State.UNKNOWN)
+            case "decision":
+                one.participants = _union(one.participants, record.resources)
+                one.open_participants = _union(one.open_participants, record.resources)
+                self._decide(one, record, State.COMMITTING)
+            case "settle":
+                one.attributes["settled"] = True
+            case _:
+                self._finish(one, record)
+
+    def _finish(self, one: Transaction, record: Record) -> None:
+        done = set(record.resources)
+        one.open_participants = tuple(name for name in one.open_participants if name not in done)
+        if record.type == "heuristic":
+            one.participants = _union(one.participants, record.resources)
+            self._decide(one, record, State.HEURISTIC)
+        elif not one.open_participants and one.state is not State.HEURISTIC:
+            rolled_back = record.attributes.get("outcome") == "rolled_back"
+            self._decide(one, record, State.ROLLED_BACK if rolled_back else State.COMMITTED)
+
+    def _entry(self, record: Record) -> None:
+        one = self._of(f"entry:{record.record_id}", record, State.PENDING)
+        one.transaction = record.record_id
+        if record.type == "persisting":
+            if not one.participants:
+                one.participants = one.open_participants = record.resources
+                one.name = record.attributes.get("reference") or None
+            self._decide(one, record, one.state)
+            return
+        done = set(record.resources) or set(one.open_participants)
+        one.open_participants = tuple(name for name in one.open_participants if name not in done)
+        if not one.open_participants:
+            self._decide(one, record, State.COMMITTED)
+
+    def _of(self, key: str, record: Record, state: State) -> Transaction:
+        one = self._open.get(key)
+        if one is None:
+            one = Transaction(SYSTEM_NAME, self._log, key, state, first_time=record.time)
+            one.evidence = (record.file, record.offset)
+            one.evidence_type = record.type
+            self._open[key] = one
+            self._begun(one)
+        one.records += 1
+        one.bytes += len(record.body or b"")
+        one.last_time = record.time
+        if record.file not in one.files:
+            one.files = (*one.files, record.file)
+        return one
+
+    def _decide(self, one: Transaction, record: Record, state: State) -> None:
+        one.state = state
+        one.evidence = (record.file, record.offset)
+        one.evidence_type = record.type
+
+
+def _union(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*old, *new)))
+
+
+def changes_of(
+    log: str, records: Iterable[Record], incomplete: Mapping[int, str]
+) -> Iterator[Change]:
+    """Changes in commit order; those outside of transactions commit at once."""
+    waiting: dict[int, list[Record]] = {}
+    for record in records:
+        number = record.transaction
+        if record.outcome is not Outcome.VALID:
+            continue
+        if number is None:
+            if record.type in _CHANGES:
+                yield _change(log, record, record, 0)
+        elif record.type in _CHANGES:
+            waiting.setdefault(number, []).append(record)
+        elif record.type in ("commit", "rollback"):
+            elements = waiting.pop(number, [])
+            if record.type == "commit" and number not in incomplete:
+                for ordinal, element in enumerate(elements):
+                    yield _change(log, element, record, ordinal)
+
+
+def _change(log: str, record: Record, commit: Record, ordinal: int) -> Change:
+    table = record.attributes.get("table")
+    kind = _CHANGES[record.type]
+    body = record.body
+    if table is not None and body is not None:
+        body = body[4:]
+    change = Change(
+        SYSTEM_NAME,
+        log,
+        commit.sequence or 0,
+        ordinal,
+        kind,
+        "" if table is None else str(table),
+        "" if record.record_id is None else str(record.record_id),
+        record.file,
+        record.offset,
+        transaction=None if record.transaction is None else str(record.transaction),
+        time=commit.time,
+        after=body,
+    )
+    return change if kind in (Kind.ADD, Kind.UPDATE) else replace(change, after=None)

@@ -1,0 +1,143 @@
+"""Both verdicts on a native log: what opening makes of it, and what its bytes prove.
+
+In: a scan of the log, and its transactions. Out: a `Judged`: the state that recovery comes to, the
+findings, and the two dictionaries of a `Verdict`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tallystick.errors import CorruptLogError, TallystickError, UnsupportedFormatError
+from tallystick.records import Difference, Finding, Outcome, Severity, State, Transaction
+from tallystick.systems.tally.format.layout import SYSTEM_NAME
+from tallystick.systems.tally.format.sealing import KeyMissingError
+from tallystick.systems.tally.read.decision import Case
+from tallystick.systems.tally.read.scan import Scan
+from tallystick.systems.tally.read.state import LogState
+from tallystick.systems.tally.read.state_rebuild import fold_step, state_of
+from tallystick.systems.tally.read.walk import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A log after one pass. ``state`` is what recovery makes of it, up to the first damage;
+    ``outcomes`` counts records, those behind damage included, and groups that are not whole."""
+
+    scan: Scan
+    state: LogState
+    outcomes: Counter[str]
+
+    def engine(self) -> dict[str, Any]:
+        """What `TallyLog` does when it opens the log."""
+        scan, state = self.scan, self.state
+        headers = [one.header for one in scan.catalog.segments if one.header]
+        return {
+            "opened": not scan.broken,
+            "first_lsn": headers[0].first_lsn if headers else None,
+            "last_lsn": scan.next_lsn - 1 if headers else None,
+            "segments": [header.number for header in headers],
+            "live_records": len(state.live),
+            "prepared": sorted(number for number, one in state.open.items() if one.ending),
+            "open_decisions": {
+                gtrid.hex(): sorted(one.resources) for gtrid, one in sorted(state.decisions.items())
+            },
+            "pending": {
+                str(number): sorted(one.remaining) for number, one in sorted(state.pending.items())
+            },
+            "findings": self._findings(),
+        }
+
+    def strict(self, transactions: Iterable[Transaction]) -> dict[str, Any]:
+        """What the bytes prove."""
+        states: Counter[str] = Counter()
+        in_doubt: list[str] = []
+        for one in transactions:
+            states[one.state.value] += 1
+            if one.state is State.PREPARED:
+                in_doubt.append(one.key)
+        return {
+            "records": dict.fromkeys((one.value for one in Outcome), 0) | dict(self.outcomes),
+            "transactions": dict(states),
+            "in_doubt": in_doubt,
+            "lost": [one.to_dict() for one in self.scan.findings if one.severity is Severity.LOSS],
+            "findings": self._findings(),
+        }
+
+    def differences(self) -> Iterator[Difference]:
+        """Recovery is strict, so the two part only where recovery refuses."""
+        if not self.scan.broken:
+            return
+        for finding in self.scan.findings:
+            if finding.severity in (Severity.DAMAGE, Severity.LOSS):
+                yield Difference(
+                    finding.code,
+                    "refuses to open",
+                    finding.message,
+                    "Nothing is lost as long as the files stay as they are; a salvage would give "
+                    "up what this names",
+                    finding.severity,
+                    finding.file,
+                    finding.offset,
+                    refuses=True,
+                )
+
+    def _findings(self) -> dict[str, int]:
+        return dict(Counter(finding.code for finding in self.scan.findings))
+
+
+def judge(scan: Scan, key: bytes | None) -> Judged:
+    """Walk the whole log; adds to the findings of ``scan`` what only the records tell."""
+    state = state_of(scan.catalog.control)
+    outcomes: Counter[str] = Counter()
+    path = scan.catalog.folder
+    encrypted = 0
+    readable = True
+    for step in scan.steps():
+        _count(step.place, outcomes)
+        if step.behind or not readable or not step.place.case.whole:
+            continue
+        try:
+            fold_step(state, step, key)
+        except KeyMissingError:
+            encrypted += 1
+        except (CorruptLogError, UnsupportedFormatError) as error:
+            scan.broken = True
+            readable = False
+            scan.findings.append(_unreadable(path, error))
+    if encrypted:
+        message = (
+            f"{encrypted} groups are encrypted and no key was given: "
+            "only their envelopes were verified"
+        )
+        scan.findings.append(
+            Finding("encrypted", Severity.WARNING, SYSTEM_NAME, path, message,
+                    advice="Give the log's key")
+        )  # fmt: skip
+    scan.findings += [
+        Finding("incomplete-transaction", Severity.LOSS, SYSTEM_NAME, path,
+                f"transaction {number} ended with elements missing: {holes}")
+        for number, holes in state.incomplete.items()
+    ]  # fmt: skip
+    return Judged(scan, state, outcomes)
+
+
+def _count(place: Place, outcomes: Counter[str]) -> None:
+    if place.header is None or place.case is Case.END:
+        return
+    if place.case.whole:
+        outcomes[Outcome.VALID.value] += place.count
+    elif place.end > place.offset:
+        outcomes[place.case.value] += 1
+
+
+def _unreadable(path: str, error: TallystickError) -> Finding:
+    file, offset = error.file, error.offset
+    error.file = error.offset = None  # the finding has them beside its message
+    return Finding(
+        "unreadable-group", Severity.DAMAGE, SYSTEM_NAME, path, str(error),
+        file=file, offset=offset,
+    )  # fmt: skip

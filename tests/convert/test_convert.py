@@ -1,0 +1,268 @@
+"""Conversion between systems of one role: everything that matters, there and back."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tallystick.cli.commands.convert import command
+from tallystick.convert.command import UNFINISHED, convert
+from tallystick.errors import (
+    CorruptLogError,
+    LogWriteError,
+    NotALogError,
+    UnsupportedFormatError,
+)
+from tallystick.reading.survey import survey
+from tallystick.records import Kind
+from tallystick.roles import DecisionOutcome, JournalRecord, Operation, OperationCode
+from tallystick.systems.registry import open_decision_log, open_persist_log, open_record_journal
+from tallystick.testing import Reporter, run_and_kill
+from tests.fixtures import fixture_dir
+from tests.kit import untouched
+
+JBOSS = fixture_dir("jboss")
+SEQUENCES = [["tally"], ["tally", "{own}"], ["{own}"], ["{own}", "tally", "{own}"]]
+
+
+def through(path: Path, start: Path, own: str, route: list[str]) -> Path:
+    """The end of a chain of conversions, each of which leaves its source alone."""
+    for index, system in enumerate(route):
+        target = path / f"step{index}"
+        with untouched(start):
+            convert(start, target, system.format(own=own))
+        start = target
+    return start
+
+
+@pytest.mark.parametrize("route", SEQUENCES)
+def test_decisions_survive_any_route(tmp_path: Path, route: list[str]) -> None:
+    log = open_decision_log(tmp_path / "start", "bitronix")
+    gtrids = [b"node-1" + bytes(8) + bytes([0, 0, 0, n]) for n in range(4)]
+    for gtrid in gtrids:
+        log.decide(gtrid, ["a", "b"]).wait()
+    log.finish(gtrids[0], ["a", "b"], DecisionOutcome.COMMITTED)
+    log.finish(gtrids[1], ["a"], DecisionOutcome.COMMITTED)
+    log.finish(gtrids[2], ["a", "b"], DecisionOutcome.HEURISTIC)
+    log.close()
+    end = through(tmp_path, tmp_path / "start", "bitronix", route)
+    again = open_decision_log(end, route[-1].format(own="bitronix"))
+    assert {g: set(d.resources) for g, d in again.open_decisions().items()} == {
+        gtrids[1]: {"b"},
+        gtrids[3]: {"a", "b"},
+    }
+    assert dict(again.heuristics()) == {gtrids[2]: frozenset(("a", "b"))}
+    again.close()
+
+
+@pytest.mark.parametrize("route", SEQUENCES)
+def test_live_records_and_prepared_transactions_survive_any_route(
+    tmp_path: Path, route: list[str]
+) -> None:
+    journal = open_record_journal(tmp_path / "start", "jboss")
+    for number in range(5):
+        journal.add(number, b"body %d" % number, number - 2).wait()
+    journal.update(1, b"updated", 7).wait()
+    journal.delete(2).wait()
+    journal.add_in(50, 100, b"committed", 1)
+    journal.delete_in(50, 3)
+    journal.commit(50).wait()
+    journal.add_in(51, 101, b"in doubt", 2)
+    journal.update_in(51, 1, b"perhaps", 3)
+    journal.delete_in(51, 4, b"why")
+    journal.prepare(51, b"an Xid").wait()
+    journal.close()
+    end = through(tmp_path, tmp_path / "start", "jboss", route)
+    again = open_record_journal(end, route[-1].format(own="jboss"))
+    assert sorted(again.live_records(), key=lambda one: (one.record_id, one.update)) == [
+        JournalRecord(0, -2, b"body 0"),
+        JournalRecord(1, -1, b"body 1"),
+        JournalRecord(1, 7, b"updated", update=True),
+        JournalRecord(4, 2, b"body 4"),
+        JournalRecord(100, 1, b"committed"),
+    ]
+    (prepared,) = again.prepared()
+    assert (prepared.extra, prepared.deletes) == (b"an Xid", (4,))
+    assert prepared.records == (
+        JournalRecord(101, 2, b"in doubt"),
+        JournalRecord(1, 3, b"perhaps", update=True),
+    )
+    again.close()
+
+
+@pytest.mark.parametrize("route", SEQUENCES)
+def test_pending_entries_survive_any_route(tmp_path: Path, route: list[str]) -> None:
+    log = open_persist_log(tmp_path / "start", "cloudtran")
+    operations = [
+        Operation(OperationCode.INSERT, "orders", b"k\x00", b"v"),
+        Operation(OperationCode.DELETE, "orders", b"k2", None, "two"),
+        Operation(OperationCode.OPAQUE, "", b"", b""),
+    ]
+    for number in range(3):
+        _, ticket = log.persisting(["one", "two"], operations, f"order-{number}")
+        ticket.wait()
+    log.persisted(1, ["one", "two"])
+    log.persisted(2, ["one"])
+    log.close()
+    end = through(tmp_path, tmp_path / "start", "cloudtran", route)
+    again = open_persist_log(end, route[-1].format(own="cloudtran"))
+    left = [(e.reference, e.targets, list(e.operations), set(t)) for e, t in again.pending()]
+    assert left == [
+        ("order-1", ("one", "two"), operations, {"two"}),
+        ("order-2", ("one", "two"), operations, {"one", "two"}),
+    ]
+    again.close()
+
+
+@pytest.mark.parametrize("generation", sorted(p.name for p in JBOSS.iterdir() if p.is_dir()))
+@pytest.mark.parametrize("case", ["basic", "tx-prepared", "tx-multifile"])
+@pytest.mark.parametrize("route", [["tally"], ["jboss", "tally"]], ids=" to ".join)
+def test_every_generation_comes_over_whole(
+    tmp_path: Path, generation: str, case: str, route: list[str]
+) -> None:
+    """From the files of every original, to the native journal and to that of today's Artemis."""
+    folder = JBOSS / generation / case
+    oracle = json.loads((folder / "manifest.json").read_text())["oracle"]
+    end = through(tmp_path, folder, "jboss", route)
+    journal = open_record_journal(end, route[-1])
+    found = sorted(journal.live_records(), key=lambda one: (one.record_id, one.update))
+    expected = [_record(one) for one in oracle["live_records"]]
+    assert found == sorted(expected, key=lambda one: (one.record_id, one.update))
+    for mine, real in zip(journal.prepared(), oracle["prepared_transactions"], strict=True):
+        assert list(mine.records) == [_record(one) for one in real["records"]]
+        assert list(mine.deletes) == [
+            one["id"] if isinstance(one, dict) else one for one in real["recordsToDelete"]
+        ]
+        assert mine.extra.hex() == real.get("extraData", "")
+    journal.close()
+
+
+def _record(one: dict[str, Any]) -> JournalRecord:
+    body = bytes.fromhex(one["body"])
+    return JournalRecord(one["id"], one["userRecordType"], body, one["isUpdate"])
+
+
+# -- interruptions ----------------------------------------------------------------------------
+
+
+def full_logs(folder: Path) -> dict[str, Path]:
+    """A log of each role with 300 things to carry, closed."""
+    numbers = range(1, 301)
+    decisions = open_decision_log(folder / "bitronix", "bitronix")
+    tickets = [decisions.decide(b"node" + number.to_bytes(12), ["a", "b"]) for number in numbers]
+    journal = open_record_journal(folder / "jboss", "jboss")
+    tickets += [journal.add(number, b"body") for number in numbers]
+    entries = open_persist_log(folder / "cloudtran", "cloudtran")
+    insert = Operation(OperationCode.INSERT, "orders", b"key", b"value")
+    tickets += [entries.persisting(["one"], [insert], str(number))[1] for number in numbers]
+    for ticket in tickets:
+        ticket.wait()
+    for log in (decisions, journal, entries):
+        log.close()
+    return {name: folder / name for name in ("bitronix", "jboss", "cloudtran")}
+
+
+def carried(folder: Path) -> int:
+    """How many things a log holds, by opening it."""
+    (log,) = survey(str(folder)).logs
+    if log.system == "bitronix":
+        decisions = open_decision_log(folder, log.system)
+        count = len(decisions.open_decisions())
+        decisions.close()
+        return count
+    found = survey(str(folder)).read(log)
+    kinds = [record.kind for record in found.records()]
+    return sum(kind in (Kind.DECISION, Kind.ADD, Kind.PERSISTING) for kind in kinds)
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(60, marks=pytest.mark.soak)])
+def test_a_killed_conversion_leaves_the_whole_target_or_none(tmp_path: Path, kills: int) -> None:
+    rng = random.Random(kills)
+    cut_short = 0
+    for system, source in full_logs(tmp_path / "from").items():
+        for to in ("tally", system):
+            target = tmp_path / f"{system} to {to}"
+            unfinished = target.with_name(target.name + UNFINISHED)
+
+            def work(_: Reporter, source: Path = source, to: str = to, at: Path = target) -> None:
+                convert(source, at, to)
+
+            begin = time.monotonic()
+            convert(source, target, to)
+            seconds = time.monotonic() - begin
+            assert carried(target) == 300
+            for _ in range(kills):
+                shutil.rmtree(target, ignore_errors=True)
+                shutil.rmtree(unfinished, ignore_errors=True)
+                run_and_kill(work, after=0, seconds=rng.uniform(0, seconds * 1.2))
+                cut_short += not target.exists()
+                assert not target.exists() or carried(target) == 300
+    assert cut_short
+
+
+def test_a_conversion_that_fails_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "no room")
+
+    journal = open_record_journal(tmp_path / "from", "jboss")
+    journal.add(1, b"body").wait()
+    journal.close()
+    monkeypatch.setattr("tallystick.convert.roles._journal_record", fail)
+    with pytest.raises(OSError, match="no room"):
+        convert(tmp_path / "from", tmp_path / "to", "tally")
+    assert [one.name for one in tmp_path.iterdir()] == ["from"]
+
+
+def test_what_an_interrupted_conversion_left_is_not_overwritten(tmp_path: Path) -> None:
+    source = fixture_dir("bitronix") / "committed-2pc"
+    (tmp_path / ("to" + UNFINISHED)).mkdir()
+    with pytest.raises(LogWriteError, match="cut short, or still runs"):
+        convert(source, tmp_path / "to", "tally")
+    assert not (tmp_path / "to").exists()
+
+
+# -- refusals ---------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_converted_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotALogError, match="0 logs here"):
+        convert(tmp_path, tmp_path / "new", "tally")
+    bitronix = fixture_dir("bitronix") / "committed-2pc"
+    with pytest.raises(UnsupportedFormatError, match="is a decision log, and jboss is none"):
+        convert(bitronix, tmp_path / "new", "jboss")
+    with pytest.raises(UnsupportedFormatError, match="only beside its pages"):
+        convert(fixture_dir("h2") / "clean-2048", tmp_path / "new", "tally")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    with pytest.raises(LogWriteError, match="not empty"):
+        convert(bitronix, tmp_path / "full", "tally")
+
+
+def test_a_damaged_log_is_converted_only_with_force(tmp_path: Path) -> None:
+    damaged = fixture_dir("bitronix") / "damaged-hole"
+    with pytest.raises(CorruptLogError, match="not sound"):
+        convert(damaged, tmp_path / "new", "tally")
+    report = convert(damaged, tmp_path / "new", "tally", force=True)
+    assert report.carried["open decisions"] >= 3
+
+
+def test_the_command_tells_what_was_carried_and_what_was_left(tmp_path: Path) -> None:
+    source = str(fixture_dir("bitronix") / "tm-outcomes")
+    ran: Any = CliRunner().invoke(
+        command, [source, str(tmp_path / "a"), "--to", "tally", "--force", "--json"]
+    )
+    assert ran.exit_code == 0, ran.output
+    report = json.loads(ran.output)
+    assert report["role"] == "decision log"
+    assert report["left"]["transactions committed"] > 0
+    ran = CliRunner().invoke(command, [source, str(tmp_path / "b"), "--to", "tally", "--force"])
+    assert "without counterpart" in ran.output

@@ -1,0 +1,257 @@
+"""Branches in doubt over the logs of real estates, over live databases, and settled by hand."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tallystick.cli.commands.indoubt import command
+from tallystick.errors import TransactionUsageError
+from tallystick.indoubt.listing import list_in_doubt
+from tallystick.indoubt.settle import settle
+from tallystick.records import Xid
+from tallystick.roles import DecisionOutcome
+from tallystick.services.page_store import PageStore
+from tallystick.services.transactions import TransactionManager
+from tallystick.services.transactions.resources.sqlite import SqliteResource
+from tallystick.services.transactions.xids import FORMAT_ID
+from tests.fixtures import cases, fixture_dir
+from tests.kit import untouched
+
+ESTATE = fixture_dir("estate")
+
+
+@pytest.mark.parametrize("case", cases("estate"))
+def test_every_branch_in_doubt_of_an_estate_has_its_right_outcome(case: str) -> None:
+    manifest = json.loads((ESTATE / case / "manifest.json").read_text())
+    with untouched(ESTATE / case):
+        report = list_in_doubt([str(ESTATE / case)])
+    found = {
+        branch["bqual"].hex(): branch["due"]
+        for one in report.transactions
+        for branch in one.branches
+        if branch["state"] == "prepared"
+    }
+    assert found == {one["bqual"]: one["right_outcome"] for one in manifest["in_doubt"]}
+    assert not report.problems
+
+
+# -- a coordinator of ours ----------------------------------------------------------------------
+
+
+class Stop(BaseException):
+    """The process is gone."""
+
+
+class Site:
+    """Two page stores and a coordinator that stopped at a step of its one transaction."""
+
+    def __init__(self, folder: Path, step: str) -> None:
+        self.folder = folder
+        self.stores = [PageStore(folder / name) for name in "ab"]
+        for store in self.stores:
+            store.create_table("t")
+
+        def stop(name: str) -> None:
+            if name == step:
+                raise Stop
+
+        self.coordinator = str(folder / "coordinator")
+        tm = TransactionManager(
+            self.coordinator, self.resources(), node="site-1", on_step=stop, recovery_interval=None
+        )
+        tx = tm.begin()
+        self.gtrid = tx.gtrid
+        for name in "ab":
+            tx[name].table("t")[1] = b"row"
+        with pytest.raises(Stop):
+            tx.commit()
+        tm.close()
+
+    def resources(self) -> dict[str, Any]:
+        return {
+            name: store.as_resource(name) for name, store in zip("ab", self.stores, strict=True)
+        }
+
+    def rows(self) -> list[list[bytes]]:
+        return [
+            [row for _, row in store.begin().table("t").range()]  # never ended: it only reads
+            for store in self.stores
+        ]
+
+    def close(self) -> None:
+        for store in self.stores:
+            store.close()
+
+
+@pytest.fixture
+def undecided(tmp_path: Path) -> Any:
+    site = Site(tmp_path, "before decision")
+    yield site
+    site.close()
+
+
+@pytest.fixture
+def decided(tmp_path: Path) -> Any:
+    site = Site(tmp_path, "after decision")
+    yield site
+    site.close()
+
+
+def test_what_is_due_is_read_from_the_log_and_the_resources(decided: Site) -> None:
+    with untouched(Path(decided.coordinator)):
+        (one,) = list_in_doubt([decided.coordinator], decided.resources()).transactions
+    assert (one.owner, one.decision, one.resolution) == ("site-1", "commit", "commit")
+    assert one.age_seconds is not None
+    assert one.age_seconds < 600
+
+
+def test_an_undecided_transaction_is_presumed_aborted(undecided: Site) -> None:
+    (one,) = list_in_doubt([undecided.coordinator], undecided.resources()).transactions
+    assert one.resolution == "rollback"
+
+
+def test_without_its_coordinator_a_branch_is_foreign(decided: Site) -> None:
+    (one,) = list_in_doubt([], decided.resources()).transactions
+    assert one.resolution == "foreign"
+
+
+def test_a_coordinator_elsewhere_with_the_same_name_does_not_answer(tmp_path: Path) -> None:
+    sites = [Site(tmp_path / name, "after decision") for name in ("one", "two")]
+    for site in sites:
+        site.close()
+    shutil.rmtree(sites[0].coordinator)
+    found = {one.gtrid: one.resolution for one in list_in_doubt([str(tmp_path)]).transactions}
+    assert found == {sites[0].gtrid: "foreign", sites[1].gtrid: "commit"}
+
+
+def test_a_damaged_journal_proves_no_abort(tmp_path: Path) -> None:
+    estate = shutil.copytree(ESTATE / "presumed-abort", tmp_path / "estate")
+    before = list_in_doubt([str(estate)]).transactions
+    journal = estate / "bitronix" / "part1.tlog.gz"
+    data = bytearray(gzip.decompress(journal.read_bytes()))
+    data[500] ^= 0xFF  # inside of a record that others follow
+    journal.write_bytes(gzip.compress(data))
+    after = list_in_doubt([str(estate)]).transactions
+    assert [one.resolution for one in after] == [one.resolution for one in before]
+    assert not any("not proved" in one.evidence for one in before)
+    assert all("not proved" in one.evidence for one in after)
+
+
+def test_settled_by_hand_both_ways(undecided: Site, tmp_path_factory: Any) -> None:
+    done = settle(undecided.coordinator, undecided.resources(), undecided.gtrid, commit=True)
+    assert done == ["a: committed", "b: committed"]
+    assert undecided.rows() == [[b"row"], [b"row"]]
+    other = Site(tmp_path_factory.mktemp("other"), "before decision")
+    assert settle(other.coordinator, other.resources(), other.gtrid, commit=False) == [
+        "a: rolled back",
+        "b: rolled back",
+    ]
+    assert other.rows() == [[], []]
+    with pytest.raises(TransactionUsageError, match="no resource has a branch"):
+        settle(other.coordinator, other.resources(), other.gtrid, commit=False)
+    other.close()
+
+
+def test_a_decision_is_not_gone_against_by_accident(decided: Site) -> None:
+    with pytest.raises(TransactionUsageError, match="was decided: commit"):
+        settle(decided.coordinator, decided.resources(), decided.gtrid, commit=False)
+    settle(decided.coordinator, decided.resources(), decided.gtrid, commit=False, force=True)
+    assert decided.rows() == [[], []]
+    (one,) = list_in_doubt([decided.coordinator], decided.resources()).transactions
+    assert one.resolution == "heuristic_mismatch", "until somebody says that it was repaired"
+
+
+def test_a_directory_that_is_not_the_coordinators_decides_nothing(
+    decided: Site, tmp_path: Path
+) -> None:
+    mistyped = tmp_path / "mistyped"
+    with pytest.raises(TransactionUsageError, match="not the directory of a coordinator"):
+        settle(str(mistyped), decided.resources(), decided.gtrid, commit=False)
+    assert not mistyped.exists()
+    TransactionManager(mistyped, {}, node="site-2", recovery_interval=None).close()
+    with pytest.raises(TransactionUsageError, match="is of node 'site-1'"):
+        settle(str(mistyped), decided.resources(), decided.gtrid, commit=False)
+    assert all(store.in_doubt() for store in decided.stores)
+
+
+def test_an_outcome_row_is_a_decision_too(undecided: Site, tmp_path: Path) -> None:
+    last = SqliteResource("lite", tmp_path / "lite.db")
+    branch = last.begin(Xid(FORMAT_ID, undecided.gtrid, undecided.gtrid))
+    branch.commit()
+    branch.close()
+    with pytest.raises(TransactionUsageError, match="was decided: commit"):
+        settle(
+            undecided.coordinator,
+            undecided.resources() | {"lite": last},
+            undecided.gtrid,
+            commit=False,
+        )
+    assert all(store.in_doubt() for store in undecided.stores)
+
+
+def test_a_heuristic_outcome_stays_until_it_is_settled(tmp_path: Path) -> None:
+    coordinator = str(tmp_path / "c")
+    with TransactionManager(coordinator, {}, node="site-1") as tm:
+        gtrid = tm.xids.gtrid()
+        tm.decisions.finish(gtrid, ["a"], DecisionOutcome.HEURISTIC)
+    (one,) = list_in_doubt([coordinator]).transactions
+    assert one.resolution == "heuristic_mismatch"
+    assert settle(coordinator, {}, gtrid, commit=None)
+    assert not list_in_doubt([coordinator]).transactions
+    with pytest.raises(TransactionUsageError, match="no heuristic outcome"):
+        settle(coordinator, {}, gtrid, commit=None)
+
+
+# -- the command ----------------------------------------------------------------------------------
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(command, arguments)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.output
+
+
+def test_the_list_is_a_table_for_people_and_json_for_programs() -> None:
+    path = str(ESTATE / "mid-phase-two")
+    code, text = run("list", path)
+    assert code == 1
+    assert "presumed" not in text
+    assert "rollback" in text
+    code, text = run("list", path, "--json")
+    assert code == 1
+    assert {one["resolution"] for one in json.loads(text)["transactions"]} == {"commit", "rollback"}
+    assert run("list", str(ESTATE / "clean")) == (0, "Nothing is in doubt.\n")
+
+
+def test_explain_gives_the_evidence() -> None:
+    gtrid = "62616e6b2d3100000000004e6e4900000053"
+    code, text = run("explain", gtrid, str(ESTATE / "mid-phase-two"))
+    assert code == 1
+    assert "due: commit" in text
+    assert "COMMITTING in" in text
+    assert run("explain", "00", str(ESTATE / "clean"))[0] == 0
+
+
+def test_settle_asks_first_and_says_what_it_did(tmp_path: Path) -> None:
+    coordinator = str(tmp_path / "c")
+    with TransactionManager(coordinator, {}, node="site-1") as tm:
+        gtrid = tm.xids.gtrid()
+        tm.decisions.finish(gtrid, ["a"], DecisionOutcome.HEURISTIC)
+    assert run("settle", coordinator, gtrid.hex(), "--forget")[0] == 1, "no answer is a no"
+    code, text = run("settle", coordinator, gtrid.hex(), "--forget", "--yes")
+    assert (code, text) == (0, "recorded that the heuristic outcome is settled\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["list"], ["list", "--resource", "nonsense"], ["explain", "xyz"], ["settle", ".", "00"]],
+)
+def test_wrong_usage_is_exit_code_two(arguments: list[str]) -> None:
+    assert run(*arguments)[0] == 2

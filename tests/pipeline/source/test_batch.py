@@ -1,0 +1,260 @@
+"""The data source: options, planning and execution without Spark, then in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tallystick import Journal
+from tallystick.errors import TallystickError
+from tallystick.pipeline import planning
+from tallystick.pipeline import task as executing
+from tallystick.pipeline.planning import Task
+from tallystick.pipeline.source import options
+from tallystick.pipeline.source.batch import PruningReader, TableReader
+from tallystick.pipeline.source.options import OptionError, SourceOptions
+from tallystick.reading.tables import TABLES, selected
+from tallystick.systems import registry
+from tallystick.systems.protocol import LogReading, ReadOptions
+from tallystick.systems.tally.columns.changes import feeding
+from tests.fixtures import fixture_dir
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Ten small logs and a large one of the fake system, and two files that are no log."""
+    monkeypatch.setattr(registry, "PACKAGES", {"fake": "tests.pipeline.fake"})
+    for number in range(10):
+        (tmp_path / f"log{number}").mkdir()
+        text = f"FAKE\ncommitted {number + 1}\nprepared {number + 50} aa bb\n"
+        (tmp_path / f"log{number}" / "1.fake").write_text(text)
+    (tmp_path / "large").mkdir()
+    (tmp_path / "large" / "1.fake").write_text("FAKE\n" + "committed 7\n" * 1_000)
+    (tmp_path / "readme").write_text("no log")
+    (tmp_path / "empty").write_text("")
+    return tmp_path
+
+
+def _rows(settings: SourceOptions) -> list[dict[str, Any]]:
+    batches = [
+        batch for task in planning.tasks(settings) for batch in executing.execute(task, settings)
+    ]
+    schema = selected(settings.table, settings.columns)
+    assert all(batch.schema == schema for batch in batches)
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("split_bytes", [37, 100, 4_096, 1 << 20])
+def test_every_record_comes_once_however_tasks_are_cut(logs: Path, split_bytes: int) -> None:
+    rows = _rows(SourceOptions((str(logs),), split_bytes=split_bytes))
+    places = {(row["file"], row["offset"]) for row in rows}
+    assert len(rows) == len(places) == 1_020
+
+
+def test_small_logs_share_a_task_and_large_files_are_divided(logs: Path) -> None:
+    tasks = planning.tasks(SourceOptions((str(logs),), split_bytes=4_096))
+    assert max(len(task.pieces) for task in tasks) >= 9
+    assert sum(piece.split is not None for task in tasks for piece in task.pieces) == 3
+
+
+def test_overlapping_paths_count_once(logs: Path) -> None:
+    rows = _rows(SourceOptions((str(logs), str(logs / "large"), str(logs))))
+    assert len(rows) == 1_020
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_table_has_its_rows(logs: Path, table: str) -> None:
+    (logs / "log0" / "1.fake").write_text("FAKE\nbroken\ncommitted 1\n")
+    rows = _rows(SourceOptions((str(logs),), table=table))
+    assert rows
+    assert {row["system"] for row in rows} - {""} == {"fake"}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_named_columns_are_all_that_is_made(logs: Path, table: str) -> None:
+    names = TABLES[table].names[3::-2]
+    rows = _rows(SourceOptions((str(logs),), table=table, columns=tuple(names)))
+    whole = _rows(SourceOptions((str(logs),), table=table))
+    assert rows == [{name: row[name] for name in names} for row in whole]
+
+
+def test_what_is_no_log_is_a_finding(logs: Path) -> None:
+    rows = _rows(SourceOptions((str(logs),), table="findings"))
+    assert [row["message"] for row in rows if row["code"] == "not-a-log"] == [
+        "no log of any known system: empty, readme"
+    ]
+
+
+def test_what_stores_of_ours_keep_beside_a_log_is_no_stranger(tmp_path: Path) -> None:
+    with Journal(tmp_path / "coordinator" / "decisions") as journal:
+        journal.append(b"one")
+    for name in ("coordinator/node", "coordinator/notes", "lock"):
+        (tmp_path / name).write_text("no log")
+    strangers = {problem.message for problem in planning.find([str(tmp_path)]).problems}
+    assert {message.rpartition(" ")[2] for message in strangers} == {"notes", "lock"}
+
+
+def test_a_log_in_parts_is_opened_once_by_a_task(
+    logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = SourceOptions((str(logs / "large"),), split_bytes=4_096)
+    pieces = tuple(piece for task in planning.tasks(settings) for piece in task.pieces)
+    opened: list[str] = []
+
+    def counting(reading: LogReading, options: ReadOptions) -> LogReading:
+        opened.append(reading.source.path)
+        return feeding(reading, options)
+
+    monkeypatch.setattr(executing, "feeding", counting)
+    rows = sum(batch.num_rows for batch in executing.execute(Task(pieces), settings))
+    assert (len(pieces), rows, len(opened)) == (3, 1_000, 1)
+
+
+def test_small_batches_of_a_task_come_as_one_and_large_ones_as_they_are(
+    logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = SourceOptions((str(logs),))
+    (task,) = planning.tasks(settings)
+    whole = [batch.num_rows for batch in executing.execute(task, settings)]
+    monkeypatch.setattr(executing, "BATCH_ROWS", 999)
+    by_rows = [batch.num_rows for batch in executing.execute(task, settings)]
+    monkeypatch.setattr(executing, "JOINED_BYTES", 1)
+    by_bytes = [batch.num_rows for batch in executing.execute(task, settings)]
+    assert (whole, by_rows, by_bytes) == ([1_020], [1_000, 20], [1_000, *[2] * 10])
+
+
+def test_a_log_that_vanishes_is_a_finding_and_nothing_else(logs: Path) -> None:
+    for table, expected in (("findings", ["unreadable"]), ("records", [])):
+        settings = SourceOptions((str(logs),), table=table, split_bytes=1 << 20, search=False)
+        tasks = planning.tasks(settings)
+        moved = logs / "log3" / "1.fake"
+        moved.rename(logs / "gone")
+        batches = [b for task in tasks for b in executing.execute(task, settings)]
+        (logs / "gone").rename(moved)
+        rows = [row for batch in batches for row in batch.to_pylist()]
+        assert [row["code"] for row in rows if "code" in row] == expected
+        assert len(rows) == (1_018 if table == "records" else 1)
+
+
+def test_failfast_fails(logs: Path) -> None:
+    (logs / "log0" / "1.fake").write_text("FAKE\nrefuse\n")
+    with pytest.raises(TallystickError, match="the line refuses"):
+        _rows(SourceOptions((str(logs),), mode="failfast"))
+
+
+def test_salvage_marks_what_is_behind_damage(logs: Path) -> None:
+    (logs / "log0" / "1.fake").write_text("FAKE\nbroken\n")
+    rows = _rows(SourceOptions((str(logs / "log0"),), salvage=True))
+    assert [row["attributes"] for row in rows] == ['{"salvaged":true}']
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "no path"),
+        ({"path": "/x", "table": "nonsense"}, "one of files, records"),
+        ({"path": "/x", "splitBytes": "-1"}, "a number above 0"),
+        ({"path": "/x", "mode": "lenient"}, "permissive"),
+        ({"path": "/x", "encryptionKey": "xyz"}, "hexadecimal"),
+        ({"paths": "no json"}, "no JSON"),
+        ({"path": "/x", "columns": "file, nonsense"}, "columns of records: system, log"),
+    ],
+)
+def test_wrong_options_are_named(given: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        options.parse(given)
+
+
+def test_options_are_compared_without_case() -> None:
+    found = options.parse({"PATHS": '["/a", "file:///b"]', "SplitBytes": "5", "TABLE": "files"})
+    assert found == SourceOptions(("/a", "/b"), "files", 5)
+
+
+def test_filters_skip_logs_and_are_all_handed_back(logs: Path) -> None:
+    from pyspark.sql.datasource import EqualTo, GreaterThan, In
+
+    wanted = str(logs / "log4" / "1.fake")
+    filters = [In(("file",), (wanted, "/elsewhere")), GreaterThan(("offset",), 0)]
+    reader = PruningReader(SourceOptions((str(logs),)))
+    assert all(a is b for a, b in zip(reader.pushFilters(filters), filters, strict=True))
+    tasks = [part.task for part in reader.partitions()]
+    assert [piece.source.files for task in tasks for piece in task.pieces] == [(wanted,)]
+    other = PruningReader(SourceOptions((str(logs),)))
+    other.pushFilters([EqualTo(("system",), "h2")])
+    assert [part.task for part in other.partitions()] == [Task()]
+
+
+def test_a_plain_reader_defines_no_filters() -> None:
+    from pyspark.sql.datasource import DataSourceReader
+
+    assert TableReader.pushFilters is DataSourceReader.pushFilters
+
+
+class TestInSpark:
+    """Over one real log, which every worker knows."""
+
+    @pytest.fixture
+    def path(self) -> str:
+        return str(fixture_dir("bitronix") / "rollover-2")
+
+    def test_the_format_needs_no_registration(self, spark: SparkSession, path: str) -> None:
+        frame = spark.read.format("tallystick").load(path)
+        assert frame.columns == TABLES["records"].names
+        assert frame.count() > 0
+
+    def test_a_filter_never_changes_what_an_unfiltered_action_gives(
+        self, spark: SparkSession, path: str
+    ) -> None:
+        """Spark reuses a reader that was given filters."""
+        frame = spark.read.format("tallystick").load(path)
+        file = frame.first().file  # type: ignore[union-attr]
+        all_rows = frame.count()
+        filtered = frame.where(frame["file"] == file).count()
+        assert 0 < filtered < all_rows
+        assert frame.count() == all_rows
+        assert frame.where("system = 'h2'").count() == 0
+
+    def test_reading_works_with_push_down_switched_off(
+        self, spark: SparkSession, path: str
+    ) -> None:
+        setting = "spark.sql.python.filterPushdown.enabled"
+        before = spark.conf.get(setting)
+        spark.conf.set(setting, "false")
+        try:
+            frame = spark.read.format("tallystick").load(path)
+            assert frame.where("system = 'bitronix'").count() == frame.count()
+        finally:
+            spark.conf.set(setting, before or "false")
+
+    def test_a_declared_schema_is_what_is_read(self, spark: SparkSession, path: str) -> None:
+        whole = spark.read.format("tallystick").load(path)
+        declared = spark.read.format("tallystick").schema("`offset` bigint, kind string").load(path)
+        named = spark.read.format("tallystick").option("columns", "offset, kind").load(path)
+        assert declared.columns == named.columns == ["offset", "kind"]
+        rows = [sorted(frame.collect()) for frame in (whole[["offset", "kind"]], declared, named)]
+        assert rows[0] == rows[1] == rows[2]
+        filtered = declared.where("kind = 'decision'")
+        assert filtered.count() == whole.where("kind = 'decision'").count()
+
+    def test_a_schema_of_other_columns_is_refused(self, spark: SparkSession, path: str) -> None:
+        reader = spark.read.format("tallystick").schema("`offset` string")
+        with pytest.raises(Exception, match="does not fit the table records"):
+            reader.load(path).count()
+
+    def test_several_paths_load_at_once(self, spark: SparkSession, path: str) -> None:
+        other = str(fixture_dir("bitronix") / "fresh")
+        frame = spark.read.format("tallystick").option("table", "files")
+        logs = {
+            row.log for row in frame.option("paths", json.dumps([path, other])).load().collect()
+        }
+        assert logs == {path, other}
+
+    def test_a_folder_that_is_not_there_is_said_in_words(self, spark: SparkSession) -> None:
+        with pytest.raises(Exception, match="cannot read: No such file"):
+            spark.read.format("tallystick").load("/nowhere").count()

@@ -1,0 +1,257 @@
+"""Following logs under adverse conditions: held, disposed of, unreadable for a while, recycled."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from tallystick.disposal.disposers import DeleteDisposer
+from tallystick.disposal.retention import KeepForReader
+from tallystick.disposal.worker import Disposal
+from tallystick.errors import LogUnreadableError, UnsupportedFormatError
+from tallystick.pipeline.source import followed_log as following
+from tallystick.pipeline.source import tailer as tailing
+from tallystick.pipeline.source.file_ranges import read, stretches
+from tallystick.pipeline.source.followed_log import Ends, FollowedLog
+from tallystick.pipeline.source.options import Limit, SourceOptions
+from tallystick.pipeline.source.positions import Position
+from tallystick.pipeline.source.stream import LogStreamReader, reader_offset
+from tallystick.pipeline.source.tailer import Tailer
+from tallystick.roles import Operation, OperationCode
+from tallystick.systems.tally.format.layout import segment_name
+from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.roles import TallyPersistLog
+from tallystick.systems.tally.live.settings import Settings
+from tests.fixtures import cases, fixture_dir
+
+SMALL = Settings(segment_size=64 << 10, preallocate=False, idle_mark_s=None)
+
+OPERATIONS = (Operation(OperationCode.OPAQUE, "t", b"k", bytes(10_000)),)
+
+
+class SlowStream:
+    """The data source as Spark drives it, a step at a time; ``seen`` has what it handed on."""
+
+    def __init__(self, log: Path, hold: Path, rows: int) -> None:
+        self.options = SourceOptions((str(log),), limit=Limit(rows=rows), hold_folder=str(hold))
+        self.position: Position = {}
+        self.seen: list[int] = []
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin anew from what was committed, as after a crash."""
+        self.reader = LogStreamReader(self.options)
+
+    def step(self) -> bool:
+        """Read and commit one step; False if there was nothing new."""
+        limit = ReadMaxRows(self.options.limit.rows or 1)
+        end = self.reader.latestOffset(self.position, limit)
+        if end == self.position:
+            return False
+        for partition in self.reader.partitions(self.position, end):
+            for batch in self.reader.read(partition):
+                self.seen += _numbers(batch)
+        self.reader.commit(end)
+        self.position = json.loads(json.dumps(end))
+        return True
+
+
+def _numbers(batch: Any) -> list[int]:
+    rows = batch.select(["type", "record_id"]).to_pylist()
+    return [row["record_id"] for row in rows if row["type"] == "persisting"]
+
+
+@pytest.mark.parametrize("recycle", [False, True])
+def test_a_slow_stream_over_a_native_log_that_is_reclaimed_and_disposed_of_loses_nothing(
+    tmp_path: Path, recycle: bool
+) -> None:
+    path, hold = tmp_path / "log", tmp_path / "hold"
+    settings = Settings(segment_size=64 << 10, preallocate=False, recycle=recycle)
+    log = TallyPersistLog(TallyLog(str(path), settings=settings))
+    disposer = KeepForReader(reader_offset(str(hold), str(path)), DeleteDisposer())
+    disposal = Disposal(log, disposer, poll_seconds=0.001)
+    stream = SlowStream(path, hold, rows=3)
+    written = []
+    for turn in range(60):
+        number, ticket = log.persisting(("a",), OPERATIONS)
+        ticket.wait()
+        written.append(number)
+        log.persisted(number, ("a",))  # nothing is pending: only the hold keeps a segment
+        if turn % 7 == 6:
+            log.roll()
+            disposal.prompt()
+        if turn % 4 == 3:
+            stream.step()
+        if turn % 20 == 19:
+            stream.restart()
+    assert len(stream.seen) < len(written)
+    log.sync().wait()
+    while stream.step():
+        disposal.prompt()
+    disposal.close(1)
+    log.close()
+    assert stream.seen == written
+    assert log.log.first_segment > 3
+
+
+def test_a_file_that_grew_before_the_next_was_seen_is_not_let_go(tmp_path: Path) -> None:
+    path, hold = tmp_path / "log", tmp_path / "hold"
+    with TallyLog(str(path), settings=SMALL) as log:
+        for segment in range(2):
+            for number in range(3):
+                log.append(b"%d %d" % (segment, number)).wait()
+            log.roll()
+    stream = LogStreamReader(SourceOptions((str(path),), hold_folder=str(hold)))
+    whole = stream.tailer.latest()
+    first, second = sorted(whole)
+    seen_before_it_grew = whole | {first: [*whole[first][:2], whole[first][2] - 1]}
+    offset = reader_offset(str(hold), str(path))
+    stream.commit(seen_before_it_grew)
+    assert offset() is None
+    stream.commit(whole)
+    assert offset() == Path(first).name
+    assert Path(second).name > segment_name(1)
+
+
+def test_a_log_that_cannot_be_read_for_a_while_keeps_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with TallyLog(str(tmp_path / "log"), settings=SMALL) as log:
+        log.append(b"one").wait()
+    options = SourceOptions((str(tmp_path / "log"),))
+    position = Tailer(options).advance({})
+    assert position
+
+    class Refusing:
+        def read(self, *_: object) -> None:
+            raise LogUnreadableError("cannot read: Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(following, "system", lambda _name: Refusing())
+        assert Tailer(options).advance(position) == position
+    assert Tailer(options).advance(position) == position
+    assert stretches(options, position, Tailer(options).advance(position)) == []
+
+
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the files whose records were read, in a house where every change shows at once."""
+    names: list[str] = []
+    ends = FollowedLog.ends
+
+    def noting(log: FollowedLog, path: str, begin: int = 0) -> Ends:
+        names.append(Path(path).name)
+        return ends(log, path, begin)
+
+    monkeypatch.setattr(FollowedLog, "ends", noting)
+    monkeypatch.setattr(tailing, "QUIET_NS", -1)
+    return names
+
+
+def _segments(log: TallyLog, count: int) -> None:
+    for number in range(count):
+        log.append(b"%d" % number).wait()
+        log.append(b"%d" % number).wait()
+        log.roll()
+
+
+def test_of_a_log_of_many_files_only_those_that_changed_are_read_again(
+    tmp_path: Path, looked_at: list[str]
+) -> None:
+    tailer = Tailer(SourceOptions((str(tmp_path),)))
+    with TallyLog(str(tmp_path), settings=SMALL) as log:
+        _segments(log, 8)
+        position = tailer.advance({})
+        assert looked_at == [segment_name(number) for number in range(1, 10)]
+        looked_at.clear()
+        log.append(b"one more").wait()
+        assert tailer.latest() == tailer.advance(position) != position
+        assert looked_at == [segment_name(9)]
+
+
+def test_a_step_looks_at_no_file_behind_its_limit(tmp_path: Path, looked_at: list[str]) -> None:
+    tailer = Tailer(SourceOptions((str(tmp_path),)))
+    with TallyLog(str(tmp_path), settings=SMALL) as log:
+        _segments(log, 8)
+    position = tailer.advance({}, Limit(rows=3))
+    assert looked_at == [segment_name(1), segment_name(2)]
+    tailer.advance(position, Limit(files=1))
+    assert looked_at == [segment_name(1), segment_name(2)]
+
+
+def test_a_stream_that_starts_again_goes_on_where_it_was(tmp_path: Path) -> None:
+    options = SourceOptions((str(tmp_path),))
+    with TallyLog(str(tmp_path), settings=SMALL) as log:
+        _segments(log, 4)
+        position = Tailer(options).advance({})
+        read_before = Tailer(options).latest()
+        assert read_before == position
+        log.append(b"one more").wait()
+        after = Tailer(options).advance(position)
+        assert after == Tailer(options).latest() == Tailer(options).advance({})
+    (stretch,) = stretches(options, position, after)
+    assert [row for batch in read([stretch], options) for row in batch["body"].to_pylist()] == [
+        b"one more"
+    ]
+
+
+def test_what_a_stream_has_read_takes_no_memory(tmp_path: Path) -> None:
+    tailer = Tailer(SourceOptions((str(tmp_path),)))
+    with TallyLog(str(tmp_path), settings=SMALL) as log:
+        _segments(log, 4)
+    position = tailer.advance({})
+    assert sum(len(seen.ends) for seen in tailer._seen.values()) == 8
+    assert tailer.advance(position) == position
+    assert sum(len(seen.ends) for seen in tailer._seen.values()) == 0
+
+
+@pytest.mark.parametrize(
+    ("limit", "counts"), [(1 << 20, [5]), (1, [1] * 5)], ids=["together", "alone"]
+)
+def test_small_stretches_of_a_log_travel_together(
+    tmp_path: Path, limit: int, counts: list[int]
+) -> None:
+    options = SourceOptions((str(tmp_path),), split_bytes=limit)
+    with TallyLog(str(tmp_path), settings=SMALL) as log:
+        _segments(log, 5)
+    reader = LogStreamReader(options)
+    end = reader.tailer.advance({})
+    parts = reader.partitions({}, end)
+    assert [len(part.stretches) for part in parts] == counts
+    bodies = [
+        body
+        for part in parts
+        for batch in reader.read(part)
+        for body in batch.column("body").to_pylist()
+    ]
+    assert bodies == [b"%d" % (number // 2) for number in range(10)]
+
+
+H2_CASE = next(name for name in cases("h2") if list((fixture_dir("h2") / name).glob("*.h2.db*")))
+
+
+def test_an_h2_log_is_refused_with_the_reason() -> None:
+    tailer = Tailer(SourceOptions((str(fixture_dir("h2") / H2_CASE),)))
+    with pytest.raises(UnsupportedFormatError, match=r"given back at each checkpoint.*--stream"):
+        tailer.advance({})
+
+
+def test_an_h2_log_among_others_is_left_out_unless_failfast_is_asked_for(tmp_path: Path) -> None:
+    with TallyLog(str(tmp_path / "log"), settings=SMALL) as log:
+        log.append(b"one").wait()
+    paths = (str(tmp_path / "log"), str(fixture_dir("h2") / H2_CASE))
+    options = SourceOptions(paths)
+    position = Tailer(options).advance({})
+    systems = {
+        name
+        for stretch in stretches(options, {}, position)
+        for batch in read([stretch], options)
+        for name in batch.column("system").to_pylist()
+    }
+    assert systems == {"tally"}
+    with pytest.raises(UnsupportedFormatError):
+        Tailer(SourceOptions(paths, mode="failfast")).advance({})

@@ -1,0 +1,157 @@
+"""Following logs: every record of every life once, at whatever pace."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tallystick.errors import TallystickError
+from tallystick.pipeline.source.file_ranges import read, stretches
+from tallystick.pipeline.source.options import Limit, OptionError, SourceOptions, parse
+from tallystick.pipeline.source.positions import Position
+from tallystick.pipeline.source.stream import LogStreamReader, reader_offset
+from tallystick.pipeline.source.tailer import Tailer
+from tallystick.systems import registry
+from tests.fixtures import fixture_dir
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(registry, "PACKAGES", {"fake": "tests.pipeline.fake"})
+    return tmp_path
+
+
+def _append(path: Path, first: int, count: int) -> None:
+    if not path.exists():
+        path.write_text("FAKE\n")
+    with path.open("a") as out:
+        out.writelines(f"committed {number}\n" for number in range(first, first + count))
+
+
+def _numbers(options: SourceOptions, start: Position, end: Position) -> list[int]:
+    return [
+        number
+        for stretch in stretches(options, start, end)
+        for batch in read([stretch], options)
+        for number in batch.column("transaction").to_pylist()
+    ]
+
+
+@pytest.mark.parametrize(
+    "limit", [Limit(), Limit(rows=3), Limit(bytes=40), Limit(files=1), Limit(rows=1, files=1)]
+)
+def test_every_record_comes_once_while_files_grow_roll_and_go(home: Path, limit: Limit) -> None:
+    options = SourceOptions((str(home),))
+    tailer = Tailer(options)
+    choice = random.Random(str(limit))
+    position: Position = {}
+    seen: list[int] = []
+    written = 0
+    for step in range(60):
+        if step < 30 and choice.random() < 0.7:
+            count = choice.randint(1, 5)
+            _append(home / f"{step // 10}.fake", written, count)
+            written += count
+        after = tailer.advance(json.loads(json.dumps(position)), limit)
+        seen += _numbers(options, position, after)
+        position = after
+    while (after := tailer.advance(position, limit)) != position:
+        seen += _numbers(options, position, after)
+        position = after
+    assert sorted(seen) == list(range(written))
+
+
+def test_limits_are_kept_and_a_step_takes_at_least_one_record(home: Path) -> None:
+    _append(home / "1.fake", 1, 10)
+    options = SourceOptions((str(home),))
+    for limit, expected in ((Limit(rows=4), 4), (Limit(bytes=1), 1), (Limit(bytes=30), 2)):
+        assert len(_numbers(options, {}, Tailer(options).advance({}, limit))) == expected
+
+
+def test_a_replayed_step_gives_the_same_rows(home: Path) -> None:
+    options = SourceOptions((str(home),))
+    _append(home / "1.fake", 0, 5)
+    middle = Tailer(options).advance({}, Limit(rows=2))
+    end = Tailer(options).advance(middle)
+    _append(home / "1.fake", 5, 5)
+    assert _numbers(options, middle, end) == [2, 3, 4]
+
+
+def test_a_file_that_is_gone_leaves_the_position(home: Path) -> None:
+    options = SourceOptions((str(home),))
+    _append(home / "1.fake", 0, 2)
+    _append(home / "2.fake", 2, 2)
+    tailer = Tailer(options)
+    first = tailer.advance({})
+    (home / "1.fake").unlink()
+    assert list(tailer.advance(first)) == [str(home / "2.fake")]
+
+
+def test_records_that_went_before_they_were_read_are_told_where_it_is_asked_for(
+    home: Path,
+) -> None:
+    options = SourceOptions((str(home),), mode="failfast")
+    _append(home / "1.fake", 0, 2)
+    (stretch,) = stretches(options, {}, Tailer(options).advance({}))
+    (home / "1.fake").unlink()
+    with pytest.raises((TallystickError, OSError)):
+        list(read([stretch], options))
+    assert list(read([stretch], SourceOptions((str(home),)))) == []
+
+
+def test_available_now_stops_at_what_was_there(home: Path) -> None:
+    _append(home / "1.fake", 0, 4)
+    options = SourceOptions((str(home),), limit=Limit(rows=3))
+    reader = LogStreamReader(options)
+    reader.prepareForTriggerAvailableNow()
+    _append(home / "1.fake", 4, 4)
+    _append(home / "2.fake", 8, 4)
+    position: Position = {}
+    seen: list[int] = []
+    while (after := reader.latestOffset(position, reader.getDefaultReadLimit())) != position:
+        seen += _numbers(options, position, after)
+        position = after
+    assert seen == [0, 1, 2, 3]
+
+
+def test_what_was_read_to_its_end_may_be_disposed_of(home: Path) -> None:
+    options = SourceOptions((str(home),), hold_folder=str(home / "hold"))
+    done = {f"/logs/{name}": [None, None, 2] for name in ("1.log", "2.log", "3.log")}
+    LogStreamReader(options).commit(done | {"/other/1.log": [None, None, 2]})
+    assert reader_offset(str(home / "hold"), "/logs")() == "2.log"
+    assert reader_offset(str(home / "hold"), "/other")() is None
+
+
+def test_only_records_stream() -> None:
+    from tallystick.pipeline.source.batch import TallystickDataSource
+
+    source = TallystickDataSource({"path": "/x", "table": "files"})
+    with pytest.raises(OptionError, match="only records"):
+        source.streamReader(source.schema())
+    assert parse({"path": "/x", "maxRowsPerTrigger": "5"}).limit == Limit(rows=5)
+
+
+def test_a_stream_gives_what_a_batch_gives(spark: SparkSession, tmp_path: Path) -> None:
+    """Two queries with one checkpoint, in three steps, over a real journal."""
+    path = str(fixture_dir("bitronix") / "rollover-2")
+    expected = spark.read.format("tallystick").load(path).where("outcome = 'valid'").count()
+    step = str(expected // 3 + 1)
+    for _ in range(2):
+        stream = spark.readStream.format("tallystick").option("maxRowsPerTrigger", step).load(path)
+        query = (
+            stream.writeStream.format("parquet")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(str(tmp_path / "rows"))
+        )
+        assert query.awaitTermination(120)
+    rows = spark.read.parquet(str(tmp_path / "rows"))
+    assert rows.count() == expected
+    assert rows.select("file", "offset").distinct().count() == expected

@@ -1,0 +1,60 @@
+"""The sentence that stands first under a log is true, whatever state the log is in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tallystick
+from tallystick.reading.results import headline
+from tests.fixtures import fixture_dir
+
+
+def sentence(system: str, case: str) -> str:
+    return sentence_of(fixture_dir(system) / case)
+
+
+def sentence_of(path: Path) -> str:
+    answer = tallystick.explain(path)
+    (verdict,), (findings,) = answer.logs, answer.findings
+    return headline(verdict, findings)
+
+
+@pytest.mark.parametrize(
+    ("system", "case"),
+    [
+        ("bitronix", "damaged-name-length-huge"),
+        ("bitronix", "damaged-empty-both"),
+        ("cloudtran", "both-headers-damaged"),
+        ("h2", "truncated-2048"),
+    ],
+)
+def test_a_system_that_would_not_start_is_said_not_to(system: str, case: str) -> None:
+    assert sentence(system, case).startswith("A restart would fail. ")
+
+
+def test_a_native_log_that_is_damaged_before_its_end_is_said_not_to_start(tmp_path: Path) -> None:
+    with tallystick.Journal(tmp_path) as journal:
+        for number in range(3):
+            journal.append(b"row %d" % number)
+    (segment,) = tmp_path.glob("0*.tally")
+    assert "fail" not in sentence_of(tmp_path)
+    content = segment.read_bytes()
+    segment.write_bytes(content.replace(b"row 1", b"wor 1"))
+    assert sentence_of(tmp_path).startswith("A restart would fail. ")
+
+
+def test_nothing_is_promised_of_an_encrypted_log_without_its_key() -> None:
+    said = sentence("derby", "encrypted-aes-external-key")
+    assert "cannot be told" in said
+    assert "nothing" not in said
+
+
+def test_a_sound_log_loses_nothing() -> None:
+    assert sentence("bitronix", "committed-2pc").endswith("and lose nothing silently.")
+
+
+def test_a_loss_that_a_restart_does_not_add_to_is_not_passed_over() -> None:
+    said = sentence("jboss", "g3-artemis-main/missing-first-file")
+    assert said.endswith("and lose nothing beyond what is lost already.")

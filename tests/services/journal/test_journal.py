@@ -1,0 +1,348 @@
+"""The journal on the native log: both faces, transactions, replay, files."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tallystick.errors import (
+    LogClosedError,
+    LogLockedError,
+    LogPoisonedError,
+    RecordTooLargeError,
+    TransactionUsageError,
+    UnsupportedFormatError,
+)
+from tallystick.records import Xid
+from tallystick.services.journal import AsyncJournal, Journal
+from tallystick.systems.tally.live.settings import Settings
+from tallystick.testing import Fault, FaultyFileSystem, MemoryFileSystem, check_kills
+from tallystick.testing.kill import Reporter
+from tests.systems.tally.build import say
+
+SMALL = Settings(segment_size=32 << 10, preallocate=False, idle_mark_s=None)
+
+
+def _journal(path: Path) -> Journal:
+    return Journal(path / "log", settings=SMALL)
+
+
+def _plain(journal: Journal, from_lsn: int = 0) -> list[bytes | None]:
+    return [one.body for one in journal.replay(from_lsn=from_lsn)]
+
+
+def test_what_was_appended_comes_back_in_order_after_reopening(tmp_path: Path) -> None:
+    with _journal(tmp_path) as journal:
+        assert [journal.append(b"one"), journal.append(b"two")] == [1, 2]
+        tickets = [journal.submit(b"%d" % number) for number in range(3)]
+        assert [ticket.wait() for ticket in tickets] == [3, 4, 5]
+    with _journal(tmp_path) as journal:
+        assert _plain(journal) == [b"one", b"two", b"0", b"1", b"2"]
+        assert journal.append(b"after") == 6
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 3000])
+def test_append_many_gives_lsns_in_order(tmp_path: Path, count: int) -> None:
+    bodies = [b"%d" % number * (number % 20) for number in range(count)]
+    with _journal(tmp_path) as journal:
+        journal.append(b"before")
+        assert journal.append_many(bodies) == (range(2, 2 + count) if count else range(0))
+        journal.append(b"after")
+        assert _plain(journal) == [b"before", *bodies, b"after"]
+
+
+def test_append_many_of_many_threads_gives_each_the_numbers_of_its_own_records(
+    tmp_path: Path,
+) -> None:
+    given: dict[int, tuple[list[bytes], list[int]]] = {}
+    with _journal(tmp_path) as journal:
+
+        def work(thread: int) -> None:
+            bodies = [b"%d %d " % (thread, number) + bytes(700) for number in range(300)]
+            given[thread] = (bodies, list(journal.append_many(bodies)))
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        written = {one.sequence: one.body for one in journal.replay()}
+    for bodies, lsns in given.values():
+        assert [written[lsn] for lsn in lsns] == bodies
+    assert len(written) == 4 * 300
+
+
+def test_replay_from_an_lsn_and_from_a_time(tmp_path: Path) -> None:
+    with _journal(tmp_path) as journal:
+        journal.append_many([bytes(500)] * 200)
+        time.sleep(0.002)
+        middle = time.time()
+        time.sleep(0.002)
+        journal.append_many([b"late"] * 100)
+        assert [one.sequence for one in journal.replay(from_lsn=150)] == list(range(150, 301))
+        assert [one.sequence for one in journal.replay(from_time=middle)] == list(range(201, 301))
+        assert list(journal.replay(from_lsn=301)) == []
+
+
+def test_records_live_until_they_are_deleted(tmp_path: Path) -> None:
+    with _journal(tmp_path) as journal:
+        journal.add(7, b"x", user_type=3)
+        journal.update(7, b"y")
+        journal.add(8, b"z")
+        journal.delete(8)
+    with _journal(tmp_path) as journal:
+        found = [(r.record_id, r.user_type, r.body, r.update) for r in journal.live_records()]
+        assert found == [(7, 3, b"x", False), (7, 0, b"y", True)]
+
+
+def test_wrong_use_of_ids_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with _journal(tmp_path) as journal:
+        journal.add(1, b"")
+        before = journal.next_lsn
+        with pytest.raises(TransactionUsageError, match="record 1 exists"):
+            journal.add(1, b"again")
+        with pytest.raises(TransactionUsageError, match="no record 2"):
+            journal.update(2, b"")
+        with pytest.raises(TransactionUsageError, match="no record 2"):
+            journal.delete(2)
+        assert journal.next_lsn == before
+
+
+def test_transaction_counts_whole_or_not_at_all(tmp_path: Path) -> None:
+    with _journal(tmp_path) as journal:
+        journal.add(3, b"old")
+        with journal.transaction() as tx:
+            tx.add(7, b"x")
+            tx.update(7, b"y")
+            tx.delete(3)
+        with pytest.raises(RuntimeError), journal.transaction() as tx:
+            tx.add(9, b"never")
+            raise RuntimeError
+    with _journal(tmp_path) as journal:
+        assert [(r.record_id, r.body) for r in journal.live_records()] == [(7, b"x"), (7, b"y")]
+
+
+def test_transaction_open_at_the_end_of_its_process_is_rolled_back(tmp_path: Path) -> None:
+    with _journal(tmp_path) as journal:
+        journal.transaction().add(5, b"left open")
+        journal.append(b"makes it durable")
+    with _journal(tmp_path) as journal:
+        assert list(journal.live_records()) == []
+        journal.add(5, b"free again")
+        with journal.transaction() as tx:
+            tx.add(6, b"another")
+        assert {r.record_id for r in journal.live_records()} == {5, 6}
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_prepared_transaction_stays_in_doubt_over_a_restart(tmp_path: Path, commit: bool) -> None:
+    xid = Xid(1, b"global", b"branch")
+    with _journal(tmp_path) as journal:
+        journal.add(1, b"one")
+        with journal.transaction() as tx:
+            tx.add(2, b"two")
+            tx.delete(1)
+            tx.prepare(b"extra", xid)
+    with _journal(tmp_path) as journal:
+        (found,) = journal.prepared()
+        assert (found.extra, found.deletes) == (b"extra", (1,))
+        assert [r.record_id for r in journal.live_records()] == [1]
+        (journal.commit_prepared if commit else journal.rollback_prepared)(found.transaction)
+        with pytest.raises(TransactionUsageError, match="not in doubt"):
+            journal.commit_prepared(found.transaction)
+        assert [r.record_id for r in journal.live_records()] == ([2] if commit else [1])
+
+
+def test_ended_transaction_refuses_more(tmp_path: Path) -> None:
+    with _journal(tmp_path) as journal:
+        tx = journal.transaction()
+        tx.add(1, b"")
+        tx.commit()
+        with pytest.raises(TransactionUsageError, match="ended"):
+            tx.add(2, b"")
+        with pytest.raises(TransactionUsageError, match="ended"):
+            tx.rollback()
+
+
+def test_threads_share_groups(tmp_path: Path) -> None:
+    def work() -> None:
+        for number in range(40):
+            journal.append(b"%d" % number)
+
+    with _journal(tmp_path) as journal:
+        threads = [threading.Thread(target=work) for _ in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(_plain(journal)) == 640
+        assert journal.counters.fsyncs < 320
+
+
+def test_tasks_share_groups_and_await(tmp_path: Path) -> None:
+    async def work() -> int:
+        async with await AsyncJournal.open(str(tmp_path / "log"), settings=SMALL) as journal:
+            lsns = await asyncio.gather(*(journal.append(b"%d" % n) for n in range(500)))
+            assert sorted(lsns) == list(range(1, 501))
+            await journal.add(1, b"")
+            async with journal.transaction() as tx:
+                tx.add(2, b"")
+                tx.delete(1)
+            await journal.append_many([b"x"] * 10)
+            assert [r.record_id for r in journal.live_records()] == [2]
+            followed = []
+            async for record in journal.follow(495):
+                followed.append(record.sequence)
+                if len(followed) == 5:
+                    break
+            assert followed == [495, 496, 497, 498, 499]
+            return journal.counters.fsyncs
+
+    assert asyncio.run(work()) < 20
+
+
+def test_following_sees_records_of_other_threads_over_rolls(tmp_path: Path) -> None:
+    with _journal(tmp_path) as journal:
+        journal.append(b"before")
+
+        def write() -> None:
+            for number in range(100):
+                journal.append(b"%d" % number + bytes(900))
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        seen = [one.sequence for one in journal.follow(1, poll_s=0.001, idle_s=0.3)]
+        thread.join()
+        assert seen == list(range(1, 102))
+
+
+def test_checkpoint_frees_plain_records_and_recycles_their_files(tmp_path: Path) -> None:
+    with _journal(tmp_path) as journal:
+        for _ in range(20):
+            journal.append_many([bytes(1000)] * 50)
+            journal.checkpoint()
+        files = list((tmp_path / "log").glob("*.tally"))
+        assert len(files) < 6
+        assert journal.next_lsn == 1001
+
+
+def test_live_record_pins_its_segment_until_compaction(tmp_path: Path) -> None:
+    with _journal(tmp_path) as journal:
+        journal.add(1, b"stays")
+        journal.update(1, b"stays too")
+        for number in range(2, 300):
+            journal.add(number, bytes(1000))
+            journal.delete(number)
+        assert journal.reclaim() == 0
+        assert journal.compact() > 5
+        assert [r.body for r in journal.live_records()] == [b"stays", b"stays too"]
+    with _journal(tmp_path) as journal:
+        assert [r.body for r in journal.live_records()] == [b"stays", b"stays too"]
+        assert journal.compact() == 0
+
+
+def test_record_larger_than_a_segment_is_refused_and_the_log_goes_on(tmp_path: Path) -> None:
+    with _journal(tmp_path) as journal:
+        with pytest.raises(RecordTooLargeError):
+            journal.append(bytes(32 << 10))
+        with pytest.raises(RecordTooLargeError):
+            journal.append_many([b"", bytes(32 << 10)])
+        assert journal.append(b"fine") == 1
+
+
+def test_second_opener_is_refused_and_a_closed_journal_too(tmp_path: Path) -> None:
+    journal = _journal(tmp_path)
+    with pytest.raises(LogLockedError):
+        _journal(tmp_path)
+    journal.close()
+    journal.close()
+    with pytest.raises(LogClosedError):
+        journal.append(b"")
+
+
+def test_forked_child_cannot_write_into_its_parents_log(tmp_path: Path) -> None:
+    with _journal(tmp_path) as journal:
+        journal.append(b"parent")
+        child = os.fork()
+        if child == 0:
+            try:
+                journal.append(b"child")
+            except LogClosedError:
+                os._exit(0)
+            os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        journal.append(b"parent again")
+        assert _plain(journal) == [b"parent", b"parent again"]
+
+
+def test_failed_sync_poisons_and_reopening_recovers() -> None:
+    inner = MemoryFileSystem()
+    with Journal("/log", settings=SMALL, fs=inner) as journal:
+        journal.append(b"safe")
+    faulty = FaultyFileSystem(inner, Fault(4, calls={"datasync"}))
+    journal = Journal("/log", settings=SMALL, fs=faulty)
+    with pytest.raises(LogPoisonedError):
+        for number in range(10):
+            journal.append(b"%d" % number)
+    with pytest.raises(LogPoisonedError):
+        journal.append(b"never")
+    with pytest.raises(LogPoisonedError):
+        journal.close()
+    with Journal("/log", settings=SMALL, fs=inner) as journal:
+        assert _plain(journal)[0] == b"safe"
+
+
+def test_unknown_system_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedFormatError, match="cannot carry a journal"):
+        Journal(tmp_path, system="papyrus")
+
+
+def test_historic_system_carries_a_journal_through_its_role(tmp_path: Path) -> None:
+    with Journal(tmp_path / "log", system="jboss") as journal:
+        journal.add(1, b"one")
+        journal.append(b"plain")
+        assert len(journal.append_many([b"a", b"b"])) == 2
+        with journal.transaction() as tx:
+            tx.add(2, b"two")
+            tx.append(b"plain too")
+            tx.delete(1)
+        with pytest.raises(UnsupportedFormatError):
+            journal.replay(from_lsn=5).__next__()
+    with Journal(tmp_path / "log", system="jboss") as journal:
+        bodies = sorted(one.body for one in journal.live_records())
+        assert bodies == [b"a", b"b", b"plain", b"plain too", b"two"]
+        assert {b"one", b"two"} <= {one.body for one in journal.replay()}
+
+
+def _kill(folder: Path, kills: int) -> int:
+    def work(reporter: Reporter) -> None:
+        with _journal(folder) as journal:
+            for number in range(200):
+                body = f"{os.getpid()}-{number}-".ljust(1 + number * 7 % 900, "x")
+                reporter.submitted(body)
+                journal.append(body.encode())
+                reporter.acknowledged(body)
+
+    def recover() -> list[str]:
+        with _journal(folder) as journal:
+            return [(one.body or b"").decode() for one in journal.replay()]
+
+    return check_kills(work, recover, kills=kills)
+
+
+def test_killed_owner_loses_nothing_and_leaves_no_lock(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    acknowledged = _kill(tmp_path, 15)
+    say(capsys, f"15 kills, {acknowledged} records acknowledged, none lost")
+
+
+@pytest.mark.soak
+def test_a_thousand_kills_lose_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    total = sum(_kill(tmp_path / str(part), 50) for part in range(20))
+    say(capsys, f"1,000 kills, {total} records acknowledged, none lost")

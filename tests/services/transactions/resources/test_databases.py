@@ -1,0 +1,430 @@
+"""The transaction manager over real servers: PostgreSQL, MariaDB, SQLite."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy
+import sqlalchemy.orm
+
+from tallystick.errors import InDoubtError, RolledBackError, TransactionUsageError
+from tallystick.records import Xid
+from tallystick.services.transactions import Transaction, TransactionManager
+from tallystick.services.transactions.resources import adapt
+from tallystick.services.transactions.resources.gid import format_gid, parse_gid
+from tallystick.services.transactions.resources.mysql import MySqlResource
+from tallystick.services.transactions.resources.postgres import PostgresResource
+from tallystick.services.transactions.resources.sqlalchemy import from_engine
+from tallystick.services.transactions.xids import FORMAT_ID, XidFactory
+from tests.servers import Server, make_postgres
+from tests.services.transactions.faces import FACES, Face
+from tests.services.transactions.model import ModelLog, World
+
+pytestmark = [pytest.mark.postgres, pytest.mark.mariadb]
+
+_TABLE = "CREATE TABLE IF NOT EXISTS accounts (id INTEGER PRIMARY KEY, balance INTEGER NOT NULL)"
+_ids = itertools.count(1)
+
+
+class Bank:
+    """One account in each of three databases."""
+
+    def __init__(self, folder: Path, postgres: Server, mariadb: Server) -> None:
+        self.account = next(_ids)
+        self.folder = folder
+        self.world = World()
+        self.urls = {
+            "pg": postgres.url,
+            "maria": mariadb.url,
+            "lite": f"sqlite:///{folder}/lite.db",
+        }
+        with psycopg.connect(postgres.url) as pg:
+            pg.execute(_TABLE)
+            pg.execute("INSERT INTO accounts VALUES (%s, 0)", (self.account,))
+        with self.maria() as maria, maria.cursor() as cursor:
+            cursor.execute(_TABLE)
+            cursor.execute("INSERT INTO accounts VALUES (%s, 0)", (self.account,))
+            maria.commit()
+        with sqlite3.connect(folder / "lite.db") as lite:
+            lite.execute(_TABLE)
+            lite.execute("INSERT INTO accounts VALUES (?, 0)", (self.account,))
+
+    def maria(self) -> Any:
+        adapted = MySqlResource.from_url("maria", self.urls["maria"])
+        return adapted.pool.take()
+
+    def manager(
+        self, *names: str, face: Face = FACES["blocking"], **settings: Any
+    ) -> TransactionManager:
+        return face(
+            TransactionManager(
+                self.folder / "coordinator",
+                {name: self.urls[name] for name in names},
+                log=ModelLog(self.world),
+                orphan_interval=0.0,
+                recovery_interval=None,
+                **settings,
+            )
+        )
+
+    def pay(self, tx: Any, name: str, amount: int) -> None:
+        mark = "?" if name == "lite" else "%s"
+        tx[name].execute(
+            f"UPDATE accounts SET balance = balance + {mark} WHERE id = {mark}",
+            (amount, self.account),
+        )
+
+    def balances(self) -> dict[str, int]:
+        query = f"SELECT balance FROM accounts WHERE id = {self.account}"
+        with psycopg.connect(self.urls["pg"]) as pg, self.maria() as maria:
+            with maria.cursor() as cursor:
+                cursor.execute(query)
+                in_maria = cursor.fetchone()[0]
+            in_pg = pg.execute(query).fetchone()
+            assert in_pg is not None
+            in_lite = sqlite3.connect(self.folder / "lite.db").execute(query).fetchone()[0]
+            return {"pg": in_pg[0], "maria": in_maria, "lite": in_lite}
+
+
+@pytest.fixture
+def bank(tmp_path: Path, postgres_server: Server, mariadb_server: Server) -> Bank:
+    return Bank(tmp_path, postgres_server, mariadb_server)
+
+
+@pytest.mark.parametrize("names", [("pg", "maria"), ("pg", "maria", "lite"), ("pg",), ("lite",)])
+def test_commit_reaches_every_database(
+    bank: Bank, names: tuple[str, ...], server_face: Face
+) -> None:
+    with bank.manager(*names, face=server_face) as tm:
+        assert not tm.preflight()
+        for _ in range(2):  # the second transaction runs over connections used before
+            with tm.begin() as tx:
+                for name in names:
+                    bank.pay(tx, name, 5)
+        assert tm.recover().clean
+    assert bank.balances() == {name: 10 if name in names else 0 for name in bank.balances()}
+
+
+@pytest.mark.parametrize("names", [("pg", "maria"), ("pg", "maria", "lite"), ("maria",)])
+def test_rollback_reaches_every_database(
+    bank: Bank, names: tuple[str, ...], server_face: Face
+) -> None:
+    with bank.manager(*names, face=server_face) as tm:
+        with pytest.raises(ZeroDivisionError), tm.begin() as tx:
+            for name in names:
+                bank.pay(tx, name, 5)
+            _ = 1 // 0
+        with tm.begin() as tx:
+            bank.pay(tx, names[0], 1)
+    assert bank.balances()[names[0]] == 1
+    assert sum(bank.balances().values()) == 1
+
+
+def test_a_failed_statement_that_was_swallowed_still_rolls_everything_back(
+    bank: Bank, server_face: Face
+) -> None:
+    """PostgreSQL answers the PREPARE of a failed transaction with a silent rollback."""
+    with bank.manager("pg", "maria", face=server_face) as tm:
+        with pytest.raises(RolledBackError, match="a statement failed"), tm.begin() as tx:
+            bank.pay(tx, "maria", 5)
+            bank.pay(tx, "pg", 5)
+            with pytest.raises(psycopg.errors.UndefinedTable):
+                tx["pg"].execute("SELECT * FROM nowhere")
+        assert tm.recover().clean
+    assert set(bank.balances().values()) == {0}
+
+
+@pytest.mark.parametrize("names", [("pg", "maria"), ("pg", "maria", "lite")])
+def test_whole_or_absent_when_the_coordinator_stops_at_any_step(
+    bank: Bank, names: tuple[str, ...], server_face: Face
+) -> None:
+    class Stop(BaseException):
+        pass
+
+    for at in itertools.count():
+        steps = itertools.count()
+
+        def stop(_: str, steps: itertools.count[int] = steps, at: int = at) -> None:
+            if next(steps) == at:
+                raise Stop
+
+        before = bank.balances()
+        tm = bank.manager(*names, on_step=stop, face=server_face)
+        try:
+            with tm.begin() as tx:
+                for name in names:
+                    bank.pay(tx, name, 1)
+        except Stop:
+            pass
+        else:
+            break
+        finally:
+            tm.close()
+        with bank.manager(*names, face=server_face) as tm:
+            assert tm.recover().clean, at
+        moved = {after - before[name] for name, after in bank.balances().items() if name in names}
+        assert moved in ({0}, {1}), f"stopped at step {at}"
+    assert at > 6
+
+
+def test_recovery_waits_for_a_server_that_is_down(
+    tmp_path: Path, mariadb_server: Server, server_face: Face
+) -> None:
+    server = make_postgres()
+    server.start()
+    try:
+        bank = Bank(tmp_path, server, mariadb_server)
+
+        def kill(step: str) -> None:
+            if step == "after decision":
+                server.kill()
+
+        with bank.manager("pg", "maria", on_step=kill, face=server_face) as tm:
+            with tm.begin() as tx:
+                bank.pay(tx, "pg", 3)
+                bank.pay(tx, "maria", 3)
+            report = tm.recover()
+            assert list(report.unreachable) == ["pg"]
+            assert report.open_decisions == 1
+            server.start()
+            assert tm.recover().clean
+        assert bank.balances() == {"pg": 3, "maria": 3, "lite": 0}
+    finally:
+        server.kill()
+
+
+def test_preflight_names_what_is_not_set_up(tmp_path: Path) -> None:
+    server = make_postgres(max_prepared_transactions="0")
+    server.start()
+    try:
+        resource = adapt("pg", server.url)
+        (problem,) = resource.preflight()
+        resource.close()
+    finally:
+        server.kill()
+    assert "max_prepared_transactions is 0" in problem.what
+    assert "postgresql.conf" in problem.mend
+    assert tmp_path.is_dir()
+
+
+def test_foreign_branches_are_seen_with_all_their_bytes(bank: Bank) -> None:
+    foreign = Xid(1114926712, b"\xffnode\x00'\\" + bytes(range(200, 220)), b"\x00\x80b")
+    for name in ("pg", "maria"):
+        resource = adapt(name, bank.urls[name])
+        _leave_prepared(bank, name, foreign)
+        assert foreign in resource.in_doubt()
+        resource.rollback(foreign)
+        assert foreign not in resource.in_doubt()
+        resource.close()
+
+
+def _leave_prepared(bank: Bank, name: str, xid: Xid) -> None:
+    if name == "pg":
+        with psycopg.connect(bank.urls["pg"], autocommit=True) as pg:
+            pg.execute("BEGIN")
+            pg.execute("UPDATE accounts SET balance = 7 WHERE id = %s", (bank.account,))
+            pg.execute(f"PREPARE TRANSACTION '{format_gid(xid)}'")
+        return
+    branch = MySqlResource.from_url("maria", bank.urls["maria"]).begin(xid)
+    branch.handle.execute("UPDATE accounts SET balance = 7 WHERE id = %s", (bank.account,))
+    branch.prepare()
+    branch.close()
+
+
+def test_our_ids_are_spelled_as_psycopg_spells_them() -> None:
+    ids = XidFactory("orders-1")
+    xid = ids.branch(ids.gtrid())
+    theirs = psycopg.Xid.from_parts(xid.format_id, xid.gtrid.decode(), xid.bqual.decode())
+    assert format_gid(xid) == str(theirs)
+    assert parse_gid(format_gid(xid)) == xid
+
+
+@pytest.mark.parametrize(
+    "gid",
+    [
+        "",
+        "x",
+        "1_2",
+        "django_1_2",
+        "5_a_b",
+        "5_YQ==_Yg",
+        "_YQ==_YQ==",
+        "²_YQ==_YQ==",
+        "--5_YQ==_YQ==",
+    ],
+)
+def test_texts_that_are_no_xa_id_are_left_out(gid: str) -> None:
+    assert parse_gid(gid) is None
+
+
+def test_autocommit_connections_are_refused(bank: Bank, server_face: Face) -> None:
+    resource = PostgresResource("pg", lambda: psycopg.connect(bank.urls["pg"], autocommit=True))
+    with bank.manager(face=server_face) as tm:
+        tm.resources["pg"] = resource
+        with pytest.raises(TransactionUsageError, match="autocommit"), tm.begin() as tx:
+            tx["pg"]
+
+
+def test_a_handle_cannot_end_its_branch(bank: Bank, server_face: Face) -> None:
+    with bank.manager("maria", "pg", face=server_face) as tm, tm.begin() as tx:
+        with pytest.raises(TransactionUsageError, match="would break the transaction"):
+            tx["maria"].commit()
+        with pytest.raises(psycopg.ProgrammingError):
+            tx["pg"].commit()
+        handle = tx["maria"]
+        tx.rollback()
+        with pytest.raises(TransactionUsageError, match="is over"):
+            handle.execute("SELECT 1")
+
+
+def test_read_only_branches_take_no_part(bank: Bank, server_face: Face) -> None:
+    reading = PostgresResource(
+        "pg", lambda: psycopg.connect(bank.urls["pg"]), detect_read_only=True
+    )
+    with bank.manager("maria", face=server_face) as tm:
+        tm.resources["pg"] = reading
+        with tm.begin() as tx:
+            tx["pg"].execute("SELECT 1")
+            bank.pay(tx, "maria", 2)
+        assert tm.statistics.decisions == 0
+    assert bank.balances()["maria"] == 2
+
+
+def test_a_lost_connection_before_the_decision_rolls_back(bank: Bank, server_face: Face) -> None:
+    with bank.manager("pg", "maria", face=server_face) as tm:
+        with pytest.raises(RolledBackError), tm.begin() as tx:
+            bank.pay(tx, "maria", 5)
+            bank.pay(tx, "pg", 5)
+            _terminate(bank, tx["pg"].info.backend_pid)
+        assert tm.recover().clean
+        with tm.begin() as tx:
+            bank.pay(tx, "pg", 1)
+    assert bank.balances() == {"pg": 1, "maria": 0, "lite": 0}
+
+
+def test_a_prepare_refused_while_the_other_database_prepares_rolls_both_back(
+    bank: Bank, server_face: Face
+) -> None:
+    """PostgreSQL checks deferred constraints at PREPARE, which is under way by then."""
+    with psycopg.connect(bank.urls["pg"]) as pg:
+        pg.execute(f"CREATE TABLE once{bank.account} (id INT UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+    with bank.manager("pg", "maria", face=server_face) as tm:
+        with pytest.raises(RolledBackError, match="duplicate key"), tm.begin() as tx:
+            bank.pay(tx, "maria", 5)
+            for _ in range(2):
+                tx["pg"].execute(f"INSERT INTO once{bank.account} VALUES (1)")
+        assert not _in_doubt(tm)
+    assert bank.balances()["maria"] == 0
+
+
+def test_a_prepare_under_way_is_undone_when_the_other_database_is_lost(
+    bank: Bank, server_face: Face
+) -> None:
+    with bank.manager("pg", "maria", face=server_face) as tm:
+        with pytest.raises(RolledBackError), tm.begin() as tx:
+            bank.pay(tx, "pg", 5)
+            bank.pay(tx, "maria", 5)
+            _kill(bank, _session(tx))
+        assert not _in_doubt(tm)
+        with tm.begin() as tx:
+            bank.pay(tx, "pg", 1)
+    assert bank.balances() == {"pg": 1, "maria": 0, "lite": 0}
+
+
+def _session(tx: Transaction) -> int:
+    return int(tx["maria"].execute("SELECT CONNECTION_ID()").fetchone()[0])
+
+
+def _kill(bank: Bank, session: int) -> None:
+    with bank.maria() as admin, admin.cursor() as cursor:
+        cursor.execute(f"KILL {session}")
+
+
+def _in_doubt(tm: TransactionManager) -> list[Xid]:
+    return [xid for one in tm.resources.values() for xid in one.in_doubt()]
+
+
+def test_a_connection_that_died_while_idle_is_replaced(bank: Bank, server_face: Face) -> None:
+    with bank.manager("pg", "maria", face=server_face) as tm:
+        with tm.begin() as tx:
+            bank.pay(tx, "pg", 1)
+            bank.pay(tx, "maria", 1)
+            backend, session = tx["pg"].info.backend_pid, _session(tx)
+        _terminate(bank, backend)
+        _kill(bank, session)
+        with tm.begin() as tx:
+            bank.pay(tx, "pg", 1)
+            bank.pay(tx, "maria", 1)
+    assert bank.balances() == {"pg": 2, "maria": 2, "lite": 0}
+
+
+def test_a_connection_that_the_application_closed_is_named(bank: Bank, server_face: Face) -> None:
+    with bank.manager("pg", "maria", face=server_face) as tm:
+        with pytest.raises(TransactionUsageError, match="'pg' was closed"), tm.begin() as tx:
+            bank.pay(tx, "pg", 5)
+            bank.pay(tx, "maria", 5)
+            tx["pg"].close()
+        assert not _in_doubt(tm)
+    assert set(bank.balances().values()) == {0}
+
+
+def test_an_id_longer_than_the_server_takes_is_refused() -> None:
+    assert len(format_gid(Xid(1, bytes(64), bytes(64)))) < 199
+    with pytest.raises(TransactionUsageError, match="too long for PostgreSQL"):
+        format_gid(Xid(FORMAT_ID, bytes(80), bytes(64)))
+
+
+def test_a_one_phase_commit_whose_answer_is_lost_is_in_doubt(bank: Bank, server_face: Face) -> None:
+    def cut(step: str) -> None:
+        if step == "before one-phase pg":
+            _terminate(bank, backend)
+
+    with (
+        bank.manager("pg", on_step=cut, face=server_face) as tm,
+        pytest.raises(InDoubtError),
+        tm.begin() as tx,
+    ):
+        bank.pay(tx, "pg", 5)
+        backend = tx["pg"].info.backend_pid
+
+
+def _terminate(bank: Bank, backend: int) -> None:
+    with psycopg.connect(bank.urls["pg"]) as admin:
+        admin.execute("SELECT pg_terminate_backend(%s, 5000)", (backend,))
+
+
+# -- SQLAlchemy -------------------------------------------------------------------------------
+
+
+def test_engines_and_sessions_take_part(bank: Bank) -> None:
+    engines = {
+        "pg": sqlalchemy.create_engine(bank.urls["pg"].replace("ql://", "ql+psycopg://")),
+        "maria": sqlalchemy.create_engine(bank.urls["maria"].replace("db://", "db+pymysql://")),
+        "lite": sqlalchemy.create_engine(bank.urls["lite"]),
+    }
+    statement = sqlalchemy.text("UPDATE accounts SET balance = balance + 4 WHERE id = :id")
+    values = {"id": bank.account}
+    with TransactionManager(
+        bank.folder / "coordinator", engines, log=ModelLog(bank.world), recovery_interval=None
+    ) as tm:
+        for _ in range(2):
+            with tm.begin() as tx:
+                tx["pg"].execute(statement, values)
+                with sqlalchemy.orm.Session(bind=tx["maria"]) as session:
+                    session.execute(statement, values)
+                tx["lite"].execute(statement, values)
+        with pytest.raises(KeyError), tm.begin() as tx:
+            tx["pg"].execute(statement, values)
+            tx["lite"].execute(statement, values)
+            raise KeyError
+    assert bank.balances() == {"pg": 8, "maria": 8, "lite": 8}
+
+
+def test_an_engine_without_two_phase_commit_is_refused() -> None:
+    with pytest.raises(TransactionUsageError, match="no two-phase commit through sqlite"):
+        from_engine("x", sqlalchemy.create_engine("sqlite://"))

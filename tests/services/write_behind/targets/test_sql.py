@@ -1,0 +1,346 @@
+"""SQL targets: rows in tables, exactly once, whatever is sent twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.engine import Engine
+
+from tallystick.roles import Operation, OperationCode, PersistEntry
+from tallystick.services.write_behind import TargetDownError, WriteBehind
+from tallystick.services.write_behind.targets.rows import decode_row, encode_row
+from tallystick.services.write_behind.targets.sql import SqlTarget
+from tallystick.services.write_behind.targets.statements import statements
+from tests.servers import Server
+from tests.services.write_behind.kit import quick
+
+DATABASES = [
+    "sqlite",
+    pytest.param("postgres", marks=pytest.mark.postgres),
+    pytest.param("mariadb", marks=pytest.mark.mariadb),
+]
+
+
+def engine_of(kind: str, request: pytest.FixtureRequest, path: Path) -> Engine:
+    """An engine of an empty database of that kind."""
+    if kind == "sqlite":
+        return sa.create_engine(f"sqlite:///{path / 'target.db'}")
+    server: Server = request.getfixturevalue(f"{kind}_server")
+    driver = {"postgres": "postgresql+psycopg", "mariadb": "mariadb+pymysql"}[kind]
+    return sa.create_engine(server.url.replace(server.url.partition(":")[0], driver, 1))
+
+
+@pytest.fixture(params=DATABASES)
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    made = engine_of(request.param, request, tmp_path)
+    with made.begin() as connection:
+        for table in ("orders", "tallystick_applied"):
+            connection.execute(sa.text(f"DROP TABLE IF EXISTS {table}"))
+        connection.execute(
+            sa.text(
+                "CREATE TABLE orders (id INTEGER PRIMARY KEY, state VARCHAR(20), total INTEGER)"
+            )
+        )
+    yield made
+    made.dispose()
+
+
+def row(code: OperationCode, key: int, **value: object) -> Operation:
+    return Operation(code, "orders", encode_row({"id": key}), encode_row(value))
+
+
+def entry(number: int, *operations: Operation) -> PersistEntry:
+    return PersistEntry(number, ("db",), operations)
+
+
+def table(engine: Engine) -> list[tuple[object, ...]]:
+    with engine.connect() as connection:
+        found = connection.execute(sa.text("SELECT id, state, total FROM orders ORDER BY id"))
+        return [tuple(one) for one in found]
+
+
+def applied(engine: Engine) -> list[int]:
+    with engine.connect() as connection:
+        found = connection.execute(sa.text("SELECT number FROM tallystick_applied ORDER BY number"))
+        return list(found.scalars())
+
+
+def open_target(engine: Engine, **values: object) -> SqlTarget:
+    target = SqlTarget(engine, **values)  # type: ignore[arg-type]
+    target.open("log-1")
+    return target
+
+
+def test_rows_are_inserted_updated_and_deleted_in_order(engine: Engine) -> None:
+    target = open_target(engine)
+    target.apply(
+        [
+            entry(1, row(OperationCode.INSERT, 1, state="new", total=5)),
+            entry(2, row(OperationCode.UPDATE, 1, state="paid")),
+            entry(3, row(OperationCode.UPDATE, 2, state="grün", total=None)),
+            entry(4, row(OperationCode.INSERT, 3), row(OperationCode.DELETE, 3)),
+        ]
+    )
+    assert table(engine) == [(1, "paid", 5), (2, "grün", None)]
+    assert applied(engine) == [1, 2, 3, 4]
+
+
+def test_entry_sent_twice_takes_effect_once(engine: Engine) -> None:
+    first, second = entry(1, row(OperationCode.INSERT, 1, total=1)), entry(2)
+    open_target(engine).apply([first])
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE orders SET total = 7"))
+    open_target(engine).apply([first, second])
+    assert table(engine) == [(1, None, 7)]
+    assert applied(engine) == [1, 2]
+
+
+def test_commit_that_took_place_although_it_failed_is_not_repeated(engine: Engine) -> None:
+    target = open_target(engine)
+    target.apply([entry(1)])
+
+    def lose_answer(connection: sa.Connection) -> None:
+        sa.event.remove(engine, "commit", lose_answer)
+        connection.connection.driver_connection.commit()  # type: ignore[union-attr]
+        raise sa.exc.OperationalError("COMMIT", {}, ConnectionError("gone"), True)
+
+    sa.event.listen(engine, "commit", lose_answer)
+    batch = [entry(2, row(OperationCode.INSERT, 1, total=1)), entry(3)]
+    with pytest.raises(sa.exc.OperationalError):
+        target.apply(batch)
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE orders SET total = 7"))
+    target.apply(batch)
+    assert table(engine) == [(1, None, 7)]
+    assert applied(engine) == [1, 2, 3]
+
+
+def test_failing_batch_leaves_nothing_behind(engine: Engine) -> None:
+    target = open_target(engine)
+    bad = Operation(OperationCode.INSERT, "no_such_table", b'{"id":1}', b"{}")
+    with pytest.raises(sa.exc.DBAPIError):
+        target.apply([entry(1, row(OperationCode.INSERT, 1)), entry(2, bad)])
+    assert table(engine) == []
+    assert applied(engine) == []
+
+
+def test_settled_numbers_are_forgotten_and_those_of_other_logs_kept(engine: Engine) -> None:
+    target, other = open_target(engine), SqlTarget(engine)
+    other.open("log-2")
+    target.apply([entry(1), entry(2), entry(3)])
+    other.apply([entry(1)])
+    target.settled(3)
+    assert applied(engine) == [1, 3]
+
+
+def test_function_of_the_application_runs_in_the_same_transaction(engine: Engine) -> None:
+    def insert(connection: sa.Connection, one: PersistEntry) -> None:
+        connection.execute(sa.text("INSERT INTO orders (id) VALUES (:id)"), {"id": one.number})
+        if one.number == 2:
+            raise ValueError("not this one")
+
+    target = open_target(engine, apply=insert)
+    target.apply([entry(1)])
+    with pytest.raises(ValueError, match="not this one"):
+        target.apply([entry(2)])
+    assert table(engine) == [(1, None, None)]
+    assert applied(engine) == [1]
+
+
+def test_without_the_table_nothing_is_kept(engine: Engine) -> None:
+    target = open_target(engine, applied_table=None)
+    for _ in range(2):
+        target.apply([entry(1, row(OperationCode.INSERT, 1, total=2))])
+    target.settled(9)
+    assert table(engine) == [(1, None, 2)]
+    assert not sa.inspect(engine).has_table("tallystick_applied")
+
+
+def test_service_fills_tables_and_survives_a_bad_row(engine: Engine, tmp_path: Path) -> None:
+    settings = quick(attempts_max=2)
+    with WriteBehind(
+        tmp_path / "spool", {"db": engine}, system="cloudtran", settings=settings
+    ) as behind:
+        for number in range(20):
+            with behind.begin(f"order-{number}") as tx:
+                tx.insert("orders", {"id": number}, {"state": "new", "total": number})
+                if number == 7:
+                    tx.update("orders", {"id": number}, {"no_such_column": 1})
+        while behind.statistics.set_aside == 0 or behind.backlog.count > 1:
+            assert not behind.drain(0.01)
+        (status,) = behind.pending()
+        assert status.reference == "order-7"
+        behind.discard(status.number)
+    assert [one[0] for one in table(engine)] == [n for n in range(20) if n != 7]
+
+
+@pytest.mark.parametrize("kind", DATABASES[1:])
+def test_killed_server_counts_as_down_and_catches_up(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    engine = engine_of(kind, request, tmp_path)
+    server: Server = request.getfixturevalue(f"{kind}_server")
+    with engine.begin() as connection:
+        connection.execute(sa.text("DROP TABLE IF EXISTS tallystick_applied"))
+        connection.execute(sa.text("DROP TABLE IF EXISTS orders"))
+        connection.execute(sa.text("CREATE TABLE orders (id INTEGER PRIMARY KEY, total INTEGER)"))
+    settings = quick(retry_seconds_max=0.2)
+    with WriteBehind(
+        tmp_path / "spool", {"db": engine}, system="cloudtran", settings=settings
+    ) as behind:
+        for number in range(300):
+            if number == 100:
+                server.kill()
+            with behind.begin() as tx:
+                tx.insert("orders", {"id": number}, {"total": number})
+        while behind.statistics.retries < 2:
+            assert not behind.drain(0.01)
+        server.start()
+        assert behind.drain(60)
+        assert behind.statistics.set_aside == 0
+    with engine.connect() as connection:
+        found = connection.execute(sa.text("SELECT id FROM orders ORDER BY id")).scalars()
+        assert list(found) == list(range(300))
+    engine.dispose()
+
+
+def test_database_that_cannot_be_opened_is_down(tmp_path: Path) -> None:
+    target = open_target(sa.create_engine(f"sqlite:///{tmp_path / 'no' / 'folder.db'}"))
+    with pytest.raises(TargetDownError):
+        target.apply([entry(1)])
+
+
+def test_same_row_gives_the_same_bytes() -> None:
+    assert encode_row({"b": 1, "a": "ä"}) == encode_row({"a": "ä", "b": 1})
+    assert decode_row(encode_row({"a": None})) == {"a": None}
+    assert encode_row(b"raw") == b"raw"
+    assert decode_row(b' {"a": 1}\n') == {"a": 1}
+    odd = {"z": 'q"\\\u2028ü', "a": [1, 2.5, None, True], "n": {"b": 1e300, "a": -1}, "": ""}
+    plain = json.dumps(odd, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert encode_row(odd) == plain.encode()
+    with pytest.raises(ValueError, match="JSON object"):
+        decode_row(b"[1]")
+    for wrong in (b"", b"{", b'{"a":1} {"b":2}', b'{"a":1},', b"\xff"):
+        with pytest.raises(ValueError, match=r"."):
+            decode_row(wrong)
+    with pytest.raises(TypeError):
+        encode_row({"a": object()})
+
+
+# -- PostgreSQL: rows as one document ----------------------------------------------------
+
+
+@pytest.fixture
+def postgres(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    made = engine_of("postgres", request, tmp_path)
+    with made.begin() as connection:
+        for statement in (
+            "DROP TABLE IF EXISTS tallystick_applied, plain, rich",
+            "CREATE SCHEMA IF NOT EXISTS shop",
+            'DROP TABLE IF EXISTS shop."Odd name"',
+            "CREATE TABLE plain (id BIGINT PRIMARY KEY, t TEXT, n NUMERIC, f FLOAT)",
+            "ALTER TABLE plain ADD b BOOLEAN, ADD d TIMESTAMPTZ, ADD u UUID, ADD x BYTEA",
+            "CREATE TABLE rich (id BIGINT PRIMARY KEY, j JSONB, a INT[])",
+            'CREATE TABLE shop."Odd name" ("Key" TEXT PRIMARY KEY, "a ""b" TEXT)',
+        ):
+            connection.execute(sa.text(statement))
+    yield made
+    made.dispose()
+
+
+def upsert(table: str, key: dict[str, object], value: dict[str, object]) -> Operation:
+    return Operation(OperationCode.UPDATE, table, encode_row(key), encode_row(value))
+
+
+def rows(engine: Engine, query: str) -> list[tuple[object, ...]]:
+    with engine.connect() as connection:
+        return [tuple(one) for one in connection.execute(sa.text(query))]
+
+
+@pytest.mark.postgres
+def test_document_of_rows_says_what_single_rows_say(postgres: Engine) -> None:
+    value = {
+        "t": "grün \u2028 '\"\\", "n": 12.50, "f": 1e300, "b": True, "d": "2026-01-02T03:04:05Z",
+        "u": "6f1ed002-ab5a-4d5b-8f1e-000000000001", "x": "\\x00ff",
+    }  # fmt: skip
+    nothing: dict[str, object] = dict.fromkeys(value)
+    operations = [
+        upsert("plain", {"id": 1}, value),
+        upsert("plain", {"id": 2}, nothing),
+        upsert("plain", {"id": 2}, {"t": "again"}),
+        upsert("plain", {"id": 9_007_199_254_740_993}, value),
+    ]
+    target = open_target(postgres)
+    target.apply([entry(number, one) for number, one in enumerate(operations, 1)])
+    at_once = rows(postgres, "SELECT * FROM plain ORDER BY id")
+    assert len(at_once) == 3
+    with postgres.begin() as connection:
+        connection.execute(sa.text("DELETE FROM plain"))
+        for statement, parameters in statements("postgresql", operations):
+            connection.execute(statement, parameters)
+    assert rows(postgres, "SELECT * FROM plain ORDER BY id") == at_once
+
+
+@pytest.mark.postgres
+def test_tables_that_read_json_in_another_way_get_single_rows(postgres: Engine) -> None:
+    target = open_target(postgres)
+    target.apply([entry(1, upsert("rich", {"id": 1}, {"j": '{"a": [1]}', "a": "{1,2}"}))])
+    assert rows(postgres, "SELECT * FROM rich") == [(1, {"a": [1]}, [1, 2])]
+
+
+@pytest.mark.postgres
+def test_one_key_many_times_in_a_batch_and_odd_names(postgres: Engine) -> None:
+    target = open_target(postgres)
+    table = "shop.Odd name"
+    updates = [upsert(table, {"Key": "k"}, {'a "b': str(number)}) for number in range(50)]
+    spaced = Operation(OperationCode.UPDATE, table, b'{"Key": "k" }', encode_row({'a "b': "last"}))
+    twice = upsert(table, {"Key": "z"}, {"Key": "z", 'a "b': "1"})
+    batch = [entry(number, one) for number, one in enumerate([*updates, spaced, twice], 1)]
+    target.apply(batch)
+    assert rows(postgres, 'SELECT * FROM shop."Odd name" ORDER BY 1') == [("k", "last"), ("z", "1")]
+    gone = Operation(OperationCode.DELETE, table, encode_row({"Key": "k"}))
+    target.apply([entry(100, gone), entry(101, gone)])
+    assert rows(postgres, 'SELECT * FROM shop."Odd name"') == [("z", "1")]
+    assert len(applied(postgres)) == 54
+
+
+@pytest.mark.postgres
+def test_one_key_in_several_types_keeps_the_last_value(postgres: Engine) -> None:
+    keys: list[object] = [7, "7", 7.0, " 7", 7]
+    target = open_target(postgres)
+    batch = [upsert("plain", {"id": key}, {"t": str(place)}) for place, key in enumerate(keys)]
+    target.apply([entry(number, one) for number, one in enumerate(batch, 1)])
+    assert rows(postgres, "SELECT id, t FROM plain") == [(7, "4")]
+
+
+@pytest.mark.postgres
+def test_row_at_fault_shows_by_itself_and_leaves_nothing(postgres: Engine) -> None:
+    target = open_target(postgres)
+    good = entry(1, upsert("plain", {"id": 1}, {"t": "x"}))
+    bad = entry(2, upsert("plain", {"id": 2}, {"u": "no uuid"}))
+    with pytest.raises(sa.exc.DataError):
+        target.apply([good, bad])
+    assert applied(postgres) == []
+    target.apply([good])
+    assert applied(postgres) == [1]
+
+
+def test_pool_without_a_free_connection_is_down(tmp_path: Path) -> None:
+    engine = sa.create_engine(
+        f"sqlite:///{tmp_path / 'a.db'}", poolclass=sa.QueuePool, pool_size=1, max_overflow=0,
+        pool_timeout=0.01,
+    )  # fmt: skip
+    target = open_target(engine)
+    with engine.connect(), pytest.raises(TargetDownError):
+        target.apply([entry(1)])
+    target.apply([entry(1)])
+    engine.dispose()
+
+
+def test_what_is_no_engine_of_ours_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="create_engine"):
+        WriteBehind(tmp_path / "spool", {"db": sa.MetaData()})

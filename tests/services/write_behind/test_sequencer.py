@@ -1,0 +1,97 @@
+"""The line from the log to the lanes: in order, once durable, and without pressing for it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+
+import pytest
+
+from tallystick.errors import LogFullError
+from tallystick.roles import PersistEntry
+from tallystick.services.write_behind import sequencer
+from tallystick.services.write_behind.sequencer import Sequencer
+
+
+class Promise:
+    """A ticket that is done when the test says so, or when somebody waits for it."""
+
+    def __init__(self, *, refused: bool = False) -> None:
+        self.waited = False
+        self.refused = refused
+        self.finished = False
+
+    def wait(self, timeout: float | None = None) -> int:  # noqa: ARG002 - done at once
+        self.waited = self.waited or not self.finished
+        self.finished = True
+        if self.refused:
+            raise LogFullError("no room")
+        return 1
+
+    def done(self) -> bool:
+        raise AssertionError("asking would have the log write")
+
+    def __await__(self) -> Generator[object, None, int]:
+        yield from ()
+        return self.wait()
+
+
+class Line:
+    """A sequencer, and what it hands on."""
+
+    def __init__(self, *, alone: bool) -> None:
+        self.durable: list[int] = []
+        self.lost: list[int] = []
+        self.broken = threading.Event()
+        self.sequencer = Sequencer(
+            self._take, self.lost.append, lambda _: self.broken.set(), alone=alone
+        )
+
+    def _take(self, entries: Sequence[PersistEntry]) -> None:
+        self.durable += [one.number for one in entries]
+
+    def append(self, *promises: Promise) -> None:
+        for number, one in enumerate(promises, 1):
+            self.sequencer.append(PersistEntry(number, ("one",), ()), one)
+
+
+def soon(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 20
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.002)
+    return condition()
+
+
+def test_line_presses_for_nothing_that_a_committer_waits_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sequencer, "IDLE_MAX", 1 << 60)
+    line = Line(alone=False)
+    first, second, third = promises = [Promise() for _ in range(3)]
+    line.append(*promises)
+    second.finished = True
+    time.sleep(0.05)
+    assert line.durable == [], "what comes later does not overtake"
+    first.finished = True
+    assert soon(lambda: line.durable == [1, 2])
+    assert not any(one.waited for one in promises)
+    line.sequencer.close()
+    assert (line.durable, third.waited) == ([1, 2, 3], True)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_line_waits_for_what_nobody_else_waits_for(alone: bool) -> None:
+    line = Line(alone=alone)
+    line.append(Promise(), Promise())
+    assert soon(lambda: line.durable == [1, 2])
+    line.sequencer.close()
+
+
+def test_what_the_log_refused_is_lost_and_the_rest_goes_on() -> None:
+    line = Line(alone=True)
+    line.append(Promise(), Promise(refused=True), Promise())
+    assert soon(lambda: line.durable == [1, 3])
+    line.sequencer.close()
+    assert line.lost == [2]
+    assert not line.broken.is_set()

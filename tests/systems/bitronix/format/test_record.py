@@ -1,0 +1,131 @@
+"""One record: the document's vectors, the originals' CRC rules, and whatever Hypothesis tries."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tallystick.errors import CorruptLogError, RecordTooLargeError
+from tallystick.systems.bitronix.format.layout import (
+    COMMITTING,
+    FORMAT_ID,
+    FileHeader,
+    make_gtrid,
+    sequence_number,
+    signed32,
+    split_gtrid,
+    status_name,
+)
+from tallystick.systems.bitronix.format.record import TransactionLogRecord, decode_record
+
+INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
+INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
+NAMES = st.sets(st.text(st.characters(max_codepoint=127), max_size=40), max_size=6)
+
+COMMITTING_2PC = bytes.fromhex(
+    "00000008 0000004b 0000001c 000000000029b679 00000004 b6168689"
+    "16 62746d2d746573742d31 000000000029b655 00000001"
+    "00000002 000b 6a6462632f6f7264657273 0009 6a6d732f7175657565 786e7442"
+)
+
+
+@given(INT32, st.binary(max_size=127), NAMES, INT64, INT32)
+def test_a_created_record_is_restored(
+    status: int, gtrid: bytes, names: set[str], time: int, sequence: int
+) -> None:
+    made = TransactionLogRecord.create(status, gtrid, names, time, sequence)
+    assert len(made.encode()) == made.size == made.record_length + 8
+    assert TransactionLogRecord.restore(made.encode()) == made
+    assert TransactionLogRecord.restore(b"xx" + made.encode() + b"yy", 2) == made
+
+
+@given(st.binary(max_size=200), st.integers(0, 100))
+def test_random_bytes_are_a_record_or_none(data: bytes, offset: int) -> None:
+    decode_record(data, offset, len(data))
+
+
+@given(st.integers(0, len(COMMITTING_2PC) - 1), st.integers(0, 7))
+def test_every_flipped_bit_but_in_nothing_is_noticed(place: int, bit: int) -> None:
+    flipped = bytearray(COMMITTING_2PC)
+    flipped[place] ^= 1 << bit
+    assert decode_record(bytes(flipped), 0, len(flipped)) is None
+
+
+def test_bytes_of_a_real_record() -> None:
+    made = TransactionLogRecord.create(
+        COMMITTING, make_gtrid("btm-test-1", 2733653, 1), ["jms/queue", "jdbc/orders"], 2733689, 4
+    )
+    assert made.encode() == COMMITTING_2PC
+    assert signed32(made.crc32) == -1240037751
+
+
+def test_crc_of_a_record_from_production() -> None:
+    made = TransactionLogRecord.create(
+        3,
+        bytes.fromhex("626974726F6E697853657276657249440000011C31FD45510000955B"),
+        ["com.mysql.jdbc.jdbc2.optional.MysqlXADataSource", "ActiveMQ"],
+        1220609394845,
+        38266,
+    )
+    assert made.record_length == 116
+    assert signed32(made.crc32) == -1380478121
+    assert split_gtrid(made.gtrid).server_id == "bitronixServerID"
+    assert split_gtrid(made.gtrid).time == 1220609394001
+
+
+def test_text_form_is_the_originals() -> None:
+    assert str(decode_record(COMMITTING_2PC, 0, len(COMMITTING_2PC))) == (
+        "a Bitronix TransactionLogRecord with status=COMMITTING, recordLength=75, "
+        "headerLength=28, time=2733689, sequenceNumber=4, crc32=-1240037751, "
+        "gtrid=62746D2D746573742D31000000000029B65500000001, uniqueNames=jdbc/orders,jms/queue"
+    )
+
+
+@pytest.mark.parametrize(
+    ("gtrid", "names"),
+    [(bytes(128), []), (b"", ["x" * 32768]), (b"", ["caf\u00e9"])],
+    ids=["gtrid of 128", "name of 32768", "name not ASCII"],
+)
+def test_what_the_originals_cannot_read_back_is_refused(gtrid: bytes, names: list[str]) -> None:
+    with pytest.raises(RecordTooLargeError):
+        TransactionLogRecord.create(8, gtrid, names, 1, 1)
+
+
+def test_restoring_damage_raises() -> None:
+    with pytest.raises(CorruptLogError, match="no whole record"):
+        TransactionLogRecord.restore(COMMITTING_2PC[:-1])
+
+
+def test_header_of_21_bytes() -> None:
+    header = FileHeader(2733617, 0, 1194)
+    assert header.encode().hex(" ") == (
+        "42 74 6e 78 00 00 00 00 00 29 b6 31 00 00 00 00 00 00 00 04 aa"
+    )
+    assert FileHeader.decode(header.encode()) == header
+    assert FileHeader.decode(header.encode()[:20]) is None
+    assert header.format_id == FORMAT_ID
+
+
+@pytest.mark.parametrize(
+    ("size", "known"),
+    [(3, "---"), (4, "--s"), (11, "--s"), (12, "-ts"), (13, "its")],
+)
+def test_a_short_gtrid_says_less(size: int, known: str) -> None:
+    parts = split_gtrid(bytes(size))
+    found = (parts.server_id, parts.time, parts.sequence)
+    assert [one is not None for one in found] == [one != "-" for one in known]
+
+
+def test_a_server_id_is_cut_at_51_bytes() -> None:
+    assert len(make_gtrid("x" * 60, 0, 0)) == 63
+    assert make_gtrid("\u00e9", 0, 0)[:1] == b"?"
+
+
+def test_sequence_numbers_wrap_as_java_does() -> None:
+    assert [sequence_number(n) for n in (1, (1 << 31) - 1, 1 << 31)] == [1, 2**31 - 1, -(2**31)]
+
+
+def test_an_unknown_status_is_printed_as_the_original_does() -> None:
+    assert status_name(8) == "COMMITTING"
+    assert status_name(42) == "!incorrect status (42)!"

@@ -1,0 +1,43 @@
+"""The thread that tends a log: it works once for many askings, and always ends."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from tallystick.systems.cloudtran.live.debounced_thread import Tender
+
+
+def test_many_askings_are_one_call() -> None:
+    called = threading.Event()
+    calls: list[int] = []
+
+    def work() -> None:
+        calls.append(1)
+        called.set()
+
+    tender = Tender(work, 0.05)
+    for _ in range(100):
+        tender.prompt()
+    assert called.wait(10)
+    tender.close()
+    assert len(calls) == 1
+
+
+def test_closed_at_the_moment_it_wakes_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`close` may come between the end of the wait and the clearing of what was asked."""
+    calls: list[int] = []
+    tender = Tender(lambda: calls.append(1), 0.0)
+    clear = tender._wanted.clear
+
+    def closed_just_before() -> None:
+        tender._closing.set()
+        tender._wanted.set()
+        clear()
+
+    monkeypatch.setattr(tender._wanted, "clear", closed_just_before)
+    tender.prompt()
+    tender._thread.join(10)
+    assert not tender._thread.is_alive()
+    assert calls == []

@@ -1,0 +1,381 @@
+"""The live log: transactions, group commit, switch, checkpoint, crashes, faults."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import threading
+from collections.abc import Hashable
+from pathlib import Path
+
+import pytest
+
+from tallystick.errors import (
+    CorruptLogError,
+    LogClosedError,
+    LogLockedError,
+    LogPoisonedError,
+    LogWriteError,
+    RecordTooLargeError,
+    TallystickError,
+    TransactionUsageError,
+)
+from tallystick.records import Kind, State, Xid
+from tallystick.storage.files import FileSystem
+from tallystick.systems.derby.format import operations
+from tallystick.systems.derby.format.compressed_numbers import (
+    compressed_int,
+    compressed_long,
+    format_id,
+)
+from tallystick.systems.derby.format.crypto import LogCipher
+from tallystick.systems.derby.format.layout import Group
+from tallystick.systems.derby.format.record_body import Body
+from tallystick.systems.derby.live.log import LogToFile
+from tallystick.systems.protocol import ReadOptions
+from tallystick.testing import (
+    SYNCS,
+    WRITES,
+    FailedSync,
+    Fault,
+    FaultyFileSystem,
+    MemoryFileSystem,
+    RecordingFileSystem,
+    check_recovery,
+    every_fault,
+)
+from tests.systems.derby.logs import reading_of
+
+FOLDER = "/db/log"
+
+
+def small(fs: FileSystem) -> LogToFile:
+    """A log of small files that keeps them all."""
+    return LogToFile(FOLDER, fs=fs, buffer_size=512, switch_interval=4096, archive=True)
+
+
+def insert(version: int, record_id: int = 6) -> bytes:
+    """An insert into page 1 of container 1168."""
+    page = b"".join(map(compressed_long, (0, 1168, 1, version)))
+    slot = compressed_int(0)
+    return format_id(operations.INSERT) + page + compressed_int(record_id) + b"\0\0" + slot + b"\1"
+
+
+def row(text: str) -> bytes:
+    """A row image of one field."""
+    data = text.encode()
+    return b"\0\6\1\x20" + len(data).to_bytes(2) + data
+
+
+def text_of(body: Body) -> str:
+    assert body.optional is not None
+    return body.optional[6:].decode()
+
+
+def put(log: LogToFile, text: str, version: int = 0) -> None:
+    """One committed transaction with one insert."""
+    number = log.begin()
+    log.log(number, insert(version), row(text))
+    log.commit(number)
+
+
+def committed(log: LogToFile) -> list[str]:
+    """The inserts of committed transactions, in order of commits."""
+    pending: dict[int, list[str]] = {}
+    found = []
+    for _, body in log.replay():
+        assert body.transaction is not None
+        if body.operation == operations.INSERT:
+            pending.setdefault(body.transaction, []).append(text_of(body))
+        elif body.group & Group.LAST:
+            mine = pending.pop(body.transaction, [])
+            found += mine if body.group & Group.COMMIT else []
+    return found
+
+
+def recover(fs: FileSystem) -> list[Hashable]:
+    with small(fs) as log:
+        return list(committed(log))
+
+
+def test_what_was_committed_is_there_after_reopening(tmp_path: Path) -> None:
+    folder = str(tmp_path / "db" / "log")
+    with LogToFile(folder) as log:
+        put(log, "one")
+        put(log, "two", 1)
+        loser = log.begin()
+        log.log(loser, insert(2), row("loser"))
+    with LogToFile(folder) as log:
+        assert committed(log) == ["one", "two"]
+        assert list(log.open_transactions) == [loser]
+        assert log.begin() > loser
+    reading = reading_of(tmp_path)
+    assert reading.recovery.boots is True
+    assert [bytes(change.after or b"")[6:] for change in reading.changes()] == [b"one", b"two"]
+    assert (tmp_path / "db/log/log1.dat").stat().st_size == 1 << 20
+
+
+def test_prepared_branch_stays_in_doubt_until_it_is_settled(tmp_path: Path) -> None:
+    folder = str(tmp_path / "log")
+    xid = Xid(4661, b"gtrid", b"b1")
+    with LogToFile(folder) as log:
+        number = log.begin(xid)
+        log.log(number, insert(0), row("doubt"))
+        log.prepare(number)
+    (branch,) = (one for one in reading_of(tmp_path).transactions() if one.state is State.PREPARED)
+    assert (branch.format_id, branch.gtrid, branch.bqual) == (4661, b"gtrid", b"b1")
+    with LogToFile(folder) as log:
+        assert log.open_transactions[number].prepared
+        assert log.open_transactions[number].xid == xid
+        log.commit(number)
+        assert committed(log) == ["doubt"]
+    (branch,) = reading_of(tmp_path).transactions()
+    assert (branch.state, branch.attributes["phases"]) == (State.COMMITTED, 2)
+
+
+def test_compensated_work_is_no_change(tmp_path: Path) -> None:
+    with LogToFile(str(tmp_path / "log")) as log:
+        number = log.begin()
+        place = log.log(number, insert(0), row("undone"))
+        page = b"".join(map(compressed_long, (0, 1168, 1, 1)))
+        log.compensate(number, format_id(104) + page + compressed_int(6), place)
+        log.log(number, insert(2), row("kept"))
+        log.commit(number)
+    assert [change.after for change in reading_of(tmp_path).changes()] == [row("kept")]
+
+
+def test_checkpoint_moves_the_start_and_removes_files_before_the_oldest_transaction(
+    tmp_path: Path,
+) -> None:
+    with LogToFile(str(tmp_path / "log"), switch_interval=4096, buffer_size=512) as log:
+        for index in range(60):
+            put(log, f"row {index:060}", index)
+        pages: list[str] = []
+        log.checkpoint(lambda: pages.append("clean"))
+        assert pages == ["clean"]
+        open_one = log.begin(Xid(1, b"g"))
+        log.log(open_one, insert(60), row("open"))
+        for index in range(61, 121):
+            put(log, f"row {index:060}", index)
+        log.checkpoint()
+    reading = reading_of(tmp_path)
+    begun = next(one for one in reading.transactions() if one.transaction == open_one)
+    assert begun.attributes["first"] == f"({reading.log.first},{begun.evidence[1]})"  # type: ignore[index]
+    assert reading.recovery.control == "log.ctrl"
+    assert reading.recovery.undo_mark >> 32 == reading.log.first
+    assert [one.number for one in reading.recovery.undo] == [open_one]
+    assert reading.verdict().differences == ()
+
+
+def test_switched_files_are_linked_and_end_with_a_marker(tmp_path: Path) -> None:
+    with LogToFile(str(tmp_path / "log"), switch_interval=4096, archive=True) as log:
+        for index in range(100):
+            put(log, f"{index:0100}", index)
+    reading = reading_of(tmp_path)
+    assert len(reading.log.files) > 3
+    assert len(list(reading.changes())) == 100
+    whats = [span.what for file in reading.files()[:2] for span in file.spans]
+    assert whats == ["file header", "records", "end marker"] * 2
+
+
+def test_tasks_commits_share_flushes_and_switch_files(tmp_path: Path) -> None:
+    folder = tmp_path / "db" / "log"
+
+    async def commit(log: LogToFile, text: str) -> None:
+        number = log.begin()
+        log.log(number, insert(0), row(text))
+        await log.submit_commit(number)
+
+    async def run(log: LogToFile) -> None:
+        for turn in range(10):
+            await asyncio.gather(*(commit(log, f"{turn} {one}") for one in range(20)))
+
+    with LogToFile(str(folder), switch_interval=4096, archive=True) as log:
+        asyncio.run(run(log))
+        assert log.counters.records >= 200
+        assert log.counters.groups <= 40
+        found = committed(log)
+    assert sorted(found) == sorted(f"{turn} {one}" for turn in range(10) for one in range(20))
+    assert len(list(folder.glob("log*.dat"))) > 3
+    assert reading_of(tmp_path).recovery.boots is True
+
+
+def test_large_record_needs_no_buffer(tmp_path: Path) -> None:
+    with LogToFile(str(tmp_path / "log")) as log:
+        put(log, "x" * 60_000)
+    with LogToFile(str(tmp_path / "log")) as log:
+        assert committed(log) == ["x" * 60_000]
+
+
+def test_encrypted_log_is_written_and_read_with_its_key(tmp_path: Path) -> None:
+    key = bytes(range(16))
+    cipher = LogCipher("AES/CBC/NoPadding", key)
+    for text in ("one", "two"):
+        with LogToFile(str(tmp_path / "log"), cipher=cipher) as log:
+            put(log, text)
+            assert committed(log)[-1] == text
+    options = ReadOptions(encryption_key=key, settings={"encryptionAlgorithm": "AES/CBC/NoPadding"})
+    reading = reading_of(tmp_path, options)
+    assert [change.after for change in reading.changes()] == [row("one"), row("two")]
+    assert b"one" not in (tmp_path / "log/log1.dat").read_bytes()
+
+
+def test_wrong_use_is_refused_and_the_log_goes_on(tmp_path: Path) -> None:
+    with LogToFile(str(tmp_path / "log")) as log:
+        with pytest.raises(TransactionUsageError):
+            log.commit(77)
+        with pytest.raises(LogWriteError, match="XSLB6"):
+            log.append(b"")
+        with pytest.raises(RecordTooLargeError):
+            log.append(bytes(0x0FFFFFFF))
+        with pytest.raises(LogLockedError):
+            LogToFile(str(tmp_path / "log"))
+        put(log, "still fine")
+    log.close()
+    with pytest.raises(LogClosedError):
+        log.begin()
+
+
+def test_damage_before_whole_groups_is_refused_not_overwritten() -> None:
+    fs = MemoryFileSystem()
+    with small(fs) as log:
+        for index in range(5):
+            put(log, f"row {index}", index)
+    file = fs.open(f"{FOLDER}/log1.dat")
+    file.pwrite(b"\xff", 24 + 37 + 20)
+    with pytest.raises(CorruptLogError):
+        small(fs)
+    assert file.pread(1, 24 + 37 + 20) == b"\xff"
+
+
+@pytest.mark.parametrize("write_sync", [True, False], ids=["write-sync", "file-sync"])
+def test_every_crash_keeps_what_was_acknowledged_and_nothing_else(write_sync: bool) -> None:
+    fs = RecordingFileSystem()
+    log = LogToFile(
+        FOLDER, fs=fs, buffer_size=512, switch_interval=2048, archive=True, write_sync=write_sync
+    )
+    for index in range(14):
+        item = f"item {index:0{180 if index % 5 else 900}}"
+        fs.submitted(item)
+        put(log, item, index)
+        fs.acknowledged(item)
+        if index == 9:
+            log.checkpoint()
+    log.close()
+
+    def reopened(state: FileSystem) -> list[Hashable]:
+        with LogToFile(
+            FOLDER,
+            fs=state,
+            buffer_size=512,
+            switch_interval=2048,
+            archive=True,
+            write_sync=write_sync,
+        ) as log:
+            return list(committed(log))
+
+    report = check_recovery(fs, reopened, limit=40, writer_of=lambda _: 0, again=4)
+    assert report.states > 150, str(report)
+
+
+def _run(fs: FileSystem, items: list[str]) -> list[str]:
+    """Commit the items; returns those acknowledged. Errors of ours end the run."""
+    acknowledged: list[str] = []
+    try:
+        log = small(fs)
+        for index, item in enumerate(items):
+            put(log, item, index)
+            acknowledged.append(item)
+            if index == 6:
+                log.checkpoint()
+        log.close()
+    except (TallystickError, OSError):
+        pass
+    return acknowledged
+
+
+ITEMS = [f"item {index:0200}" for index in range(30)]
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_any_failing_call_loses_nothing_that_was_acknowledged(error: int) -> None:
+    for faulty in every_fault(MemoryFileSystem, lambda n: Fault(n, error=error, partial=0.5)):
+        acknowledged = _run(faulty, ITEMS)
+        found = recover(_after_crash(faulty))
+        assert found == ITEMS[: len(found)]
+        assert len(acknowledged) <= len(found) <= len(acknowledged) + 1
+
+
+def _after_crash(faulty: FaultyFileSystem) -> FileSystem:
+    """What a process that comes after sees; the locks of the dead one are gone."""
+    inner = faulty.inner
+    assert isinstance(inner, MemoryFileSystem)
+    return MemoryFileSystem(inner.contents())
+
+
+@pytest.mark.parametrize("sync", [FailedSync.ORDERED, FailedSync.REVERTED])
+def test_failed_sync_poisons_and_is_never_repeated(sync: FailedSync) -> None:
+    for faulty in every_fault(MemoryFileSystem, lambda n: Fault(n, calls={"datasync"}, sync=sync)):
+        acknowledged = _run(faulty, ITEMS)
+        assert set(acknowledged) <= set(recover(_after_crash(faulty)))
+
+
+def test_poisoned_log_refuses_everything() -> None:
+    faulty = FaultyFileSystem(MemoryFileSystem(), Fault(20, calls=WRITES | SYNCS, lasting=True))
+    log = LogToFile(FOLDER, fs=faulty)
+    with pytest.raises(LogPoisonedError, match="XSLAA"):
+        for index in range(20):
+            put(log, "x", index)
+    with pytest.raises(LogPoisonedError):
+        log.begin()
+    with pytest.raises(LogPoisonedError):
+        log.checkpoint()
+    log.close()
+
+
+def test_threads_share_flushes_and_return_only_when_their_record_is_durable() -> None:
+    fs = _CountingFileSystem()
+    log = LogToFile(FOLDER, fs=fs, archive=True)
+    synced_before = fs.syncs
+
+    def work(name: int) -> None:
+        for index in range(20):
+            number = log.begin()
+            log.log(number, insert(0), row(f"{name}/{index}"))
+            log.commit(number)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert fs.syncs - synced_before < 16 * 20 // 2
+    log.close()
+    with LogToFile(FOLDER, fs=fs, archive=True) as log:
+        found = committed(log)
+    assert len(found) == 320
+    for name in range(16):
+        mine = [text for text in found if text.startswith(f"{name}/")]
+        assert mine == [f"{name}/{index}" for index in range(20)]
+
+
+class _CountingFileSystem(MemoryFileSystem):
+    """Counts syncs, and lets others run while one is under way."""
+
+    syncs = 0
+
+    def apply(self, call: str, *arguments: object) -> None:
+        if call == "datasync":
+            self.syncs += 1
+            threading.Event().wait(0.001)
+        super().apply(call, *arguments)
+
+
+def test_kinds_of_a_transactions_records(tmp_path: Path) -> None:
+    with LogToFile(str(tmp_path / "log")) as log:
+        put(log, "one")
+        aborted = log.begin()
+        log.abort(aborted)
+    kinds = [record.kind for record in reading_of(tmp_path).records()]
+    once = [Kind.CONTROL, Kind.BEGIN, Kind.ADD, Kind.COMMIT]
+    assert kinds == [*once, Kind.CONTROL, Kind.BEGIN, Kind.ROLLBACK]

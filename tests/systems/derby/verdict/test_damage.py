@@ -1,0 +1,275 @@
+"""Damage by every row of the table in docs/formats/derby.md, tried on the real engine."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tallystick.records import Outcome, Severity
+from tallystick.systems.derby.format.layout import (
+    CHECKSUM_RECORD_SIZE,
+    decode_control,
+    encode_checksum_body,
+    encode_control,
+    encode_header,
+    encode_record,
+    make_instant,
+)
+from tallystick.systems.derby.reader import DerbyReading
+from tallystick.testing.spans import check_tiling
+from tests.fixtures import fixture_dir
+from tests.systems.derby.logs import (
+    Patch,
+    append,
+    copy,
+    cut,
+    flip,
+    log_bytes,
+    manifest,
+    reading_of,
+    zero,
+)
+from tests.systems.derby.test_fixtures import same_rows
+
+CASE = "halted"
+END = 49358
+UNDO = 41429
+CHECKPOINT = 41502
+
+
+def groups() -> list[int]:
+    """Positions of the checksum records behind the undo mark."""
+    data = log_bytes(CASE)
+    found, place = [], data.find(bytes.fromhex("0081 4900 0000 01c5"))
+    while place >= 0:
+        found.append(place - 12)
+        place = data.find(bytes.fromhex("0081 4900 0000 01c5"), place + 1)
+    return [place for place in found if place >= UNDO]
+
+
+MIDDLE = groups()[len(groups()) // 2]
+LAST = groups()[-1]
+
+
+def control(**changes: int) -> Patch:
+    def patch(content: bytearray) -> bytes:
+        return encode_control(dataclasses.replace(decode_control(bytes(content)), **changes))
+
+    return patch
+
+
+def content(data: bytes) -> Patch:
+    return lambda _: data
+
+
+def damaged(tmp_path: Path, name: str, patch: Patch | None) -> DerbyReading:
+    folder = copy(CASE, tmp_path / "db", {name: patch})
+    if patch is not None and not (folder / "log" / name).exists():
+        (folder / "log" / name).write_bytes(patch(bytearray()) or b"")
+    return reading_of(folder)
+
+
+LOG = "log1.dat"
+NEXT = make_instant(1, END)
+# (what, file, damage, boots, fuzzy end, end of the log; None: not looked at)
+TABLE: list[tuple[str, str, Patch | None, bool, bool | None, int | None]] = [
+    ("bit flip in the last group", LOG, flip(LAST + 57), True, True, LAST),
+    ("bit flip in the CRC of the last group", LOG, flip(LAST + 32), True, True, LAST),
+    ("bit flip in a middle group", LOG, flip(MIDDLE + 57), True, True, MIDDLE),
+    ("bit flip before the undo mark", LOG, flip(UNDO - 50), True, False, END),
+    ("checksum length short", LOG, append(b"\0\0\0\5", MIDDLE + 21), True, True, MIDDLE),
+    ("checksum length too large", LOG, append(b"\x7f\xff\xff\xff", MIDDLE + 21), False, None, None),
+    ("checksum length negative", LOG, append(b"\xff\xff\xff\0", MIDDLE + 21), False, None, None),
+    ("checksum algorithm", LOG, append(b"\2", MIDDLE + 20), False, None, None),
+    ("record length negative", LOG, append(b"\xff\xff\xff\0", MIDDLE), False, None, None),
+    ("high half of the CRC", LOG, append(b"\0\0\0\1", MIDDLE + 25), True, True, MIDDLE),
+    ("trailing length larger, none to undo", LOG, append(b"\x16", MIDDLE + 36), True, False, END),
+    ("trailing length smaller", LOG, append(b"\0\0\0\x14", MIDDLE + 33), True, True, MIDDLE),
+    ("instant smaller", LOG, append(struct.pack(">q", 1), MIDDLE + 4), True, True, MIDDLE),
+    ("instant larger", LOG, append(b"\x7f", MIDDLE + 4), True, False, END),
+    ("length beyond the file", LOG, append(b"\0\xff\0\0", MIDDLE), True, True, MIDDLE),
+    ("leading length zero", LOG, zero(MIDDLE, MIDDLE + 4), True, False, MIDDLE),
+    ("checksum record zero", LOG, zero(MIDDLE, MIDDLE + 37), True, False, MIDDLE),
+    ("cut inside a group", LOG, cut(MIDDLE + 60), True, True, MIDDLE),
+    ("cut inside a checksum record", LOG, cut(MIDDLE + 20), True, True, MIDDLE),
+    ("cut inside a length", LOG, cut(MIDDLE + 2), True, True, MIDDLE),
+    ("cut between groups", LOG, cut(MIDDLE), True, False, MIDDLE),
+    ("cut before the checkpoint", LOG, cut(UNDO - 100), True, True, None),
+    ("bit flip in the checkpoint's head", LOG, flip(CHECKPOINT + 13, 3), False, None, None),
+    ("noise behind the end", LOG, append(b"\x11" * 60, END), True, True, END),
+    ("noise behind four zeros", LOG, append(b"\x11" * 60, END + 4), True, False, END),
+    ("header format id", LOG, flip(3), False, None, None),
+    ("header file number", LOG, flip(15, 2), False, None, None),
+    ("empty file", LOG, cut(0), False, None, None),
+    ("16 bytes", LOG, cut(16), True, None, 0),
+    ("24 bytes", LOG, cut(24), True, None, 0),
+    ("log file missing", LOG, None, True, None, 0),
+    ("next file linked and empty", "log2.dat", content(encode_header(2, NEXT)), True, False, None),
+    ("next file not linked", "log2.dat", content(encode_header(2, 7)), True, False, END),
+    ("next file empty", "log2.dat", content(b""), False, None, None),
+    ("next file's number", "log2.dat", content(encode_header(3, NEXT)), False, None, None),
+    ("log.ctrl flipped", "log.ctrl", flip(12), True, False, END),
+    ("log.ctrl missing", "log.ctrl", None, True, False, END),
+    ("mirror missing", "logmirror.ctrl", None, True, False, END),
+    ("log.ctrl of 8 bytes", "log.ctrl", cut(8), True, False, END),
+    ("log.ctrl of 16 bytes", "log.ctrl", cut(16), False, None, None),
+    ("newer version", "log.ctrl", control(minor=15), False, None, None),
+    ("beta", "log.ctrl", control(flags=1), False, None, None),
+    ("older version", "log.ctrl", control(minor=5), True, False, END),
+    ("no checkpoint", "log.ctrl", control(checkpoint=0), True, False, END),
+    ("file of the checkpoint", "log.ctrl", control(checkpoint=(9 << 32) + 24), True, None, 0),
+]
+
+
+@pytest.mark.parametrize("row", TABLE, ids=[row[0].replace(" ", "-") for row in TABLE])
+def test_engine_does_with_damage_what_derby_10_14_did(
+    tmp_path: Path, row: tuple[str, str, Patch | None, bool, bool | None, int | None]
+) -> None:
+    _, name, patch, boots, fuzzy, end = row
+    log = damaged(tmp_path, name, patch)
+    assert log.recovery.boots is boots, log.recovery.reason
+    assert any(one.refuses for one in log.verdict().differences) is not boots
+    assert fuzzy is None or log.recovery.fuzzy is fuzzy
+    if end is not None:
+        assert log.recovery.log_end == (make_instant(1, end) if end else 0)
+    everything_holds_together(log)
+
+
+def everything_holds_together(log: DerbyReading) -> None:
+    """What must hold of any input: tiling, JSON, batches as records, no engine record lost."""
+    for file in log.files():
+        check_tiling(file)
+    json.dumps(log.verdict().to_dict())
+    json.dumps([record.to_dict() for record in log.records(salvage=True)])
+    assert all(finding.to_dict() for finding in log.findings())
+    same_rows(log)
+
+
+def test_damage_in_the_middle_is_loss_and_names_the_dropped_commits(tmp_path: Path) -> None:
+    log = damaged(tmp_path, LOG, flip(MIDDLE + 57))
+    verdict = log.verdict()
+    assert verdict.differences[0].severity is Severity.LOSS
+    assert "overwrites them with zeros" in verdict.differences[0].meaning
+    assert "dropped-commits" in verdict.strict["findings"]
+    believed = {record.offset for record in log.records()}
+    salvaged = [record for record in log.records(salvage=True) if record.offset not in believed]
+    assert salvaged
+    assert all(record.attributes["salvaged"] for record in salvaged)
+    assert max(record.offset + record.length for record in salvaged) == END
+
+
+def test_flipped_group_is_corrupt_where_records_follow_and_torn_where_none_do(
+    tmp_path: Path,
+) -> None:
+    middle = damaged(tmp_path / "middle", LOG, flip(MIDDLE + 57))
+    last = damaged(tmp_path / "last", LOG, flip(LAST + 57))
+    assert damage_of(middle) == {Outcome.CORRUPT}
+    assert damage_of(last) == {Outcome.TORN}
+
+
+def damage_of(log: DerbyReading) -> set[Outcome]:
+    return {record.outcome for record in log.records()} - {Outcome.VALID}
+
+
+def test_damage_before_recoverys_start_is_told_and_nothing_is_lost(tmp_path: Path) -> None:
+    log = damaged(tmp_path, LOG, flip(UNDO - 50))
+    (difference,) = log.verdict().differences
+    assert difference.severity is Severity.DAMAGE
+    assert log.verdict().strict["lost"] == {"bytes": 0, "records": 0, "ends": []}
+    healthy = reading_of(fixture_dir("derby") / CASE)
+    ours = {record.offset for record in log.records()}
+    assert ours == {record.offset for record in healthy.records()}
+
+
+def test_checkpoint_behind_the_end_warns_of_undo_against_newer_pages(tmp_path: Path) -> None:
+    log = damaged(tmp_path, LOG, cut(UNDO - 100))
+    assert "undo-against-newer-pages" in log.verdict().strict["findings"]
+
+
+def test_unlinked_next_file_is_stale(tmp_path: Path) -> None:
+    stale = encode_header(2, 7) + log_bytes("switch-archive", "log2.dat")[24:]
+    log = damaged(tmp_path, "log2.dat", content(stale))
+    records = list(log.records(salvage=True))
+    assert {record.outcome for record in records if record.file.endswith("log2.dat")} == {
+        Outcome.STALE
+    }
+    assert not any(record.file.endswith("log2.dat") for record in log.records())
+
+
+def test_archived_file_missing_before_recoverys_start_is_found(tmp_path: Path) -> None:
+    log = reading_of(copy("switch-archive", tmp_path / "db", {"log3.dat": None}))
+    assert log.recovery.boots is True
+    assert [one.file for one in log.findings() if one.code == "missing-file"] == [None]
+    beyond = [record for record in log.records() if record.attributes.get("in_scan") is False]
+    assert {Path(record.file).name for record in beyond} == {"log4.dat", "log5.dat"}
+    everything_holds_together(log)
+
+
+def test_records_behind_a_missing_file_are_salvaged(tmp_path: Path) -> None:
+    first = control(checkpoint=0)
+    patches = {"log3.dat": None, "log.ctrl": first, "logmirror.ctrl": first}
+    log = reading_of(copy("switch-archive", tmp_path / "db", patches))
+    salvaged = [record for record in log.records(salvage=True) if "salvaged" in record.attributes]
+    assert {Path(record.file).name for record in salvaged} == {"log4.dat", "log5.dat"}
+    assert "dropped-commits" in log.verdict().strict["findings"]
+    everything_holds_together(log)
+
+
+def test_trailing_length_in_the_way_of_undo_stops_the_boot(tmp_path: Path) -> None:
+    vectors = json.loads((fixture_dir("derby") / "writer-vectors/vectors.json").read_text())
+    (vector,) = (one for one in vectors if one["name"] == "no-end")
+    at, tail = vector["append_at"], b""
+    for body in map(bytes.fromhex, vector["record_bodies_hex"]):  # a group for each
+        place = at + len(tail)
+        record = encode_record(make_instant(1, place + CHECKSUM_RECORD_SIZE), body)
+        checksum = encode_checksum_body(len(record), zlib.crc32(record))
+        tail += encode_record(make_instant(1, place), checksum) + record
+    second = tail.rindex(bytes.fromhex("0081 4900 0000 01c5")) + 21
+    whole = reading_of(copy("writer-vectors", tmp_path / "whole", {LOG: append(tail, at)}))
+    assert whole.recovery.boots is True
+    larger = tail[: second + 3] + b"\x16" + tail[second + 4 :]
+    patched = reading_of(copy("writer-vectors", tmp_path / "larger", {LOG: append(larger, at)}))
+    assert patched.recovery.boots is False
+
+
+def test_writer_vectors_get_the_engines_verdict(tmp_path: Path) -> None:
+    vectors = json.loads((fixture_dir("derby") / "writer-vectors/vectors.json").read_text())
+    for vector in vectors:
+        patch = append(bytes.fromhex(vector["bytes_hex"]), vector["append_at"])
+        log = reading_of(copy("writer-vectors", tmp_path / vector["name"], {LOG: patch}))
+        truth = vector["real_verdict"]
+        assert log.recovery.boots is truth["boots"], vector["name"]
+        if truth["boots"]:
+            assert log.verdict().strict["in_doubt"] == truth["xa_recover"]
+        everything_holds_together(log)
+
+
+@settings(max_examples=30)
+@given(
+    at=st.integers(UNDO - 200, END + 8),
+    bit=st.integers(0, 7),
+    length=st.sampled_from([0, 1, 4, 40, 400]),
+)
+def test_any_flip_or_zeroing_is_answered_without_a_crash(at: int, bit: int, length: int) -> None:
+    import tempfile
+
+    patch = zero(at, at + length) if length else flip(at, bit)
+    with tempfile.TemporaryDirectory() as folder:
+        everything_holds_together(damaged(Path(folder), LOG, patch))
+
+
+def test_sealed_log_gives_envelopes_and_says_so() -> None:
+    log = reading_of(fixture_dir("derby") / "encrypted-aes-external-key")
+    assert [one.code for one in log.findings()] == ["encrypted"]
+    records = list(log.records())
+    assert len(records) == manifest("encrypted-aes-external-key")["record_count"]
+    assert {record.type for record in records} == {"sealed"}
+    assert log.verdict().engine["boots"] is None
+    everything_holds_together(log)

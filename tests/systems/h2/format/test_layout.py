@@ -1,0 +1,161 @@
+"""Headers, page checksum, trunk and data pages, numbers and strings: there and back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tallystick.errors import CorruptLogError, UnsupportedFormatError
+from tallystick.records import Xid
+from tallystick.systems.h2.format import layout
+from tallystick.systems.h2.format import numbers as fields
+from tallystick.systems.h2.format.layout import StaticHeader, Trunk, VariableHeader
+from tallystick.systems.h2.format.xid import parse_name, xid_name
+
+INT = st.integers(-(1 << 31), (1 << 31) - 1)
+LONG = st.integers(-(1 << 63), (1 << 63) - 1)
+SIZES = st.sampled_from([64, 128, 512, 2048, 4096, 32768])
+
+
+@given(INT, LONG)
+def test_numbers_come_back(number: int, long: int) -> None:
+    packed = fields.encode_var_int(number)
+    assert fields.decode_var_int(packed + b"\xff", 0) == (number, len(packed))
+    packed = fields.encode_var_long(long)
+    assert fields.decode_var_long(packed + b"\xff", 0) == (long, len(packed))
+    assert fields.var_long_size(long) == len(packed)
+
+
+@pytest.mark.parametrize("bits", range(63))
+def test_numbers_of_every_length_come_back(bits: int) -> None:
+    for number in ((1 << bits) - 1, 1 << bits, -(1 << bits)):
+        packed = fields.encode_var_long(number)
+        assert fields.decode_var_long(packed, 0) == (number, len(packed))
+        assert fields.var_long_size(number) == len(packed)
+
+
+@pytest.mark.parametrize(
+    ("number", "packed"),
+    [(0, "00"), (127, "7f"), (128, "8001"), (-1, "ffffffff0f"), (-(1 << 31), "8080808008")],
+)
+def test_numbers_have_the_engine_s_bytes(number: int, packed: str) -> None:
+    assert fields.encode_var_int(number).hex() == packed
+
+
+def test_minus_one_is_ten_bytes_as_a_long() -> None:
+    assert fields.encode_var_long(-1) == b"\xff" * 9 + b"\x01"
+
+
+def test_fifth_byte_of_an_int_is_used_whole_and_overflow_dropped() -> None:
+    assert fields.decode_var_int(b"\xff\xff\xff\xff\xff\x01", 0) == (-1, 5)
+
+
+@given(st.text(st.characters(codec="utf-16", categories=None), max_size=80))
+def test_strings_come_back(text: str) -> None:
+    packed = fields.encode_string(text)
+    assert fields.decode_string(packed + b"x", 0) == (text, len(packed))
+
+
+@pytest.mark.parametrize(("text", "packed"), [("é", "01c329"), ("€", "01e2022c")])
+def test_strings_are_not_utf_8(text: str, packed: str) -> None:
+    assert fields.encode_string(text).hex() == packed
+
+
+def test_short_data_is_an_index_error() -> None:
+    for data in (b"", b"\x80", b"\x80\x80\x80\x80"):
+        with pytest.raises(IndexError):
+            fields.decode_var_int(data, 0)
+    with pytest.raises(IndexError):
+        fields.decode_string(b"\x05abc", 0)
+
+
+# -- pages --------------------------------------------------------------------------------
+
+
+@given(SIZES, INT, st.integers(1, 1 << 20))
+def test_trunk_pages_come_back(size: int, key: int, page: int) -> None:
+    ids = tuple(range(page + 1, page + 1 + layout.trunk_capacity(size)))
+    trunk = Trunk(page, page, key, ids[-1] + 1, ids)
+    packed = layout.encode_trunk(trunk, size)
+    assert len(packed) == size
+    assert layout.checksum_ok(packed, page)
+    assert layout.decode_trunk(packed, page) == trunk
+
+
+@pytest.mark.parametrize(
+    ("size", "capacity"), [(128, 27), (256, 59), (512, 123), (1024, 251), (2048, 507), (4096, 1019)]
+)
+def test_trunk_capacity(size: int, capacity: int) -> None:
+    assert layout.trunk_capacity(size) == capacity
+
+
+@pytest.mark.parametrize("count", [-1, 28, 32767])
+def test_trunk_count_that_does_not_fit_is_corrupt(count: int) -> None:
+    page = bytearray(layout.encode_trunk(Trunk(5, 5, 1, 0, ()), 128))
+    page[15:17] = count.to_bytes(2, "big", signed=True)
+    with pytest.raises(CorruptLogError, match="more data pages than fit"):
+        layout.decode_trunk(bytes(page), 5)
+
+
+@given(SIZES, st.binary(max_size=53), st.data())
+def test_checksum_sees_its_seven_bytes_and_no_other(
+    size: int, body: bytes, data: st.DataObject
+) -> None:
+    page = bytearray(layout.encode_data(9, 5, 1, body, size))
+    at = data.draw(st.integers(3, size - 1))
+    page[at] ^= data.draw(st.integers(1, 255))
+    covered = {6, size // 2 - 1, size // 2, size - 2, size - 1}
+    if at not in covered:
+        assert layout.checksum_ok(bytes(page), 9)
+
+
+def test_page_of_another_number_has_another_checksum() -> None:
+    page = layout.encode_data(9, 5, 1, b"x", 512)
+    assert layout.checksum_ok(page, 9)
+    assert not layout.checksum_ok(page, 10)
+    assert layout.checksum_ok(bytes(512), 77)
+
+
+@given(SIZES, LONG, INT, INT, INT)
+def test_headers_come_back(size: int, counter: int, key: int, trunk: int, data: int) -> None:
+    header = VariableHeader(counter, key, trunk, data)
+    page = layout.encode_variable_header(header, size)
+    assert layout.decode_variable_header(page) == header
+    flipped = page[:-1] + bytes((page[-1] ^ 1,))
+    assert layout.decode_variable_header(flipped) is None
+    static = StaticHeader(size)
+    assert layout.decode_static_header(layout.encode_static_header(static), "f") == static
+
+
+@pytest.mark.parametrize("size", [0, -1, 63, 1000, 65536, 1 << 30])
+def test_impossible_page_size_is_corrupt(size: int) -> None:
+    head = bytearray(layout.encode_static_header(StaticHeader(512)))
+    head[48:52] = size.to_bytes(4, "big", signed=True)
+    with pytest.raises(CorruptLogError, match="page size"):
+        layout.decode_static_header(bytes(head), "f")
+
+
+def test_short_file_is_no_page_store() -> None:
+    with pytest.raises(UnsupportedFormatError):
+        layout.decode_static_header(layout.MAGIC, "f")
+
+
+# -- names --------------------------------------------------------------------------------
+
+PART = st.binary(max_size=64)
+
+
+@given(INT, PART, PART)
+def test_xa_names_come_back_with_the_bqual_first(number: int, gtrid: bytes, bqual: bytes) -> None:
+    xid = Xid(number, gtrid, bqual)
+    name = xid_name(xid)
+    assert parse_name(name) == parse_name(name.lower().replace("xid", "XID")) == xid
+    assert name.split("_")[2] == bqual.hex().upper()
+
+
+@pytest.mark.parametrize(
+    "name", ["", "BRANCH", "XID_1_AB", "XID_1_ABC_00", "XID_99999999999_00_00", "XID_1_GG_00"]
+)
+def test_other_names_belong_to_nobody(name: str) -> None:
+    assert parse_name(name) is None

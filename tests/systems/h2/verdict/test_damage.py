@@ -1,0 +1,346 @@
+"""Damage of every kind: what the engine would do, what we find, and that reading always ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tallystick.reading.discovery import discover
+from tallystick.records import Outcome, Severity, State
+from tallystick.storage.source import open_source
+from tallystick.systems.h2 import SYSTEM
+from tallystick.systems.h2.format import layout
+from tallystick.systems.h2.format.entries import (
+    encode_add,
+    encode_checkpoint,
+    encode_commit,
+    encode_prepare,
+    encode_remove,
+    encode_truncate,
+    encode_undo,
+)
+from tallystick.systems.h2.format.layout import Trunk
+from tallystick.systems.h2.format.numbers import encode_var_int
+from tallystick.systems.h2.format.values.encode import encode_row
+from tallystick.systems.h2.reader import H2Reading
+from tallystick.systems.protocol import LogSource, ReadOptions
+from tallystick.testing.spans import check_tiling
+from tests.fixtures import fixture_dir
+from tests.systems.h2.kit import page_file, reading_of
+
+ROW = encode_row([1, "text"])
+
+
+def base(case: str = "committed-512") -> bytearray:
+    with open_source(str(fixture_dir("h2") / case / "db.h2.db.gz")) as source:
+        return bytearray(source.data)
+
+
+def reading(data: bytes, tmp_path: Path) -> H2Reading:
+    path = tmp_path / "db.h2.db"
+    path.write_bytes(data)
+    return H2Reading(LogSource("h2", str(tmp_path), (str(path),)), ReadOptions())
+
+
+def codes(one: H2Reading) -> set[str]:
+    return {finding.code for finding in one.findings()}
+
+
+def check_everything(one: H2Reading) -> None:
+    """Nothing that can be asked for fails, and the spans tile the file."""
+    for file in one.files():
+        check_tiling(file)
+    list(one.records(salvage=True))
+    list(one.transactions())
+    list(one.changes())
+    one.verdict().to_dict()
+    list(one.batches())
+
+
+def flipped(data: bytearray, at: int, bit: int = 1) -> bytearray:
+    data[at] ^= bit
+    return data
+
+
+def sealed(data: bytearray, page: int, size: int = 512) -> bytearray:
+    part = bytearray(data[page * size : (page + 1) * size])
+    data[page * size : (page + 1) * size] = layout.seal(part, page)
+    return data
+
+
+DAMAGE: list[tuple[str, Callable[[bytearray], bytearray], str, int]] = [
+    ("wrong magic", lambda data: flipped(data, 3), "does-not-open", 90048),
+    ("wrong inner magic", lambda data: flipped(data, 35), "encrypted", 90049),
+    ("newer read version", lambda data: flipped(data, 53, 4), "does-not-open", 90048),
+    ("page size", lambda data: flipped(data, 51), "unreadable-structure", 90030),
+    ("first header", lambda data: flipped(data, 600), "header-copy-damaged", 0),
+    ("both headers", lambda data: flipped(flipped(data, 600), 1100), "does-not-open", 90030),
+    ("log data page", lambda data: flipped(data, 13 * 512 + 511), "lost-behind-damage", 0),
+    (
+        "zeroed log page",
+        lambda data: data[: 13 * 512] + bytes(512) + data[14 * 512 :],
+        "lost-behind-damage",
+        0,
+    ),
+    ("trunk page", lambda data: flipped(data, 5 * 512 + 511), "lost-behind-damage", 0),
+    ("cut file", lambda data: data[: 140 * 512], "does-not-open", 90030),
+    ("three pages", lambda data: data[: 3 * 512], "file-would-be-replaced", 0),
+    ("a fragment", lambda data: data[:20], "file-would-be-replaced", 0),
+]
+
+
+@pytest.mark.parametrize(
+    ("what", "damage", "code", "error"), DAMAGE, ids=[row[0] for row in DAMAGE]
+)
+def test_damage_is_found_and_judged_as_the_engine_would(
+    what: str,
+    damage: Callable[[bytearray], bytearray],
+    code: str,
+    error: int,
+    tmp_path: Path,
+) -> None:
+    one = reading(bytes(damage(base())), tmp_path)
+    assert code in codes(one), what
+    recovery = one.verdict().engine["recovery"]
+    assert recovery["opened"] is (error == 0)
+    assert recovery.get("error_code", 0) == error
+    check_everything(one)
+
+
+def test_commits_on_the_only_damaged_page_are_not_called_no_loss() -> None:
+    one = reading_of(fixture_dir("h2") / "corrupt-checksum-2048")
+    (loss,) = one.verdict().strict["lost"]
+    assert loss["code"] == "lost-behind-damage"
+    assert "at least 34 commits" in loss["what"]
+
+
+def test_trunk_count_that_does_not_fit_is_a_general_error(tmp_path: Path) -> None:
+    data = base()
+    data[5 * 512 + 15 : 5 * 512 + 17] = b"\xff\xff"
+    one = reading(bytes(sealed(data, 5)), tmp_path)
+    assert one.verdict().engine["recovery"]["error_code"] == 50000
+    assert not list(one.records())
+    check_everything(one)
+
+
+def test_commits_behind_damage_are_counted_and_salvaged(tmp_path: Path) -> None:
+    whole = [record.type for record in reading_of(fixture_dir("h2") / "committed-512").records()]
+    one = reading(bytes(flipped(base(), 14 * 512 + 511)), tmp_path)
+    (loss,) = [finding for finding in one.findings() if finding.severity is Severity.LOSS]
+    assert loss.code == "lost-behind-damage"
+    believed = [record.type for record in one.records()]
+    saved = [
+        record
+        for record in one.records(salvage=True)
+        if record.attributes.get("why") == "behind damage"
+    ]
+    assert all(record.attributes["salvaged"] for record in saved)
+    assert {record.outcome for record in saved} == {Outcome.VALID, Outcome.CORRUPT}
+    damaged = [record for record in saved if record.outcome is Outcome.CORRUPT]
+    assert {record.offset // 512 for record in damaged} == {14}
+    found = believed.count("COMMIT") + [record.type for record in saved].count("COMMIT")
+    assert believed.count("COMMIT") < found <= whole.count("COMMIT")
+    assert f"at least {[r.type for r in saved].count('COMMIT')} commits" in loss.message
+    (difference,) = one.verdict().differences
+    assert "silently" in difference.meaning
+
+
+RECORDS: list[tuple[str, bytes, str]] = [
+    ("unknown type", b"\x0c\x0d" + encode_commit(3), "unknown-record-type"),
+    ("type above 127", encode_commit(3) + b"\x80" + encode_commit(3), "log-cut-short"),
+    ("unknown value", encode_add(3, 16, 1, b"\x01\xc8"), "log-cut-short"),
+    ("row too long", encode_add(3, 16, 1, ROW + b"\0\0"), "damaged-row"),
+    ("row too short", encode_add(3, 16, 1, b"\x05" + ROW[1:]), "damaged-row"),
+    ("undo image", b"\x01\x20\x05\x00a\xff\xff\xff" + encode_commit(3), "damaged-undo-image"),
+    ("oversized undo image", b"\x01\x20\x81\x09", "log-cut-short"),
+    ("cut record", encode_commit(3) + b"\x05\x03\x10\x01\xff\x7fxx", "torn-record"),
+    ("negative columns", encode_add(3, 16, 1, encode_var_int(-1)), "does-not-open"),
+]
+
+
+@pytest.mark.parametrize(("what", "body", "code"), RECORDS, ids=[row[0] for row in RECORDS])
+def test_damaged_records_are_found(what: str, body: bytes, code: str, tmp_path: Path) -> None:
+    one = reading(bytes(page_file(body)), tmp_path)
+    assert code in codes(one), what
+    check_everything(one)
+
+
+def test_unknown_types_are_skipped_byte_by_byte_as_the_engine_does(tmp_path: Path) -> None:
+    one = reading(bytes(page_file(b"\x7f\x0a" + encode_commit(3))), tmp_path)
+    types = [record["type"] for record in one.verdict().engine["records"]]
+    assert types == ["UNKNOWN", "UNKNOWN", "COMMIT", "NOOP"]
+    assert one.verdict().strict["records"] == {"corrupt": 1}
+
+
+def with_log(body: bytes, tmp_path: Path) -> H2Reading:
+    """A cleanly closed database of the engine with this log put behind it."""
+    data = base("clean-512")
+    size = 512
+    while len(data) % size:
+        data += b"\0"
+    first = len(data) // size
+    room = size - layout.DATA_START
+    ids = tuple(range(first + 1, first + 2 + len(body) // room))
+    data += layout.encode_trunk(Trunk(first, first, 9, 0, ids), size)
+    for at, page in enumerate(ids):
+        data += layout.encode_data(page, first, 9, body[at * room : (at + 1) * room], size)
+    header = layout.encode_variable_header(layout.VariableHeader(99, 9, first, ids[0]), size)
+    data[size : 3 * size] = header * 2
+    return reading(bytes(data), tmp_path)
+
+
+TABLE = 16
+NEW_ROW = encode_row([77, "new"])
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (encode_add(3, TABLE, 77, NEW_ROW) + encode_commit(3), 0),
+        (encode_add(3, TABLE, 7, NEW_ROW) + encode_commit(3), 23505),
+        (encode_add(3, TABLE, 7, NEW_ROW), 0),
+        (encode_remove(3, TABLE, 7) + encode_add(3, TABLE, 7, NEW_ROW) + encode_commit(3), 0),
+        (encode_add(3, TABLE, 77, NEW_ROW) * 2 + encode_commit(3), 23505),
+        (encode_remove(3, TABLE, 999) + encode_commit(3), 0),
+        (encode_truncate(3, TABLE) + encode_add(3, TABLE, 7, NEW_ROW) + encode_commit(3), 0),
+        (encode_add(3, 4711, 1, NEW_ROW) + encode_commit(3), 50000),
+        (encode_undo(4, None) + encode_commit(3), 0),
+    ],
+)
+def test_redo_decides_whether_the_database_opens(body: bytes, error: int, tmp_path: Path) -> None:
+    one = with_log(body, tmp_path)
+    recovery = one.verdict().engine["recovery"]
+    assert recovery.get("error_code", 0) == error
+    check_everything(one)
+
+
+def test_hidden_name_and_changes_behind_a_prepare_are_told(tmp_path: Path) -> None:
+    body = b"".join(
+        (
+            encode_add(3, TABLE, 71, NEW_ROW),
+            encode_prepare(3, "first"),
+            encode_add(3, TABLE, 72, NEW_ROW),
+            encode_prepare(3, "second"),
+            encode_add(3, TABLE, 73, NEW_ROW),
+        )
+    )
+    one = with_log(body, tmp_path)
+    assert {"in-doubt", "name-hidden", "changes-behind-prepare"} <= codes(one)
+    (transaction,) = one.transactions()
+    assert (transaction.state, transaction.name) == (State.PREPARED, "second")
+    assert transaction.attributes["hidden_names"] == ["first"]
+
+
+def test_prepared_session_that_was_rolled_back_alive_is_not_committed(tmp_path: Path) -> None:
+    body = b"".join(
+        (
+            encode_remove(3, TABLE, 5),
+            encode_add(3, TABLE, 71, NEW_ROW),
+            encode_prepare(3, "XID_1_AA_BB"),
+            encode_remove(3, TABLE, 71),
+            encode_add(3, TABLE, 5, NEW_ROW),
+            encode_commit(3),
+        )
+    )
+    (transaction,) = with_log(body, tmp_path).transactions()
+    assert transaction.state is State.ROLLED_BACK
+    assert (transaction.gtrid, transaction.bqual) == (b"\xbb", b"\xaa")
+
+
+def test_stale_names_count_for_nothing_and_are_told() -> None:
+    one = reading_of(fixture_dir("h2") / "indoubt-checkpoint-2048")
+    assert len(one.verdict().strict["in_doubt"]) == 1
+
+
+# -- hostile input ------------------------------------------------------------------------
+
+
+def test_cyclic_trunk_chain_ends(tmp_path: Path) -> None:
+    data = page_file(encode_commit(3))
+    data[5 * 512 : 6 * 512] = layout.encode_trunk(Trunk(5, 5, 7, 5, (6,)), 512)
+    one = reading(bytes(data), tmp_path)
+    assert [record.type for record in one.records()] == ["COMMIT", "NOOP"]
+    check_everything(one)
+
+
+def test_page_listed_over_and_over_ends(tmp_path: Path) -> None:
+    data = page_file(encode_commit(3))
+    data[5 * 512 : 6 * 512] = layout.encode_trunk(Trunk(5, 5, 7, 0, (6,) * 123), 512)
+    one = reading(bytes(data), tmp_path)
+    assert len(list(one.records())) <= 2 * 7
+    check_everything(one)
+
+
+def test_page_far_outside_is_told(tmp_path: Path) -> None:
+    data = page_file(encode_commit(3))
+    data[5 * 512 : 6 * 512] = layout.encode_trunk(Trunk(5, 5, 7, 0, (6, 1 << 30)), 512)
+    assert "page-far-outside" in codes(reading(bytes(data), tmp_path))
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [b"\x0a\x00", b"\x05\x03\x10\x01\x01\x05", encode_checkpoint(), b"\x01\x20\x01"],
+    ids=["unknown and no-op", "stale rows", "checkpoints", "empty images"],
+)
+def test_time_is_linear_in_the_log(unit: bytes, tmp_path: Path) -> None:
+    def seconds(pages: int) -> float:
+        body = unit * (pages * 2037 // len(unit))
+        one = reading(bytes(page_file(body, page_size=2048)), tmp_path)
+        start = time.process_time()
+        one.verdict()
+        return time.process_time() - start
+
+    seconds(2)
+    small, large = seconds(4), seconds(24)
+    assert large < 6 * 4 * small + 0.3
+
+
+@given(st.binary(max_size=900))
+def test_any_stream_is_read_to_an_end(body: bytes) -> None:
+    one = H2Reading(LogSource("h2", "made", ("made",)), ReadOptions())
+    _feed(one, bytes(page_file(body)))
+    check_everything(one)
+
+
+@given(st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(1, 255)), min_size=1, max_size=12))
+def test_flipped_bytes_anywhere_are_survived(flips: list[tuple[int, int]]) -> None:
+    data = base("clean-512")[: 40 * 512] + page_file(b"\x05" * 600)
+    for at, bits in flips:
+        data[at % len(data)] ^= bits
+    one = H2Reading(LogSource("h2", "made", ("made",)), ReadOptions())
+    _feed(one, bytes(data))
+    check_everything(one)
+
+
+def _feed(one: H2Reading, data: bytes) -> None:
+    from tallystick.storage.source import ByteSource
+
+    one.__dict__["_bytes"] = ByteSource("made", memoryview(data))
+
+
+# -- recognition --------------------------------------------------------------------------
+
+
+def test_files_are_recognised_by_content_and_told_apart(tmp_path: Path) -> None:
+    whole = base("clean-512")
+    (tmp_path / "a.h2.db").write_bytes(whole)
+    (tmp_path / "renamed").write_bytes(whole)
+    (tmp_path / "empty.h2.db").write_bytes(b"")
+    (tmp_path / "other.mv.db").write_bytes(b"H:2,block:5\n" * 400)
+    found = discover(tmp_path, known=[SYSTEM])
+    assert [log.name for log in found.logs] == ["a.h2.db", "empty.h2.db", "renamed"]
+    assert [Path(path).name for path in found.others] == ["other.mv.db"]
+    for log in found.logs:
+        check_everything(H2Reading(log, ReadOptions()))
+
+
+def test_vanished_file_is_a_finding(tmp_path: Path) -> None:
+    one = H2Reading(LogSource("h2", str(tmp_path), (str(tmp_path / "gone.h2.db"),)), ReadOptions())
+    assert codes(one) == {"unreadable"}
+    assert one.verdict().engine == {}
+    check_everything(one)

@@ -1,0 +1,224 @@
+"""Bytes of the native log: encode and decode, for any values, and for damaged bytes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tallystick.errors import CorruptLogError, UnsupportedFormatError
+from tallystick.records import Xid
+from tallystick.systems.tally.columns.splits import decode_index, encode_index
+from tallystick.systems.tally.format.bodies import (
+    Ending,
+    PersistOperation,
+    decode_ending,
+    decode_entry,
+    decode_names,
+    decode_row,
+    encode_ending,
+    encode_entry,
+    encode_names,
+    encode_row,
+)
+from tallystick.systems.tally.format.columns import (
+    Draft,
+    decode_columns,
+    encode_drafts,
+    encode_plain,
+)
+from tallystick.systems.tally.format.headers import (
+    Control,
+    SegmentHeader,
+    decode_control,
+    decode_segment_header,
+    encode_control,
+    encode_segment_header,
+)
+from tallystick.systems.tally.format.kinds import Code
+from tallystick.systems.tally.format.layout import (
+    HEADER_SIZE,
+    SECTOR_SIZES,
+    GroupHeader,
+    decode_group_header,
+    encode_group_header,
+    group_length,
+    segment_name,
+    segment_number,
+)
+
+U32 = st.integers(0, 2**32 - 1)
+U63 = st.integers(0, 2**63 - 1)
+I64 = st.integers(-(2**63), 2**63 - 1)
+SIZES = st.integers(16 << 10, 2**31 - 1)
+SECTORS = st.sampled_from(SECTOR_SIZES)
+IDENTITY = st.binary(min_size=16, max_size=16)
+DRAFTS = st.lists(
+    st.builds(
+        Draft,
+        st.sampled_from([int(code) for code in Code]),
+        st.binary(max_size=40),
+        st.none() | U63,
+        st.none() | I64,
+        st.integers(-128, 127),
+        st.binary(max_size=8),
+    ),
+    min_size=1,
+    max_size=40,
+)
+CONTROLS = st.builds(
+    Control, IDENTITY, SIZES, SECTORS, U63, U63, U63, U63, U63, U63, U63, I64, U32, U32
+)
+SEGMENTS = st.builds(
+    SegmentHeader, IDENTITY, st.integers(1, 2**63), st.integers(1, 2**63), SIZES, SECTORS, I64,
+    U63, U63, U63, U32, U32,
+)  # fmt: skip
+
+
+@given(CONTROLS)
+def test_control_block_comes_back(control: Control) -> None:
+    assert decode_control(encode_control(control)) == control
+
+
+@given(SEGMENTS)
+def test_segment_header_comes_back(header: SegmentHeader) -> None:
+    encoded = encode_segment_header(header)
+    assert len(encoded) == 512
+    assert decode_segment_header(b"x" * 64 + encoded, 64) == header
+
+
+@given(st.data())
+def test_group_header_comes_back_and_no_flipped_bit_passes(data: st.DataObject) -> None:
+    header = GroupHeader(
+        flags=data.draw(st.integers(0, 15)),
+        length=4096,
+        segment=data.draw(U63),
+        offset=data.draw(U63),
+        first_lsn=data.draw(U63),
+        count=data.draw(st.integers(0, 1000)),
+        columns=data.draw(U32),
+        stored=data.draw(st.integers(0, 3000)),
+        raw=data.draw(U32),
+        time_us=data.draw(I64),
+        durable_lsn=data.draw(U63),
+        inner_crc=data.draw(U32),
+        chain=data.draw(U32),
+        tag=data.draw(st.binary(min_size=8, max_size=8)),
+        nonce=data.draw(st.binary(min_size=12, max_size=12)),
+        shard=data.draw(U32),
+    )
+    encoded = encode_group_header(header)
+    found = decode_group_header(encoded, 0)
+    assert found is not None
+    assert encode_group_header(found) == encoded
+    bit = data.draw(st.integers(0, 8 * HEADER_SIZE - 1))
+    flipped = bytearray(encoded)
+    flipped[bit // 8] ^= 1 << bit % 8
+    assert decode_group_header(bytes(flipped), 0) is None
+
+
+@given(DRAFTS)
+def test_drafts_come_back_from_columns(drafts: list[Draft]) -> None:
+    inner = encode_drafts(drafts)
+    data = b"".join(inner.buffers)
+    assert len(data) == inner.size
+    assert list(decode_columns(data, len(drafts), inner.columns).drafts()) == drafts
+
+
+@given(st.lists(st.binary(max_size=100), min_size=1, max_size=30))
+def test_plain_records_come_back_from_columns(bodies: list[bytes]) -> None:
+    inner = encode_plain(Code.APPEND, bodies)
+    columns = decode_columns(b"".join(inner.buffers), len(bodies), inner.columns)
+    assert list(columns.drafts()) == [Draft(Code.APPEND, body) for body in bodies]
+
+
+@given(st.binary(max_size=300), st.integers(1, 2**31 - 2), U32)
+def test_any_bytes_are_columns_or_corrupt(data: bytes, count: int, bits: int) -> None:
+    try:
+        list(decode_columns(data, count, bits).drafts())
+    except CorruptLogError:
+        return
+
+
+@given(
+    st.lists(st.tuples(U63, U32), max_size=5),
+    st.none()
+    | st.builds(Xid, st.integers(-(2**31), 2**31 - 1), st.just(b"g"), st.binary(max_size=64)),
+    st.binary(max_size=20),
+)
+def test_endings_come_back(pairs: list[tuple[int, int]], xid: Xid | None, extra: bytes) -> None:
+    ending = Ending(tuple(pairs), xid, extra)
+    assert decode_ending(encode_ending(ending), b"g") == ending
+
+
+@given(st.sets(st.text(max_size=10), max_size=5), st.binary(max_size=10))
+def test_names_come_back_in_order(names: set[str], rest: bytes) -> None:
+    assert decode_names(encode_names(names, rest)) == (tuple(sorted(names)), rest)
+
+
+@given(st.integers(-(2**31), 2**31 - 1), st.binary(max_size=20))
+def test_rows_come_back(table: int, row: bytes) -> None:
+    assert decode_row(encode_row(table, row)) == (table, row)
+
+
+@given(
+    st.lists(
+        st.builds(
+            PersistOperation,
+            st.integers(0, 3),
+            st.text(max_size=5),
+            st.binary(max_size=9),
+            st.none() | st.binary(max_size=9),
+            st.none() | st.integers(0, 1),
+        ),
+        max_size=4,
+    )
+)
+def test_entries_come_back(operations: list[PersistOperation]) -> None:
+    body = encode_entry(("a", "größe"), "ref", operations)
+    assert decode_entry(body) == (("a", "größe"), "ref", tuple(operations))
+
+
+@given(st.binary(max_size=60))
+@pytest.mark.parametrize("decode", [decode_ending, decode_names, decode_row, decode_entry])
+def test_any_body_is_decoded_or_corrupt(decode: object, body: bytes) -> None:
+    assert callable(decode)
+    try:
+        decode(body)
+    except CorruptLogError:
+        return
+
+
+@given(st.lists(st.tuples(U63, U63, I64), max_size=20))
+def test_index_comes_back(groups: list[tuple[int, int, int]]) -> None:
+    index = decode_index(encode_index(groups))
+    assert list(zip(*index, strict=True)) == groups
+
+
+@pytest.mark.parametrize("decode", [decode_control, decode_segment_header])
+def test_later_version_is_refused_not_misread(decode: object) -> None:
+    from tallystick.storage.crc import crc32
+
+    made = {
+        decode_control: encode_control(Control(bytes(16), 1 << 20)),
+        decode_segment_header: encode_segment_header(SegmentHeader(bytes(16), 1, 1, 1 << 20)),
+    }
+    assert callable(decode)
+    block = bytearray(made[decode])
+    block[8] = 2
+    block[508:] = crc32(bytes(block[:508])).to_bytes(4, "little")
+    with pytest.raises(UnsupportedFormatError, match="version 2"):
+        decode(bytes(block))
+
+
+def test_names_of_segments() -> None:
+    assert segment_name(7) == "0000000000000007.tally"
+    assert segment_number("0000000000000007.tally") == 7
+    assert segment_number("control.tally") is None
+    assert segment_number("7.tally") is None
+
+
+def test_a_group_is_padded_to_whole_sectors_with_both_headers() -> None:
+    assert group_length(0, 512) == 512
+    assert group_length(256, 512) == 512
+    assert group_length(257, 512) == 1024

@@ -1,0 +1,121 @@
+"""Many plain records at once: their groups, what waits for the disk, and the segment to come."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tallystick.storage.crc import crc32
+from tallystick.systems.tally.format.columns import decode_columns
+from tallystick.systems.tally.live import columnar_append as bulk
+from tallystick.systems.tally.live.append_items import Columnar
+from tallystick.systems.tally.live.roles.journal import open_journal
+from tallystick.systems.tally.live.settings import Settings
+from tallystick.testing import MemoryFileSystem
+from tests.systems.tally.build import FOLDER, TINY, bodies, reading
+
+LIMIT = 4096
+BODIES = st.lists(st.binary(max_size=300), max_size=80)
+SETTINGS = Settings(segment_size=16 << 10, idle_mark_s=None)
+
+
+def groups(given: Sequence[bytes], limit: int = LIMIT) -> list[Columnar]:
+    return list(bulk.columnar(given, limit, lambda _: None))
+
+
+def of(group: Columnar) -> list[bytes]:
+    """The bodies in a group."""
+    inner = group.inner
+    data = b"".join(inner.buffers)
+    assert len(data) == inner.size
+    return [one.body for one in decode_columns(data, group.records, inner.columns).drafts()]
+
+
+@given(BODIES, st.sampled_from([1, 64, 1000, 1 << 20]))
+def test_groups_hold_the_bodies_in_order_whatever_is_joined_at_once(
+    given: list[bytes], piece: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bulk, "PIECE_BYTES", piece)
+        found = groups(given)
+    assert [body for group in found for body in of(group)] == given
+    for group in found:
+        assert group.inner.size <= LIMIT or group.records == 1
+        assert group.inner.crc == crc32(b"".join(group.inner.buffers))
+
+
+@given(BODIES)
+def test_groups_are_the_same_without_numpy(given: list[bytes]) -> None:
+    plain = list(bulk._plain(given, LIMIT))
+    assert [of(group) for group in plain] == [of(group) for group in groups(given)]
+
+
+def test_a_group_has_few_buffers_so_that_one_call_writes_it() -> None:
+    (group,) = groups([bytes(3)] * 500_000, bulk.BULK_BYTES)
+    assert len(group.inner.buffers) < 100
+
+
+@pytest.mark.parametrize(
+    "settings", [TINY, Settings(16 << 10, compression="zlib", compress_min=1)], ids=["", "packed"]
+)
+def test_bulk_groups_are_read_back_whole(settings: Settings) -> None:
+    fs = MemoryFileSystem()
+    journal = open_journal(FOLDER, settings=settings, fs=fs)
+    given = [b"%d" % number * (number % 30) for number in range(2000)]
+    assert journal.append_many(given) == range(1, 2001)
+    journal.close()
+    one = reading(fs)
+    assert not one.findings()
+    assert bodies(one.records()) == given
+
+
+def test_few_groups_are_held_at_a_time_however_many_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "BULK_BYTES", 512 << 10)
+    settings = Settings(segment_size=64 << 20, preallocate=False, idle_mark_s=None)
+    journal = open_journal(str(tmp_path / "log"), settings=settings)
+    given = [bytes(4000)] * 5000
+    tracemalloc.start()
+    try:
+        journal.append_many(given)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+        journal.close()
+    assert peak < 5 * (512 << 10)
+
+
+def spares(fs: MemoryFileSystem) -> list[str]:
+    return [name for name in fs.list(FOLDER) if name.startswith("spare")]
+
+
+def test_the_next_segment_is_made_ahead_for_what_does_not_fit_in_this_one() -> None:
+    fs = MemoryFileSystem()
+    journal = open_journal(FOLDER, settings=SETTINGS, fs=fs)
+    journal.log.expect(4000)
+    journal.append_many([bytes(100)] * 40)
+    assert journal.log.last_segment == 1
+    assert journal.log._appender._segments._job is None
+    assert not spares(fs)
+    journal.log.expect(5000)
+    journal.close()  # waits for the thread that makes it
+    assert len(spares(fs)) == 1
+
+
+def test_the_sizes_of_the_first_bodies_tell_whether_the_next_segment_is_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fs = MemoryFileSystem()
+    journal = open_journal(FOLDER, settings=SETTINGS, fs=fs)
+    expected: list[int] = []
+    monkeypatch.setattr(journal.log, "expect", expected.append)
+    journal.append_many([bytes(3)] * 1500)
+    journal.append_many([])
+    journal.close()
+    assert expected == [4500, 0]

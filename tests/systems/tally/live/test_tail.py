@@ -1,0 +1,69 @@
+"""Following a log from another process, and up to a full segment."""
+
+from __future__ import annotations
+
+import pytest
+
+from tallystick.errors import LogUnreadableError
+from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.tail import Tail
+from tallystick.testing import MemoryFileSystem
+from tests.systems.tally.build import FOLDER, TINY, tiny_log
+
+
+def _sequences(tail: Tail) -> list[int | None]:
+    return [record.sequence for record in tail.read()]
+
+
+@pytest.mark.parametrize("size", range(100, 3000, 256))
+def test_every_segment_is_followed_to_its_end(size: int) -> None:
+    """Sizes at which the index stands right behind the last group are among them."""
+    fs = MemoryFileSystem()
+    log = tiny_log(fs)
+    tail = Tail(FOLDER, fs=fs, durable=lambda: log.durable_lsn)
+    seen = []
+    for _ in range(40):
+        log.append(bytes(size)).wait()
+        seen += _sequences(tail)
+    log.close()
+    assert seen == list(range(1, 41))
+
+
+def test_another_process_sees_a_group_once_something_proves_it_durable() -> None:
+    fs = MemoryFileSystem()
+    log = tiny_log(fs)
+    tail = Tail(FOLDER, fs=fs)
+    assert _sequences(tail) == []
+    log.append(b"one").wait()
+    assert _sequences(tail) == []
+    log.append(b"two").wait()
+    assert _sequences(tail) == [1]
+    log.mark()
+    assert _sequences(tail) == [2]
+    log.roll()
+    log.append(b"three").wait()
+    log.close()
+    assert _sequences(tail) == [3]
+    tail.close()
+
+
+def test_following_from_the_middle() -> None:
+    fs = MemoryFileSystem()
+    with TallyLog(FOLDER, settings=TINY, fs=fs) as log:
+        for _ in range(30):
+            log.append(bytes(900)).wait()
+        tail = Tail(FOLDER, from_lsn=25, fs=fs, durable=lambda: log.durable_lsn)
+        assert _sequences(tail) == list(range(25, 31))
+
+
+def test_segment_recycled_before_it_was_read_is_an_error_not_a_gap() -> None:
+    fs = MemoryFileSystem()
+    with TallyLog(FOLDER, settings=TINY, fs=fs) as log:
+        log.append(bytes(900)).wait()
+        tail = Tail(FOLDER, fs=fs, durable=lambda: log.durable_lsn)
+        assert _sequences(tail) == [1]
+        for _ in range(60):
+            log.append(bytes(900)).wait()
+            log.reclaim(log.next_lsn)
+        with pytest.raises(LogUnreadableError, match="recycled"):
+            _sequences(tail)

@@ -1,0 +1,277 @@
+"""Reading native logs: spans, batches, splits, verdicts, and hostile bytes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tallystick.arrow.schemas import RECORDS, plain, record_batches
+from tallystick.errors import TallystickError
+from tallystick.reading.discovery import discover
+from tallystick.records import Outcome, State
+from tallystick.storage.crc import crc32
+from tallystick.systems.protocol import ReadOptions
+from tallystick.systems.registry import system
+from tallystick.systems.tally.format.layout import GROUP_MAGIC
+from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.settings import Settings
+from tallystick.systems.tally.live.sharded import ShardedLog, merged
+from tallystick.systems.tally.read.header_search import magic_places
+from tallystick.testing import MemoryFileSystem, check_tiling
+from tests.kit import untouched
+from tests.systems.tally.build import (
+    FOLDER,
+    TINY,
+    bodies,
+    every_kind,
+    reading,
+    segments_of_plain,
+    tiny_log,
+)
+
+SEGMENT = f"{FOLDER}/0000000000000001.tally"
+
+
+def _table(batches: list[pa.RecordBatch]) -> pa.Table:
+    batches = [plain(batch) for batch in batches]
+    return pa.Table.from_batches(batches, RECORDS).drop(["attributes"])
+
+
+@pytest.mark.parametrize("make", [every_kind, segments_of_plain])
+@pytest.mark.parametrize("rows", [1, 7, 10_000])
+def test_batches_agree_with_records(make: type[MemoryFileSystem], rows: int) -> None:
+    one = reading(make())
+    plain_table = _table(list(record_batches(one.records(), FOLDER, "wall_us")))
+    batches = list(one.batches(rows=rows))
+    assert all(batch.num_rows <= rows for batch in batches)
+    assert _table(batches).equals(plain_table)
+
+
+def test_batches_of_large_groups_agree_with_records() -> None:
+    fs = MemoryFileSystem()
+    log = TallyLog(FOLDER, settings=Settings(segment_size=1 << 20, preallocate=False), fs=fs)
+    tickets = [log.append(b"%d" % number * (number % 9)) for number in range(5000)]
+    tickets[-1].wait()
+    log.close()
+    one = reading(fs)
+    oracle = _table(list(record_batches(one.records(), FOLDER, "wall_us")))
+    assert _table(list(one.batches())).equals(oracle)
+
+
+@pytest.mark.parametrize("target", [1, 5000, 1 << 30])
+@pytest.mark.parametrize("make", [every_kind, segments_of_plain])
+def test_splits_give_every_record_once(make: type[MemoryFileSystem], target: int) -> None:
+    one = reading(make())
+    parts = [batch for split in one.splits(target) for batch in one.batches(split)]
+    assert _table(parts).equals(_table(list(one.batches())))
+
+
+def test_sealed_segments_are_split_inside() -> None:
+    one = reading(segments_of_plain())
+    assert len(one.splits(4000)) > len(one.catalog.segments)
+
+
+@pytest.mark.parametrize("make", [every_kind, segments_of_plain, MemoryFileSystem])
+def test_spans_tile_every_file(make: type[MemoryFileSystem]) -> None:
+    for file in reading(make()).files():
+        check_tiling(file)
+
+
+def test_recycled_file_shows_its_earlier_life_as_stale() -> None:
+    fs = MemoryFileSystem()
+    log = tiny_log(fs)
+    for _ in range(6):
+        for _ in range(6):
+            log.append(bytes(1000)).wait()
+        log.reclaim(log.next_lsn)
+    log.append(b"last").wait()
+    log.close()
+    one = reading(fs)
+    for file in one.files():
+        check_tiling(file)
+    assert any(file.bytes_by_outcome()[Outcome.STALE] for file in one.files())
+    assert bodies(one.records())[-1] == b"last"
+
+
+def test_verdict_has_the_keys_and_tells_open_work() -> None:
+    engine = reading(every_kind()).verdict().engine
+    assert list(engine) == [
+        "opened", "first_lsn", "last_lsn", "segments", "live_records", "prepared",
+        "open_decisions", "pending", "findings",
+    ]  # fmt: skip
+    assert engine["opened"]
+    assert engine["prepared"] == [8]
+    assert engine["open_decisions"] == {b"g1".hex(): ["b"]}
+
+
+def test_transactions_tell_states_and_evidence() -> None:
+    found = {one.key: one for one in reading(every_kind()).transactions()}
+    assert found["7"].state is State.COMMITTED
+    assert found["8"].state is State.PREPARED
+    assert (found["8"].gtrid, found["8"].format_id, found["8"].bqual) == (
+        b"node\x00\x01",
+        77,
+        b"branch",
+    )
+    assert found["9"].state is State.ROLLED_BACK
+    assert found[f"gtrid:{b'g1'.hex()}"].state is State.COMMITTING
+    assert found[f"gtrid:{b'g1'.hex()}"].open_participants == ("b",)
+    assert found[f"gtrid:{b'g2'.hex()}"].state is State.HEURISTIC
+    assert all(one.evidence is not None for one in found.values())
+
+
+def test_changes_come_in_commit_order_and_leave_out_what_was_rolled_back() -> None:
+    changes = list(reading(every_kind()).changes())
+    orders = [(one.commit_sequence, one.ordinal) for one in changes]
+    assert orders == sorted(orders)
+    afters = [one.after for one in changes]
+    assert b"in" in afters
+    assert b"row" in afters
+    assert b"doubt" not in afters
+    assert b"back" not in afters
+
+
+def test_missing_segment_is_seen_in_the_middle_and_at_the_end() -> None:
+    for victim in ("0000000000000001.tally", "0000000000000002.tally", None):
+        fs = segments_of_plain()
+        names = [name for name in fs.list(FOLDER) if name[:1].isdigit()]
+        fs.remove(f"{FOLDER}/{victim or names[-1]}")
+        one = reading(fs)
+        assert "missing-segment" in {finding.code for finding in one.findings()}
+        assert not one.verdict().engine["opened"]
+        with pytest.raises(TallystickError, match="missing"):
+            TallyLog(FOLDER, settings=TINY, fs=fs)
+
+
+def test_transaction_with_a_hole_is_reported_and_not_applied() -> None:
+    from tallystick.systems.tally.format.bodies import Ending, encode_ending
+    from tallystick.systems.tally.format.columns import Draft
+    from tallystick.systems.tally.format.kinds import Code
+
+    fs = MemoryFileSystem()
+    log = tiny_log(fs)
+    log.submit(Draft(Code.ADD, b"only", 5, 1)).wait()
+    log.submit(Draft(Code.COMMIT, encode_ending(Ending(((1, 2),))), 5)).wait()
+    log.close()
+    one = reading(fs)
+    assert "incomplete-transaction" in {finding.code for finding in one.findings()}
+    (transaction,) = one.transactions()
+    assert (transaction.state, transaction.complete) == (State.INCOMPLETE, False)
+    assert transaction.holes == "segment 1: 1 of 2 elements"
+    assert list(one.changes()) == []
+
+
+def test_unknown_code_that_may_be_ignored_is_skipped_and_any_other_refused() -> None:
+    from tallystick.systems.tally.format.columns import Draft
+
+    for code, opened in ((0x80 | 5, True), (5 + 100, False)):
+        fs = MemoryFileSystem()
+        log = tiny_log(fs)
+        log.append(b"known").wait()
+        log.submit(Draft(code, b"new")).wait()
+        log.close()
+        assert reading(fs).verdict().engine["opened"] is opened
+        if opened:
+            tiny_log(fs).close()
+        else:
+            with pytest.raises(TallystickError, match="later version"):
+                tiny_log(fs)
+
+
+def test_reading_changes_nothing_and_finds_the_log_by_content(tmp_path: Path) -> None:
+    every_kind().write_to(tmp_path)
+    with untouched(tmp_path):
+        (log,) = discover(tmp_path).logs
+        one = system(log.system).read(log, ReadOptions())
+        assert len(list(one.records())) > 20
+        one.verdict()
+        one.files()
+    assert log.system == "tally"
+
+
+def test_shards_merge_into_one_order() -> None:
+    fs = MemoryFileSystem()
+    folders = ["/a", "/b", "/c"]
+    with ShardedLog(folders, settings=TINY, fs=fs) as log:
+        for number in range(60):
+            log.append(b"%d" % number, b"%d" % number).wait()
+    records = list(merged(reading(fs, folder=folder) for folder in folders))
+    assert [one.body for one in records] == [b"%d" % number for number in range(60)]
+    assert len({one.attributes["shard"] for one in records}) == 3
+
+
+def _segment(fs: MemoryFileSystem) -> bytearray:
+    file = fs.open(SEGMENT)
+    return bytearray(file.pread(file.size(), 0))
+
+
+def _read_all(content: bytes) -> None:
+    fs = segments_of_plain(5)
+    file = fs.open(SEGMENT)
+    file.truncate(0)
+    file.pwrite(content, 0)
+    file.close()
+    one = reading(fs)
+    try:
+        for found in one.files():
+            check_tiling(found)
+        list(one.records(salvage=True))
+        list(one.batches())
+        one.verdict()
+    except TallystickError:
+        return
+
+
+@given(st.data())
+@settings(max_examples=60)
+def test_any_damage_is_judged_without_a_traceback(data: st.DataObject) -> None:
+    content = _segment(segments_of_plain(5))
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(content) - 1))
+        piece = data.draw(st.binary(min_size=1, max_size=600))
+        content[start : start + len(piece)] = piece
+    _read_all(bytes(content[: data.draw(st.integers(0, len(content)))]))
+
+
+def _resealed(content: bytearray, place: int) -> None:
+    """Make a header's own checksum fit again, as a hostile writer would."""
+    content[place + 124 : place + 128] = crc32(bytes(content[place : place + 124])).to_bytes(
+        4, "little"
+    )
+
+
+@given(st.integers(8, 123), st.integers(0, 255))
+@settings(max_examples=80)
+def test_hostile_headers_with_good_checksums_are_judged(offset: int, value: int) -> None:
+    content = _segment(segments_of_plain(5))
+    for place in (8192, 8192 + 1536 - 128):
+        content[place + offset] = value
+        _resealed(content, place)
+    _read_all(bytes(content))
+
+
+def test_a_file_full_of_magic_bytes_takes_linear_time() -> None:
+    fs = segments_of_plain(5)
+    content = _segment(fs)
+    good = content[:8192]
+    header = bytes(content[8192 : 8192 + 128])
+    assert header.startswith(GROUP_MAGIC)
+    size = 4 << 20
+    _read_all(bytes(good) + (header * (size // 128)))
+    _read_all(os.urandom(64) + bytes(size))
+
+
+def test_group_headers_are_found_at_every_place_that_one_can_have() -> None:
+    size = 3 << 16
+    for place in (0, 128, (1 << 16) - 128, 1 << 16, (2 << 16) + 128, size - 128):
+        data = bytearray(size)
+        data[place : place + 8] = GROUP_MAGIC
+        assert list(magic_places(data, 0)) == [place]
+        assert list(magic_places(data, 1)) == ([place] if place else [])
+        assert list(magic_places(data, 0, place)) == []
+    assert list(magic_places(bytes(64) + GROUP_MAGIC + bytes(size), 0)) == []
