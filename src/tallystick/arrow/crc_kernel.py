@@ -6,17 +6,13 @@ it. Sixteen bytes at a time; for large ranges the CRC of the machine in `crc` is
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import numpy as np
 import numpy.typing as npt
 
+from tallystick.arrow.byte_kernels import Bytes, Number, le_word32
 from tallystick.arrow.numba_kernel import kernel
 
-Bytes = npt.NDArray[np.uint8]
 Table = npt.NDArray[np.uint32]
-Number: TypeAlias = Any
-"""An int; in plain Python sometimes one of NumPy's."""
 
 _POLYNOMIAL = 0xEDB88320
 
@@ -32,22 +28,6 @@ def crc_table() -> Table:
         row = (row >> 8) ^ table[0][row & 0xFF]
         table[slice_number] = row
     return table
-
-
-# Places are turned into unsigned numbers before they index: with signed ones numba tests each
-# index for being negative, and the four bytes of a number are then not read at once.
-
-
-@kernel
-def low_number32(data: Bytes, place: Number) -> Number:
-    """An unsigned little-endian number of four bytes, as the CRC takes them."""
-    at = np.uint64(place)
-    return (
-        np.uint32(data[at])
-        | (np.uint32(data[at + np.uint64(1)]) << np.uint32(8))
-        | (np.uint32(data[at + np.uint64(2)]) << np.uint32(16))
-        | (np.uint32(data[at + np.uint64(3)]) << np.uint32(24))
-    )
 
 
 @kernel
@@ -68,19 +48,19 @@ def crc_range(data: Bytes, begin: Number, end: Number, start: Number, table: Tab
     place = begin
     while place + 16 <= end:
         crc = (
-            crc_of_four(crc ^ low_number32(data, place), table, 12)
-            ^ crc_of_four(low_number32(data, place + 4), table, 8)
-            ^ crc_of_four(low_number32(data, place + 8), table, 4)
-            ^ crc_of_four(low_number32(data, place + 12), table, 0)
+            crc_of_four(crc ^ le_word32(data, place), table, 12)
+            ^ crc_of_four(le_word32(data, place + 4), table, 8)
+            ^ crc_of_four(le_word32(data, place + 8), table, 4)
+            ^ crc_of_four(le_word32(data, place + 12), table, 0)
         )
         place += 16
     if place + 8 <= end:
-        crc = crc_of_four(crc ^ low_number32(data, place), table, 4) ^ crc_of_four(
-            low_number32(data, place + 4), table, 0
+        crc = crc_of_four(crc ^ le_word32(data, place), table, 4) ^ crc_of_four(
+            le_word32(data, place + 4), table, 0
         )
         place += 8
     if place + 4 <= end:
-        crc = crc_of_four(crc ^ low_number32(data, place), table, 0)
+        crc = crc_of_four(crc ^ le_word32(data, place), table, 0)
         place += 4
     while place < end:
         byte = np.uint32(data[np.uint64(place)])

@@ -24,6 +24,7 @@ from tallystick.records import (
 )
 from tallystick.roles import Operation, Role
 from tallystick.storage.source import ByteSource, logical_name, open_source, read_head
+from tallystick.systems.findings import Codes, FindingBuilder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -241,6 +242,7 @@ class System:
         title: the name that people use.
         detector: function ``(Folder) -> list[LogSource]``.
         reader: class or function ``(LogSource, ReadOptions) -> LogReading``.
+        codes: the table of codes of its findings (`tallystick.systems.findings.codes`).
         roles: the class that plays each role; called with the path and ``fs=``.
         role_options: further keyword arguments that the class of a role takes.
         clocks: what `Record.time` of its logs can count.
@@ -262,6 +264,7 @@ class System:
     title: str
     detector: str
     reader: str
+    codes: str = "tallystick.systems.findings:NO_CODES"
     roles: Mapping[Role, str] = field(default_factory=dict)
     role_options: Mapping[Role, frozenset[str]] = field(default_factory=dict)
     clocks: frozenset[Clock] = frozenset({Clock.NONE})
@@ -287,6 +290,15 @@ class System:
     def stored_entry(self, record: Record) -> StoredEntry:
         """Return a persisting record of a persist log as any persist log could write it again."""
         return cast(StoredEntry, resolve_name(self.persist_entry)(record))
+
+    def findings_of(self, log: str, file: str | None = None) -> FindingBuilder:
+        """Return the builder for findings of the log of that name."""
+        return FindingBuilder(self.name, log, self.code_table, file)
+
+    @property
+    def code_table(self) -> Codes:
+        """The rows of its table of codes."""
+        return cast(Codes, resolve_name(self.codes))
 
     def read(self, source: LogSource, options: ReadOptions) -> LogReading:
         """Return a reading of one log; its files are read when they are needed."""

@@ -18,8 +18,8 @@ from tallystick.systems.bitronix.reader import BitronixReading
 from tests.systems.bitronix.logs import CASES, file_bytes, folder_of, reading_of, record, write_pair
 
 KERNELS = (
-    "number32",
-    "low_number32",
+    "be_int32",
+    "le_word32",
     "crc_range",
     "put_view",
     "has_high_bits",

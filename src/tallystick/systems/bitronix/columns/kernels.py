@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tallystick.arrow.byte_kernels import Bytes, Number, be_int32, le_word32
 from tallystick.arrow.columns import put_view
-from tallystick.arrow.crc_kernel import Bytes, Number, Table, crc_range, low_number32
+from tallystick.arrow.crc_kernel import Table, crc_range
 from tallystick.arrow.numba_kernel import kernel
 
 Longs = npt.NDArray[np.int64]
@@ -26,25 +27,12 @@ NAMES_PER_ROW = 8
 
 
 @kernel
-def number32(data: Bytes, place: Number) -> Number:
-    """A signed big-endian number of four bytes."""
-    at = np.uint64(place)
-    value = (
-        (np.uint32(data[at]) << np.uint32(24))
-        | (np.uint32(data[at + np.uint64(1)]) << np.uint32(16))
-        | (np.uint32(data[at + np.uint64(2)]) << np.uint32(8))
-        | np.uint32(data[at + np.uint64(3)])
-    )
-    return (np.int64(value) ^ 0x80000000) - 0x80000000
-
-
-@kernel
 def has_high_bits(data: Bytes, begin: Number, end: Number) -> Number:
     """True if a byte of the range, or of the four below ``end``, is above 7F."""
-    bits = low_number32(data, end - 4)
+    bits = le_word32(data, end - 4)
     place = begin
     while place + 4 <= end:
-        bits |= low_number32(data, place)
+        bits |= le_word32(data, place)
         place += 4
     return bits & np.uint32(0x80808080) != np.uint32(0)
 
@@ -65,7 +53,7 @@ def is_ascending(
 def take_names(data: Bytes, place: Number, last: Number, names: Number, views: Table) -> Number:
     """Views of the names from their count at ``place`` on, behind ``names`` others; how many
     views there are now, or -1 if not plain or too many."""
-    count = number32(data, place)
+    count = be_int32(data, place)
     if count > len(views) - names:
         return -1
     look_closer = has_high_bits(data, place, last)  # in names, or in a length above 127
@@ -113,16 +101,16 @@ def walk(
     place: Number = 0
     end = len(data)
     while row < len(offsets) and place + 37 <= end:
-        length = number32(data, place + 4)
+        length = be_int32(data, place + 4)
         behind = place + length + 8
         gtrid_size = np.int64(data[np.uint64(place + 28)])
         if length < 29 + gtrid_size or behind > end or gtrid_size > 127:
             break
-        if number32(data, behind - 4) != 0x786E7442:
+        if be_int32(data, behind - 4) != 0x786E7442:
             break
         crc = crc_range(data, place, place + 24, 0xFFFFFFFF, table)
         crc = crc_range(data, place + 29, behind, crc, table)
-        if np.int64(crc ^ np.uint32(0xFFFFFFFF)) != number32(data, place + 24) & 0xFFFFFFFF:
+        if np.int64(crc ^ np.uint32(0xFFFFFFFF)) != be_int32(data, place + 24) & 0xFFFFFFFF:
             break
         taken = take_names(data, place + 29 + gtrid_size, behind - 4, named, names)
         if taken < 0:
@@ -131,10 +119,10 @@ def walk(
         put_view(data, place + 29, gtrid_size, gtrids, row)
         offsets[row] = place
         lengths[row] = length + 8
-        statuses[row] = number32(data, place)
-        high = number32(data, place + 12)
-        times[row] = (high << 32) | (number32(data, place + 16) & 0xFFFFFFFF)
-        sequences[row] = number32(data, place + 20)
+        statuses[row] = be_int32(data, place)
+        high = be_int32(data, place + 12)
+        times[row] = (high << 32) | (be_int32(data, place + 16) & 0xFFFFFFFF)
+        sequences[row] = be_int32(data, place + 20)
         row += 1
         list_ends[row] = named
         place = behind

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from tallystick.arrow.byte_kernels import le_int32, le_int64, le_uint32, le_word32
 from tallystick.arrow.columns import put_bit, put_view
-from tallystick.arrow.crc_kernel import crc_range, low_number32
+from tallystick.arrow.crc_kernel import crc_range
 from tallystick.arrow.numba_kernel import kernel
 from tallystick.systems.tally.format import columns as bits
 from tallystick.systems.tally.format import layout
@@ -35,25 +36,9 @@ _CODE_SHIFT = 16
 
 
 @kernel
-def _i4(data: Any, at: int) -> Any:
-    """The signed 4 bytes at ``at``."""
-    return (np.int64(low_number32(data, at)) ^ 0x80000000) - 0x80000000
-
-
-@kernel
-def _u4(data: Any, at: int) -> Any:
-    return np.int64(low_number32(data, at))
-
-
-@kernel
-def _i8(data: Any, at: int) -> Any:
-    return np.int64(low_number32(data, at)) | np.int64(low_number32(data, at + 4)) << 32
-
-
-@kernel
 def _same(data: Any, one: int, other: int, size: int) -> bool:
     for step in range(0, size, 4):
-        if low_number32(data, one + step) != low_number32(data, other + step):
+        if le_word32(data, one + step) != le_word32(data, other + step):
             return False
     return True
 
@@ -70,22 +55,22 @@ def _whole(data: Any, at: int, own: Any, sector: int, state: Any, table: Any) ->
     ``own`` is a header of this segment: magic, version, no flags, segment number and tag count.
     """
     for place in (0, 4, 8, 16, 20, 96, 100):
-        if low_number32(data, at + place) != low_number32(own, place):
+        if le_word32(data, at + place) != le_word32(own, place):
             return 0
-    length, stored = _u4(data, at + 12), _u4(data, at + 48)
+    length, stored = le_uint32(data, at + 12), le_uint32(data, at + 48)
     end = at + length
     if stored > STORED_MAX or end > len(data) or length % sector != 0:
         return 0
     if stored + 2 * _HEADER > length or length > stored + 2 * _HEADER + sector:
         return 0
-    if _i8(data, at + 24) != at or _i8(data, at + 32) != state[DUE_LSN]:
+    if le_int64(data, at + 24) != at or le_int64(data, at + 32) != state[DUE_LSN]:
         return 0
-    if _u4(data, at + 76) != state[DUE_CHAIN] or not _same(data, at, end - _HEADER, _HEADER):
+    if le_uint32(data, at + 76) != state[DUE_CHAIN] or not _same(data, at, end - _HEADER, _HEADER):
         return 0
-    if _crc(data, at, at + _HEADER - 4, table) != _u4(data, at + _HEADER - 4):
+    if _crc(data, at, at + _HEADER - 4, table) != le_uint32(data, at + _HEADER - 4):
         return 0
     inner = _crc(data, at + _HEADER, end - _HEADER, table)
-    return length if inner == _u4(data, at + 72) else 0
+    return length if inner == le_uint32(data, at + 72) else 0
 
 
 @kernel
@@ -95,11 +80,11 @@ def _padded(size: int) -> int:
 
 @kernel
 def _rises(data: Any, offsets: int, count: int) -> bool:
-    before = _i4(data, offsets)
+    before = le_int32(data, offsets)
     if before != 0:
         return False
     for index in range(1, count + 1):
-        behind = _i4(data, offsets + 4 * index)
+        behind = le_int32(data, offsets + 4 * index)
         if behind < before:
             return False
         before = behind
@@ -123,7 +108,11 @@ def _take(
 ) -> Any:
     """Put the records of the whole group at ``at`` into the columns from ``row`` on; how many, -1
     if its columns do not fit or say that there is more to it."""
-    count, form, stored = _u4(data, at + 40), _u4(data, at + 44), _u4(data, at + 48)
+    count, form, stored = (
+        le_uint32(data, at + 40),
+        le_uint32(data, at + 44),
+        le_uint32(data, at + 48),
+    )
     start = at + _HEADER
     bitmap = (count + 7) >> 3
     if form & _GTRIDS or count > stored:
@@ -137,14 +126,14 @@ def _take(
     bodies = types + (_padded(count) if form & _USER_TYPES else 0)
     if bodies > start + stored or not _rises(data, offsets, count):
         return -1
-    if bodies + _i4(data, offsets + 4 * count) != start + stored:
+    if bodies + le_int32(data, offsets + 4 * count) != start + stored:
         return -1
     code = form >> _CODE_SHIFT & 0xFF
     if not _is_plain(data, start, count, code, form & _CODES != 0, known):
         return -1
-    lsn, time = _i8(data, at + 32), _i8(data, at + 56)
+    lsn, time = le_int64(data, at + 32), le_int64(data, at + 56)
     for index in range(count):
-        begin, end = _i4(data, offsets + 4 * index), _i4(data, offsets + 4 * index + 4)
+        begin, end = le_int32(data, offsets + 4 * index), le_int32(data, offsets + 4 * index + 4)
         to = row + index
         out[OFFSET, to], out[LENGTH, to] = bodies + begin, end - begin
         out[LSN, to], out[TIME, to], out[GROUP, to] = lsn + index, time, at
@@ -152,11 +141,11 @@ def _take(
         codes[to] = data[start + index] if form & _CODES else code
         put_view(data, bodies + begin, end - begin, views, to)
         if form & _TRANSACTIONS:
-            out[TRANSACTION, to] = _i8(data, transactions + 8 * index)
+            out[TRANSACTION, to] = le_int64(data, transactions + 8 * index)
             if not form & _TRANSACTION_NULLS or _bit(data, transaction_bits, index):
                 put_bit(valid[0], to)
         if form & _KEYS:
-            out[KEY, to] = _i8(data, keys + 8 * index)
+            out[KEY, to] = le_int64(data, keys + 8 * index)
             if not form & _KEY_NULLS or _bit(data, key_bits, index):
                 put_bit(valid[1], to)
     return count
@@ -190,7 +179,7 @@ def walk_small(
     while state[PLACE] < stop and state[PLACE] + 2 * _HEADER <= len(data):
         at = state[PLACE]
         length = _whole(data, at, own, sector, state, table)
-        if length == 0 or row + _u4(data, at + 40) > len(codes):
+        if length == 0 or row + le_uint32(data, at + 40) > len(codes):
             break
         count = _take(data, at, known, row, out, codes, valid, views)
         if count < 0:
@@ -199,5 +188,5 @@ def walk_small(
         state[LAST] = at
         state[PLACE] = at + length
         state[DUE_LSN] += count
-        state[DUE_CHAIN] = _u4(data, at + _HEADER - 4)
+        state[DUE_CHAIN] = le_uint32(data, at + _HEADER - 4)
     return row

@@ -1,0 +1,141 @@
+"""Findings of all systems: the rows of their table of codes, and one builder.
+
+In: rows of a table (`Code`), and what was found where. Out: `Finding` values with the severity and
+the advice of their row. Each system states its rows in its module ``codes``; the
+registry names them, and ``docs/findings.md`` is generated from the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tallystick.errors import LogUnreadableError
+from tallystick.records import Finding, Severity
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """One row of a table of codes.
+
+    Attributes:
+        code: the slug in `Finding.code`, stable over releases.
+        severity: the usual severity; a finding may state another one.
+        meaning: what is the case, one sentence for the documentation.
+        advice: what to do next; None where nothing has to be done. A finding may state its own.
+    """
+
+    code: str
+    severity: Severity
+    meaning: str
+    advice: str | None = None
+
+
+Codes = Mapping[str, Code]
+
+UNREADABLE = Code(
+    "unreadable",
+    Severity.DAMAGE,
+    "A file of the log cannot be read.",
+    "Read it with the rights of its owner, from a whole disk, or from a copy",
+)
+"""The row that every table has."""
+
+
+def codes(*rows: Code) -> Codes:
+    """Return the rows as a table, with `UNREADABLE`.
+
+    Raises:
+        ValueError: a code stands in two rows.
+    """
+    table = {UNREADABLE.code: UNREADABLE}
+    for row in rows:
+        if row.code in table:
+            raise ValueError(f"the code {row.code} stands twice in the table")
+        table[row.code] = row
+    return table
+
+
+NO_CODES: Codes = codes()
+"""The table of a system without findings of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindingBuilder:
+    """Builds the findings of one log.
+
+    Attributes:
+        system: the name of the system.
+        log: the name of the log.
+        table: the rows of the system.
+        file: the file of findings that name none.
+    """
+
+    system: str
+    log: str
+    table: Codes
+    file: str | None = None
+
+    def __call__(
+        self,
+        code: str,
+        message: str,
+        *,
+        severity: Severity | None = None,
+        file: str | None = None,
+        offset: int | None = None,
+        length: int | None = None,
+        expected: str | None = None,
+        found: str | None = None,
+        advice: str | None = None,
+        bytes_at_risk: int = 0,
+        gtrid: bytes | None = None,
+    ) -> Finding:
+        """Return a finding; ``severity`` and ``advice`` are those of its row where not given.
+
+        Raises:
+            KeyError: the table has no row for ``code``.
+        """
+        row = self.table[code]
+        return Finding(
+            code,
+            severity or row.severity,
+            self.system,
+            self.log,
+            message,
+            file=file or self.file,
+            offset=offset,
+            length=length,
+            expected=expected,
+            found=found,
+            advice=advice or row.advice,
+            bytes_at_risk=bytes_at_risk,
+            gtrid=gtrid,
+        )
+
+    def unreadable(self, error: LogUnreadableError, code: str = UNREADABLE.code) -> Finding:
+        """Return the finding for a file that could not be read; the error says why."""
+        row = self.table[code]
+        return Finding(
+            code,
+            row.severity,
+            self.system,
+            self.log,
+            str(error),
+            file=error.file,
+            advice=error.advice,
+        )
+
+
+def as_markdown(tables: Iterable[tuple[str, Codes]]) -> str:
+    """Return the tables of codes as a page in Markdown, one section per system."""
+    lines = ["# Findings", "", "Generated from the tables in `systems/*/codes.py`.", ""]
+    for title, table in tables:
+        lines += [f"## {title}", "", "| code | severity | meaning | next step |"]
+        lines.append("|---|---|---|---|")
+        lines += [
+            f"| `{row.code}` | {row.severity.value} | {row.meaning} | {row.advice or '–'} |"
+            for row in sorted(table.values(), key=lambda row: row.code)
+        ]
+        lines.append("")
+    return "\n".join(lines)
