@@ -56,7 +56,7 @@ def console() -> Console:
 
 
 def complain(message: str, code: int) -> int:
-    """A sentence to standard error; returns ``code``."""
+    """Return a sentence to standard error; returns ``code``."""
     click.echo(f"tallystick: {message}", err=True)
     return code
 
@@ -76,7 +76,7 @@ def print_json_lines(values: Iterable[Any]) -> None:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[str], None]]:
-    """A spinner that names what is being read, on a terminal only."""
+    """Yield a spinner that names what is being read, on a terminal only."""
     shown = Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -91,7 +91,7 @@ def progress(what: str) -> Iterator[Callable[[str], None]]:
 
 
 def finding_text(finding: Finding) -> Text:
-    """A finding in a few lines: what, where, expected and found, what to do."""
+    """Return a finding in a few lines: what, where, expected and found, what to do."""
     text = Text("  ")
     text.append(f"{finding.severity.value} {finding.code}", STYLES[finding.severity])
     text.append(f": {finding.message}")
@@ -105,7 +105,7 @@ def finding_text(finding: Finding) -> Text:
 
 
 def place(file: str | None, offset: int | None) -> str:
-    """A file and an offset as a person writes them."""
+    """Return a file and an offset as a person writes them."""
     where = file or "?"
     return where if offset is None else f"{where} offset {offset}"
 
@@ -121,7 +121,7 @@ def print_problems(out: Console, problems: Iterable[Finding], others: list[str])
 
 
 def reading_options(command: _Command) -> _Command:
-    """What a reader may need to know that is not in the bytes, as options of a command."""
+    """Return what a reader may need to know that is not in the bytes, as options of a command."""
     for option in (
         click.option("--timezone", default="UTC", help="Zone of H2's DATE and TIME values."),
         click.option("--boot-password", help="Boot password of an encrypted Derby log."),

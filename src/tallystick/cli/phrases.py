@@ -19,7 +19,7 @@ _OF = ("resources", "participants", "targets", "branches")
 
 
 def phrase(value: Any) -> str:
-    """One entry in words."""
+    """Return one entry in words."""
     plain = jsonable(value)
     if isinstance(plain, dict):
         return _mapping({name: item for name, item in plain.items() if item not in (None, [], {})})
@@ -29,7 +29,7 @@ def phrase(value: Any) -> str:
 
 
 def shortened(text: str) -> str:
-    """A text of at most `NAME_MAX` characters; of a longer one its beginning and its end."""
+    """Return a text of at most `NAME_MAX` characters; of a longer one its beginning and its end."""
     if len(text) <= NAME_MAX or " " in text:
         return text
     half = NAME_MAX // 2 - 1
@@ -37,7 +37,7 @@ def shortened(text: str) -> str:
 
 
 def names(values: list[Any]) -> str:
-    """The first of some values, and how many more there are."""
+    """Return the first of some values, and how many more there are."""
     told = ", ".join(map(phrase, values[:NAMES_MAX]))
     rest = len(values) - NAMES_MAX
     return f"{told} and {rest:,} more" if rest > 0 else told

@@ -115,7 +115,7 @@ def _require_sound(reading: LogReading, *, force: bool) -> None:
 
 
 def _role_of(reading: LogReading) -> Role:
-    """The role that the system has, or for the native log the one that its records speak of."""
+    """Return the role that the system has, or for the native log the one that its records speak of."""
     system = reading.source.system
     roles = [role for role in _CONVERTERS if system in systems_with(role)]
     if len(roles) == 1:

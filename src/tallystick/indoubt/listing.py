@@ -62,7 +62,7 @@ class InDoubtReport:
     problems: list[Finding] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``tallystick indoubt list --json`` prints."""
+        """Return what ``tallystick indoubt list --json`` prints."""
         return {
             "transactions": [one.to_dict() for one in self.transactions],
             "unreachable": self.unreachable,
@@ -126,7 +126,7 @@ class _Gathering:
         known["since"], known["until"] = min(times, default=None), max(ends, default=None)
 
     def judged(self, names: Iterable[str]) -> Iterable[dict[str, Any]]:
-        """The judgement of each global transaction that waits for somebody."""
+        """Return the judgement of each global transaction that waits for somebody."""
         pairs = self._pairs(names)
         met = self._met(names)
         for (format_id, gtrid), parts in sorted(self.parts.items()):
@@ -144,7 +144,7 @@ class _Gathering:
                 yield row
 
     def _met(self, names: Iterable[str]) -> dict[str, set[str]]:
-        """Per journal the logs that it works with; the live ones are given as its own."""
+        """Return per journal the logs that it works with; the live ones are given as its own."""
         live = {LIVE + name for name in names}
         met: dict[str, set[str]] = defaultdict(live.copy)
         for parts in self.parts.values():
@@ -155,7 +155,7 @@ class _Gathering:
         return met
 
     def _pairs(self, names: Iterable[str]) -> list[dict[str, str]]:
-        """Which log a coordinator's resource name means; live ones are named already."""
+        """Return which log a coordinator's resource name means; live ones are named already."""
         live = {name: LIVE + name for name in names}
         counts: dict[str, dict[tuple[frozenset[str], frozenset[str]], int]] = defaultdict(dict)
         for parts in self.parts.values():
@@ -179,7 +179,7 @@ def list_in_doubt(
     *,
     options: ReadOptions | None = None,
 ) -> InDoubtReport:
-    """What is in doubt in the logs below ``paths`` and in live ``resources``.
+    """Return what is in doubt in the logs below ``paths`` and in live ``resources``.
 
     A path may be the directory of a `TransactionManager`. Nothing is written. Raises
     `LogUnreadableError` for a path that cannot be read.
@@ -210,7 +210,7 @@ def list_in_doubt(
 
 
 def _is_copy(log: str, logs: set[str]) -> bool:
-    """True for ``bank.h2.db.before-operator`` beside ``bank.h2.db``: what it holds is past."""
+    """Return True for ``bank.h2.db.before-operator`` beside ``bank.h2.db``: what it holds is past."""
     return any(log.startswith(f"{other}.") for other in logs)
 
 

@@ -28,7 +28,8 @@ KEYS = ("gtrid", "resolution")
 def watch(
     spark: SparkSession, run: Run, limit_seconds: float, *, until_now: bool = False
 ) -> StreamingQuery:
-    """The running query: new records bring the tables of ``run`` up to date, then alerts follow.
+    """Return the running query: new records bring the tables of ``run`` up to date, then alerts
+    follow.
 
     Ages are by the clocks of the coordinators' journals, so none grows while all logs rest. With
     ``until_now`` the query ends when what is there now has been seen.

@@ -63,8 +63,10 @@ class Plan:
 
 
 def find(paths: Iterable[str]) -> Plan:
-    """Every log below the paths once, even where paths overlap. Raises `LogUnreadableError`
-    if a path itself cannot be read."""
+    """Return every log below the paths once, even where paths overlap.
+
+    Raises `LogUnreadableError` if a path itself cannot be read.
+    """
     plan = Plan()
     seen: dict[LogSource, None] = {}
     for path in paths:
@@ -77,7 +79,7 @@ def find(paths: Iterable[str]) -> Plan:
 
 
 def tasks(options: SourceOptions, plan: Plan | None = None) -> list[Task]:
-    """The work of one table. Records are split; the other tables close over a whole log."""
+    """Return the work of one table. Records are split; the other tables close over a whole log."""
     plan = plan or find(options.paths)
     whole = options.table != "records" or options.salvage
     pieces = [piece for log in plan.logs for piece in _pieces(log, options, whole=whole)]
@@ -88,7 +90,7 @@ def tasks(options: SourceOptions, plan: Plan | None = None) -> list[Task]:
 
 
 def bundles(logs: Iterable[LogSource], options: SourceOptions) -> Iterator[Bundle]:
-    """The logs in bundles of about ``split_bytes``; those of one name stay together."""
+    """Yield the logs in bundles of about ``split_bytes``; those of one name stay together."""
     named: dict[str, list[Piece]] = {}
     for log in logs:
         named.setdefault(log_name(log), []).extend(_pieces(log, options, whole=True))
@@ -102,7 +104,7 @@ def bundles(logs: Iterable[LogSource], options: SourceOptions) -> Iterator[Bundl
 
 
 def stored_size(path: str) -> int:
-    """Bytes of a file as stored; 0 where that cannot be known now."""
+    """Return bytes of a file as stored; 0 where that cannot be known now."""
     if is_remote(path):
         import fsspec
 
@@ -127,15 +129,16 @@ def _pieces(log: LogSource, options: SourceOptions, *, whole: bool) -> list[Piec
 
 
 def _lean(log: LogSource, reading: LogReading, split: Split) -> LogSource:
-    """The log with the files that reading the split needs: a log has thousands, a task carries
-    them, and opens each."""
+    """Return the log with the files that reading the split needs: a log has thousands, a task
+    carries them, and opens each.
+    """
     if not isinstance(reading, Separable):
         return log
     return replace(log, files=tuple(reading.needed(split)))
 
 
 def _size(split: Split) -> int:
-    """Bytes of a split. Of a file that is still written one may reach beyond its end."""
+    """Return bytes of a split. Of a file that is still written one may reach beyond its end."""
     end = stored_size(split.file)
     return (min(split.end, end) if end > split.begin else split.end) - split.begin
 

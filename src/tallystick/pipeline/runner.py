@@ -94,8 +94,9 @@ class Run:
     def follow(
         self, spark: SparkSession, every: float, stopped: threading.Event
     ) -> Iterator[list[str]]:
-        """Bring the tables up to date whenever logs changed, looking every so many seconds,
-        until stopped. Yields the logs that were read."""
+        """Bring the tables up to date whenever logs changed, looking every so many seconds, until
+        stopped. Yields the logs that were read.
+        """
         while not stopped.wait(every):
             if read := self.advance(spark):
                 yield read
@@ -152,7 +153,7 @@ class _Work:
         return stages.reconciled(transactions, self.run.resources, self._of_logs())
 
     def _of_logs(self) -> DataFrame:
-        """The findings of single logs, and of the search for them."""
+        """Return the findings of single logs, and of the search for them."""
         fresh = self._fresh("findings")
         if self.plan.problems:
             rows = [tuple(row.values()) for row in finding_rows(self.plan.problems)]
@@ -164,7 +165,7 @@ class _Work:
         return self.now.changed(self.last)
 
     def _fresh(self, table: str) -> DataFrame:
-        """The rows of logs that changed."""
+        """Return the rows of logs that changed."""
         changed = self._changed()
         files = [log.files[0] for log in self.plan.logs if log_name(log) in changed]
         paths = list(self.run.sources) if len(changed) == len(self.now.logs) else files

@@ -36,8 +36,10 @@ DEFAULTS = {
 def start(
     master: str | None = None, settings: Mapping[str, str] | None = None, app: str = "tallystick"
 ) -> SparkSession:
-    """The running session, with ``settings`` made in it, or a new one. Raises `TallystickError`
-    where Java is missing."""
+    """Return the running session, with ``settings`` made in it, or a new one.
+
+    Raises `TallystickError` where Java is missing.
+    """
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:

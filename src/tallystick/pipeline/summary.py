@@ -59,7 +59,7 @@ class RunSummary:
 
 
 def summarise(tables: dict[str, DataFrame], read: list[str], seconds: float) -> RunSummary:
-    """The summary of all tables."""
+    """Return the summary of all tables."""
     from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
 
     files = tables["files"]
@@ -86,7 +86,7 @@ def summarise(tables: dict[str, DataFrame], read: list[str], seconds: float) -> 
 
 
 def strangers(others: DataFrame) -> list[str]:
-    """What is to be said of the findings (``log``, ``message``) called not-a-log: one line."""
+    """Return what is to be said of the findings (``log``, ``message``) called not-a-log: one line."""
     first = others.orderBy("log").first()
     if first is None:
         return []

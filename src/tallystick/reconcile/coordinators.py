@@ -15,7 +15,7 @@ from typing import Any
 def answering(
     journals: Iterable[dict[str, Any]], logs: AbstractSet[str]
 ) -> Sequence[dict[str, Any]]:
-    """The journals whose coordinator works with these logs: those that share most of them.
+    """Return the journals whose coordinator works with these logs: those that share most of them.
 
     Where none shares any, those that share none with anybody, and those to which such a log is as
     near, by its path, as the nearest that they work with. A journal elsewhere, of another
@@ -30,7 +30,7 @@ def answering(
 
 
 def nearest(journals: Iterable[dict[str, Any]], logs: Sequence[str]) -> str | None:
-    """The journal with the most folders in common with these logs."""
+    """Return the journal with the most folders in common with these logs."""
 
     def farness(journal: str) -> tuple[int, str]:
         own = journal.split("/")[:-1]
@@ -46,6 +46,6 @@ def _at_home(journal: dict[str, Any], logs: Iterable[str]) -> bool:
 
 
 def _shared(folders: Sequence[str], path: str) -> int:
-    """How many of the folders, from the first on, are those of the path, too."""
+    """Return how many of the folders, from the first on, are those of the path, too."""
     pairs = zip(folders, path.split("/")[:-1], strict=False)
     return sum(1 for _ in takewhile(lambda names: names[0] == names[1], pairs))

@@ -26,7 +26,7 @@ _OPEN = frozenset({State.PREPARED, State.UNDECIDED})
 
 
 def seen_twice(parts: pa.Array) -> pa.Array:
-    """The `PAIRS` of every row, each of which is the parts of one global transaction."""
+    """Return the `PAIRS` of every row, each of which is the parts of one global transaction."""
     return pa.array([list(_pairs(row)) for row in parts.to_pylist()], type=PAIRS)
 
 

@@ -65,10 +65,10 @@ def assign(patterns: Iterable[Pattern], systems: Mapping[str, str]) -> dict[str,
 
 
 def cheapest(costs: Sequence[Sequence[int]]) -> list[int]:
-    """The column of each row in the cheapest assignment; rows must not outnumber columns.
+    """Return the column of each row in the cheapest assignment; rows must not outnumber columns.
 
-    The Hungarian method: rows join one by one along cheapest augmenting paths, with
-    potentials of rows and columns that keep every reduced cost at zero or above.
+    The Hungarian method: rows join one by one along cheapest augmenting paths, with potentials of
+    rows and columns that keep every reduced cost at zero or above.
     """
     rows, columns = len(costs), len(costs[0]) if costs else 0
     row_price, column_price = [0] * (rows + 1), [0] * (columns + 1)
@@ -103,7 +103,7 @@ def _total(costs: Sequence[Sequence[int]], columns: Sequence[int]) -> int:
 
 
 def _total_without(costs: Sequence[Sequence[int]], row: int, column: int) -> int:
-    """What the best assignment costs that does not make this pair."""
+    """Return what the best assignment costs that does not make this pair."""
     other = [list(line) for line in costs]
     other[row][column] = _NEVER * 2
     return _total(other, cheapest(other))

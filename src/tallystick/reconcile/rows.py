@@ -74,13 +74,13 @@ _RANK = ("unknown", "active", "prepared", "rolled_back", "committed")
 
 
 def judged(rows: pa.Array) -> pa.Array:
-    """The judgement of every row, as structures in the schema `GLOBAL_TRANSACTIONS`."""
+    """Return the judgement of every row, as structures in the schema `GLOBAL_TRANSACTIONS`."""
     answers = [judge_row(row) for row in rows.to_pylist()]
     return pa.array(answers, type=pa.struct(list(GLOBAL_TRANSACTIONS)))
 
 
 def judge_row(row: dict[str, Any]) -> dict[str, Any]:
-    """One global transaction: see `judging.judge`."""
+    """Return one global transaction: see `judging.judge`."""
     decided = _decided(row["parts"])
     logs = _resources(row["resources"] or (), decided)
     branches = named_branches(decided, _branches(row["parts"]), logs)
@@ -116,7 +116,7 @@ def judge_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def assigned(patterns: pa.Array) -> pa.Array:
-    """Per owner its patterns, those of one journal at a time, as its `RESOURCES`."""
+    """Return per owner its patterns, those of one journal at a time, as its `RESOURCES`."""
     answers = []
     for rows in patterns.to_pylist():
         journals = {row["journal"] for row in rows}
@@ -148,7 +148,7 @@ def _resources(pairs: Iterable[dict[str, str]], decided: Decided | None) -> dict
 
 
 def _undone(branch: Branch, nameless: Iterable[dict[str, Any]]) -> Branch:
-    """The branch, rolled back if its log holds a nameless rollback that must be its own."""
+    """Return the branch, rolled back if its log holds a nameless rollback that must be its own."""
     for part in nameless:
         if branch.state == "unknown" and branch.log == part["log"]:
             place = _place(part | {"state": "rolled_back"})
@@ -184,7 +184,7 @@ def _branches(parts: list[dict[str, Any]]) -> list[Branch]:
 
 
 def _state(part: dict[str, Any]) -> str:
-    """The state of a branch. A record of a heuristic outcome says which one it was."""
+    """Return the state of a branch. A record of a heuristic outcome says which one it was."""
     state = State(part["state"])
     if state is State.HEURISTIC:
         told = str(json.loads(part.get("attributes") or "{}").get("outcome"))
@@ -207,7 +207,7 @@ def _covers(journal: dict[str, Any], gtrid: bytes) -> bool:
 def _coordinator(
     decided: Decided | None, journals: Iterable[dict[str, Any]], branches: Iterable[Branch]
 ) -> str | None:
-    """The journal that decided; else, of those that may have, the one nearest by path."""
+    """Return the journal that decided; else, of those that may have, the one nearest by path."""
     if decided is not None:
         return decided.log
     return nearest(journals, [branch.log for branch in branches if branch.log is not None])

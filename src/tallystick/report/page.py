@@ -46,7 +46,7 @@ def write_report(tables: str | os.PathLike[str], target: str | os.PathLike[str])
 
 
 def render(data: ReportData, tables: str) -> str:
-    """The page as text."""
+    """Return the page as text."""
     try:
         import jinja2
         from plotly.offline import get_plotlyjs

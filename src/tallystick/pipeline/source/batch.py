@@ -144,14 +144,14 @@ class PruningReader(TableReader):
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """An Arrow schema in Spark's types, every field nullable."""
+    """Return an Arrow schema in Spark's types, every field nullable."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(schema)
 
 
 def narrowed(options: SourceOptions, schema: StructType) -> SourceOptions:
-    """The options with the columns of a schema: what a query declares is all that is made.
+    """Return the options with the columns of a schema: what a query declares is all that is made.
 
     Raises `OptionError` for a column that the table has not, or has in another type.
     """
@@ -168,7 +168,7 @@ def narrowed(options: SourceOptions, schema: StructType) -> SourceOptions:
 
 
 def _allowed(one: Filter) -> frozenset[str] | None:
-    """The values that a filter lets through if it compares for equality, else None."""
+    """Return the values that a filter lets through if it compares for equality, else None."""
     values: tuple[Any, ...]
     if isinstance(one, EqualTo):
         values = (one.value,)
@@ -180,8 +180,9 @@ def _allowed(one: Filter) -> frozenset[str] | None:
 
 
 def _pushing_down() -> bool:
-    """True in the worker that Spark starts for push-down only; the setting itself is not told
-    to a data source."""
+    """Return True in the worker that Spark starts for push-down only; the setting itself is not
+    told to a data source.
+    """
     worker = "pyspark.sql.worker.data_source_pushdown_filters"
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     return worker in sys.modules or getattr(main, "name", None) == worker

@@ -34,7 +34,7 @@ class Stretch:
 
 
 def stretches(options: SourceOptions, start: Position, end: Position) -> list[Stretch]:
-    """What lies between two positions, one stretch per file."""
+    """Return what lies between two positions, one stretch per file."""
     sources = {path: log for log in find(options.paths).logs for path in log.files}
     found = []
     for path, (identity, generation, stop) in end.items():
@@ -62,8 +62,11 @@ def packed(found: Iterable[Stretch], limit: int) -> Iterator[tuple[Stretch, ...]
 
 
 def read(found: Iterable[Stretch], options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """The records of stretches. A file that was recycled or removed since gives none, unless
-    ``mode`` is failfast: then `TallystickError` says that records are gone."""
+    """Yield the records of stretches.
+
+    A file that was recycled or removed since gives none, unless ``mode`` is failfast: then
+    `TallystickError` says that records are gone.
+    """
     for source, parts in groupby(found, lambda one: one.source):
         log = None
         for one in parts:

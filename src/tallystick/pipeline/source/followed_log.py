@@ -37,8 +37,10 @@ Ends = npt.NDArray[np.int64]
 
 @dataclass
 class FollowedLog:
-    """A log as it is now. Everything raises `TallystickError` and `OSError` where it cannot be
-    read."""
+    """A log as it is now.
+
+    Everything raises `TallystickError` and `OSError` where it cannot be read.
+    """
 
     source: LogSource
     options: ReadOptions
@@ -68,8 +70,9 @@ class FollowedLog:
         }
 
     def ends(self, path: str, begin: int = 0) -> Ends:
-        """Where the records of a file end, ascending, from the one on that ends at ``begin``; some
-        before it may come, too."""
+        """Return where the records of a file end, ascending, from the one on that ends at
+        ``begin``; some before it may come, too.
+        """
         size = self.lives[path].size
         ends = [np.empty(0, np.int64)]
         for batch in self.batches(path, begin, size):
@@ -79,13 +82,14 @@ class FollowedLog:
         return found[found <= size]
 
     def last_ends(self, path: str) -> Ends:
-        """Where the last records of a file end, ascending: at least one, if there is any."""
+        """Return where the last records of a file end, ascending: at least one, if there is any."""
         ends = self.ends(path, self.lives[path].size)
         return self.ends(path) if self.file_by_file and not len(ends) else ends
 
     def batches(self, path: str, begin: int, end: int) -> Iterator[pa.RecordBatch]:
-        """The valid records of a file that end behind ``begin`` and begin before ``end``; some
-        that end before it may come, too."""
+        """Yield the valid records of a file that end behind ``begin`` and begin before ``end``;
+        some that end before it may come, too.
+        """
         import pyarrow.compute as pc
 
         reading, end = self._reading, min(end, self.lives[path].size)

@@ -19,7 +19,7 @@ Life: TypeAlias = tuple[int | None, int | None]
 
 
 def begin_of(position: Position, path: str, life: Life) -> int:
-    """Where to go on in a file that has this life now."""
+    """Return where to go on in a file that has this life now."""
     known = position.get(path)
     return int(known[2]) if known is not None and tuple(known[:2]) == life else 0
 
@@ -33,7 +33,7 @@ def passed(position: Position) -> dict[str, list[str]]:
 
 
 def capped(start: Position, position: Position, target: Position) -> Position:
-    """The position behind ``start`` without what came after the target was taken."""
+    """Return the position behind ``start`` without what came after the target was taken."""
     found: Position = {}
     for path, (identity, generation, end) in position.items():
         known = target.get(path)

@@ -49,7 +49,7 @@ class _Shards:
     staging: str
 
     def write_shard(self, batches: Iterator[pa.RecordBatch]) -> ShardWritten:
-        """All rows of a task into a log of its own; durable when this returns."""
+        """Return all rows of a task into a log of its own; durable when this returns."""
         from tallystick.systems.tally.live.columnar_append import columnar
         from tallystick.systems.tally.live.log import TallyLog
         from tallystick.systems.tally.live.settings import Settings

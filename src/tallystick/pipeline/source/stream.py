@@ -62,7 +62,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if limit.files is None else ReadMaxFiles(limit.files)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """The position after the next records within the limit, never behind the target."""
+        """Return the position after the next records within the limit, never behind the target."""
         position = self.tailer.advance(start, _limit(limit))
         return position if self.target is None else capped(start, position, self.target)
 
@@ -90,7 +90,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def reader_offset(hold_folder: str, log_folder: str) -> ReaderOffset:
-    """The offset of the stream in one folder of logs, for `KeepForReader`."""
+    """Return the offset of the stream in one folder of logs, for `KeepForReader`."""
     return ReaderOffset(hold_folder, quote(log_folder, safe=""))
 
 

@@ -39,11 +39,11 @@ class _Seen:
     """Where the last valid record ends; 0 if there is none."""
 
     def settled(self, now: list[int]) -> bool:
-        """True if the file is as it was, and was quiet long enough for its time to show it."""
+        """Return True if the file is as it was, and was quiet long enough for its time to show it."""
         return self.mark == now and time.time_ns() - now[1] > QUIET_NS
 
     def behind(self, begin: int) -> Ends:
-        """Where records behind ``begin`` end; what lies before it is forgotten."""
+        """Return where records behind ``begin`` end; what lies before it is forgotten."""
         if begin > self.since:
             self.ends = self.ends[np.searchsorted(self.ends, begin, "right") :].copy()
             self.since = begin
@@ -58,11 +58,11 @@ class Tailer:
     _seen: dict[str, _Seen] = field(default_factory=dict)
 
     def advance(self, start: Position, limit: Limit | None = None) -> Position:
-        """The position after the next records behind ``start``, as far as ``limit`` goes: files
-        behind it are not looked at.
+        """Return the position after the next records behind ``start``, as far as ``limit`` goes:
+        files behind it are not looked at.
 
-        Files that are gone leave the position, those that only cannot be read now stay in it;
-        files without records do not enter it.
+        Files that are gone leave the position, those that only cannot be read now stay in it; files
+        without records do not enter it.
         """
         budget = _Budget(limit or Limit())
         position: Position = {}
@@ -79,7 +79,7 @@ class Tailer:
         return dict(sorted(position.items()))
 
     def latest(self) -> Position:
-        """The position after everything that is there now."""
+        """Return the position after everything that is there now."""
         found = {path: [*seen.life, seen.last] for path, seen in self._look(None) if seen.last}
         return dict(sorted(found.items()))
 
@@ -120,7 +120,9 @@ class Tailer:
         return followed
 
     def _look(self, start: Position | None) -> Iterator[tuple[str, _Seen]]:
-        """Every file in order, with what is behind ``start``; None where only ends are wanted."""
+        """Yield every file in order, with what is behind ``start``; None where only ends are
+        wanted.
+        """
         for source in self._logs():
             log = FollowedLog(source, self.options.reading)
             marks = {path: mark(path) for path in source.files}
@@ -158,7 +160,7 @@ class Tailer:
 
 
 def _alone(log: FollowedLog) -> bool:
-    """True if a file of the log can be looked at without the others."""
+    """Return True if a file of the log can be looked at without the others."""
     try:
         return log.file_by_file
     except (TallystickError, OSError):
@@ -178,7 +180,7 @@ class _Budget:
         return rows == 0 or files == 0 or (size is not None and size <= 0)
 
     def take(self, begin: int, ends: Ends) -> int | None:
-        """The last of ``ends`` that may be taken; None if there is nothing, or no room."""
+        """Return the last of ``ends`` that may be taken; None if there is nothing, or no room."""
         rows, size, files = self.left.rows, self.left.bytes, self.left.files
         if not len(ends) or self.spent:
             return None

@@ -13,7 +13,7 @@ from tallystick.records import Kind
 
 
 def as_of(changes: DataFrame, *, time: int | None = None, sequence: int | None = None) -> DataFrame:
-    """The state after all changes up to a time (in the log's clock) or a commit sequence,
+    """Return the state after all changes up to a time (in the log's clock) or a commit sequence,
     both inclusive; without either, the newest.
 
     Truncation of a collection is a change of kind ``truncate`` and empties it.

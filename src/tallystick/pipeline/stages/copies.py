@@ -23,7 +23,7 @@ _FOLDER = r"^(.*)/[^/]*$"
 
 
 def renamed_copies(transactions: DataFrame) -> DataFrame:
-    """Logs of one file whose name is another's in the same folder with something behind it.
+    """Return logs of one file whose name is another's in the same folder with something behind it.
 
     ``bank.h2.db.before-operator`` is a copy, and what it holds is past.
     """
@@ -40,7 +40,7 @@ def renamed_copies(transactions: DataFrame) -> DataFrame:
 
 
 def copied_logs(grouped: DataFrame, xa: DataFrame) -> DataFrame:
-    """Logs that hold what another one holds: only logs that share something are compared."""
+    """Return logs that hold what another one holds: only logs that share something are compared."""
     pairs = arrow_function(seen_twice, from_arrow_type(PAIRS))
     seen = (
         grouped.where(_places("system", "bqual") < _places("system", "bqual", "log"))
@@ -69,7 +69,7 @@ def copied_logs(grouped: DataFrame, xa: DataFrame) -> DataFrame:
 
 
 def _told(pairs: DataFrame) -> DataFrame:
-    """Every copy once, whatever it is a copy of."""
+    """Return every copy once, whatever it is a copy of."""
     return pairs.groupBy("system", "log").agg(F.min("original").alias("original"))
 
 
@@ -82,6 +82,6 @@ def without(grouped: DataFrame, copies: DataFrame) -> DataFrame:
 
 
 def _places(*names: str) -> Column:
-    """How many different ones there are among the parts."""
+    """Return how many different ones there are among the parts."""
     different = F.transform("parts", lambda part: F.struct(*(part[name] for name in names)))
     return F.size(F.array_distinct(different))

@@ -38,8 +38,9 @@ COPY = "copy"
 def findings(
     logs: DataFrame, global_transactions: DataFrame, copies: DataFrame | None = None
 ) -> DataFrame:
-    """The findings of the logs, one for each alarm of the reconciliation, and one for each log
-    that it left out as a copy (`stages.copies.COPIES`)."""
+    """Return the findings of the logs, one for each alarm of the reconciliation, and one for each
+    log that it left out as a copy (`stages.copies.COPIES`).
+    """
     schema = spark_schema(FINDINGS)
     alarms = global_transactions.where(F.col("alarm").isNotNull())
     raised = {

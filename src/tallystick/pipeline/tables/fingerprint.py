@@ -20,7 +20,8 @@ _VERSIONS = ("ETag", "etag", "generation", "version_id", "LastModified", "last_m
 
 def mark(file: str) -> list[int]:
     """Size and time of change of a file, of an object its version; `ABSENT` where it cannot be
-    looked at."""
+    looked at.
+    """
     try:
         return _remote_mark(file) if is_remote(file) else _local_mark(file)
     except OSError:
@@ -28,7 +29,7 @@ def mark(file: str) -> list[int]:
 
 
 def gone(file: str) -> bool:
-    """True if it is known that the file is not there: not if it only cannot be looked at."""
+    """Return True if it is known that the file is not there: not if it only cannot be looked at."""
     try:
         _ = _remote_mark(file) if is_remote(file) else _local_mark(file)
     except (FileNotFoundError, NotADirectoryError):

@@ -133,7 +133,7 @@ class Bundling:
         return found
 
     def _tellings(self) -> Iterator[Chore]:
-        """The reading of every log that changed, and the bundle that each is in from now on."""
+        """Yield the reading of every log that changed, and the bundle that each is in from now on."""
         if self.last is not None:
             kept = set(self.now.logs) - self._fresh
             self.now.bundles = {log: self.last.bundles[log] for log in kept}
@@ -194,7 +194,7 @@ def _do(chore: Chore) -> None:
 
 
 def _part_of(name: str) -> str:
-    """The bundle whose rows a file has, or the generation."""
+    """Return the bundle whose rows a file has, or the generation."""
     return "-".join(name.removesuffix(SUFFIX).split("-")[:2])
 
 

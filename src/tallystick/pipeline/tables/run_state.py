@@ -24,8 +24,9 @@ VERSION = 2
 
 @dataclass(slots=True)
 class RunState:
-    """What the tables hold: ``logs`` has a fingerprint by log, ``settings`` what else
-    the rows depend on."""
+    """What the tables hold: ``logs`` has a fingerprint by log, ``settings`` what else the rows
+    depend on.
+    """
 
     settings: dict[str, Any]
     logs: dict[str, list[list[Any]]] = field(default_factory=dict)
@@ -37,20 +38,20 @@ class RunState:
     """By log the bundle that its rows are in, where tables are written in bundles."""
 
     def changed(self, last: RunState | None) -> set[str]:
-        """Logs whose rows must be made anew."""
+        """Return logs whose rows must be made anew."""
         if last is None or last.settings != self.settings:
             return set(self.logs)
         return {log for log, files in self.logs.items() if last.logs.get(log) != files}
 
     def vanished(self, last: RunState | None) -> set[str]:
-        """Logs that are gone."""
+        """Return logs that are gone."""
         return set() if last is None else set(last.logs) - set(self.logs)
 
 
 def state_of(
     logs: Iterable[LogSource], settings: dict[str, Any], problems: Iterable[Finding] = ()
 ) -> RunState:
-    """The state of the logs as they are now."""
+    """Return the state of the logs as they are now."""
     told = [finding.to_dict() for finding in problems]
     state = RunState({"version": VERSION} | settings, problems=told)
     for log in logs:
@@ -60,7 +61,7 @@ def state_of(
 
 
 def load(path: Path) -> RunState | None:
-    """The state that the last good run left; None if there is none that can be used."""
+    """Return the state that the last good run left; None if there is none that can be used."""
     try:
         value = json.loads(path.read_text())
         return from_json(value)
@@ -69,7 +70,7 @@ def load(path: Path) -> RunState | None:
 
 
 def from_json(value: dict[str, Any]) -> RunState:
-    """A state from its JSON form. Raises `KeyError`, `TypeError` if it is none."""
+    """Return a state from its JSON form. Raises `KeyError`, `TypeError` if it is none."""
     return RunState(**{one.name: value[one.name] for one in fields(RunState)})
 
 

@@ -116,5 +116,5 @@ class TableFile:
 
 
 def parquet_writer(path: Path, schema: pa.Schema, codec: str) -> pq.ParquetWriter:
-    """A writer of plain Parquet, as Spark would write it."""
+    """Return a writer of plain Parquet, as Spark would write it."""
     return pq.ParquetWriter(path, schema, compression=codec, store_schema=False)
