@@ -29,8 +29,10 @@ def settle(
     commit: bool | None,
     force: bool = False,
 ) -> list[str]:
-    """Settle one global transaction by hand: commit its branches, roll them back, or with None only
-    record that its heuristic outcome was dealt with. Returns what was done, in words.
+    """Settle one global transaction by hand; return what was done, one sentence per resource.
+
+    ``commit``: True commits its branches, False rolls them back, None only records that its
+    heuristic outcome was dealt with.
 
     Raises `TransactionUsageError` for another node's transaction, or where it would go against the
     decision (in the log, or as the outcome row of a last resource given here), unless ``force`` is

@@ -167,7 +167,7 @@ def _remote(path: str) -> tuple[Any, str]:
 
 def _remote_folders(root: str, *, recurse: bool) -> Iterator[Folder]:
     system, start = _remote(root)
-    system.invalidate_cache()  # a listing of before would hide what came since
+    system.invalidate_cache()  # an old listing would hide new files
     try:
         for path, _, files in system.walk(start, detail=True, maxdepth=None if recurse else 1):
             entries = [

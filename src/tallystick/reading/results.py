@@ -1,4 +1,4 @@
-"""What is told about all logs below a path: both verdicts, or a summary in figures.
+"""The answers about all logs below a path: both verdicts, or a summary in figures.
 
 In: verdicts, findings and readings of single logs. Out: one answer for a person, a program
 (``to_dict``) and a script (``exit_code``).
@@ -109,8 +109,9 @@ class Verification:
 
 
 def headline(verdict: Verdict, findings: Sequence[Finding] = ()) -> str:
-    """Return one sentence: what a restart would keep, finish, undo, leave in doubt and lose; or
-    that it would not come up, or that nobody can tell without the key.
+    """Return one sentence: what a restart would keep, finish, undo, leave in doubt and lose.
+
+    Or that the system would not start, or that nothing can be said without the key.
     """
     if "encrypted" in counts(verdict.strict.get("findings")):
         return "What a restart would do cannot be told: the log is encrypted and no key was given."
@@ -122,17 +123,17 @@ def headline(verdict: Verdict, findings: Sequence[Finding] = ()) -> str:
     ]
     lost = amount(verdict.strict.get("lost"))
     if refused(verdict):
-        told = ", ".join(parts + [f"lose {lost:,}"] * bool(lost)) or "no transaction"
-        return f"A restart would fail. What the bytes say is due: {told}."
-    told = ", ".join(parts) or "find no transaction"
+        fates = ", ".join(parts + [f"lose {lost:,}"] * bool(lost)) or "no transaction"
+        return f"A restart would fail. What the bytes say is due: {fates}."
+    fates = ", ".join(parts) or "find no transaction"
     end = f"and silently lose {lost:,}" if lost else "and lose nothing silently"
     if not lost and any(one.severity is Severity.LOSS for one in findings):
         end = "and lose nothing beyond what is lost already"
-    return f"A restart would {told}, {end}."
+    return f"A restart would {fates}, {end}."
 
 
 def refused(verdict: Verdict) -> bool:
-    """Return whether the log's own system would not come up on it."""
+    """Return True if the original system refuses to start with this log."""
     return verdict.strict.get("opens") is False or any(one.refuses for one in verdict.differences)
 
 

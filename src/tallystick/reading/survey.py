@@ -1,4 +1,4 @@
-"""Reading whatever lies below a path: one way for library, command line and pipeline.
+"""Reading every log below a path: one way for library, command line and pipeline.
 
 In: a path to a file, a folder or a tree, local or remote. Out: records, Arrow batches, a
 summary or both verdicts of every log found there. Nothing is written. What goes wrong with
@@ -59,7 +59,7 @@ class Survey:
 
     @contextmanager
     def guard(self, source: LogSource) -> Iterator[None]:
-        """Yield an error of this log inside becomes one of ``problems``."""
+        """Turn an error inside the block into one of ``problems``."""
         try:
             yield
         except (TallystickError, OSError) as error:
@@ -144,7 +144,7 @@ def read_arrow(
 def explain(
     path: Path, *, options: ReadOptions | None = None, progress: Progress | None = None
 ) -> Explanation:
-    """Return per log below ``path`` what its own engine would do and what the bytes prove."""
+    """Return, per log below ``path``, what its engine would do and what the bytes prove."""
     found = survey(path, options=options)
     answer = Explanation(found.path, [], [], found.problems, found.others)
     for reading in found.readings(progress):
@@ -182,18 +182,18 @@ def verify(
 def error_finding(source: LogSource, error: TallystickError | OSError) -> Finding:
     """Return the finding for a log whose reading stopped with ``error``."""
     code = "unreadable" if isinstance(error, LogUnreadableError | OSError) else "not-read"
-    told = error if isinstance(error, TallystickError) else TallystickError(str(error))
+    known = error if isinstance(error, TallystickError) else TallystickError(str(error))
     return Finding(
         code,
         Severity.DAMAGE,
         source.system,
         source.path,
         f"reading stopped: {error}",
-        file=told.file or next(iter(source.files), None),
-        offset=told.offset,
-        expected=told.expected,
-        found=told.found,
-        advice=told.advice,
+        file=known.file or next(iter(source.files), None),
+        offset=known.offset,
+        expected=known.expected,
+        found=known.found,
+        advice=known.advice,
     )
 
 

@@ -1,4 +1,4 @@
-"""The decision table over rows: what Spark hands a task, and what the task hands back.
+"""The decision table over rows: structures from Spark, and structures for Spark.
 
 In: Arrow structures, one per global transaction, as `stages.globals` puts them together.
 Out: structures of `GLOBAL_TRANSACTIONS`.
@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tallystick.reconcile.coordinators import answering, nearest
+from tallystick.reconcile.coordinators import nearest, responsible_journals
 from tallystick.reconcile.decision_table import (
     Branch,
     Decided,
@@ -80,14 +80,14 @@ def judged(rows: pa.Array) -> pa.Array:
 
 
 def judge_row(row: dict[str, Any]) -> dict[str, Any]:
-    """Return one global transaction: see `judging.judge`."""
+    """Judge one global transaction: see `decision_table.judge`."""
     decided = _decided(row["parts"])
     logs = _resources(row["resources"] or (), decided)
     branches = named_branches(decided, _branches(row["parts"]), logs)
     branches = [_undone(branch, row["undone"] or ()) for branch in branches]
     journals = row["journals"] or ()
     if decided is None:
-        journals = answering(journals, {branch.log for branch in branches if branch.log})
+        journals = responsible_journals(journals, {branch.log for branch in branches if branch.log})
     judgement = judge(
         decided,
         branches,
@@ -116,7 +116,7 @@ def judge_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def assigned(patterns: pa.Array) -> pa.Array:
-    """Return per owner its patterns, those of one journal at a time, as its `RESOURCES`."""
+    """Return the `RESOURCES` of each owner, from the patterns of one journal at a time."""
     answers = []
     for rows in patterns.to_pylist():
         journals = {row["journal"] for row in rows}
@@ -187,8 +187,8 @@ def _state(part: dict[str, Any]) -> str:
     """Return the state of a branch. A record of a heuristic outcome says which one it was."""
     state = State(part["state"])
     if state is State.HEURISTIC:
-        told = str(json.loads(part.get("attributes") or "{}").get("outcome"))
-        return told if told in _RANK else "unknown"
+        outcome = str(json.loads(part.get("attributes") or "{}").get("outcome"))
+        return outcome if outcome in _RANK else "unknown"
     return _STATES.get(state, "unknown")
 
 
@@ -225,10 +225,10 @@ def _branch_row(branch: Branch, judgement: Judgement, decided: Decided | None) -
 
 
 def _evidence(decided: Decided | None, branches: list[Branch], judgement: Judgement) -> str:
-    told = "the coordinator has no record of it" if decided is None else str(decided.place)
+    record = "the coordinator has no record of it" if decided is None else str(decided.place)
     seen = [
         f"{branch.resource or branch.system}: {branch.state.replace('_', ' ')}"
         + (f", {branch.place}" if branch.place is not None else "")
         for branch in branches
     ]
-    return "; ".join([*judgement.reasons, told, *seen])
+    return "; ".join([*judgement.reasons, record, *seen])

@@ -22,7 +22,7 @@ except ImportError as error:
 from tallystick.records import Clock, State
 from tallystick.report.data import OUTCOMES, SEVERITIES, ReportData
 
-# Okabe and Ito's palette: told apart by every kind of eye, on white and on black.
+# Okabe and Ito's palette: readable with every kind of colour vision, on white and on black.
 _GREEN, _BLUE, _SKY, _ORANGE = "#009E73", "#0072B2", "#56B4E9", "#E69F00"
 _RED, _PINK, _YELLOW, _GREY = "#D55E00", "#CC79A7", "#F0E442", "#999999"
 

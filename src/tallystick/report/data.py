@@ -68,10 +68,12 @@ class ReportData:
 
     @property
     def logs(self) -> int:
+        """The number of logs."""
         return len(self.states)
 
     @property
     def transactions(self) -> int:
+        """The number of transactions of all logs."""
         return sum(sum(counts.values()) for counts in self.states.values())
 
     @property

@@ -52,7 +52,7 @@ class SourceOptions:
     limit: Limit = Limit()
     """What one step of a stream may take."""
     hold_folder: str | None = None
-    """Where a stream tells disposers what it has read, for `KeepForReader`."""
+    """Where a stream notes for disposers what it has read, for `KeepForReader`."""
     reading: ReadOptions = ReadOptions()  # noqa: RUF009 - frozen
     columns: tuple[str, ...] = ()
     """Columns that are wanted, in their order; none: all of the table."""

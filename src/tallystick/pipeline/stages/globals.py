@@ -53,7 +53,7 @@ that was copied into a new file stands alone."""
 
 
 class Reconciled(NamedTuple):
-    """What all logs together tell."""
+    """The tables that only all logs together give."""
 
     rows: DataFrame
     """One row per global transaction."""
@@ -118,9 +118,7 @@ def _xa(transactions: DataFrame) -> DataFrame:
 
 
 def _journals(xa: DataFrame, grouped: DataFrame) -> DataFrame:
-    """Return per owner and log that holds its decisions: the times they cover, and the logs in
-    which they have branches.
-    """
+    """Return the journals: per owner and log, the times covered and the logs of its branches."""
     covered = (
         xa.where(decided())
         .groupBy("owner", "log")

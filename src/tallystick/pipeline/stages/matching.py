@@ -1,4 +1,4 @@
-"""What belongs together though no log says so: names and logs, nameless rollbacks.
+"""Matches that no log states: resource names with logs, nameless rollbacks with branches.
 
 In: the ``transactions`` table or what `globals` made of it. Out: small frames to join.
 """
@@ -22,7 +22,7 @@ _DECIDED = (State.COMMITTED.value, State.COMMITTING.value)
 
 
 def arrow_function(function: Callable[..., object], form: DataType) -> Callable[..., Column]:
-    """Return a function over Arrow arrays as one over columns; needs no pandas, unlike mapInArrow."""
+    """Return a function of Arrow arrays as one of columns; unlike mapInArrow without pandas."""
     make: Any = arrow_udf  # its types know of literal evaluation types only
     wrapped: Callable[..., Column] = make(function, form)
     return wrapped
@@ -34,11 +34,12 @@ def without_logs(transactions: DataFrame, logs: DataFrame) -> DataFrame:
 
 
 def settled(frame: DataFrame) -> DataFrame:
-    """Return the same rows, computed here and now: a frame that several others are made of would
-    otherwise be planned, compiled and computed for each of them, and for each of theirs.
+    """Return the same rows, computed now and kept.
+
+    A frame that several others are made of would be planned and computed for each of them.
     """
     # Columns by new names, though the same: those of a checkpoint are still those of its plan, and
-    # Spark cannot tell the sides of a join by them.
+    # Spark cannot distinguish the sides of a join by them.
     return frame.localCheckpoint().toDF(*frame.columns)
 
 
@@ -114,8 +115,9 @@ def _is_nameless_rollback() -> Column:
 
 
 def _likelihood() -> Column:
-    """How likely a transaction in this state left a branch that was rolled back from outside: open
-    decisions wait for an operator, undecided ones were rolled back by recovery.
+    """Return how likely a transaction in this state has a branch that was rolled back by hand.
+
+    Open decisions wait for an operator; undecided ones were rolled back by recovery.
     """
     rank = F.lit(0)
     for place, state in enumerate((State.COMMITTED, State.UNDECIDED, State.COMMITTING), 1):

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from tallystick.pipeline.tables.fingerprint import mark
+from tallystick.pipeline.tables.fingerprint import fingerprint
 from tallystick.reading.tables import log_name
 from tallystick.records import Finding
 from tallystick.systems.protocol import LogSource
@@ -24,8 +24,9 @@ VERSION = 2
 
 @dataclass(slots=True)
 class RunState:
-    """What the tables hold: ``logs`` has a fingerprint by log, ``settings`` what else the rows
-    depend on.
+    """What the tables hold.
+
+    ``logs`` has a fingerprint by log, ``settings`` what else the rows depend on.
     """
 
     settings: dict[str, Any]
@@ -52,10 +53,10 @@ def state_of(
     logs: Iterable[LogSource], settings: dict[str, Any], problems: Iterable[Finding] = ()
 ) -> RunState:
     """Return the state of the logs as they are now."""
-    told = [finding.to_dict() for finding in problems]
-    state = RunState({"version": VERSION} | settings, problems=told)
+    found = [finding.to_dict() for finding in problems]
+    state = RunState({"version": VERSION} | settings, problems=found)
     for log in logs:
-        marks = [[log.system, file, *mark(file)] for file in log.files]
+        marks = [[log.system, file, *fingerprint(file)] for file in log.files]
         state.logs.setdefault(log_name(log), []).extend(marks)
     return state
 
