@@ -1,4 +1,4 @@
-"""What tests of several rooms share.
+"""What tests of several packages share.
 
 * `untouched`: nothing below a folder changes while a test reads it
 * `same_json`: compare with an oracle and show the first difference by its path

@@ -1,4 +1,4 @@
-"""`records`, `schemas`, `errors` and the tiling check: the language of the house."""
+"""`records`, `schemas`, `errors` and the tiling check: the language that everything speaks."""
 
 from __future__ import annotations
 

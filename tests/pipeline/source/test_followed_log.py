@@ -139,7 +139,7 @@ def test_a_log_that_cannot_be_read_for_a_while_keeps_its_place(
 
 @pytest.fixture
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the files whose records were read, in a house where every change shows at once."""
+    """Names of the files whose records were read, where every change shows at once."""
     names: list[str] = []
     ends = FollowedLog.ends
 
