@@ -154,10 +154,10 @@ def build(logs: Path, out: Path) -> None:
     finally:
         spark.stop()
     files = dataset.dataset(out / "tables" / "files").to_table(["valid_bytes"])
-    reported = {"size": sum(files.column(0).to_pylist()), "seconds": seconds}
-    reported |= {"driver": peaks.driver, "java": peaks.java}
-    reported |= {"one": peaks.python_one, "all": peaks.python_all}
-    print(json.dumps(reported | {"processor": processor, "shuffled": shuffled(events)}))
+    figures = {"size": sum(files.column(0).to_pylist()), "seconds": seconds}
+    figures |= {"driver": peaks.driver, "java": peaks.java}
+    figures |= {"one": peaks.python_one, "all": peaks.python_all}
+    print(json.dumps(figures | {"processor": processor, "shuffled": shuffled(events)}))
 
 
 def measure(estate: Estate, place: Path) -> None:
@@ -166,14 +166,14 @@ def measure(estate: Estate, place: Path) -> None:
     estate.write(logs)
     command = [sys.executable, __file__, "--build", str(logs), str(place / "out")]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    reported = json.loads(done.stdout.splitlines()[-1])
+    figures = json.loads(done.stdout.splitlines()[-1])
     transactions = estate.coordinators * estate.transactions
     print(
-        f"{reported['size'] / 1e9:6.2f} GB {reported['seconds']:8.1f} s"
-        f" {reported['size'] / reported['seconds'] / 1e6:6.0f} MB/s {reported['processor']:8.1f} s of processor"
-        f"   driver {reported['driver'] / 1e6:5,.0f} MB   Java {reported['java'] / 1e6:6,.0f} MB"
-        f"   worker {reported['one'] / 1e6:5,.0f} MB, all {reported['all'] / 1e6:6,.0f} MB"
-        f"   shuffled {reported['shuffled'] / 1e6:8.2f} MB   for {transactions:,} global transactions",
+        f"{figures['size'] / 1e9:6.2f} GB {figures['seconds']:8.1f} s"
+        f" {figures['size'] / figures['seconds'] / 1e6:6.0f} MB/s {figures['processor']:8.1f} s of processor"
+        f"   driver {figures['driver'] / 1e6:5,.0f} MB   Java {figures['java'] / 1e6:6,.0f} MB"
+        f"   worker {figures['one'] / 1e6:5,.0f} MB, all {figures['all'] / 1e6:6,.0f} MB"
+        f"   shuffled {figures['shuffled'] / 1e6:8.2f} MB   for {transactions:,} global transactions",
         flush=True,
     )
 
