@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
+from tallystick.roles import Row
 from tallystick.services.page_store import PageStore
-from tallystick.services.page_store.locks import Row
 from tallystick.storage.files import FileSystem
 from tallystick.testing import RecordingFileSystem
 from tests.services.page_store.test_crash_states import small_store
@@ -24,13 +24,13 @@ def opened(fs: FileSystem, system: str) -> PageStore:
 
 def applied_in_reverse(store: PageStore, *transactions: dict[int, bytes | None]) -> None:
     """Commit in this order, with the pages changed in the other one."""
-    real, waiting = store._work._apply, list[dict[Row, bytes | None]]()
-    store._work._apply = waiting.append  # type: ignore[method-assign,assignment]
+    real, waiting = store._transactions._apply, list[dict[Row, bytes | None]]()
+    store._transactions._apply = waiting.append  # type: ignore[method-assign,assignment]
     for changes in transactions:
         with store.begin() as tx:
             for key, row in changes.items():
                 tx.put(store.table_id("t"), key, row)
-    store._work._apply = real  # type: ignore[method-assign]
+    store._transactions._apply = real  # type: ignore[method-assign]
     for applied in reversed(waiting):
         real(applied)
 

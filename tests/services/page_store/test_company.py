@@ -121,7 +121,7 @@ def test_a_forked_child_is_refused_and_the_parent_goes_on(tmp_path: Path, system
     store = accounts(tmp_path / "s", system)
     tx = store.begin()
     tx.table("t")[1] = b"90"
-    with store._turns.latch:  # as if another thread were at work
+    with store._latches.latch:  # as if another thread were at work
         child = os.fork()
         if not child:
             code = 3

@@ -73,7 +73,7 @@ def recover(system: str, fs: FileSystem, *, settle: bool = True) -> list[int]:
 def _numbers(store: PageStore) -> list[int]:
     if "t" not in store.tables():
         return []
-    keys = [key for key, _ in store._work.batch(store.table_id("t"), 0, 1000, 1 << 20)[0]]
+    keys = [key for key, _ in store._transactions.batch(store.table_id("t"), 0, 1000, 1 << 20)[0]]
     assert all(key % 1000 < UNDONE for key in keys), "undone at a savepoint, and yet there"
     parts = [{key % 1000 for key in keys if key // 1000 == place} for place in range(WIDTH)]
     assert parts.count(parts[0]) == WIDTH, "a transaction in part"
