@@ -28,7 +28,7 @@ class Descent:
 
     root: int
     node: Callable[[int, int], Any]
-    inner: type
+    inner: type[Any]
     child_of: Callable[[Sequence[int], int], int]
     loop: Callable[[], CorruptLogError]
 

@@ -220,7 +220,7 @@ def test_line_that_cannot_go_on_stops_the_service_aloud(
     def broken(_: Sequence[PersistEntry]) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(behind._lanes, "hand_over", broken)
+    monkeypatch.setattr(behind._workers, "hand_over", broken)
     with pytest.raises(LogClosedError, match="a bug"):
         while True:
             behind.commit([put(b"b")])

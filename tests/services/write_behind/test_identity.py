@@ -129,7 +129,7 @@ def test_target_compares_numbers_also_once_old_ones_are_forgotten(tmp_path: Path
     with service(tmp_path / "spool", engine, "tally") as behind:
         behind.commit([put(b"k")])
         assert behind.drain(20)
-        behind._marks.settle("shop", 5_000, behind._lanes["shop"].target.settled, 4)
+        behind._marks.settle("shop", 5_000, behind._workers["shop"].target.settled, 4)
     with engine.connect() as connection:
         held = connection.execute(sa.text("SELECT number FROM tallystick_applied")).scalars().all()
     assert held == [4]

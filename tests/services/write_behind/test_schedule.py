@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallystick.roles import PersistEntry
-from tallystick.services.write_behind.queued_transaction import Key, Work, keys_of
-from tallystick.services.write_behind.schedule import Schedule
+from tallystick.services.write_behind.schedule import Key, QueuedTransaction, Schedule, keys_of
 from tests.services.write_behind.kit import put
 
 
@@ -25,7 +24,7 @@ def schedule(*keys: str, strict: bool = False) -> Schedule:
     return made
 
 
-def numbers(batch: list[Work]) -> list[int]:
+def numbers(batch: list[QueuedTransaction]) -> list[int]:
     return [work.number for work in batch]
 
 
@@ -85,9 +84,9 @@ def test_resting_work_comes_when_its_time_has_come() -> None:
     made = schedule("a", "b")
     (first,) = made.take(1, 0.0)
     made.put_back([first])
-    made.rest(first, 5.0)
+    made.delay(first, 5.0)
     assert numbers(made.take(10, 0.0)) == [2]
-    assert made.next_rest() == 5.0
+    assert made.next_delay_end() == 5.0
     assert numbers(made.take(10, 5.0)) == [1]
 
 
@@ -117,7 +116,7 @@ def test_single_schedule_keeps_order_without_queues_until_something_fails() -> N
     first = made.take(1, 0.0)
     assert numbers(first) == [1]
     made.put_back(first)
-    made.look_closer()
+    made.use_queues()
     made.set_aside(made.waiting[1])
     assert numbers(made.take(10, 0.0)) == [2, 4]
     assert made.newly_stuck == [1, 3]
@@ -131,9 +130,9 @@ def test_what_stands_behind_a_work_that_is_set_aside_is_stuck_and_told() -> None
     made.add([entry(7, "e")])
     assert made.newly_stuck == [1, 3, 4, 6]
     made.discard(3)
-    assert made.stuck_again() == [1]
+    assert made.find_stuck() == [1]
     made.retry(1)
-    assert made.stuck_again() == []
+    assert made.find_stuck() == []
 
 
 @given(
@@ -147,7 +146,7 @@ def test_every_work_is_applied_once_and_in_order_per_key(
     rng = random.Random(seed)
     made = Schedule(single=single)
     waiting = list(enumerate(keys, 1))
-    out: list[list[Work]] = []
+    out: list[list[QueuedTransaction]] = []
     applied: list[int] = []
     added: set[int] = set()
     discarded: set[int] = set()
@@ -169,20 +168,20 @@ def test_every_work_is_applied_once_and_in_order_per_key(
         elif out and choice < 0.95:
             batch = out.pop(rng.randrange(len(out)))
             made.put_back(batch)
-            made.look_closer()
+            made.use_queues()
             if batch[0].number in made.waiting:
                 made.set_aside(made.waiting[batch[0].number])
         elif choice < 0.98:
             for number in [one.number for one in made.waiting.values() if one.aside]:
                 assert made.retry(number)
-            made.stuck_again()
+            made.find_stuck()
         elif choice > 0.99 and added - {*applied, *discarded}:
             number = rng.choice(sorted(added - {*applied, *discarded}))
             made.discard(number)
-            made.stuck_again()
+            made.find_stuck()
             discarded.add(number)
         _check_stuck(made)
-        if not waiting and not out and made.empty:
+        if not waiting and not out and not made.waiting and not made.has_ready():
             break
     else:
         pytest.fail("the schedule does not come to an end")
@@ -193,7 +192,7 @@ def test_every_work_is_applied_once_and_in_order_per_key(
         assert own == sorted(own)
 
 
-def _check_batch(batch: list[Work], out: list[list[Work]]) -> None:
+def _check_batch(batch: list[QueuedTransaction], out: list[list[QueuedTransaction]]) -> None:
     held = {key for other in out for work in other for key in keys_of(work.entry)}
     assert not held & {key for work in batch for key in keys_of(work.entry)}
     assert numbers(batch) == sorted(numbers(batch))

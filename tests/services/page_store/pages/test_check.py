@@ -10,8 +10,8 @@ import pytest
 from tallystick.errors import CorruptLogError
 from tallystick.services.page_store import PageStore
 from tallystick.services.page_store.pages.layout import (
+    BODY_SIZE,
     PAGE_SIZE,
-    ROOM,
     Chunk,
     Free,
     Inner,
@@ -165,7 +165,7 @@ FIELDS = {
     "leaf.overflow.page": lambda pages: set_long_row(pages, page=1),
     "leaf.overflow.length, shorter": lambda pages: set_long_row(pages, length=-1),
     "leaf.overflow.length, longer": lambda pages: set_long_row(pages, length=1),
-    "leaf.overflow.length, a page": lambda pages: set_long_row(pages, length=-ROOM),
+    "leaf.overflow.length, a page": lambda pages: set_long_row(pages, length=-BODY_SIZE),
     "overflow.data": lambda pages: setattr(chunk(pages), "data", b"short"),
     "overflow.next": shift(chunk, "next", 1),
     "free.next, another": shift(free, "next", 1),

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from tallystick.errors import CorruptLogError, TallystickError
 from tallystick.services.page_store import PageStore
 from tallystick.services.page_store.pages.layout import (
+    BODY_SIZE,
     INLINE_MAX,
     INNER_MAX,
     KEY_MAX,
     KEY_MIN,
     PAGE_SIZE,
-    ROOM,
     Chunk,
     Free,
     Inner,
@@ -53,7 +53,7 @@ _nodes = st.one_of(
     st.builds(Meta, _pages, _pages, _pages, _pages),
     _leaves,
     _inners,
-    st.builds(Chunk, st.binary(max_size=ROOM), _pages),
+    st.builds(Chunk, st.binary(max_size=BODY_SIZE), _pages),
     st.builds(Free, _pages),
 )
 

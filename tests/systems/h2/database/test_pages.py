@@ -23,9 +23,9 @@ from tallystick.errors import (
 from tallystick.services.page_store import PageStore
 from tallystick.services.page_store.pages.layout import KEY_MAX, KEY_MIN
 from tallystick.systems.h2.database.nodes import (
-    Alien,
     Chunk,
     Empty,
+    EnginePage,
     FreeList,
     Inner,
     Leaf,
@@ -81,7 +81,7 @@ def test_any_bytes_are_a_node_or_corrupt(number: int, start: bytes, seed: int, k
         node = CODEC.decode(number, made)
     except CorruptLogError:
         return
-    if not isinstance(node, Empty | Alien):
+    if not isinstance(node, Empty | EnginePage):
         assert CODEC.decode(number, CODEC.encode(number, node)) == node
 
 

@@ -40,11 +40,11 @@ INNER_ENTRY = struct.Struct("<qQ")
 _LINK = HEAD.size - LINK.size
 """Offset of the link: from here on the checksum covers everything."""
 
-ROOM = PAGE_SIZE - HEAD.size
+BODY_SIZE = PAGE_SIZE - HEAD.size
 """Bytes of a page after its head."""
-INLINE_MAX = ROOM // 4 - LEAF_ENTRY.size
+INLINE_MAX = BODY_SIZE // 4 - LEAF_ENTRY.size
 """Longest row kept in its leaf, in bytes, so that every leaf holds at least four."""
-INNER_MAX = ROOM // INNER_ENTRY.size
+INNER_MAX = BODY_SIZE // INNER_ENTRY.size
 """Most entries of an inner node."""
 KEY_MIN = -(1 << 63)
 KEY_MAX = (1 << 63) - 1
@@ -128,8 +128,8 @@ def entry_size(row: bytes | Overflow) -> int:
 def encode(number: int, node: Node) -> bytes:
     """Return the page of a node, checksum included."""
     kind, count, link, body = _ENCODERS[type(node)](node)
-    assert len(body) <= ROOM, "a node larger than its page"
-    body = body.ljust(ROOM, b"\0")
+    assert len(body) <= BODY_SIZE, "a node larger than its page"
+    body = body.ljust(BODY_SIZE, b"\0")
     crc = crc32(LINK.pack(link), crc32(CHECKED.pack(number, kind, count)))
     return HEAD.pack(kind, count, crc32(body, crc), link) + body
 
@@ -210,7 +210,7 @@ def _decode_inner(page: bytes, count: int, link: int) -> Inner:
 
 
 def _decode_chunk(page: bytes, count: int, link: int) -> Chunk:
-    if count > ROOM:
+    if count > BODY_SIZE:
         raise ValueError("more data than fits")
     return Chunk(page[HEAD.size : HEAD.size + count], link)
 

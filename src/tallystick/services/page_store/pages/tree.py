@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 from tallystick.errors import CorruptLogError
 from tallystick.services.page_store.pages.layout import (
+    BODY_SIZE,
     INLINE_MAX,
     INNER_MAX,
     KEY_MIN,
-    ROOM,
     Chunk,
     Inner,
     Leaf,
@@ -89,7 +89,7 @@ class Tree:
         else:
             leaf.keys.insert(place, key)
             leaf.rows.insert(place, stored)
-        if leaf.size() > ROOM:
+        if leaf.size() > BODY_SIZE:
             self._split_leaf(self._descent.path(key), leaf, place)
 
     def delete(self, key: int) -> bool:
@@ -126,11 +126,11 @@ class Tree:
     def chain(self, row: Overflow) -> Iterator[tuple[int, Chunk]]:
         """Yield the overflow pages of a long row. Raises `CorruptLogError` if one is missing."""
         number, rest = row.page, row.length
-        if rest > self._cache.meta.page_count * ROOM:
+        if rest > self._cache.meta.page_count * BODY_SIZE:
             raise CorruptLogError(f"the row at page {number} is longer than all pages")
         while rest > 0:
             chunk = self._cache.get(number)
-            if not isinstance(chunk, Chunk) or len(chunk.data) != min(rest, ROOM):
+            if not isinstance(chunk, Chunk) or len(chunk.data) != min(rest, BODY_SIZE):
                 raise CorruptLogError(f"page {number} is no part of a long row")
             yield number, chunk
             rest -= len(chunk.data)
@@ -227,8 +227,8 @@ class Tree:
         if len(row) <= INLINE_MAX:
             return row
         following = 0
-        for start in range((len(row) - 1) // ROOM * ROOM, -1, -ROOM):
-            chunk = Chunk(row[start : start + ROOM], following)
+        for start in range((len(row) - 1) // BODY_SIZE * BODY_SIZE, -1, -BODY_SIZE):
+            chunk = Chunk(row[start : start + BODY_SIZE], following)
             following = self._cache.allocate(chunk)
         return Overflow(following, len(row))
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from tallystick.errors import CorruptLogError
 from tallystick.roles import Defect
-from tallystick.systems.h2.database.nodes import Alien, Inner, Leaf
+from tallystick.systems.h2.database.nodes import EnginePage, Inner, Leaf
 from tallystick.systems.h2.database.schema import IndexRow
 from tallystick.systems.h2.database.space import Space
 from tallystick.systems.h2.database.tree import DataTree
@@ -90,7 +90,7 @@ class _Check:
         except CorruptLogError as error:
             yield Defect(row.root, str(error))
             return
-        kind = node.page[0] & ~layout.LAST if isinstance(node, Alien) else layout.EMPTY
+        kind = node.page[0] & ~layout.LAST if isinstance(node, EnginePage) else layout.EMPTY
         if kind not in (layout.EMPTY, layout.BTREE_LEAF, layout.BTREE_NODE):
             yield Defect(row.root, f"is no page of index {row.number}")
         self._all_used_known &= kind != layout.BTREE_NODE

@@ -12,7 +12,7 @@ list begins with type (1), checksum (2), parent page (4, 0 for a root):
     free list type + 16, checksum (2), then a bit per page from itself on, lowest first
 
 The parent of a chunk is the page before it. A leaf with a row that is too long for a page holds
-only this row, as much of it as fits. Other pages are `Alien`, of no table of ours, or `Empty`.
+only this row, as much of it as fits. Other pages are `EnginePage`, of no table of ours, or `Empty`.
 Source: the PageLog description, sections a.2 and g, and files that the engine wrote.
 """
 
@@ -104,19 +104,19 @@ class Empty:
 
 
 @dataclass(frozen=True, slots=True)
-class Alien:
+class EnginePage:
     """A page of a kind that is not decoded: an index of the engine."""
 
     page: bytes
 
 
-def empty_index(number: int, page_size: int) -> Alien:
+def empty_index(number: int, page_size: int) -> EnginePage:
     """Return the root of an index without rows: type, parent 0, index vI, no entries."""
     head = layout.PAGE_HEADER.pack(layout.BTREE_LEAF | layout.LAST, 0, 0, 0)
-    return Alien((head + encode_var_int(number)).ljust(page_size, b"\0"))
+    return EnginePage((head + encode_var_int(number)).ljust(page_size, b"\0"))
 
 
-Node = Leaf | Inner | Chunk | FreeList | Empty | Alien
+Node = Leaf | Inner | Chunk | FreeList | Empty | EnginePage
 
 
 def codec(page_size: int) -> Codec:
@@ -134,7 +134,7 @@ def entry_size(key: int, row: bytes) -> int:
     return var_long_size(key) + _SHORT.size + len(row)
 
 
-def chunk_room(page_size: int, *, last: bool) -> int:
+def chunk_capacity(page_size: int, *, last: bool) -> int:
     """Return the bytes of a row that an overflow page holds."""
     return page_size - _HEAD_SIZE - (_SHORT.size if last else _INT.size)
 
@@ -191,7 +191,7 @@ _ENCODERS: dict[type, Callable[[int, Any], bytes]] = {
     Inner: _encode_inner,
     Chunk: _encode_chunk,
     FreeList: _encode_free_list,
-    Alien: lambda _page_size, alien: alien.page,
+    EnginePage: lambda _page_size, page: page.page,
     Empty: lambda _page_size, _empty: b"",
 }
 
@@ -209,7 +209,7 @@ def decode(page_size: int, number: int, page: bytes) -> Node:
         raise damaged_page(number, page_size, "its checksum", "another")
     decoder = _DECODERS.get(page[0] & ~layout.LAST)
     if decoder is None:
-        return Alien(page)
+        return EnginePage(page)
     try:
         return decoder(page)
     except (IndexError, ValueError, struct.error) as error:

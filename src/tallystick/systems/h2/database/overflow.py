@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tallystick.errors import CorruptLogError
-from tallystick.systems.h2.database.nodes import Chunk, Leaf, chunk_room
+from tallystick.systems.h2.database.nodes import Chunk, Leaf, chunk_capacity
 from tallystick.systems.h2.database.space import Space
 
 _PAGE_NUMBER_SIZE = 4
@@ -39,7 +39,7 @@ class LongRows:
 
     def _chain_of(self, before: int, rest: memoryview) -> int:
         page_size = self._space.page_size
-        last, more = chunk_room(page_size, last=True), chunk_room(page_size, last=False)
+        last, more = chunk_capacity(page_size, last=True), chunk_capacity(page_size, last=False)
         chunks: list[bytes] = []
         while len(rest) > last:
             chunks.append(bytes(rest[:more]))

@@ -11,7 +11,7 @@ from collections.abc import Collection
 
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.systems.h2.database import schema
-from tallystick.systems.h2.database.nodes import Alien, Empty, Leaf, empty_index
+from tallystick.systems.h2.database.nodes import Empty, EnginePage, Leaf, empty_index
 from tallystick.systems.h2.database.schema import IndexRow
 from tallystick.systems.h2.database.tables import H2Tables
 from tallystick.systems.h2.database.tree import DataTree
@@ -106,7 +106,7 @@ class Redo:
                 self._space.reserved.discard(root)
         self._tables.add_index(row)
 
-    def _empty_root(self, row: IndexRow) -> Leaf | Alien:
+    def _empty_root(self, row: IndexRow) -> Leaf | EnginePage:
         if row.is_table:
             return Leaf(row.number, row.columns)
         return empty_index(row.number, self._space.page_size)
