@@ -1,4 +1,4 @@
-"""The schedule: the order of each key is kept, whatever fails, rests or is given up."""
+"""The schedule keeps the order of each key, whatever fails, is delayed or discarded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def schedule(*keys: str, strict: bool = False) -> Schedule:
 
 
 def numbers(batch: list[QueuedTransaction]) -> list[int]:
-    return [work.number for work in batch]
+    return [one.number for one in batch]
 
 
 def test_batch_takes_a_chain_on_one_key_in_order() -> None:
@@ -40,7 +40,7 @@ def test_second_batch_leaves_out_what_the_first_holds() -> None:
     assert numbers(made.take(10, 0.0)) == [3]
 
 
-def test_work_over_keys_of_two_batches_waits_for_both() -> None:
+def test_transaction_on_keys_of_two_batches_waits_for_both() -> None:
     made = schedule("a", "b", "ab", "c")
     one, two = made.take(1, 0.0), made.take(1, 0.0)
     assert numbers(made.take(10, 0.0)) == [4]
@@ -56,7 +56,7 @@ def test_failed_batch_comes_again_in_order() -> None:
     assert numbers(made.take(10, 0.0)) == [1, 2, 3]
 
 
-def test_set_aside_work_holds_back_its_keys_only() -> None:
+def test_transaction_set_aside_blocks_its_keys_only() -> None:
     made = schedule("a", "a", "b")
     (first,) = made.take(1, 0.0)
     made.put_back([first])
@@ -66,13 +66,13 @@ def test_set_aside_work_holds_back_its_keys_only() -> None:
     assert numbers(made.take(10, 0.0)) == [1, 2]
 
 
-def test_discarded_work_frees_its_keys() -> None:
+def test_discarded_transaction_frees_its_keys() -> None:
     made = schedule("a", "ab", "b")
     made.discard(1)
     assert numbers(made.take(10, 0.0)) == [2, 3]
 
 
-def test_work_discarded_while_out_does_not_come_back() -> None:
+def test_transaction_discarded_in_a_batch_does_not_return() -> None:
     made = schedule("a", "a")
     batch = made.take(1, 0.0)
     made.discard(1)
@@ -80,7 +80,7 @@ def test_work_discarded_while_out_does_not_come_back() -> None:
     assert numbers(made.take(10, 0.0)) == [2]
 
 
-def test_resting_work_comes_when_its_time_has_come() -> None:
+def test_delayed_transaction_is_taken_after_its_delay() -> None:
     made = schedule("a", "b")
     (first,) = made.take(1, 0.0)
     made.put_back([first])
@@ -90,7 +90,7 @@ def test_resting_work_comes_when_its_time_has_come() -> None:
     assert numbers(made.take(10, 5.0)) == [1]
 
 
-def test_work_that_is_alone_gets_a_batch_of_its_own() -> None:
+def test_transaction_marked_alone_gets_a_batch_of_its_own() -> None:
     made = schedule("a", "b", "c")
     made.waiting[2].alone = True
     assert numbers(made.take(10, 0.0)) == [1]
@@ -122,7 +122,7 @@ def test_single_schedule_keeps_order_without_queues_until_something_fails() -> N
     assert made.newly_stuck == [1, 3]
 
 
-def test_what_stands_behind_a_work_that_is_set_aside_is_stuck_and_told() -> None:
+def test_transactions_after_one_set_aside_are_stuck_and_reported() -> None:
     made = schedule("a", "b", "ab", "bc", "d")
     made.set_aside(made.waiting[1])
     assert made.newly_stuck == [1, 3, 4]
@@ -140,7 +140,7 @@ def test_what_stands_behind_a_work_that_is_set_aside_is_stuck_and_told() -> None
     st.integers(0, 2**32),
     st.booleans(),
 )
-def test_every_work_is_applied_once_and_in_order_per_key(
+def test_every_transaction_is_applied_once_and_in_order_per_key(
     keys: list[set[str]], seed: int, single: bool
 ) -> None:
     rng = random.Random(seed)
@@ -193,15 +193,15 @@ def test_every_work_is_applied_once_and_in_order_per_key(
 
 
 def _check_batch(batch: list[QueuedTransaction], out: list[list[QueuedTransaction]]) -> None:
-    held = {key for other in out for work in other for key in keys_of(work.entry)}
-    assert not held & {key for work in batch for key in keys_of(work.entry)}
+    held = {key for other in out for one in other for key in keys_of(one.entry)}
+    assert not held & {key for one in batch for key in keys_of(one.entry)}
     assert numbers(batch) == sorted(numbers(batch))
 
 
 def _check_stuck(made: Schedule) -> None:
-    """Stuck is what is set aside, and what touches a key of an earlier one that is stuck."""
+    """Check that exactly those set aside, and later ones on their keys, are stuck."""
     held: set[Key] = set()
-    for work in made.waiting.values():
-        stuck = work.aside or bool(held & work.keys)
-        assert work.stuck == stuck or work.taken
-        held |= work.keys if stuck else frozenset()
+    for one in made.waiting.values():
+        stuck = one.aside or bool(held & one.keys)
+        assert one.stuck == stuck or one.taken
+        held |= one.keys if stuck else frozenset()

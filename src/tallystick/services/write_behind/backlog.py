@@ -61,7 +61,7 @@ class Backlog:
         self._arrived: deque[Pending] = deque()
         """Transactions that were added and are not in `_pending` yet."""
         self._pending: dict[int, Pending] = {}
-        self._moving = self._pending
+        self._active = self._pending
         """Transactions that do not wait for an operator: the same dictionary if none does."""
         self._oldest: Pending | None = None
         self._stuck: dict[str, set[int]] = {}
@@ -118,14 +118,14 @@ class Backlog:
             self._changed.notify_all()
 
     @property
-    def relaxed(self) -> bool:
+    def below_half(self) -> bool:
         """True while less than half of each limit is used."""
         chosen = self._settings
         with self._changed:
             return (
                 2 * self._count < chosen.backlog_max
                 and 2 * self._bytes < chosen.backlog_bytes_max
-                and (self._ageless or 2 * self._moving_age() < chosen.backlog_age_seconds_max)
+                and (self._ageless or 2 * self._active_age() < chosen.backlog_age_seconds_max)
             )
 
     @property
@@ -144,21 +144,21 @@ class Backlog:
         )
 
     def _is_young(self) -> bool:
-        return self._moving_age() <= self._settings.backlog_age_seconds_max
+        return self._active_age() <= self._settings.backlog_age_seconds_max
 
     def _why_full(self, size: int) -> str | None:
         if self._is_full(size):
             if self._count >= self._settings.backlog_max:
                 return f"{self._count} transactions"
             return f"{self._bytes} bytes"
-        return None if self._is_young() else f"the oldest for {self._moving_age():.0f} s"
+        return None if self._is_young() else f"the oldest for {self._active_age():.0f} s"
 
-    def _moving_age(self) -> float:
+    def _active_age(self) -> float:
         self._take_arrived()
         oldest = self._oldest
-        if oldest is None or self._moving.get(oldest.entry.number) is not oldest:
+        if oldest is None or self._active.get(oldest.entry.number) is not oldest:
             # cached: finding the first item of a dictionary whose first ones were removed is slow
-            oldest = self._oldest = next(iter(self._moving.values()), None)
+            oldest = self._oldest = next(iter(self._active.values()), None)
         return _age(oldest)
 
     # -- transactions ----------------------------------------------------------------------------
@@ -169,8 +169,8 @@ class Backlog:
             one = arrived.popleft()
             number = one.entry.number
             self._pending[number] = one
-            if self._moving is not self._pending:
-                self._moving[number] = one
+            if self._active is not self._pending:
+                self._active[number] = one
 
     def applied(self, numbers: Iterable[int], target: str) -> None:
         """Note that the target has applied these; remove those that every target has applied."""
@@ -184,7 +184,7 @@ class Backlog:
                 if not one.left:
                     self._forget(number)
                 elif self._stuck and self._is_stuck(one):
-                    self._moving.pop(number, None)
+                    self._active.pop(number, None)
             self._changed.notify_all()
 
     def forget(self, number: int) -> None:
@@ -198,20 +198,20 @@ class Backlog:
     def _forget(self, number: int) -> None:
         self._bytes_out += self._pending.pop(number).size
         self._departures += 1
-        if self._moving is not self._pending:
-            self._moving.pop(number, None)
+        if self._active is not self._pending:
+            self._active.pop(number, None)
 
     def stuck(self, target: str, numbers: Sequence[int]) -> None:
         """Add to the transactions that wait for an operator in the queues of the target."""
         with self._changed:
             self._take_arrived()
-            if self._moving is self._pending:
-                self._moving = dict(self._pending)
+            if self._active is self._pending:
+                self._active = dict(self._pending)
             self._stuck.setdefault(target, set()).update(numbers)
             for number in numbers:
                 one = self._pending.get(number)
                 if one is not None and self._is_stuck(one):
-                    self._moving.pop(number, None)
+                    self._active.pop(number, None)
             self._changed.notify_all()
 
     def unstuck(self, target: str, still: Sequence[int]) -> None:
@@ -220,12 +220,12 @@ class Backlog:
             self._oldest = None
             self._stuck[target] = set(still)
             if any(self._stuck.values()):
-                self._moving = {
+                self._active = {
                     number: one for number, one in self._pending.items() if not self._is_stuck(one)
                 }
             else:
                 self._stuck.clear()
-                self._moving = self._pending
+                self._active = self._pending
 
     def _is_stuck(self, one: Pending) -> bool:
         number = one.entry.number

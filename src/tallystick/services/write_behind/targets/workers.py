@@ -188,7 +188,7 @@ class TargetQueue:
         until = time.monotonic() + pause
         while (left := until - time.monotonic()) > 0:
             before, arrivals = arrivals, self._backlog.arrivals
-            if arrivals == before or not self._backlog.relaxed:
+            if arrivals == before or not self._backlog.below_half:
                 return
             self._stopping.wait(min(left, PAUSE_SECONDS))
 
