@@ -81,15 +81,14 @@ class TargetQueue:
         for thread in self._threads:
             thread.start()
 
-    def stop(self, deadline: float) -> bool:
-        """Take no further batch; return True if every thread has ended at ``deadline``."""
+    def stop(self, deadline: float) -> None:
+        """Take no further batch, and wait until ``deadline`` for the running ones."""
         self._stopping.set()
         with self._changed:
             self._changed.notify_all()
-        started = [thread for thread in self._threads if thread.ident is not None]
-        for thread in started:
-            thread.join(max(0.0, deadline - time.monotonic()))
-        return not any(thread.is_alive() for thread in started)
+        for thread in self._threads:
+            if thread.ident is not None:  # it was started
+                thread.join(max(0.0, deadline - time.monotonic()))
 
     def add(self, entries: Sequence[PersistEntry]) -> None:
         """Add durable entries, with greater numbers than all before."""
