@@ -18,7 +18,7 @@ from tallystick.pipeline.tables.write_task import FileRewrite, TableFile, TableW
 from tallystick.reading.tables import TABLES
 from tallystick.services.page_store import backup, recovery
 from tallystick.services.transactions.coordinator_dir import NODE_FILE
-from tallystick.services.write_behind.home import IDENTITY_FILE
+from tallystick.services.write_behind.service_dir import IDENTITY_FILE
 from tallystick.systems import registry
 from tallystick.systems.protocol import LogSource
 from tallystick.systems.registry import NATIVE, system

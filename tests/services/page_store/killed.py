@@ -1,4 +1,4 @@
-"""A program that counts in many rows of a page store until it is killed.
+"""A program that counts up in many rows of a page store until it is killed.
 
 ``killed.py FOLDER SYSTEM SEED``: every transaction adds one to each of `ROWS` rows, spread over
 pages by long rows between them; prints the new count when it is acknowledged.
@@ -33,8 +33,8 @@ def main() -> None:
                 table[key] = b"%d" % (int(table[key]) + 1)
             table[100 + chance.randrange(400)] = chance.randbytes(chance.choice((50, 900, 5000)))
         with store.begin() as tx:
-            told = tx.table("t")[0]
-        os.write(1, told + b"\n")
+            shown = tx.table("t")[0]
+        os.write(1, shown + b"\n")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ Entry = tuple[Any, ...]
 
 @dataclass
 class Tape:
-    """Records with their section; those behind ``durable`` are lost in a crash."""
+    """Records with their section; a crash loses those after ``durable``."""
 
     records: list[Entry] = field(default_factory=list)
     durable: int = 0
@@ -25,7 +25,7 @@ class Tape:
 
 
 class Wait:
-    """A ticket: waiting for it makes the tape durable."""
+    """A ticket: ``wait`` makes the tape durable."""
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape

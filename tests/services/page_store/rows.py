@@ -1,4 +1,4 @@
-"""Rows that give a page store pages of every kind, whatever layout they are in."""
+"""Rows that need pages of every kind, in any layout of a page store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tallystick import PageStore
 
 
 def put_rows(store: PageStore, page_size: int) -> None:
-    """Table ``t``: leaves, inner nodes, a long row, and the pages of one that is gone."""
+    """Fill table ``t``: leaves, inner nodes, a long row, and the pages of a removed one."""
     store.create_table("t")
     with store.begin() as tx:
         for key in range(60):

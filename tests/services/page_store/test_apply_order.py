@@ -1,15 +1,15 @@
-"""Concurrent commits reach the pages in another order than the log: recovery must not mind.
+"""Concurrent commits change pages in another order than the log has them: recovery copes.
 
 Recovery applies rows in the order of the log, so trees can get another shape than they had: pages
-that were changed before the crash are then only put back, and never written again.
+that were changed before the crash are then only undone, and never written again.
 """
 
 from __future__ import annotations
 
 import pytest
 
+from tallystick.roles import Row
 from tallystick.services.page_store import PageStore
-from tallystick.services.page_store.locks import Row
 from tallystick.storage.files import FileSystem
 from tallystick.testing import RecordingFileSystem
 from tests.services.page_store.test_crash_states import small_store
@@ -23,21 +23,23 @@ def opened(fs: FileSystem, system: str) -> PageStore:
 
 
 def applied_in_reverse(store: PageStore, *transactions: dict[int, bytes | None]) -> None:
-    """Commit in this order, with the pages changed in the other one."""
-    real, waiting = store._work._apply, list[dict[Row, bytes | None]]()
-    store._work._apply = waiting.append  # type: ignore[method-assign,assignment]
+    """Commit in this order, and change the pages in the reverse order."""
+    real, waiting = store._transactions._apply, list[dict[Row, bytes | None]]()
+    store._transactions._apply = waiting.append  # type: ignore[method-assign,assignment]
     for changes in transactions:
         with store.begin() as tx:
             for key, row in changes.items():
                 tx.put(store.table_id("t"), key, row)
-    store._work._apply = real  # type: ignore[method-assign]
+    store._transactions._apply = real  # type: ignore[method-assign]
     for applied in reversed(waiting):
         real(applied)
 
 
 def crashed_store(fs: RecordingFileSystem, system: str) -> dict[int, bytes]:
-    """A leaf that was split before it lost rows, in the log the other way round. The new page came
-    from the free list, and is in place."""
+    """Crash with a leaf that was split before it lost rows; the log has them in reverse order.
+
+    The new page came from the free list, and is on disk.
+    """
     store = opened(fs, system)
     store.create_table("t")
     rows = {key * 10: bytes([key]) * SIZE for key in range(200)}

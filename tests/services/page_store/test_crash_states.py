@@ -47,15 +47,17 @@ def add(store: PageStore, number: int, size: int = 20) -> None:
 
 
 BRANCH = 50
-"""The transaction that is prepared, and `PREPARED` the mark that it is."""
+"""The transaction that is prepared; `PREPARED` is the mark of it."""
 PREPARED = 51
 UNDONE = 900
 """Keys from here on were undone at a savepoint."""
 
 
 def recover(system: str, fs: FileSystem, *, settle: bool = True) -> list[int]:
-    """Numbers of the transactions found, each whole, and the store sound. One in doubt is rolled
-    back, and must then be gone; without ``settle`` it stays, as recovery alone decides nothing."""
+    """Return the numbers of the transactions found; each is complete, and the store is sound.
+
+    With ``settle`` one in doubt is rolled back, and must then be gone.
+    """
     with store_on(fs, system) as store:
         assert not store.check()
         if doubtful := [one.name for one in store.in_doubt()]:
@@ -73,7 +75,7 @@ def recover(system: str, fs: FileSystem, *, settle: bool = True) -> list[int]:
 def _numbers(store: PageStore) -> list[int]:
     if "t" not in store.tables():
         return []
-    keys = [key for key, _ in store._work.batch(store.table_id("t"), 0, 1000, 1 << 20)[0]]
+    keys = [key for key, _ in store._transactions.batch(store.table_id("t"), 0, 1000, 1 << 20)[0]]
     assert all(key % 1000 < UNDONE for key in keys), "undone at a savepoint, and yet there"
     parts = [{key % 1000 for key in keys if key // 1000 == place} for place in range(WIDTH)]
     assert parts.count(parts[0]) == WIDTH, "a transaction in part"
@@ -91,8 +93,10 @@ def _prepared(fs: RecordingFileSystem, store: PageStore) -> Session:
 
 
 def _run_branch(system: str, limit: int, again: int) -> None:
-    """A branch stays prepared over two checkpoints, and is committed before the third. Where
-    recovery is interrupted and run ``again``, nobody decides what is in doubt in between."""
+    """Keep a branch prepared over two checkpoints, and commit it before the third.
+
+    If recovery is interrupted and run ``again``, the branch is not decided in between.
+    """
     fs = RecordingFileSystem()
     store = store_on(fs, system)
     store.create_table("t")

@@ -1,4 +1,4 @@
-"""A page store on failing disks: it refuses further work, and opened again it is right."""
+"""A page store on failing disks refuses further work, and is correct once reopened."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def opened(fs: FaultyFileSystem | MemoryFileSystem, system: str) -> PageStore:
 
 
 def step(store: PageStore, number: int) -> None:
-    """One transaction that changes rows in every leaf."""
+    """Commit a transaction that changes rows in every leaf."""
     with store.begin() as tx:
         table = tx.table("t")
         for key in range(number % 3, ROWS, 3):
@@ -55,7 +55,7 @@ def state_of(store: PageStore) -> dict[int, int]:
 
 
 def run(fs: FaultyFileSystem, system: str) -> int:
-    """Work until the fault strikes; the number of the last acknowledged step."""
+    """Work until the fault; return the number of the last acknowledged step."""
     done, store = 0, None
     try:
         store = opened(fs, system)
@@ -75,7 +75,7 @@ def run(fs: FaultyFileSystem, system: str) -> int:
 
 
 def refuses(store: PageStore) -> None:
-    """It does nothing more, and closing it writes no pages."""
+    """Check that every call is refused, and that closing writes no pages."""
     uses: list[Callable[[], object]] = [store.begin, store.tables, store.checkpoint, store.check]
     for use in uses:
         with pytest.raises(LogClosedError, match=r"failed|closed"):
@@ -88,7 +88,7 @@ def refuses(store: PageStore) -> None:
 
 
 def reopened(fs: FaultyFileSystem) -> MemoryFileSystem:
-    """The files as the next process reads them."""
+    """Return the files as the next process reads them."""
     inner = fs.inner
     assert isinstance(inner, MemoryFileSystem)
     for path in inner.contents():
@@ -115,7 +115,7 @@ def check_after(fs: FaultyFileSystem, system: str) -> None:
     ],
     ids=["EIO", "disk full", "ext4 sync", "btrfs sync", "names and reads"],
 )
-def test_after_any_failing_call_it_refuses_and_reopens_right(
+def test_after_any_failing_call_it_refuses_and_reopens_correctly(
     system: str, make: Callable[[int], Fault]
 ) -> None:
     tried = 0
@@ -126,7 +126,7 @@ def test_after_any_failing_call_it_refuses_and_reopens_right(
 
 
 def test_half_a_write_on_a_full_disk_is_no_loss() -> None:
-    # Not on H2's log: it rests on whole sectors, and half a write of one sector tears it.
+    # Not on H2's log: it relies on whole sectors, and half a write of one sector tears it.
     for fs in every_fault(
         MemoryFileSystem, lambda nth: Fault(nth, CHANGES, errno.ENOSPC, partial=0.5, lasting=True)
     ):
@@ -134,7 +134,7 @@ def test_half_a_write_on_a_full_disk_is_no_loss() -> None:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_a_failing_backup_leaves_the_store_at_work_and_is_refused_itself(system: str) -> None:
+def test_a_failing_backup_does_not_stop_the_store_and_is_refused_itself(system: str) -> None:
     memory = MemoryFileSystem()
     store = opened(memory, system)
     store.create_table("t")

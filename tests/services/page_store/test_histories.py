@@ -4,8 +4,8 @@ Every row holds its version and the transaction that wrote it. From what the thr
 
 * no update is lost, and nothing that was rolled back is ever seen
 * transactions that lock what they read are serialised, in the order of real time
-* a read sees what was committed when it began or later, and never goes back
-* one piece of a scan sees every transaction whole or not at all
+* a read sees what was committed when it began or later, and never an older state
+* one batch of a scan sees every transaction whole or not at all
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ import pytest
 
 from tallystick.errors import BusyError
 from tallystick.services.page_store import PageStore, Session, Table
-from tests.services.page_store.test_company import in_threads
+from tests.services.page_store.test_concurrency import in_threads
 
 SYSTEMS = ["tally", "h2"]
 ROWS = 12
 WRITERS = 5
-NOBODY = "nobody"
+NO_WRITER = "none"
 
 
 @dataclass
 class Done:
-    """A transaction that committed: versions written by row, and when it was on its way."""
+    """A transaction that committed: versions written by row, and when it ran."""
 
     name: str
     writes: dict[int, int]
@@ -43,7 +43,7 @@ class Done:
 
 @dataclass
 class Seen:
-    """What one reader saw at once: version and writer by row."""
+    """One read of a reader: version and writer by row."""
 
     rows: dict[int, tuple[int, str]]
     begun: float
@@ -52,7 +52,7 @@ class Seen:
 
 @dataclass
 class History:
-    """What everybody did and saw; ``busy`` counts deadlocks that ended."""
+    """Every commit and read; ``busy`` counts deadlocks that ended."""
 
     done: list[Done] = field(default_factory=list)
     seen: list[list[Seen]] = field(default_factory=list)
@@ -82,7 +82,7 @@ def write(tx: Session, chance: random.Random, name: str) -> dict[int, int]:
 
 
 def work(store: PageStore, history: History, seed: int, count: int) -> None:
-    """Transactions that commit in one phase or two, roll back, or run into each other."""
+    """Run transactions that commit in one phase or two, roll back, or conflict."""
     chance = random.Random(seed)
     for number in range(count):
         name, begun, tx = f"{seed}.{number}", time.perf_counter(), store.begin()
@@ -129,7 +129,7 @@ def read(store: PageStore, over: threading.Event, seed: int, seen: list[Seen]) -
 
 
 def recorded(store: PageStore, seed: int, count: int) -> History:
-    """Writers, readers and a thread that makes checkpoints, all at once."""
+    """Run writers, readers and a thread that makes checkpoints at the same time."""
     history, over = History(seen=[[], []]), threading.Event()
     running = threading.Semaphore(0)
 
@@ -159,7 +159,7 @@ def recorded(store: PageStore, seed: int, count: int) -> History:
 
 
 def check_writers(history: History) -> dict[int, dict[int, Done]]:
-    """No version twice or missing; one order of all transactions, which time agrees with."""
+    """Check that no version is repeated or missing, and that one order in time explains all."""
     versions: dict[int, dict[int, Done]] = defaultdict(dict)
     for one in history.done:
         for key, version in one.writes.items():
@@ -172,7 +172,7 @@ def check_writers(history: History) -> dict[int, dict[int, Done]]:
             before, after = written[version - 1], written[version]
             assert before.begun < after.acknowledged, "against the order of time"
             order.add(after.name, before.name)
-    order.prepare()  # raises CycleError if they cannot have been one after the other
+    order.prepare()  # raises CycleError if no serial order exists
     return versions
 
 
@@ -181,7 +181,7 @@ def check_reader(seen: list[Seen], versions: dict[int, dict[int, Done]]) -> None
     for one in seen:
         for key, (version, writer) in one.rows.items():
             author = versions[key].get(version)
-            assert writer == (author.name if author else NOBODY), "never committed"
+            assert writer == (author.name if author else NO_WRITER), "never committed"
             assert author is None or author.asked < one.ended, "seen before it was committed"
             assert version >= last[key], "a reader went back"
             following = versions[key].get(version + 1)
@@ -190,7 +190,7 @@ def check_reader(seen: list[Seen], versions: dict[int, dict[int, Done]]) -> None
 
 
 def check_whole(seen: Seen, history: History) -> None:
-    """A scan that saw every row saw each transaction whole or not at all."""
+    """Check that a scan of every row saw each transaction whole or not at all."""
     if len(seen.rows) == ROWS:
         for one in history.done:
             there = {seen.rows[key][0] >= version for key, version in one.writes.items()}
@@ -203,7 +203,7 @@ def run(path: Path, system: str, seed: int, count: int) -> History:
         store.create_table("t")
         with store.begin() as tx:
             for key in range(ROWS):
-                tx.table("t")[key] = packed(0, NOBODY)
+                tx.table("t")[key] = packed(0, NO_WRITER)
         history = recorded(store, seed, count)
     versions = check_writers(history)
     for seen in history.seen:

@@ -1,4 +1,4 @@
-"""The page store on its real logs: the native one and H2's, with crash states and kills."""
+"""The page store on its real logs, the native one and H2's: openings, branches, kills."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_the_log_grows_while_a_transaction_stays_prepared_and_then_no_more(
                     tx.table("t")[key * 37 + number % 30] = bytes(500)
         store.checkpoint()
         if isinstance(store._log, H2PagedLog):
-            return store._log._log.size  # the file has room of its own for it
+            return store._log._log.size  # the file allocates more than the log uses
         return sum(file.stat().st_size for file in (tmp_path / "s" / "log").iterdir())
 
     steady = size_after(60)
@@ -162,12 +162,12 @@ def test_readers_of_the_log_find_the_branch_of_a_global_transaction(
     ["", "XID", "XID_1_2", "XID_1_2_3", "XID_x_00_00", "XID_9999999999_00_00", "A_1_00_00",
      "XID_1__" + "00" * 65],
 )  # fmt: skip
-def test_names_that_people_choose_are_no_branches(name: str) -> None:
+def test_names_chosen_by_people_are_not_branches(name: str) -> None:
     assert branch_of(name) is None
 
 
 def _killed_run(path: Path, system: str, seed: int, seconds: float) -> list[int]:
-    """Numbers of the transactions that were acknowledged before the kill."""
+    """Return the numbers of the transactions that were acknowledged before the kill."""
     program = subprocess.Popen(
         [sys.executable, "-m", killed.__name__, str(path), system, str(seed)],
         stdout=subprocess.PIPE, cwd=Path(__file__).parents[3],
@@ -176,9 +176,9 @@ def _killed_run(path: Path, system: str, seed: int, seconds: float) -> list[int]
     assert program.stdout.readline() == b"ready\n"
     time.sleep(seconds)
     os.kill(program.pid, signal.SIGKILL)
-    told, _ = program.communicate()
+    printed, _ = program.communicate()
     assert program.returncode == -signal.SIGKILL
-    return [int(line) for line in told.split()]
+    return [int(line) for line in printed.split()]
 
 
 def _kill_often(path: Path, system: str, times: int) -> None:

@@ -40,7 +40,7 @@ def on(tape: Tape) -> OpenLog:
 
 
 def small(path: Path, tape: Tape) -> PageStore:
-    """A store whose cache and sections are as small as they can be."""
+    """A store with the smallest cache and sections."""
     return PageStore(
         path, open_log=on(tape), cache_bytes=0, checkpoint_bytes=20_000, lock_timeout=0.05
     )
@@ -64,13 +64,13 @@ def rows(store: PageStore, table: str = "t") -> dict[int, bytes]:
 
 
 def crashed(store: PageStore, tape: Tape) -> PageStore:
-    """What a new process finds: pages as they are on disk, the log as far as it was durable."""
+    """Reopen as a new process: pages as they are on disk, the log as far as it was durable."""
     store._close_files = lambda **_: None  # type: ignore[method-assign]  # it will never be closed
     tape.crash()
     return small(store.path, tape)
 
 
-def test_committed_rows_are_there_in_order_and_others_are_not(store: PageStore) -> None:
+def test_committed_rows_are_read_in_order_and_others_are_not(store: PageStore) -> None:
     with store.begin() as tx:
         for key in (5, -3, KEY_MAX, KEY_MIN, 0):
             tx.table("t")[key] = b"row %d" % key
@@ -147,7 +147,7 @@ def test_rows_of_every_length(store: PageStore, tape: Tape, size: int) -> None:
     assert rows(crashed(store, tape)) == {1: row, 2: b"beside"}
 
 
-def test_a_long_row_gives_its_pages_back(store: PageStore) -> None:
+def test_a_removed_long_row_frees_its_pages(store: PageStore) -> None:
     sizes = []
     for _ in range(4):
         with store.begin() as tx:
@@ -181,7 +181,7 @@ def test_many_rows_split_and_empty_the_tree(store: PageStore, order: str) -> Non
     assert not store.check()
 
 
-def test_tables_are_apart_and_survive(store: PageStore, tape: Tape) -> None:
+def test_tables_are_separate_and_survive(store: PageStore, tape: Tape) -> None:
     for name in ("b", "a", "b", "ü"):
         store.create_table(name)
     with store.begin() as tx:
@@ -194,7 +194,7 @@ def test_tables_are_apart_and_survive(store: PageStore, tape: Tape) -> None:
         again.table_id("nowhere")
 
 
-def test_wrong_use_says_so(store: PageStore) -> None:
+def test_wrong_use_is_reported(store: PageStore) -> None:
     with store.begin() as tx:
         with pytest.raises(KeyError):
             del tx.table("t")[1]
@@ -248,7 +248,9 @@ def test_a_prepared_transaction_survives_a_crash_as_in_doubt(
     assert rows(crashed(again, tape)) == expected
 
 
-def test_a_living_prepared_transaction_goes_either_way(store: PageStore, tape: Tape) -> None:
+def test_a_prepared_transaction_of_this_opening_commits_or_rolls_back(
+    store: PageStore, tape: Tape
+) -> None:
     one, other = _prepared(store, "one", 1), _prepared(store, "other", 2)
     with pytest.raises(TransactionUsageError, match="is prepared"):
         one.table("t")[5] = b""
@@ -265,11 +267,11 @@ def test_a_living_prepared_transaction_goes_either_way(store: PageStore, tape: T
 
 
 class Cut(BaseException):
-    """The process is gone."""
+    """Raised at the simulated end of the process."""
 
 
 def _cut_at(monkeypatch: pytest.MonkeyPatch, at: int) -> list[int]:
-    """Crash at the ``at``-th write, sync, rename or removal of a file; counts them."""
+    """Crash at the ``at``-th write, sync, rename or removal of a file; count them."""
     from tallystick.storage import local
 
     calls = [0]
@@ -293,8 +295,11 @@ def _cut_at(monkeypatch: pytest.MonkeyPatch, at: int) -> list[int]:
 
 
 def _work(store: PageStore, seed: int, tried: list[dict[int, bytes]]) -> None:
-    """Random transactions; ``tried`` gets the state after each before it is committed, so all
-    but the last were acknowledged."""
+    """Run random transactions.
+
+    ``tried`` gets the state after each before it is committed, so all but the last were
+    acknowledged.
+    """
     chance = random.Random(seed)
     state = dict(tried[-1])
     for _ in range(12):
@@ -336,7 +341,7 @@ def test_a_crash_at_every_file_operation_loses_nothing_acknowledged(
     assert crashes > 10
 
 
-def test_recovery_may_be_cut_anywhere_and_run_again(tmp_path: Path) -> None:
+def test_recovery_may_be_interrupted_anywhere_and_run_again(tmp_path: Path) -> None:
     tape, tried = Tape(), [dict[int, bytes]()]
     store = PageStore(tmp_path / "s", open_log=on(tape), cache_bytes=0, checkpoint_bytes=1 << 30)
     store.create_table("t")
@@ -377,7 +382,7 @@ def test_a_backup_is_the_store_as_of_its_moment(store: PageStore, tmp_path: Path
         store.backup(tmp_path / "backup")
 
 
-def test_pages_whose_log_is_gone_are_refused(store: PageStore) -> None:
+def test_pages_without_their_log_are_refused(store: PageStore) -> None:
     store.close()
     shutil.rmtree(store.path / "log")
     with pytest.raises(CorruptLogError, match="log of this page store is missing"):

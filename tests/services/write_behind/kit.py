@@ -1,4 +1,4 @@
-"""What the tests of write-behind share: a target that records, and failing ones."""
+"""Shared by the tests of write-behind: a target that records, and one that fails."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def quick(**values: Any) -> WriteBehindSettings:
 
 
 def _nothing(_: PersistEntry) -> None:
-    """What a healthy target does before it applies."""
+    """Accept the entry, as a healthy target does."""
 
 
 class Recorder:
-    """A target that keeps what it is given; ``fail`` may raise for an entry."""
+    """A target that records its entries; ``fail`` may raise for one."""
 
     def __init__(self, batch_max: int = 100) -> None:
         self.batch_max = batch_max

@@ -1,4 +1,4 @@
-"""A process that is killed before its n-th step: a write, a sync, a name, a statement of a target.
+"""A process that is killed before its n-th step: a write, a sync, a rename, an SQL statement.
 
 In: work for a forked child. Out: what it reported before it was killed, and whether it was.
 """
@@ -35,19 +35,21 @@ class Steps(FaultyFileSystem):
         return False
 
     def step(self) -> None:
-        """One more; the process may end here."""
+        """Count a step; the process may end here."""
         self._left -= 1
         if self._left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def tell(self, text: str) -> None:
-        """Report something for good."""
+        """Report a line that survives a kill."""
         os.write(self._report, f"{text}\n".encode())
 
 
 def run_until_step(nth: int, work: Callable[[Steps], object]) -> tuple[list[str], bool]:
-    """Run ``work`` in a child that is killed before its ``nth`` step; what it told, and whether
-    it was killed."""
+    """Run ``work`` in a child that is killed before its ``nth`` step.
+
+    Returns the lines it reported, and whether it was killed.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -60,8 +62,8 @@ def run_until_step(nth: int, work: Callable[[Steps], object]) -> tuple[list[str]
             os._exit(code)
     os.close(writing)
     with os.fdopen(reading) as pipe:
-        told = pipe.read().split()
+        printed = pipe.read().split()
     status = os.waitpid(child, 0)[1]
     killed = os.WIFSIGNALED(status)
     assert killed or os.waitstatus_to_exitcode(status) == 0
-    return told, killed
+    return printed, killed

@@ -33,7 +33,7 @@ class FileTarget:
         self._end = sum(len(line) + 1 for line in self.lines)
 
     def open(self, log_id: str) -> None:
-        """The file knows one log only."""
+        """Do nothing: the file is for one log."""
 
     def apply(self, entries: Sequence[PersistEntry]) -> None:
         held = {int(line.partition(":")[0]) for line in self.lines}
@@ -48,7 +48,7 @@ class FileTarget:
         self.lines.append(line)
 
     def settled(self, below: int) -> None:
-        """Numbers are kept for ever."""
+        """Do nothing: numbers are never forgotten."""
 
     def close(self) -> None:
         self._file.close()
@@ -72,7 +72,7 @@ def recorded_run(system: str, commits: int) -> RecordingFileSystem:
 
 
 def recovered(system: str, fs: FileSystem) -> list[str]:
-    """What the target holds once the log is replayed; nothing may be there twice."""
+    """Return what the target holds after replay; nothing may be there twice."""
     target = FileTarget(fs, "/target")
     log = small_log(system, "/spool", fs)
     with WriteBehind(
@@ -103,7 +103,7 @@ def test_every_crash_of_a_longer_run_and_of_its_recovery(system: str) -> None:
 
 
 class Shop:
-    """A service that counts in SQLite, where applying twice would show."""
+    """Run a service that counts in SQLite: an entry applied twice would show."""
 
     def __init__(self, folder: Path, system: str) -> None:
         self.folder = folder

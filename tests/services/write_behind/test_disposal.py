@@ -1,4 +1,4 @@
-"""Files of a running service and their disposers: away for long, failing, holding, killed."""
+"""Files of a running service and their disposers: unreachable, failing, holding, killed."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ BODY = bytes(range(256)) * 400
 
 
 @pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Delays of disposal as short as they may be."""
+def _short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use the shortest delays of disposal."""
     monkeypatch.setattr(when.Disposal.__init__, "__kwdefaults__", {
         "fs": LOCAL, "retry_seconds": 0.02, "poll_seconds": 0.01,
     })  # fmt: skip
@@ -54,7 +54,7 @@ def open_service(path: Path, system: str, disposer: Any, one: Recorder) -> Write
 
 
 def log_files(path: Path) -> set[str]:
-    """Names of the files that the service's log consists of."""
+    """Return the names of the files of the service's log."""
     names = {file.name for file in (path / "spool" / "log").iterdir()}
     return {name for name in names if name.startswith(("translog-", "0")) and "." in name}
 
@@ -71,7 +71,7 @@ def no_work_is_left(path: Path, system: str) -> None:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_failing_disposer_keeps_files_and_hinders_nobody_and_catches_up(
+def test_failing_disposer_keeps_files_does_not_block_commits_and_catches_up(
     tmp_path: Path, system: str
 ) -> None:
     broken, taken = threading.Event(), []
@@ -127,7 +127,7 @@ def test_archived_files_and_those_that_are_left_hold_every_transaction(
     with open_service(tmp_path, system, disposer, Recorder()) as behind:
         fill(behind, 40)
         until(lambda: behind.disposals.disposed >= 1)
-        until(lambda: not behind._log.disposable())  # what is given up is not read again
+        until(lambda: not behind._log.disposable())  # a disposed file is not read again
     numbers = set()
     for folder in (archive, tmp_path / "spool" / "log"):
         for record in tallystick.scan(folder, salvage=True):
@@ -136,7 +136,7 @@ def test_archived_files_and_those_that_are_left_hold_every_transaction(
     assert numbers == set(range(1, 41))
 
 
-def test_archive_away_for_long_and_back_gets_every_file_once(
+def test_archive_unreachable_for_long_gets_every_file_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -159,7 +159,7 @@ def test_archive_away_for_long_and_back_gets_every_file_once(
         finally:
             server.stop()
         assert found <= kept
-        fill(behind, 30)  # it is away again
+        fill(behind, 30)  # it is unreachable again
         failed = behind.disposals.failed
         until(lambda: behind.disposals.failed > failed)
         server = ThreadedMotoServer(ip_address="127.0.0.1", port=port)

@@ -1,7 +1,6 @@
-"""Edges: targets that hang or lie, homes that two want, decisions of operators before a crash,
-numbers that few logs ever reach.
+"""Edge cases: targets that hang, two owners, discards before a crash, very large numbers.
 
-A crash is a copy of the home while its service runs: what is there is what a kill would leave.
+A crash is a copy of the directory while its service runs: it holds what a kill would leave.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from tests.services.write_behind.kit import SYSTEMS, Recorder, put, quick
 
 
 def counting(folder: Path) -> SqlTarget:
-    """A database with a row for each time that an entry was applied."""
+    """Make a database that gets a row each time an entry is applied."""
     engine = sa.create_engine(f"sqlite:///{folder / 'shop.db'}")
     with engine.begin() as connection:
         connection.execute(sa.text("CREATE TABLE IF NOT EXISTS applied (number INTEGER)"))
@@ -45,17 +44,17 @@ def applied(folder: Path) -> list[int]:
         return list(connection.execute(query).scalars())
 
 
-def crashed(home: Path) -> Path:
-    """What a kill would leave of a home at this moment."""
-    copy = home.with_name(f"{home.name}-crashed")
-    shutil.copytree(home, copy)
+def crashed(folder: Path) -> Path:
+    """Copy what a kill would leave of a service directory at this moment."""
+    copy = folder.with_name(f"{folder.name}-crashed")
+    shutil.copytree(folder, copy)
     return copy
 
 
 # -- targets -----------------------------------------------------------------------------
 
 
-def test_target_that_hangs_for_ever_does_not_keep_the_service_from_closing(tmp_path: Path) -> None:
+def test_target_that_hangs_does_not_keep_the_service_from_closing(tmp_path: Path) -> None:
     hanging, other = Recorder(), Recorder()
     hanging.gate.clear()
     behind = WriteBehind(
@@ -66,7 +65,7 @@ def test_target_that_hangs_for_ever_does_not_keep_the_service_from_closing(tmp_p
     behind.close()
     assert time.monotonic() - began < 10
     assert other.numbers == numbers
-    hanging.gate.set()  # it comes back once nobody waits for it any more
+    hanging.gate.set()  # it returns after the service has closed
     with pytest.raises(IncompleteLogError, match="5 transactions"):
         WriteBehind(tmp_path, {"hanging": hanging, "other": other})
     late, again = Recorder(), Recorder()
@@ -76,7 +75,7 @@ def test_target_that_hangs_for_ever_does_not_keep_the_service_from_closing(tmp_p
 
 
 class Liar(Recorder):
-    """Applies, and then says for some times that it failed."""
+    """A target that applies, and then reports failure a few times."""
 
     def __init__(self, target: SqlTarget, error: Exception, times: int) -> None:
         super().__init__(target.batch_max)
@@ -104,7 +103,7 @@ def test_target_that_applies_and_then_fails_holds_everything_once(
     assert applied(tmp_path) == numbers
 
 
-# -- homes -------------------------------------------------------------------------------
+# -- directories ---------------------------------------------------------------------------
 
 _SECOND = """
 import sys
@@ -113,9 +112,9 @@ WriteBehind(sys.argv[1], {"one": print}, system=sys.argv[2], on_incomplete="repl
 """
 
 
-def contents(home: Path) -> dict[Path, bytes]:
-    """All files but the one that its owner may change at any moment, when it has been idle."""
-    files = [path for path in home.rglob("*") if path.is_file() and path.name != "control.tally"]
+def contents(folder: Path) -> dict[Path, bytes]:
+    """Return all files but the one that an idle owner may change at any moment."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "control.tally"]
     return {path: path.read_bytes() for path in files}
 
 
@@ -142,8 +141,8 @@ def test_second_process_is_refused_and_changes_nothing(tmp_path: Path, system: s
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_transaction_given_up_before_a_crash_stays_given_up(tmp_path: Path, system: str) -> None:
-    home, one = tmp_path / "spool", Recorder()
+def test_transaction_discarded_before_a_crash_stays_discarded(tmp_path: Path, system: str) -> None:
+    folder, one = tmp_path / "spool", Recorder()
     poison = threading.Event()
 
     def fail(entry: PersistEntry) -> None:
@@ -152,16 +151,16 @@ def test_transaction_given_up_before_a_crash_stays_given_up(tmp_path: Path, syst
             raise ValueError("bad")
 
     one.fail = fail
-    with WriteBehind(home, {"one": one}, system=system, settings=quick()) as behind:
+    with WriteBehind(folder, {"one": one}, system=system, settings=quick()) as behind:
         bad = behind.commit([put(b"k", b"bad")])
         later = behind.commit([put(b"k", b"good")])
         other = behind.commit([put(b"z", b"good")])
         assert poison.wait(20)
         assert behind.wait(other, 20)
-        before = crashed(home)
+        before = crashed(folder)
         behind.discard(bad)
-        after = crashed(home.rename(tmp_path / "given-up"))
-        (tmp_path / "given-up").rename(home)
+        after = crashed(folder.rename(tmp_path / "given-up"))
+        (tmp_path / "given-up").rename(folder)
         assert behind.wait(later, 20)
     for folder, left in ((before, [bad, later]), (after, [later])):
         with WriteBehind(folder, {"one": one}, system=system, on_incomplete="hold") as opened:
@@ -173,7 +172,7 @@ def test_transaction_given_up_before_a_crash_stays_given_up(tmp_path: Path, syst
 
 
 def go_far(log: PersistLog, number: int) -> None:
-    """As if the log had given all numbers below this one."""
+    """Set the next number of the log, as if all numbers below were given."""
     if isinstance(log, TallyPersistLog):
         log._next = number
     elif isinstance(log, CloudtranPersistLog):
@@ -183,13 +182,13 @@ def go_far(log: PersistLog, number: int) -> None:
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("first", [(1 << 31) - 2, (1 << 32) - 2, (1 << 53) - 2])
 def test_numbers_grow_past_the_size_of_an_integer(tmp_path: Path, system: str, first: int) -> None:
-    home, target = tmp_path / "spool", counting(tmp_path)
+    folder, target = tmp_path / "spool", counting(tmp_path)
     numbers = list(range(first, first + 6))
-    with WriteBehind(home, {"shop": target}, system=system, settings=quick()) as behind:
+    with WriteBehind(folder, {"shop": target}, system=system, settings=quick()) as behind:
         go_far(behind._log, first)
         assert [behind.commit([put(b"k")]) for _ in numbers] == numbers
         assert behind.drain(20)
-        marks_lost = crashed(home)
+        marks_lost = crashed(folder)
     with WriteBehind(
         marks_lost, {"shop": counting(tmp_path)}, system=system, on_incomplete="replay"
     ) as again:

@@ -1,7 +1,7 @@
-"""A disk that is full from the n-th call on, for every n; and what happens once there is room.
+"""A disk that is full from the n-th call on, for every n, and has space again later.
 
-While it is full commits fail with an error, or get through; targets get what is in the log. When
-there is room again the service goes on, or says that it has to be opened again, and then goes on:
+While it is full commits fail with an error, or succeed; targets get what is in the log. Once there
+is space again the service continues, or reports that it has to be opened again, and then continues:
 no acknowledged transaction is missing in the target, and those of one key are in order.
 """
 
@@ -45,7 +45,7 @@ def open_service(system: str, fs: FileSystem, store: Store) -> WriteBehind:
 
 
 def commit_some(behind: WriteBehind, start: int) -> list[str]:
-    """Commit; returns what was acknowledged. Errors of the log are what a full disk gives."""
+    """Commit; return what was acknowledged. Ignore the errors that a full disk causes."""
     acknowledged = []
     for index in range(start, start + COMMITS):
         try:
@@ -68,7 +68,7 @@ def run(system: str, fs: FaultyFileSystem) -> None:
         behind = open_service(system, fs, store)
     acknowledged += commit_some(behind, 0)
     behind.drain(0.05)
-    fs.fault = None  # there is room again
+    fs.fault = None  # the disk has space again
     acknowledged += commit_some(behind, 1000)
     _close(behind)
     with open_service(system, fs, store) as behind:
@@ -79,12 +79,12 @@ def run(system: str, fs: FaultyFileSystem) -> None:
     for key in range(2):
         own = [int(one) for one in store.references() if int(one) % 2 == key]
         assert own == sorted(own)
-    # with its work done and room on the disk a service leaves nothing for the next start
+    # with everything applied and space on the disk nothing is left for the next start
     WriteBehind("/spool", {"store": store}, log=small_log(system, "/spool", fs), fs=fs).close()
 
 
 def _close(behind: WriteBehind) -> None:
-    with suppress(TallystickError, OSError):  # a poisoned log says so once more
+    with suppress(TallystickError, OSError):  # a poisoned log raises again
         behind.close()
 
 
@@ -111,8 +111,8 @@ def test_disk_that_fills_up_at_every_call_loses_nothing(
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_marks_refused_for_want_of_room_are_written_when_there_is_some(system: str) -> None:
-    """The disk is full exactly while targets get everything, then the service ends in peace."""
+def test_marks_refused_by_a_full_disk_are_written_once_there_is_space(system: str) -> None:
+    """The disk is full exactly while targets apply; then the service closes normally."""
     for nth in range(1, 4):
         fs = FaultyFileSystem(MemoryFileSystem())
         store = Store()

@@ -1,6 +1,6 @@
-"""The identity of a service stands in a file, in its log and in what targets keep.
+"""The identity of a service is in a file, in its log and in the tables of targets.
 
-What is lost or exchanged of these is told, and nothing is applied twice or passed over for it.
+What is lost or exchanged of these is reported, and nothing is applied twice or skipped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.services.write_behind.kit import SYSTEMS, Recorder, put, quick
 
 
 def shop(folder: Path) -> sa.Engine:
-    """A database with a table of orders that an entry applied twice would show in."""
+    """Make a database in which an entry applied twice would show."""
     engine = sa.create_engine(f"sqlite:///{folder / 'shop.db'}")
     with engine.begin() as connection:
         connection.execute(sa.text("CREATE TABLE IF NOT EXISTS orders (id INTEGER, state TEXT)"))
@@ -42,7 +42,7 @@ def service(folder: Path, engine: sa.Engine, system: str) -> WriteBehind:
 
 
 def worked(folder: Path, engine: sa.Engine, system: str, commits: int = 3) -> None:
-    """A service that has applied some transactions and was closed."""
+    """Make a service that has applied some transactions and was closed."""
     with service(folder, engine, system) as behind:
         for _ in range(commits):
             behind.commit([put(b"k")])
@@ -50,23 +50,25 @@ def worked(folder: Path, engine: sa.Engine, system: str, commits: int = 3) -> No
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_lost_identity_of_a_used_log_is_told_and_not_made_anew(tmp_path: Path, system: str) -> None:
-    engine, home = shop(tmp_path), tmp_path / "spool"
-    worked(home, engine, system)
-    kept = (home / "identity").read_bytes()
-    (home / "identity").unlink()
-    with pytest.raises(CorruptLogError, match=r"is lost.*tallystick_applied") as told:
-        service(home, engine, system)
-    assert not (home / "identity").exists()
+def test_lost_identity_of_a_used_log_is_reported_and_not_recreated(
+    tmp_path: Path, system: str
+) -> None:
+    engine, folder = shop(tmp_path), tmp_path / "spool"
+    worked(folder, engine, system)
+    kept = (folder / "identity").read_bytes()
+    (folder / "identity").unlink()
+    with pytest.raises(CorruptLogError, match=r"is lost.*tallystick_applied") as raised:
+        service(folder, engine, system)
+    assert not (folder / "identity").exists()
     if system == "tally":
-        assert kept.split()[0].decode() in str(told.value), "the advice names what to write"
-    (home / "identity").write_bytes(kept)
-    worked(home, engine, system)
+        assert kept.split()[0].decode() in str(raised.value), "the advice names what to write"
+    (folder / "identity").write_bytes(kept)
+    worked(folder, engine, system)
     assert len(orders(engine)) == 6
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_home_that_crashed_before_its_first_transaction_gets_an_identity(
+def test_service_that_crashed_before_its_first_transaction_gets_an_identity(
     tmp_path: Path, system: str
 ) -> None:
     with WriteBehind(tmp_path, {"one": Recorder()}, system=system):
@@ -76,7 +78,7 @@ def test_home_that_crashed_before_its_first_transaction_gets_an_identity(
         behind.commit([put(b"k")])
 
 
-def test_identity_is_the_name_of_the_log_and_stands_in_the_target(tmp_path: Path) -> None:
+def test_identity_is_that_of_the_log_and_is_kept_by_the_target(tmp_path: Path) -> None:
     engine = shop(tmp_path)
     worked(tmp_path / "spool", engine, "tally")
     with engine.connect() as connection:
@@ -94,25 +96,23 @@ def test_identity_of_another_service_is_refused(tmp_path: Path) -> None:
         service(tmp_path / "two", engine, "tally")
 
 
-def test_log_that_was_made_anew_below_an_old_identity_is_refused(tmp_path: Path) -> None:
-    engine, home = shop(tmp_path), tmp_path / "spool"
-    worked(home, engine, "tally")
-    shutil.rmtree(home / "log")
+def test_new_log_under_an_old_identity_is_refused(tmp_path: Path) -> None:
+    engine, folder = shop(tmp_path), tmp_path / "spool"
+    worked(folder, engine, "tally")
+    shutil.rmtree(folder / "log")
     with pytest.raises(CorruptLogError, match="that of another log"):
-        service(home, engine, "tally")
+        service(folder, engine, "tally")
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_log_that_is_older_than_its_target_stops_and_passes_nothing_over(
-    tmp_path: Path, system: str
-) -> None:
-    engine, home = shop(tmp_path), tmp_path / "spool"
-    worked(home, engine, system, 1)
-    shutil.copytree(home, tmp_path / "copy")
-    worked(home, engine, system, 5)
-    shutil.rmtree(home)
-    shutil.move(tmp_path / "copy", home)
-    behind = service(home, engine, system)
+def test_log_older_than_its_target_stops_and_skips_nothing(tmp_path: Path, system: str) -> None:
+    engine, folder = shop(tmp_path), tmp_path / "spool"
+    worked(folder, engine, system, 1)
+    shutil.copytree(folder, tmp_path / "copy")
+    worked(folder, engine, system, 5)
+    shutil.rmtree(folder)
+    shutil.move(tmp_path / "copy", folder)
+    behind = service(folder, engine, system)
     number = behind.commit([put(b"k")])
     assert number in orders(engine), "its number was used before"
     with pytest.raises(LogClosedError, match="TargetAheadError"):
@@ -123,13 +123,13 @@ def test_log_that_is_older_than_its_target_stops_and_passes_nothing_over(
     assert len(orders(engine)) == 6
 
 
-def test_target_compares_numbers_also_once_old_ones_are_forgotten(tmp_path: Path) -> None:
+def test_target_compares_numbers_after_old_ones_are_deleted(tmp_path: Path) -> None:
     engine = shop(tmp_path)
     worked(tmp_path / "spool", engine, "tally", 3)
     with service(tmp_path / "spool", engine, "tally") as behind:
         behind.commit([put(b"k")])
         assert behind.drain(20)
-        behind._marks.settle("shop", 5_000, behind._lanes["shop"].target.settled, 4)
+        behind._marks.settle("shop", 5_000, behind._workers["shop"].target.settled, 4)
     with engine.connect() as connection:
         held = connection.execute(sa.text("SELECT number FROM tallystick_applied")).scalars().all()
     assert held == [4]
@@ -140,7 +140,7 @@ def test_target_compares_numbers_also_once_old_ones_are_forgotten(tmp_path: Path
         late.apply([])
 
 
-def test_two_targets_that_would_take_each_others_numbers_are_refused(tmp_path: Path) -> None:
+def test_two_targets_with_one_table_of_numbers_are_refused(tmp_path: Path) -> None:
     engine, again = shop(tmp_path), sa.create_engine(f"sqlite:///{tmp_path / 'shop.db'}")
     for other in (engine, again):
         with pytest.raises(ValueError, match="one table"):

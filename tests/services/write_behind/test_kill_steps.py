@@ -2,7 +2,7 @@
 
 After each kill the service is opened again and replays: every transaction that was acknowledged
 is in the target once, those in flight once or never, those of one key in order; and log files are
-in the log or where the disposer brings them, never lost and never twice.
+in the log or where the disposer puts them, never lost and never twice.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ BODY = bytes(100_000)
 
 @dataclass
 class Shop:
-    """A service over a database in which applying twice would show."""
+    """A service over a database: an entry applied twice would show."""
 
     folder: Path
     system: str
     url: str
 
     def prepare(self) -> None:
-        """Fresh tables."""
+        """Create the tables anew."""
         with self.engine().begin() as connection:
             for table in ("counts", "tallystick_applied"):
                 connection.execute(sa.text(f"DROP TABLE IF EXISTS {table}"))
@@ -55,7 +55,7 @@ class Shop:
         return sa.create_engine(self.url, poolclass=sa.NullPool)
 
     def target(self, steps: Steps | None = None) -> SqlTarget:
-        """The database; every transaction of it is a step before and behind its commit."""
+        """Return the engine; each transaction is a step before and after its commit."""
         engine = self.engine()
         if steps is not None:
             sa.event.listen(engine, "begin", lambda _: steps.step())
@@ -92,12 +92,12 @@ class Shop:
             behind.close(0.0)
 
     def replay(self, steps: Steps) -> None:
-        """Bring what was left to the target."""
+        """Apply what was left to the target."""
         with self.open(steps, self.target(steps), "hold") as behind:
             assert behind.replay(30) == []
 
-    def check(self, told: list[str], run: int) -> None:
-        """Recover, and look at everything."""
+    def check(self, reported: list[str], run: int) -> None:
+        """Recover, and check everything."""
         with self.open(LOCAL, self.target()) as behind:
             assert behind.drain(30)
         with self.engine().connect() as connection:
@@ -107,7 +107,7 @@ class Shop:
             ).all()
         found = [int(reference.partition("-")[2]) for reference, _ in rows]
         assert all(n == 1 for _, n in rows), "something was applied twice"
-        acknowledged = [int(one.partition("-")[2]) for one in told]
+        acknowledged = [int(one.partition("-")[2]) for one in reported]
         assert set(acknowledged) <= set(found) <= {*acknowledged, len(acknowledged)}
         for key in range(KEYS):
             own = [index for index in found if index % KEYS == key]
@@ -136,8 +136,8 @@ def _away(_: PersistEntry) -> None:
 
 
 def _committing(shop: Shop, nth: int) -> bool:
-    told, killed = run_until_step(nth, lambda steps: shop.work(steps, nth))
-    shop.check(told, nth)
+    reported, killed = run_until_step(nth, lambda steps: shop.work(steps, nth))
+    shop.check(reported, nth)
     return killed
 
 
@@ -149,7 +149,7 @@ def _replaying(shop: Shop, nth: int) -> bool:
 
 
 def _kill_at(shop: Shop, work: Callable[[Shop, int], bool], first: int, every: int) -> int:
-    """Kill before every so-many-th step until the work ends before it is due; how many."""
+    """Kill before every so-many-th step until the work completes; return the number of kills."""
     shop.prepare()
     kills = 0
     while work(shop, first + every * kills):

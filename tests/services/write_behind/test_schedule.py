@@ -1,4 +1,4 @@
-"""The schedule: the order of each key is kept, whatever fails, rests or is given up."""
+"""The schedule keeps the order of each key, whatever fails, is delayed or discarded."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallystick.roles import PersistEntry
-from tallystick.services.write_behind.queued_transaction import Key, Work, keys_of
-from tallystick.services.write_behind.schedule import Schedule
+from tallystick.services.write_behind.schedule import Key, QueuedTransaction, Schedule, keys_of
 from tests.services.write_behind.kit import put
 
 
@@ -25,8 +24,8 @@ def schedule(*keys: str, strict: bool = False) -> Schedule:
     return made
 
 
-def numbers(batch: list[Work]) -> list[int]:
-    return [work.number for work in batch]
+def numbers(batch: list[QueuedTransaction]) -> list[int]:
+    return [one.number for one in batch]
 
 
 def test_batch_takes_a_chain_on_one_key_in_order() -> None:
@@ -41,7 +40,7 @@ def test_second_batch_leaves_out_what_the_first_holds() -> None:
     assert numbers(made.take(10, 0.0)) == [3]
 
 
-def test_work_over_keys_of_two_batches_waits_for_both() -> None:
+def test_transaction_on_keys_of_two_batches_waits_for_both() -> None:
     made = schedule("a", "b", "ab", "c")
     one, two = made.take(1, 0.0), made.take(1, 0.0)
     assert numbers(made.take(10, 0.0)) == [4]
@@ -57,7 +56,7 @@ def test_failed_batch_comes_again_in_order() -> None:
     assert numbers(made.take(10, 0.0)) == [1, 2, 3]
 
 
-def test_set_aside_work_holds_back_its_keys_only() -> None:
+def test_transaction_set_aside_blocks_its_keys_only() -> None:
     made = schedule("a", "a", "b")
     (first,) = made.take(1, 0.0)
     made.put_back([first])
@@ -67,13 +66,13 @@ def test_set_aside_work_holds_back_its_keys_only() -> None:
     assert numbers(made.take(10, 0.0)) == [1, 2]
 
 
-def test_discarded_work_frees_its_keys() -> None:
+def test_discarded_transaction_frees_its_keys() -> None:
     made = schedule("a", "ab", "b")
     made.discard(1)
     assert numbers(made.take(10, 0.0)) == [2, 3]
 
 
-def test_work_discarded_while_out_does_not_come_back() -> None:
+def test_transaction_discarded_in_a_batch_does_not_return() -> None:
     made = schedule("a", "a")
     batch = made.take(1, 0.0)
     made.discard(1)
@@ -81,17 +80,17 @@ def test_work_discarded_while_out_does_not_come_back() -> None:
     assert numbers(made.take(10, 0.0)) == [2]
 
 
-def test_resting_work_comes_when_its_time_has_come() -> None:
+def test_delayed_transaction_is_taken_after_its_delay() -> None:
     made = schedule("a", "b")
     (first,) = made.take(1, 0.0)
     made.put_back([first])
-    made.rest(first, 5.0)
+    made.delay(first, 5.0)
     assert numbers(made.take(10, 0.0)) == [2]
-    assert made.next_rest() == 5.0
+    assert made.next_delay_end() == 5.0
     assert numbers(made.take(10, 5.0)) == [1]
 
 
-def test_work_that_is_alone_gets_a_batch_of_its_own() -> None:
+def test_transaction_marked_alone_gets_a_batch_of_its_own() -> None:
     made = schedule("a", "b", "c")
     made.waiting[2].alone = True
     assert numbers(made.take(10, 0.0)) == [1]
@@ -117,13 +116,13 @@ def test_single_schedule_keeps_order_without_queues_until_something_fails() -> N
     first = made.take(1, 0.0)
     assert numbers(first) == [1]
     made.put_back(first)
-    made.look_closer()
+    made.use_queues()
     made.set_aside(made.waiting[1])
     assert numbers(made.take(10, 0.0)) == [2, 4]
     assert made.newly_stuck == [1, 3]
 
 
-def test_what_stands_behind_a_work_that_is_set_aside_is_stuck_and_told() -> None:
+def test_transactions_after_one_set_aside_are_stuck_and_reported() -> None:
     made = schedule("a", "b", "ab", "bc", "d")
     made.set_aside(made.waiting[1])
     assert made.newly_stuck == [1, 3, 4]
@@ -131,9 +130,9 @@ def test_what_stands_behind_a_work_that_is_set_aside_is_stuck_and_told() -> None
     made.add([entry(7, "e")])
     assert made.newly_stuck == [1, 3, 4, 6]
     made.discard(3)
-    assert made.stuck_again() == [1]
+    assert made.find_stuck() == [1]
     made.retry(1)
-    assert made.stuck_again() == []
+    assert made.find_stuck() == []
 
 
 @given(
@@ -141,13 +140,13 @@ def test_what_stands_behind_a_work_that_is_set_aside_is_stuck_and_told() -> None
     st.integers(0, 2**32),
     st.booleans(),
 )
-def test_every_work_is_applied_once_and_in_order_per_key(
+def test_every_transaction_is_applied_once_and_in_order_per_key(
     keys: list[set[str]], seed: int, single: bool
 ) -> None:
     rng = random.Random(seed)
     made = Schedule(single=single)
     waiting = list(enumerate(keys, 1))
-    out: list[list[Work]] = []
+    out: list[list[QueuedTransaction]] = []
     applied: list[int] = []
     added: set[int] = set()
     discarded: set[int] = set()
@@ -169,20 +168,20 @@ def test_every_work_is_applied_once_and_in_order_per_key(
         elif out and choice < 0.95:
             batch = out.pop(rng.randrange(len(out)))
             made.put_back(batch)
-            made.look_closer()
+            made.use_queues()
             if batch[0].number in made.waiting:
                 made.set_aside(made.waiting[batch[0].number])
         elif choice < 0.98:
             for number in [one.number for one in made.waiting.values() if one.aside]:
                 assert made.retry(number)
-            made.stuck_again()
+            made.find_stuck()
         elif choice > 0.99 and added - {*applied, *discarded}:
             number = rng.choice(sorted(added - {*applied, *discarded}))
             made.discard(number)
-            made.stuck_again()
+            made.find_stuck()
             discarded.add(number)
         _check_stuck(made)
-        if not waiting and not out and made.empty:
+        if not waiting and not out and not made.waiting and not made.has_ready():
             break
     else:
         pytest.fail("the schedule does not come to an end")
@@ -193,16 +192,16 @@ def test_every_work_is_applied_once_and_in_order_per_key(
         assert own == sorted(own)
 
 
-def _check_batch(batch: list[Work], out: list[list[Work]]) -> None:
-    held = {key for other in out for work in other for key in keys_of(work.entry)}
-    assert not held & {key for work in batch for key in keys_of(work.entry)}
+def _check_batch(batch: list[QueuedTransaction], out: list[list[QueuedTransaction]]) -> None:
+    held = {key for other in out for one in other for key in keys_of(one.entry)}
+    assert not held & {key for one in batch for key in keys_of(one.entry)}
     assert numbers(batch) == sorted(numbers(batch))
 
 
 def _check_stuck(made: Schedule) -> None:
-    """Stuck is what is set aside, and what touches a key of an earlier one that is stuck."""
+    """Check that exactly those set aside, and later ones on their keys, are stuck."""
     held: set[Key] = set()
-    for work in made.waiting.values():
-        stuck = work.aside or bool(held & work.keys)
-        assert work.stuck == stuck or work.taken
-        held |= work.keys if stuck else frozenset()
+    for one in made.waiting.values():
+        stuck = one.aside or bool(held & one.keys)
+        assert one.stuck == stuck or one.taken
+        held |= one.keys if stuck else frozenset()

@@ -1,4 +1,4 @@
-"""The line from the log to the lanes: in order, once durable, and without pressing for it."""
+"""The sequencer passes entries on in order, once durable, and forces no write of the log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tallystick.services.write_behind.sequencer import Sequencer
 
 
 class Promise:
-    """A ticket that is done when the test says so, or when somebody waits for it."""
+    """A ticket that is done when the test sets it, or when a caller waits for it."""
 
     def __init__(self, *, refused: bool = False) -> None:
         self.waited = False
@@ -38,7 +38,7 @@ class Promise:
 
 
 class Line:
-    """A sequencer, and what it hands on."""
+    """A sequencer, and the entries it passes on."""
 
     def __init__(self, *, alone: bool) -> None:
         self.durable: list[int] = []
@@ -63,7 +63,7 @@ def soon(condition: Callable[[], bool]) -> bool:
     return condition()
 
 
-def test_line_presses_for_nothing_that_a_committer_waits_for(
+def test_no_write_is_forced_for_entries_that_a_committer_waits_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sequencer, "IDLE_MAX", 1 << 60)
@@ -81,14 +81,14 @@ def test_line_presses_for_nothing_that_a_committer_waits_for(
 
 
 @pytest.mark.parametrize("alone", [True, False])
-def test_line_waits_for_what_nobody_else_waits_for(alone: bool) -> None:
+def test_entries_without_a_waiting_committer_are_waited_for(alone: bool) -> None:
     line = Line(alone=alone)
     line.append(Promise(), Promise())
     assert soon(lambda: line.durable == [1, 2])
     line.sequencer.close()
 
 
-def test_what_the_log_refused_is_lost_and_the_rest_goes_on() -> None:
+def test_entry_refused_by_the_log_is_lost_and_the_rest_is_passed_on() -> None:
     line = Line(alone=True)
     line.append(Promise(), Promise(refused=True), Promise())
     assert soon(lambda: line.durable == [1, 3])

@@ -54,7 +54,7 @@ def test_transaction_goes_only_to_the_targets_it_names(tmp_path: Path) -> None:
     assert (len(one.applied), len(two.applied)) == (0, 1)
 
 
-@pytest.mark.parametrize("targets", [["nobody"], []])
+@pytest.mark.parametrize("targets", [["unknown"], []])
 def test_unknown_targets_are_refused_before_anything_is_written(
     tmp_path: Path, targets: list[str]
 ) -> None:
@@ -106,7 +106,7 @@ def test_functions_and_coroutines_are_targets(tmp_path: Path) -> None:
     assert sorted(seen) == [("later", 1), ("plain", 1)]
 
 
-def test_thing_that_is_no_target_is_refused(tmp_path: Path) -> None:
+def test_object_that_is_not_a_target_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="no engine"):
         service(tmp_path, {"one": 7})
 
@@ -124,7 +124,7 @@ def test_tasks_commit_without_blocking_their_loop(tmp_path: Path) -> None:
     assert sorted(committed) == sorted(one.numbers)
 
 
-def test_down_target_is_tried_until_it_is_back_and_nothing_is_set_aside(tmp_path: Path) -> None:
+def test_unreachable_target_is_retried_and_nothing_is_set_aside(tmp_path: Path) -> None:
     one, up = Recorder(), threading.Event()
 
     def fail(_: PersistEntry) -> None:
@@ -145,7 +145,7 @@ def test_down_target_is_tried_until_it_is_back_and_nothing_is_set_aside(tmp_path
     assert one.numbers == list(range(1, 11))
 
 
-def test_poison_is_set_aside_and_unrelated_keys_go_on(tmp_path: Path) -> None:
+def test_failing_transaction_is_set_aside_and_unrelated_keys_continue(tmp_path: Path) -> None:
     one = Recorder()
 
     def fail(entry: PersistEntry) -> None:
@@ -193,7 +193,7 @@ def test_set_aside_transaction_can_be_retried_after_a_repair(tmp_path: Path) -> 
     "limits",
     [{"backlog_max": 3}, {"backlog_bytes_max": 500}, {"backlog_age_seconds_max": 0.02}],
 )
-def test_limits_hold_and_callers_get_room_again(tmp_path: Path, limits: dict[str, Any]) -> None:
+def test_limits_hold_and_callers_are_admitted_again(tmp_path: Path, limits: dict[str, Any]) -> None:
     one = Recorder()
     one.gate.clear()
     with service(tmp_path, {"one": one}, settings=quick(**limits)) as behind:
@@ -208,7 +208,7 @@ def test_limits_hold_and_callers_get_room_again(tmp_path: Path, limits: dict[str
         behind.commit([put(b"again")])
 
 
-def test_waiting_caller_goes_on_as_soon_as_there_is_room(tmp_path: Path) -> None:
+def test_waiting_caller_is_admitted_as_soon_as_there_is_space(tmp_path: Path) -> None:
     one = Recorder()
     one.gate.clear()
     chosen = quick(backlog_max=1, busy_timeout=10.0)
@@ -250,7 +250,7 @@ def test_replay_applies_what_is_pending_where_it_is_pending(tmp_path: Path) -> N
     assert one.applied[0].reference == "order-0"
 
 
-def test_held_service_shows_discards_and_replays_but_commits_nothing(tmp_path: Path) -> None:
+def test_held_service_lists_discards_and_replays_but_commits_nothing(tmp_path: Path) -> None:
     _leave_pending(tmp_path, 3)
     one, two = Recorder(), Recorder()
     with service(tmp_path, {"one": one, "two": two}, on_incomplete="hold") as behind:
@@ -325,7 +325,7 @@ def test_commit_before_durability_still_arrives(tmp_path: Path) -> None:
     assert one.numbers == list(range(1, 51))
 
 
-def test_log_is_identified_to_its_targets_for_ever(tmp_path: Path) -> None:
+def test_log_keeps_its_identity_across_openings(tmp_path: Path) -> None:
     identities = []
     for _ in range(2):
         one = Recorder()

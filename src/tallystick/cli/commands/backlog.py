@@ -20,7 +20,7 @@ from tallystick.cli.output import (
 )
 from tallystick.reading.survey import survey
 from tallystick.records import Clock, State, Transaction
-from tallystick.services.write_behind.home import IDENTITY_FILE
+from tallystick.services.write_behind.service_dir import IDENTITY_FILE
 from tallystick.systems.protocol import LogReading
 
 _PER_SECOND = {Clock.WALL_US: 1_000_000, Clock.WALL_MS: 1_000, Clock.WALL_NS: 1_000_000_000}

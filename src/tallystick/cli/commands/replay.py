@@ -10,10 +10,10 @@ import click
 from tallystick.cli.output import as_json, console, print_json
 from tallystick.roles import Role
 from tallystick.services.write_behind import WriteBehind
-from tallystick.services.write_behind.home import (
+from tallystick.services.write_behind.service_dir import (
     IDENTITY_FILE,
     LOG_FOLDER,
-    noted_system,
+    recorded_system,
 )
 from tallystick.storage.local import LOCAL
 from tallystick.systems.registry import NATIVE, systems_with
@@ -62,7 +62,7 @@ def command(
             text += f", or one that has lost its file {IDENTITY_FILE}: restore it first"
         raise click.BadParameter(f"{path} is {text}", param_hint="PATH")
     engines = _engines(targets)
-    chosen = system or noted_system(path, LOCAL) or NATIVE
+    chosen = system or recorded_system(path, LOCAL) or NATIVE
     with WriteBehind(path, engines, system=chosen, on_incomplete="hold") as behind:
         before = len(behind.pending())
         for number in discard:

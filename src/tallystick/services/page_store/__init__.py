@@ -1,21 +1,14 @@
-"""An embedded transactional store over an undo/redo log: proof that the log is enough.
+"""An embedded transactional store of rows over an undo/redo log.
 
-In: transactions on tables of rows. Out: pages in place, written whenever it suits, and after
-any crash exactly what was committed; prepared transactions wait as in doubt.
-
-* `store`: the order of things; `session`: one transaction; `transactions`: from session to pages
-* `locks`, `gate`, `health`: who may when
-* `pages`: what a store stands on; `cache`: pages in memory; `checkpoint`: pages go in place
-* pages of our own: `tables`, `tree`, `space`, `layout`: tables as B+ trees, over pages, over a
-  file; `recovery`: opening after a crash; `backup`, `check`: a copy while working, and its health
-* `kept`: opening pages that the log keeps beside itself, in its own layout
-* `resource`: a store under a transaction manager
+In: transactions on tables of rows. Out: pages on disk that hold, after any crash, exactly what was
+committed; prepared transactions come back as in doubt. `store` is the API, `transactions` what a
+commit does, `checkpoint` and `recovery` the log's beginning and end, `pages` the trees on disk.
 """
 
 from __future__ import annotations
 
 from tallystick.roles import Defect
-from tallystick.services.page_store.session import Session, Table
 from tallystick.services.page_store.store import PageStore
+from tallystick.services.page_store.transactions import Session, Table
 
 __all__ = ["Defect", "PageStore", "Session", "Table"]

@@ -1,8 +1,8 @@
-"""An online backup: the pages as of a checkpoint, in a folder of their own.
+"""An online backup: the pages as of a checkpoint, copied to a new folder.
 
-In: the page file, whose pages stay as they are meanwhile. Out: a folder that `PageStore`
-opens; it has no log yet, and a mark says that this is meant. The mark is there first: a
-mark without pages is a backup that was never finished, and is refused.
+In: the page file, which does not change meanwhile. Out: a folder that `PageStore` opens. It has no
+log yet; a mark file says that this is intended. The mark is written first: a mark without pages is
+an unfinished backup, and is refused.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from tallystick.storage.files import File, FileSystem, write_whole
 
 PAGES = "pages"
 BACKUP_MARK = "backup"
-_PIECE = 1 << 20
+_COPY_BYTES = 1 << 20
 
 
 def copy_pages(file: File, fs: FileSystem, target: Path) -> None:
-    """Copy all pages. Raises `LogWriteError` if the target holds a store already."""
+    """Copy all pages of ``file``. Raises `LogWriteError` if ``target`` holds a store already."""
     fs.mkdir(str(target))
     if fs.exists(str(target / PAGES)):
         raise LogWriteError("there is a page store already", file=str(target))
     write_whole(fs, str(target / BACKUP_MARK), [b"pages without a log\n"])
-    write_whole(fs, str(target / PAGES), _pieces(file))
+    write_whole(fs, str(target / PAGES), _chunks(file))
 
 
-def _pieces(file: File) -> Iterator[bytes]:
-    place = 0
-    while piece := file.pread(_PIECE, place):
-        yield piece
-        place += len(piece)
+def _chunks(file: File) -> Iterator[bytes]:
+    offset = 0
+    while chunk := file.pread(_COPY_BYTES, offset):
+        yield chunk
+        offset += len(chunk)

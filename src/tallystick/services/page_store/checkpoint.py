@@ -1,14 +1,15 @@
-"""Checkpoints of a page store, and backups, which start with one.
+"""Checkpoints of a page store, and the latches that keep commits out meanwhile.
 
-In: the log and the cache of one opening. Out: changed pages in place, and a log that begins
-with the oldest section that is still needed:
+In: the log and the cache of an open store. Out: changed pages in place, and a log that begins with
+the oldest section that is still needed:
 
-    1  no commit is between log and pages (the gate), nobody reads or changes them (the latch)
-    2  every image of a page is durable, and the log starts a new section
+    1  no commit is between log and pages (the gate), no thread reads or changes them (the latch)
+    2  every undo image is durable, and the log starts a new section
     3  gate and latch are free again; the pages as of 2 are written in place, and synced
     4  sections that neither pages nor transactions prepared at 2 need are freed
 
-A crash before 4 finds the old sections, whose images and rows lead to the same state.
+A crash before 4 finds the old sections, whose images and rows lead to the same state. A backup
+starts with a checkpoint and delays the next one.
 """
 
 from __future__ import annotations
@@ -19,38 +20,78 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tallystick.roles import UndoRedoLog
-from tallystick.services.page_store.checkpoint_gate import CommitGate
 from tallystick.services.page_store.pages.cache import PageCache
 
-_ROW_BYTES = 32
-"""What a row takes in the log beside its own bytes, about."""
+_ROW_OVERHEAD = 32
+"""Bytes that a row takes in the log, in addition to its own, as an estimate."""
+
+
+class CommitGate:
+    """A shared/exclusive lock: many commits at once (``with gate``), or one checkpoint.
+
+    A checkpoint that waits lets no further commit in, so commits cannot starve it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._commits = 0
+        self._closing = False
+
+    def __enter__(self) -> None:
+        with self._lock:
+            while self._closing:
+                self._changed.wait()
+            self._commits += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._commits -= 1
+            if self._closing and not self._commits:
+                self._changed.notify_all()
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Wait until no commit is inside, and keep others out for the block."""
+        with self._lock:
+            while self._closing:
+                self._changed.wait()
+            self._closing = True
+            while self._commits:
+                self._changed.wait()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._closing = False
+                self._changed.notify_all()
 
 
 @dataclass(slots=True)
-class Turns:
-    """Who may when, for one store: ``latch`` guards pages and trees in memory."""
+class Latches:
+    """The gate of commits, and the ``latch`` that guards pages and trees in memory."""
 
     gate: CommitGate = field(default_factory=CommitGate)
     latch: threading.RLock = field(default_factory=threading.RLock)
 
     def renew(self) -> None:
-        """In a forked child: no turn of a thread that is not there is waited for."""
+        """Replace both in a forked child: a thread of the parent may have held them."""
         self.gate, self.latch = CommitGate(), threading.RLock()
 
 
 class Checkpoints:
-    """The checkpoints of one opening, one at a time.
+    """The checkpoints of an open store, one at a time.
 
-    ``section`` is the one that is being logged. A checkpoint is due after ``due_bytes`` of
-    committed rows, or of changed pages, which a recovery would hold in memory. ``needed``
-    tells which older sections have to stay.
+    ``section`` is the section being logged. A checkpoint is due after ``due_bytes`` of committed
+    rows, or of changed pages, which a recovery would hold in memory. ``needed()`` returns the older
+    sections that prepared transactions need.
     """
 
     def __init__(
         self,
         log: UndoRedoLog,
         cache: PageCache,
-        turns: Turns,
+        latches: Latches,
         section: int,
         due_bytes: int,
         needed: Callable[[], Iterable[int]],
@@ -58,37 +99,37 @@ class Checkpoints:
         self.section = section
         self._log = log
         self._cache = cache
-        self._turns = turns
+        self._latches = latches
         self._due_bytes = due_bytes
         self._needed = needed
-        self._rows_bytes = 0
-        self._one = threading.Lock()
+        self._row_bytes = 0
+        self._running = threading.Lock()
 
     def count(self, rows: Iterable[bytes | None]) -> None:
-        """Note rows that were committed. Called under the latch."""
-        self._rows_bytes += sum([_ROW_BYTES + len(row or b"") for row in rows])
+        """Count the bytes of committed rows. Called under the latch."""
+        self._row_bytes += sum([_ROW_OVERHEAD + len(row or b"") for row in rows])
 
     @property
     def due(self) -> bool:
-        """True if it is time for one."""
+        """True if a checkpoint is due."""
         pages = len(self._cache.logged) * self._cache.codec.page_size
-        return max(self._rows_bytes, pages) > self._due_bytes
+        return max(self._row_bytes, pages) > self._due_bytes
 
     def run_if_due(self) -> None:
-        """One checkpoint, unless another caller has just made it."""
-        with self._one:
+        """Make a checkpoint, unless another caller has just made it."""
+        with self._running:
             if self.due:
                 self._run()
 
     def run(self) -> None:
-        """One checkpoint."""
-        with self._one:
+        """Make a checkpoint."""
+        with self._running:
             self._run()
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """One checkpoint; for the length of the block the pages in place stay as of it."""
-        with self._one:
+        """Make a checkpoint, and keep the pages on disk as of it for the block."""
+        with self._running:
             try:
                 self._run(hold=True)
                 yield
@@ -96,15 +137,15 @@ class Checkpoints:
                 self._cache.hold(False)
 
     def _run(self, *, hold: bool = False) -> None:
-        with self._turns.gate.exclusive(), self._turns.latch:
+        with self._latches.gate.exclusive(), self._latches.latch:
             # Images first: the section that needs them ends here.
             self._log.flush().wait()
             self._cache.start_writing()
             self.section = self._log.checkpoint()
-            # What is prepared now may commit behind this, and its rows stand before.
+            # A transaction prepared now may commit later; its rows are in an older section.
             needed = min([self.section, *self._needed()])
-            self._rows_bytes = 0
+            self._row_bytes = 0
             self._cache.hold(hold)
-        self._cache.write_back(self._turns.latch)
+        self._cache.write_back(self._latches.latch)
         self._log.flush().wait()
         self._log.remove_until(needed)

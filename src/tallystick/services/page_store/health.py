@@ -1,7 +1,8 @@
-"""Whether a page store may still be used: open, whole, decided, and in the process that opened it.
+"""The state of an open page store: open, intact, decided, and in the process that opened it.
 
-In: failures, doubts and ends. Out: `LogClosedError` for everything after a failure or an end, with
-the first cause; `IncompleteLogError` for changes while transactions are in doubt.
+In: failures, transactions in doubt, close and fork. Out: `LogClosedError` for every call after a
+failure or an end, with the first cause; `IncompleteLogError` for changes while transactions are in
+doubt.
 """
 
 from __future__ import annotations
@@ -15,23 +16,23 @@ from tallystick.storage.fork import forked_error
 
 
 class Health:
-    """The state of the store in ``path``, as one opening sees it."""
+    """The state of the store in ``path``."""
 
     def __init__(self, path: str) -> None:
         self.closed = False
         self.forked = False
         self.failure: BaseException | None = None
-        self.doubtful: list[InDoubt] = []
-        """Transactions prepared before the last crash that nobody has decided."""
+        self.in_doubt: list[InDoubt] = []
+        """Transactions prepared before the last crash that are not decided yet."""
         self._path = path
 
     def fail(self, error: BaseException) -> None:
-        """The state in memory can no longer be trusted; the first cause is kept."""
+        """Mark the state in memory as unusable; the first cause is kept."""
         self.failure = self.failure or error
 
     @contextmanager
-    def trusted(self) -> Iterator[None]:
-        """What must succeed, or the state in memory can no longer be trusted."""
+    def required(self) -> Iterator[None]:
+        """Mark the state in memory as unusable if the block fails."""
         try:
             yield
         except BaseException as error:
@@ -39,7 +40,7 @@ class Health:
             raise
 
     def fork(self) -> None:
-        """This is a child of the process that opened the store."""
+        """Mark this process as a child of the one that opened the store."""
         self.forked = True
         self.failure = forked_error(self._path)
 
@@ -55,11 +56,11 @@ class Health:
             ) from self.failure
 
     def require_writable(self) -> None:
-        """Raise `IncompleteLogError` as well, while transactions are in doubt."""
+        """Raise `IncompleteLogError` too while transactions are in doubt."""
         self.require_open()
-        if self.doubtful:
+        if self.in_doubt:
             raise IncompleteLogError(
-                f"transactions are in doubt: {[one.name for one in self.doubtful]}",
+                f"transactions are in doubt: {[one.name for one in self.in_doubt]}",
                 file=self._path,
                 advice="Settle each with settle(name, commit=...); until then it is read-only",
             )

@@ -1,16 +1,22 @@
-"""Opening a page store: a new one, one that was closed, one that crashed.
+"""Open a page store: a new one, one that was closed, one that crashed.
 
-In: its folder. Out: its log, a cache over its pages, and the transactions in doubt. May be
-interrupted at any step and repeated:
+In: its folder. Out: an `OpenStore`: its log, a cache over its pages, its tables, the transactions
+in doubt. A log that keeps the pages in its own file (`roles.PagedLog`) recovers them itself. For
+all others, with pages in a file of our own, the steps are these; each may be interrupted and
+repeated:
 
-    1  pages go back, in place, to the oldest kept section, durably: repeating does no harm
+    1  pages go back, in place, to the oldest kept section, durably
     2  committed rows are applied in memory; no page changes in place
-    3  the changed pages go to a side file, which gets its name when it is whole and durable
-    4  from it they go in place; then the log starts a new section and frees the old ones
-    5  the side file goes
+    3  the changed pages are written to a side file, which gets its name when it is complete and
+       durable (a double-write buffer)
+    4  they are copied from it in place; then the log starts a new section and frees the old ones
+    5  the side file is removed
 
-A crash up to 3 starts over; one after it finds the side file, goes on with 4, and does not look
-at what the log held before. With transactions in doubt it ends with 2, and the store is read-only.
+After a crash up to 3 recovery starts over; after a later one it finds the side file, goes on with
+4, and ignores what the log held before. With transactions in doubt it ends with 2, and the store is
+read-only.
+
+Side file, little-endian: 4 CRC-32 of the rest, 8 number of pages; then per page 8 number, content.
 """
 
 from __future__ import annotations
@@ -18,14 +24,15 @@ from __future__ import annotations
 import secrets
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tallystick.errors import CorruptLogError
-from tallystick.roles import InDoubt, Ticket, UndoRedoLog
+from tallystick.errors import CorruptLogError, UnsupportedFormatError
+from tallystick.roles import InDoubt, PagedLog, TableSpace, Ticket, UndoRedoLog
 from tallystick.services.page_store.backup import BACKUP_MARK, PAGES, copy_pages
+from tallystick.services.page_store.pages.cache import PageCache
 from tallystick.services.page_store.pages.layout import PAGE_SIZE, Leaf, Meta, Node, encode
-from tallystick.services.page_store.pages.opened import Opened, pages_in
 from tallystick.services.page_store.pages.space import OWN_PAGES, OwnPages
 from tallystick.services.page_store.pages.tables import Tables
 from tallystick.storage.crc import crc32
@@ -34,18 +41,61 @@ from tallystick.storage.files import File, FileSystem, read_file, write_whole
 LOG_FOLDER = "log"
 SIDE = "recovered"
 FRESH = "fresh"
-"""The pages of a store that is being made: they are durable before its log is there."""
+"""The first pages of a new store: durable before its log is created."""
+CACHE_PAGES_MIN = 16
+_SIDE_HEAD = struct.Struct("<IQ")
+_SIDE_CRC = struct.Struct("<I")
+_SIDE_NUMBER = struct.Struct("<Q")
 
 OpenLog = Callable[[Path, FileSystem], UndoRedoLog]
+OpenPagedLog = Callable[[Path, FileSystem], PagedLog]
 
 
-_SIDE_HEAD = struct.Struct("<IQ")
-_SIDE_PAGE = struct.Struct("<Q")
+@dataclass(frozen=True, slots=True)
+class OpenStore:
+    """The parts of an open store.
+
+    ``in_doubt`` lists transactions prepared before the last crash; ``section`` is the section being
+    logged. ``copy`` makes a backup, ``finish`` ends an orderly close.
+    """
+
+    log: UndoRedoLog
+    cache: PageCache
+    tables: TableSpace
+    in_doubt: list[InDoubt]
+    section: int
+    copy: Callable[[FileSystem, Path], None]
+    finish: Callable[[], None]
 
 
-def open_pages(path: Path, fs: FileSystem, open_log: OpenLog, cache_bytes: int) -> Opened:
-    """Open or create."""
-    _require_whole(path, fs)
+def open_paged(path: Path, fs: FileSystem, open_log: OpenPagedLog, cache_bytes: int) -> OpenStore:
+    """Open or create a store whose log keeps the pages.
+
+    Raises `UnsupportedFormatError` for a store with pages in a file of our own.
+    """
+    if fs.exists(str(path / PAGES)) or fs.list(str(path / LOG_FOLDER)):
+        raise UnsupportedFormatError(
+            "the pages of this store are not in the layout of its log",
+            file=str(path / PAGES),
+            expected="one file with log and pages",
+            found=f"{PAGES} and {LOG_FOLDER}, each by itself",
+            advice="Open it with the release, or the system, that made it, and copy its tables",
+        )
+    log = open_log(path, fs)
+    try:
+        capacity = _cache_capacity(cache_bytes, log.codec.page_size)
+        cache = PageCache(log.file, log, capacity, log.codec)
+        tables = log.open_tables(cache)
+        in_doubt = list(log.in_doubt())
+        return OpenStore(log, cache, tables, in_doubt, log.section, log.copy, log.finish)
+    except BaseException:
+        log.close()
+        raise
+
+
+def open_own_pages(path: Path, fs: FileSystem, open_log: OpenLog, cache_bytes: int) -> OpenStore:
+    """Open or create a store with pages in a file of our own. Raises `CorruptLogError`."""
+    _require_complete(path, fs)
     if not fs.exists(str(path / PAGES)) and not fs.list(str(path / LOG_FOLDER)):
         write_whole(fs, str(path / FRESH), [_no_tables()])
     log = open_log(path / LOG_FOLDER, fs)
@@ -58,7 +108,7 @@ def open_pages(path: Path, fs: FileSystem, open_log: OpenLog, cache_bytes: int) 
         log.close()
         raise
     try:
-        return _recover(path, fs, log, file, pages_in(cache_bytes, PAGE_SIZE))
+        return _recover(path, fs, log, file, _cache_capacity(cache_bytes, PAGE_SIZE))
     except BaseException:
         try:
             log.close()
@@ -67,9 +117,16 @@ def open_pages(path: Path, fs: FileSystem, open_log: OpenLog, cache_bytes: int) 
         raise
 
 
-def _require_whole(path: Path, fs: FileSystem) -> None:
-    """Pages without a log are whole only in a backup; a log without pages is not, once its
-    first pages have got their name; a backup without pages was never finished."""
+def _cache_capacity(cache_bytes: int, page_size: int) -> int:
+    return max(cache_bytes // page_size, CACHE_PAGES_MIN)
+
+
+def _require_complete(path: Path, fs: FileSystem) -> None:
+    """Refuse a folder in which a part is missing.
+
+    Pages without a log are complete only in a backup. A log without pages is not, once its first
+    pages have their name. A backup without pages is unfinished.
+    """
     pages, fresh, log, backup = (
         bool(fs.list(str(path / name))) if name == LOG_FOLDER else fs.exists(str(path / name))
         for name in (PAGES, FRESH, LOG_FOLDER, BACKUP_MARK)
@@ -99,8 +156,8 @@ def _no_tables() -> bytes:
     return b"".join(encode(number, node) for number, node in enumerate(nodes))
 
 
-class _Handler:
-    """What recovery of the log does to the pages."""
+class _PageRecovery:
+    """Undo pages on disk, and redo rows in memory, as the log says."""
 
     def __init__(self, file: File, capacity: int) -> None:
         self.cache = OwnPages(file, NoUndo(), capacity, OWN_PAGES, steal=False)
@@ -127,45 +184,46 @@ class _Handler:
         return self._tables
 
 
-class _Ignore:
-    """For a log whose content is in the side file already."""
+class _NoRecovery:
+    """Ignore the content of a log that the side file holds already."""
 
     def undo_page(self, page: int, image: bytes | None) -> None:
-        """It was undone."""
+        """Ignore an image."""
 
     def redo_add(self, table: int, key: int, row: bytes) -> None:
-        """It was redone."""
+        """Ignore a row."""
 
     def redo_remove(self, table: int, key: int) -> None:
-        """It was redone."""
+        """Ignore a removed row."""
 
     def redo_truncate(self, table: int) -> None:
-        """It was redone."""
+        """Ignore a truncated table."""
 
 
 class NoUndo:
-    """Stands for the log while pages change in memory only."""
+    """An undo log for a cache that writes nothing in place."""
 
     def add_undo(self, page: int, image: bytes | None) -> None:
-        """Nothing is written in place, so nothing needs an image."""
+        """Ignore an image: nothing will need it."""
 
     def flush(self) -> Ticket:
+        """Fail: pages are only written in place after a flush."""
         raise AssertionError("nothing is written in place while recovery runs")
 
 
-def _recover(path: Path, fs: FileSystem, log: UndoRedoLog, file: File, capacity: int) -> Opened:
+def _recover(path: Path, fs: FileSystem, log: UndoRedoLog, file: File, capacity: int) -> OpenStore:
     side = path / SIDE
     if fs.exists(str(side)):
-        log.recover(_Ignore())
+        log.recover(_NoRecovery())
     else:
-        handler = _Handler(file, capacity)
-        log.recover(handler)
-        if doubtful := list(log.in_doubt()):
-            _require_pages(path, handler.cache)
-            return _opened(log, handler.cache, doubtful, 0)
-        # Trees can get another shape than they had: what was put back may not be written again.
+        pages = _PageRecovery(file, capacity)
+        log.recover(pages)
+        if in_doubt := list(log.in_doubt()):
+            _require_pages(path, pages.cache)
+            return _opened(log, pages.cache, in_doubt, 0)
+        # Trees can get another shape than they had: what was undone may not be written again.
         file.datasync()
-        if changed := {n: encode(n, handler.cache.nodes[n]) for n in sorted(handler.cache.dirty)}:
+        if changed := {n: encode(n, pages.cache.nodes[n]) for n in sorted(pages.cache.dirty)}:
             write_whole(fs, str(side), [side_content(changed)])
     if fs.exists(str(side)):
         _install(side, read_file(fs, str(side)), file)
@@ -182,13 +240,13 @@ def _recover(path: Path, fs: FileSystem, log: UndoRedoLog, file: File, capacity:
     return _opened(log, cache, [], section)
 
 
-def _opened(log: UndoRedoLog, cache: OwnPages, doubtful: list[InDoubt], section: int) -> Opened:
+def _opened(log: UndoRedoLog, cache: OwnPages, in_doubt: list[InDoubt], section: int) -> OpenStore:
     copy = partial(copy_pages, cache.file)
-    return Opened(log, cache, Tables(cache), doubtful, section, copy, finish=lambda: None)
+    return OpenStore(log, cache, Tables(cache), in_doubt, section, copy, finish=lambda: None)
 
 
 def _require_pages(path: Path, cache: OwnPages) -> None:
-    """Every page that page 0 speaks of is in the file, or in memory still."""
+    """Raise `CorruptLogError` unless every page that page 0 counts is in the file or in memory."""
     count, most = cache.meta.page_count, cache.file.size() // PAGE_SIZE + len(cache.dirty)
     if count > most:
         raise CorruptLogError(
@@ -201,17 +259,17 @@ def _require_pages(path: Path, cache: OwnPages) -> None:
 
 
 def side_content(pages: dict[int, bytes]) -> bytes:
-    """The side file: CRC-32 of the rest, count; then per page its number and its bytes."""
-    body = b"".join(_SIDE_PAGE.pack(number) + page for number, page in pages.items())
-    count = struct.pack("<Q", len(pages))
-    return struct.pack("<I", crc32(count + body)) + count + body
+    """Return the content of a side file for pages by number."""
+    body = b"".join(_SIDE_NUMBER.pack(number) + page for number, page in pages.items())
+    count = _SIDE_NUMBER.pack(len(pages))
+    return _SIDE_CRC.pack(crc32(count + body)) + count + body
 
 
 def _install(path: Path, content: bytes, file: File) -> None:
     head = content[: _SIDE_HEAD.size].ljust(_SIDE_HEAD.size, b"\0")
     crc, count = _SIDE_HEAD.unpack(head)
-    step = _SIDE_PAGE.size + PAGE_SIZE
-    if len(content) != _SIDE_HEAD.size + count * step or crc32(content[4:]) != crc:
+    step = _SIDE_NUMBER.size + PAGE_SIZE
+    if len(content) != _SIDE_HEAD.size + count * step or crc32(content[_SIDE_CRC.size :]) != crc:
         raise CorruptLogError(
             "the side file of a recovery is damaged",
             file=str(path),
@@ -219,7 +277,7 @@ def _install(path: Path, content: bytes, file: File) -> None:
             found=f"{len(content)} bytes with another",
             advice="Restore a backup: the pages it was to replace may be half written",
         )
-    for place in range(_SIDE_HEAD.size, len(content), step):
-        (number,) = _SIDE_PAGE.unpack_from(content, place)
-        page = content[place + _SIDE_PAGE.size : place + step]
+    for offset in range(_SIDE_HEAD.size, len(content), step):
+        (number,) = _SIDE_NUMBER.unpack_from(content, offset)
+        page = content[offset + _SIDE_NUMBER.size : offset + step]
         file.pwrite(page, number * PAGE_SIZE)

@@ -1,7 +1,7 @@
 """The page store: tables of rows over pages, an undo/redo log, and checkpoints.
 
-In: transactions. Out: rows that survive a crash at any moment, all of a transaction or
-nothing. The order that makes it so:
+In: transactions. Out: rows that survive a crash at any moment, all of a transaction or nothing. The
+order of writes guarantees it:
 
     commit      rows and the commit record durable in the log, then the pages change
     page write  the page's image as of the last checkpoint durable first
@@ -18,19 +18,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 from tallystick.errors import UnsupportedFormatError
 from tallystick.roles import CATALOGUE, Defect, InDoubt, Role, UndoRedoLog
-from tallystick.services.page_store.checkpoint import Turns
+from tallystick.services.page_store.checkpoint import Latches
 from tallystick.services.page_store.health import Health
-from tallystick.services.page_store.open_paged import open_kept
 from tallystick.services.page_store.pages.layout import PAGE_SIZE
-from tallystick.services.page_store.pages.opened import Opened
-from tallystick.services.page_store.recovery import OpenLog, open_pages
-from tallystick.services.page_store.session import Session
-from tallystick.services.page_store.transactions import Limits, Transactions
+from tallystick.services.page_store.recovery import (
+    OpenLog,
+    OpenStore,
+    open_own_pages,
+    open_paged,
+)
+from tallystick.services.page_store.transactions import Limits, Session, Transactions
 from tallystick.storage.files import FileSystem
 from tallystick.storage.fork import tell_of_forks
 from tallystick.storage.local import LOCAL
@@ -43,6 +44,9 @@ from tallystick.systems.registry import (
     systems_with,
 )
 
+if TYPE_CHECKING:
+    from tallystick.services.page_store.resource import PageStoreResource
+
 CACHE_BYTES = 32 << 20
 CHECKPOINT_BYTES = 32 << 20
 LOCK_SECONDS = 10.0
@@ -51,13 +55,22 @@ LOCK_SECONDS = 10.0
 class PageStore:
     """An embedded transactional store; a context manager.
 
-    ``path`` is its folder. Its log is that of ``system``, ``tally`` or ``h2``, which also has its
-    own pages; by default what the folder holds, ``tally`` in a new one; or what ``open_log`` opens
-    in a folder. ``cache_bytes`` bounds pages in memory; a checkpoint is made
-    whenever ``checkpoint_bytes`` of rows were committed since the last.
+    While transactions are in doubt the store is read-only: `settle` them.
 
-    Raises `LogLockedError` if it is open elsewhere and `CorruptLogError` if it cannot be
-    recovered in full. While transactions are in doubt the store is read-only: `settle` them.
+    Args:
+        path: Its folder; created if missing.
+        system: Whose log it uses: ``tally``, or ``h2``, which also keeps the pages. Default: the
+            system of the log in the folder, ``tally`` in a new one.
+        open_log: Opens the log in a folder, instead of ``system``.
+        cache_bytes: Bytes of pages in memory.
+        checkpoint_bytes: Bytes of committed rows, or of changed pages, between two checkpoints.
+        lock_timeout: Seconds that a transaction waits for a row.
+        fs: The file system.
+
+    Raises:
+        LogLockedError: It is open elsewhere.
+        CorruptLogError: It cannot be recovered in full.
+        UnsupportedFormatError: The folder holds a store of another system.
     """
 
     def __init__(
@@ -77,7 +90,7 @@ class PageStore:
         self._limits = Limits(cache_bytes, checkpoint_bytes, lock_timeout)
         self._making_tables = threading.Lock()
         self._health = Health(str(self.path))
-        self._turns = Turns()
+        self._latches = Latches()
         fs.mkdir(str(self.path))
         self._open()
         tell_of_forks(self)
@@ -85,9 +98,9 @@ class PageStore:
     def _open(self) -> None:
         opened = self._opener(self.path, self._fs, self._limits.cache_bytes)
         self._opened, self._log, self._cache = opened, opened.log, opened.cache
-        self._health.doubtful = opened.doubtful
+        self._health.in_doubt = opened.in_doubt
         try:
-            self._work = Transactions(opened, self._turns, self._health, self._limits)
+            self._transactions = Transactions(opened, self._latches, self._health, self._limits)
         except BaseException:
             self._close_files()
             raise
@@ -95,75 +108,94 @@ class PageStore:
     # -- tables and transactions ----------------------------------------------------------------
 
     def begin(self) -> Session:
-        """Begin a transaction: ``with store.begin() as tx``."""
-        return self._work.begin()
+        """Begin a transaction: ``with store.begin() as tx``.
+
+        Raises:
+            LogClosedError: The store is closed or has failed.
+            IncompleteLogError: Transactions are in doubt.
+        """
+        return self._transactions.begin()
 
     def create_table(self, name: str) -> None:
-        """Make an empty table, durably; fine if it is there."""
+        """Create an empty table, durably, unless it exists."""
         with self._making_tables:
             if name not in self.tables():
                 with self.begin() as session:
-                    session.put(CATALOGUE, self._work.tables.free_id(), name.encode())
+                    session.put(CATALOGUE, self._transactions.tables.free_id(), name.encode())
 
     def tables(self) -> Sequence[str]:
-        """Names of all tables, in order."""
+        """Return the names of all tables, sorted."""
         with self._reading():
-            return self._work.tables.names()
+            return self._transactions.tables.names()
 
     def table_id(self, name: str) -> int:
-        """The number of a table in the log. Raises `KeyError`."""
-        return self._work.table_id(name)
+        """Return the number of a table in the log. Raises `KeyError`."""
+        return self._transactions.table_id(name)
 
     # -- checkpoints and backups -----------------------------------------------------------------
 
     def checkpoint(self) -> None:
-        """Write changed pages in place and free what the log no longer needs. Commits wait only
-        until the log has started a new section; reads hardly ever."""
+        """Write changed pages in place and free what the log no longer needs.
+
+        Commits and reads wait only while the log starts a new section, and for moments while pages
+        are encoded.
+        """
         self._health.require_writable()
-        with self._health.trusted():
-            self._work.checkpoints.run()
+        with self._health.required():
+            self._transactions.checkpoints.run()
 
     def backup(self, target: str | os.PathLike[str]) -> None:
-        """Copy the store as of now to a new folder, while it goes on working. Meanwhile changed
-        pages stay in memory; a commit that finds a checkpoint due waits for the copy's end.
-        Raises what writing to ``target`` raises; the store is none the worse for that."""
+        """Copy the store as of now to a new folder, while it goes on working.
+
+        Meanwhile changed pages stay in memory; a commit that finds a checkpoint due waits for the
+        end of the copy. Raises what writing to ``target`` raises; that does not harm the store.
+        """
         self._health.require_writable()
-        with self._work.checkpoints.held():
+        with self._transactions.checkpoints.held():
             self._opened.copy(self._fs, Path(target))
 
     def check(self) -> Sequence[Defect]:
-        """Everything that is wrong with pages and trees; empty is good."""
+        """Return everything that is wrong with pages and trees; empty if nothing is."""
         with self._reading():
-            return self._work.tables.check()
+            return self._transactions.tables.check()
 
     # -- in doubt ---------------------------------------------------------------------------------
 
     def in_doubt(self) -> Sequence[InDoubt]:
-        """Prepared transactions that nobody has ended: those of before the last crash, and
-        those of sessions that are prepared now."""
-        return [*self._health.doubtful, *self._work.living()]
+        """Return prepared transactions: those of before the last crash, and those of now."""
+        return [*self._health.in_doubt, *self._transactions.prepared_now()]
 
     def settle(self, name: str, *, commit: bool) -> None:
-        """Decide an in-doubt transaction. Once those of before the crash are all decided the
-        store is writable again. Raises `KeyError` for an unknown name."""
-        session, _ = self._work.prepared.get(name, (None, 0))
+        """Decide a prepared transaction, durably.
+
+        Once all transactions of before the crash are decided, the store is writable again.
+
+        Args:
+            name: As given to `Session.prepare`.
+            commit: True to commit, False to roll back.
+
+        Raises:
+            KeyError: No transaction of this name is prepared.
+        """
+        session, _ = self._transactions.prepared.get(name, (None, 0))
         if session is not None and session.prepared:
             (session.commit if commit else session.rollback)()
             return
         health = self._health
-        with self._turns.latch:
+        with self._latches.latch:
             health.require_open()
-            if all(one.name != name for one in health.doubtful):
+            if all(one.name != name for one in health.in_doubt):
                 raise KeyError(name)
-            with health.trusted():
+            with health.required():
                 self._log.settle(name, commit=commit).wait()
-                health.doubtful = [one for one in health.doubtful if one.name != name]
-                if not health.doubtful:
+                health.in_doubt = [one for one in health.in_doubt if one.name != name]
+                if not health.in_doubt:
                     self._close_files()
                     self._open()
 
-    def as_resource(self, name: str) -> Any:
-        """This store as a resource of a transaction manager."""
+    def as_resource(self, name: str) -> PageStoreResource:
+        """Return this store as a resource of a transaction manager, under a unique name."""
+        # The manager's package is loaded only by programs that use one.
         from tallystick.services.page_store.resource import PageStoreResource
 
         return PageStoreResource(name, self)
@@ -174,21 +206,23 @@ class PageStore:
     def store_id(self) -> int:
         """A random number made with the store."""
         with self._reading():
-            return self._work.tables.store_id
+            return self._transactions.tables.store_id
 
     def close(self) -> None:
-        """Checkpoint and close; after a failure close without it. Twice is fine. In a forked
-        child there is nothing to close."""
+        """Make a checkpoint and close; after a failure close without it.
+
+        A second call does nothing, nor does one in a forked child.
+        """
         if self._health.closed or self._health.forked:
             return
         written = False
         try:
-            if self._health.failure is None and not self._health.doubtful:
+            if self._health.failure is None and not self._health.in_doubt:
                 self.checkpoint()
                 written = True
         finally:
-            # A commit that is on its way ends first; one that comes later is refused.
-            with self._turns.gate.exclusive(), self._turns.latch:
+            # A commit that is running ends first; one that comes later is refused.
+            with self._latches.gate.exclusive(), self._latches.latch:
                 self._health.closed = True
                 self._close_files(written=written and not self._cache.logged)
 
@@ -203,33 +237,28 @@ class PageStore:
                 self._cache.file.close()
 
     def forked(self) -> None:
-        """In a forked child: nothing can be used, and no lock of a lost thread is waited for."""
+        """Refuse every call in a forked child, and wait for no lock of the parent's threads."""
         self._health.fork()
-        self._turns.renew()
+        self._latches.renew()
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        with self._turns.latch:
+        with self._latches.latch:
             self._health.require_open()
             yield
-            self._work.trim()
+            self._transactions.trim()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 def _opener(
     path: Path, fs: FileSystem, system: str | None, open_log: OpenLog | None
-) -> Callable[[Path, FileSystem, int], Opened]:
-    """What opens the store in a folder, with so many bytes of pages in memory."""
+) -> Callable[[Path, FileSystem, int], OpenStore]:
+    """Return what opens the store in a folder, given the bytes of pages in memory."""
     found = paged_system_in(path, fs)
     if found is not None and (open_log is not None or system not in (None, found)):
         raise UnsupportedFormatError(
@@ -238,18 +267,18 @@ def _opener(
             expected=system or "none",
             found=found,
         )
-    system = system or found or NATIVE
-    if open_log is None and system in systems_with(Role.PAGED_LOG):
-        return partial(_open_kept, system)
-    return partial(_open_own, open_log or partial(_open_log, system))
+    chosen = system or found or NATIVE
+    if open_log is None and chosen in systems_with(Role.PAGED_LOG):
+        return partial(_open_paged, chosen)
+    return partial(_open_own_pages, open_log or partial(_open_log, chosen))
 
 
-def _open_kept(system: str, path: Path, fs: FileSystem, cache_bytes: int) -> Opened:
-    return open_kept(path, fs, partial(open_paged_log, system), cache_bytes)
+def _open_paged(system: str, path: Path, fs: FileSystem, cache_bytes: int) -> OpenStore:
+    return open_paged(path, fs, partial(open_paged_log, system), cache_bytes)
 
 
-def _open_own(open_log: OpenLog, path: Path, fs: FileSystem, cache_bytes: int) -> Opened:
-    return open_pages(path, fs, open_log, cache_bytes)
+def _open_own_pages(open_log: OpenLog, path: Path, fs: FileSystem, cache_bytes: int) -> OpenStore:
+    return open_own_pages(path, fs, open_log, cache_bytes)
 
 
 def _open_log(system: str, folder: Path, fs: FileSystem) -> UndoRedoLog:

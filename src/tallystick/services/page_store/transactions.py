@@ -1,32 +1,310 @@
-"""Transactions on their way through one opening of a store: into the log, then into the pages.
+"""Transactions of a page store: sessions, row locks, and the way of a commit to the pages.
 
-In: sessions that read, lock, prepare and end. Out: what is committed; rows of a session durable
-in the log before any page changes, and whole transactions in the pages or nothing of them.
+In: reads and writes of rows, savepoints, prepare, commit, rollback. Out: a session sees its own
+changes, others see them after its commit. Rows are durable in the log before any page changes, and
+a transaction reaches the pages whole or not at all. A writer locks its rows until it ends; readers
+take no locks.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from functools import partial
-from typing import NamedTuple
+from operator import index
+from types import TracebackType
+from typing import NamedTuple, Self
 
-from tallystick.errors import LogWriteError, TransactionUsageError
-from tallystick.roles import InDoubt, Ticket
-from tallystick.services.page_store.checkpoint import Checkpoints, Turns
+from tallystick.errors import (
+    BusyError,
+    LogWriteError,
+    RecordTooLargeError,
+    TransactionUsageError,
+)
+from tallystick.roles import InDoubt, Row, Ticket
+from tallystick.services.page_store.checkpoint import Checkpoints, Latches
 from tallystick.services.page_store.health import Health
-from tallystick.services.page_store.locks import Row, RowLocks
-from tallystick.services.page_store.pages.opened import Opened
-from tallystick.services.page_store.session import Session
+from tallystick.services.page_store.pages.layout import KEY_MAX, KEY_MIN, ROW_MAX
+from tallystick.services.page_store.recovery import OpenStore
 
 FIRST_SESSION = 3
 LAST_SESSION = (1 << 31) - 1
-"""Session numbers go round: logs keep them as signed 32-bit numbers."""
+"""Session numbers start over after this one: logs keep them as signed 32-bit numbers."""
+_SCAN_ROWS = 256
+_SCAN_BYTES = 1 << 20
+"""A scan reads so much at once, or one longer row."""
+
+
+class Session:
+    """A transaction: a context manager that commits, or rolls back on an exception.
+
+    Reads see committed rows, and this transaction's own changes. A row that it changed stays
+    locked for other writers until its end. For one thread at a time.
+    """
+
+    def __init__(self, transactions: Transactions, number: int) -> None:
+        self.number = number
+        self.prepared_as = ""
+        self._transactions = transactions
+        self.changes: dict[Row, bytes | None] = {}
+        """New rows by table and key, None for removed ones."""
+        self.locked: set[Row] = set()
+        self._history: list[tuple[Row, bool, bytes | None]] = []
+        self._savepoints = False
+        self._live = True
+
+    def table(self, name: str) -> Table:
+        """Return the rows of a table.
+
+        Args:
+            name: As given to `PageStore.create_table`.
+
+        Raises:
+            KeyError: There is no such table.
+        """
+        return Table(self, self._transactions.table_id(name))
+
+    def savepoint(self) -> int:
+        """Return a point that `rollback_to` goes back to."""
+        self._require_open()
+        self._savepoints = True
+        return len(self._history)
+
+    def rollback_to(self, savepoint: int) -> None:
+        """Undo what this transaction changed since ``savepoint``; its locks stay."""
+        self._require_open()
+        while len(self._history) > savepoint:
+            row, existed, old = self._history.pop()
+            if existed:
+                self.changes[row] = old
+            else:
+                del self.changes[row]
+
+    def prepare(self, name: str) -> None:
+        """Make the transaction durable, to be committed or rolled back later.
+
+        It survives a crash as in doubt. Only `commit` or `rollback` may follow.
+
+        Args:
+            name: What `PageStore.settle` decides it by.
+
+        Raises:
+            TransactionUsageError: The name is empty or in use, or the transaction has ended.
+        """
+        self._require_open()
+        if not name:
+            raise TransactionUsageError("a transaction is prepared under a name")
+        self._transactions.prepare(self, name)
+        self.prepared_as = name
+
+    @property
+    def prepared(self) -> bool:
+        """True after `prepare`."""
+        return bool(self.prepared_as)
+
+    @property
+    def over(self) -> bool:
+        """True once it was committed or rolled back."""
+        return not self._live
+
+    def commit(self) -> None:
+        """Return when every change is durable and visible."""
+        self._end()
+        self._transactions.commit(self)
+
+    def rollback(self) -> None:
+        """Forget every change."""
+        self._end()
+        self._transactions.rollback(self)
+
+    def get(self, table: int, key: int) -> bytes | None:
+        """Return the row as this transaction sees it."""
+        if not self._live:
+            self._require_live()
+        row = (table, key)
+        if row in self.changes:
+            return self.changes[row]
+        return self._transactions.read(table, key)
+
+    def lock(self, table: int, key: int) -> Row:
+        """Lock a row until the end. Raises `BusyError` if another session holds it too long."""
+        if self.prepared_as or not self._live:
+            self._require_open()
+        row = (table, index(key))
+        if row not in self.locked:
+            if not KEY_MIN <= key <= KEY_MAX:
+                raise KeyError(f"key {key} is not a signed 64-bit number")
+            self._transactions.lock_row(self.number, row)
+            self.locked.add(row)
+        return row
+
+    def put(self, table: int, key: int, value: bytes | None) -> None:
+        """Lock a row, and change it or remove it with None. Raises `BusyError`."""
+        if value is not None and len(value) > ROW_MAX:
+            raise RecordTooLargeError(
+                "the row is too long", expected=f"at most {ROW_MAX} bytes", found=str(len(value))
+            )
+        row = self.lock(table, key)
+        if self._savepoints:
+            self._history.append((row, row in self.changes, self.changes.get(row)))
+        self.changes[row] = value
+
+    def scan(self, table: int, start: int, stop: int | None) -> Iterator[tuple[int, bytes]]:
+        """Yield rows with ``start <= key < stop`` in order, own changes included."""
+        self._require_live()
+        end = KEY_MAX + 1 if stop is None else stop
+        own = self._own_keys(table, start, end)
+        following: int | None = start
+        while following is not None and following < end:
+            rows, following = self._transactions.batch(table, following, _SCAN_ROWS, _SCAN_BYTES)
+            here = end if following is None else following
+            committed = dict(rows)
+            first = bisect_left(own, here)
+            for key in sorted(committed.keys() | own[:first]):
+                if key >= end:
+                    return
+                # As it is now: it may have changed while the caller looked at rows before it.
+                row = self.changes.get((table, key), committed.get(key))
+                if row is not None:
+                    yield key, row
+            del own[:first]
+
+    def _own_keys(self, table: int, start: int, end: int) -> list[int]:
+        return sorted([key for other, key in self.changes if other == table and start <= key < end])
+
+    def _end(self) -> None:
+        # Under a lock: another thread may settle a prepared transaction meanwhile.
+        with self._transactions.ending:
+            self._require_live()
+            self._live = False
+
+    def _require_open(self) -> None:
+        self._require_live()
+        if self.prepared:
+            raise TransactionUsageError(
+                "the transaction is prepared", advice="Only commit() or rollback() may follow"
+            )
+
+    def _require_live(self) -> None:
+        if not self._live:
+            raise TransactionUsageError(
+                "the transaction is over", advice="Begin another with store.begin()"
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self.over:
+            (self.commit if error is None else self.rollback)()
+
+
+class Table(MutableMapping[int, bytes]):
+    """A table in a transaction: a mapping of signed 64-bit keys to rows, ordered by key."""
+
+    def __init__(self, session: Session, table: int) -> None:
+        self._session = session
+        self._table = table
+
+    def __getitem__(self, key: int) -> bytes:
+        row = self._session.get(self._table, key)
+        if row is None:
+            raise KeyError(key)
+        return row
+
+    def __setitem__(self, key: int, row: bytes) -> None:
+        self._session.put(self._table, key, bytes(row))
+
+    def __delitem__(self, key: int) -> None:
+        if self._session.get(self._table, key) is None:
+            raise KeyError(key)
+        self._session.put(self._table, key, None)
+
+    def for_update(self, key: int) -> bytes:
+        """Lock a row, then return it: no other transaction changes it until this one ends.
+
+        Raises:
+            KeyError: There is no row. The lock stays even so.
+            BusyError: Another transaction held the row for longer than ``lock_timeout``.
+        """
+        self._session.lock(self._table, key)
+        return self[key]
+
+    def clear(self) -> None:
+        """Remove every row, in one pass; the mapping's own would search for the first one each."""
+        for key in self:
+            self._session.put(self._table, key, None)
+
+    def __iter__(self) -> Iterator[int]:
+        return (key for key, _ in self.range())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.range())
+
+    def range(self, start: int = KEY_MIN, stop: int | None = None) -> Iterator[tuple[int, bytes]]:
+        """Yield keys and rows with ``start <= key < stop``, in order.
+
+        Rows are read in batches, each as committed at that moment. This transaction may change
+        rows meanwhile; rows that it adds may be left out.
+
+        Args:
+            start: The first key.
+            stop: The key to stop before; None for no limit.
+        """
+        return self._session.scan(self._table, start, stop)
+
+
+class RowLocks:
+    """The session that holds each locked row."""
+
+    def __init__(self) -> None:
+        self._owners: dict[Row, int] = {}
+        self._freed = threading.Condition()
+        self._waiting = 0
+
+    def take(self, session: int, row: Row, timeout: float) -> None:
+        """Wait until the row is this session's. Raises `BusyError` after ``timeout`` seconds.
+
+        The timeout is also what ends a deadlock.
+        """
+        # setdefault of a dict with such keys is one step: no mutex for a row that is free.
+        if self._owners.setdefault(row, session) != session:
+            with self._freed:
+                self._waiting += 1
+                try:
+                    self._wait(session, row, time.monotonic() + timeout)
+                finally:
+                    self._waiting -= 1
+
+    def _wait(self, session: int, row: Row, deadline: float) -> None:
+        while (owner := self._owners.setdefault(row, session)) != session:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                raise BusyError(
+                    f"row {row[1]} of table {row[0]} is locked by session {owner}",
+                    advice="Roll back and try again; in a deadlock one side has to",
+                )
+            self._freed.wait(remaining)
+
+    def release(self, rows: Iterable[Row]) -> None:
+        """Free the rows of a session that has ended."""
+        for row in rows:
+            del self._owners[row]
+        # A session that begins to wait after this check finds the rows free when it checks again.
+        if self._waiting:
+            with self._freed:
+                self._freed.notify_all()
 
 
 class Limits(NamedTuple):
-    """``cache_bytes`` of pages in memory, ``checkpoint_bytes`` from one checkpoint to the next,
-    ``lock_seconds`` that a session waits for a row."""
+    """Bytes of pages in memory, bytes between two checkpoints, seconds to wait for a row."""
 
     cache_bytes: int
     checkpoint_bytes: int
@@ -34,19 +312,21 @@ class Limits(NamedTuple):
 
 
 class Transactions:
-    """What the sessions of one opening do. ``prepared`` holds living ones by name, each with the
-    section of the log that its rows are in at the earliest; ``ending`` is held while a session
-    finds out whether it is over."""
+    """The transactions of one open store.
 
-    def __init__(self, opened: Opened, turns: Turns, health: Health, limits: Limits) -> None:
+    ``prepared`` holds sessions by name, each with the oldest section of the log that its rows can
+    be in; ``ending`` is held while a session finds out whether it has ended.
+    """
+
+    def __init__(self, opened: OpenStore, latches: Latches, health: Health, limits: Limits) -> None:
         self.cache = opened.cache
         self.tables = opened.tables
         self.prepared: dict[str, tuple[Session, int]] = {}
         self.checkpoints = Checkpoints(
-            opened.log, opened.cache, turns, opened.section, limits.checkpoint_bytes, self._needed
+            opened.log, opened.cache, latches, opened.section, limits.checkpoint_bytes, self._needed
         )
         self._log = opened.log
-        self._turns = turns
+        self._latches = latches
         self._health = health
         self._limits = limits
         self._locks = RowLocks()
@@ -57,29 +337,29 @@ class Transactions:
         return [section for _, section in list(self.prepared.values())]
 
     def begin(self) -> Session:
-        """A new session."""
-        with self._turns.latch:
+        """Begin a session."""
+        with self._latches.latch:
             self._health.require_writable()
             number = self._next
             self._next = number + 1 if number < LAST_SESSION else FIRST_SESSION
         return Session(self, number)
 
-    def living(self) -> list[InDoubt]:
-        """Sessions that are prepared now."""
+    def prepared_now(self) -> list[InDoubt]:
+        """Return the sessions of this opening that are prepared."""
         every = list(self.prepared.items())
         return [InDoubt(one.number, name) for name, (one, _) in every if one.prepared]
 
     # -- rows -------------------------------------------------------------------------------------
 
     def table_id(self, name: str) -> int:
-        """The number of a table in the log. Raises `KeyError`."""
-        with self._turns.latch:
+        """Return the number of a table in the log. Raises `KeyError`."""
+        with self._latches.latch:
             self._health.require_open()
             return self.tables.id_of(name)
 
     def read(self, table: int, key: int) -> bytes | None:
-        """A committed row."""
-        with self._turns.latch:
+        """Return a committed row."""
+        with self._latches.latch:
             self._health.require_open()
             row = self.tables.tree(table).get(key)
             self.trim()
@@ -88,21 +368,24 @@ class Transactions:
     def batch(
         self, table: int, start: int, count: int, size: int
     ) -> tuple[list[tuple[int, bytes]], int | None]:
-        """Committed rows from ``start`` on, about ``size`` bytes of them, and where to go on."""
-        with self._turns.latch:
+        """Return committed rows from key ``start`` on, and the key to go on from.
+
+        At most ``count`` rows, and no more once they have ``size`` bytes.
+        """
+        with self._latches.latch:
             self._health.require_open()
             rows = self.tables.tree(table).batch(start, count, size)
             self.trim()
             return rows
 
     def trim(self) -> None:
-        """Let pages go that are too many. Called under the latch."""
+        """Evict pages above the limit. Called under the latch."""
         if self.cache.is_full:
-            with self._health.trusted():
+            with self._health.required():
                 self.cache.trim()
 
     def lock_row(self, session: int, row: Row) -> None:
-        """Lock a row until the session ends."""
+        """Lock a row until the session ends. Raises `BusyError`."""
         self._health.require_open()
         self._locks.take(session, row, self._limits.lock_seconds)
 
@@ -110,7 +393,7 @@ class Transactions:
 
     def prepare(self, session: Session, name: str) -> None:
         """Log the session's rows and its prepare record, durably."""
-        with self._turns.gate:
+        with self._latches.gate:
             self._health.require_writable()
             if self.prepared.setdefault(name, (session, self.checkpoints.section))[0] != session:
                 raise TransactionUsageError(f"there is a prepared transaction {name} already")
@@ -124,7 +407,7 @@ class Transactions:
         """Make the session's changes durable, then visible."""
         try:
             if session.changes or session.prepared:
-                with self._turns.gate:
+                with self._latches.gate:
                     self._health.require_writable()
                     self._make_durable(session, partial(self._log.commit, session.number))
                     self._apply(session.changes)
@@ -132,34 +415,37 @@ class Transactions:
         finally:
             self._locks.release(session.locked)
         if self.checkpoints.due:
-            with self._health.trusted():
+            with self._health.required():
                 self.checkpoints.run_if_due()
 
     def rollback(self, session: Session) -> None:
-        """Forget the session; of a prepared one the log is told."""
+        """Forget the session; log the rollback of a prepared one."""
         try:
             if session.prepared:
-                with self._turns.gate:
+                with self._latches.gate:
                     self._health.require_writable()
-                    with self._health.trusted():
+                    with self._health.required():
                         self._log.rollback(session.number).wait()
                     self.prepared.pop(session.prepared_as, None)
         finally:
             self._locks.release(session.locked)
 
     def _make_durable(self, session: Session, end: Callable[[], Ticket]) -> None:
-        """Log the session's rows, if they are not, and its end. A record that the log refuses does
-        it no harm: a session that is not prepared is given up, and the store goes on."""
+        """Log the session's rows, if they are not in the log, and its ``end``.
+
+        A record that the log refuses does not harm the log: a session that is not prepared is
+        rolled back, and the store goes on.
+        """
         try:
             if not session.prepared:
-                logged = self.tables.to_log(session.changes, self._turns.latch)
+                logged = self.tables.to_log(session.changes, self._latches.latch)
                 self._log.log_rows(session.number, logged)
             end().wait()
         except LogWriteError as error:
             if session.prepared:
                 self._health.fail(error)
             else:
-                with self._health.trusted():
+                with self._health.required():
                     self._log.rollback(session.number)
             raise
         except BaseException as error:
@@ -169,7 +455,7 @@ class Transactions:
     def _apply(self, changes: dict[Row, bytes | None]) -> None:
         apply, trim = self.tables.apply, self.cache.trim
         try:
-            with self._turns.latch:
+            with self._latches.latch:
                 for (table, key), row in changes.items():
                     apply(table, key, row)
                     trim()

@@ -1,9 +1,8 @@
-"""Write-behind: durable at once in a log, in the stores a little later, whatever crashes.
+"""Write-behind: commits durable at once in a log, applied to the targets later, whatever crashes.
 
-In: transactions of operations on keys. Out: each of them in every target, in order per key, at
-least once, exactly once where the target keeps the numbers it has applied. `service` is what
-applications use; `schedule` and `lane` bring transactions to targets, `backlog` holds the limits,
-`sequencer` the order from the log; `target`, `sql` and `rows` are the targets.
+In: transactions of operations on keys. Out: each in every target, in order per key, at least once;
+exactly once where the target keeps the numbers it has applied. `service` is the API; `admission`,
+`backlog` and `sequencer` are the way of a commit, `schedule` and `targets` the way to the targets.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The way of a commit into the log: room, order, number, line.
+"""Admission of commits: a place in the backlog, a number, a record in the log.
 
-In: operations with a reference and names of targets. Out: a number, and the promise that the
-entry is durable. Everything that is let in ends up in the line of the sequencer, whatever becomes
-of the caller.
+In: operations with a reference and names of targets. Out: a number, and a ticket for durability. A
+transaction that is admitted reaches the sequencer, even if its caller is interrupted.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from tallystick.services.write_behind.metrics import WriteBehindMetrics
 from tallystick.services.write_behind.sequencer import Sequencer
 from tallystick.storage.signals import InterruptsHeldBack
 
-_FOR_EVERYONE = {None}
-"""What transactions name whose operations are for every target."""
+_FOR_ALL_TARGETS = {None}
+"""The target names of a transaction whose operations are all for every target."""
 
 
-class Intake:
-    """Puts transactions for ``targets`` into a log, one after the other."""
+class Admission:
+    """Admit transactions for ``targets`` to a log, one at a time."""
 
     def __init__(
         self,
@@ -49,10 +48,13 @@ class Intake:
         targets: Sequence[str] | None,
         timeout: float,
     ) -> tuple[int, PersistTicket]:
-        """Number and ticket of a new transaction. Raises `BusyError` after ``timeout`` seconds
-        without room, and `TransactionUsageError`, with nothing written."""
+        """Log a new transaction; return its number and ticket.
+
+        Raises `BusyError` if the backlog is full for ``timeout`` seconds, `TransactionUsageError`
+        for wrong targets; nothing is written then.
+        """
         named = {one.target for one in operations}
-        if targets is None and named == _FOR_EVERYONE:
+        if targets is None and named == _FOR_ALL_TARGETS:
             names = self._targets
         else:
             names = self._targets_of(named) if targets is None else tuple(targets)
@@ -63,24 +65,24 @@ class Intake:
         backlog = self._backlog
         while True:
             with InterruptsHeldBack(), backlog.entrance:
-                if backlog.is_room(size):
-                    return self._enter(names, operations, reference, size)
-            self._wait_for_room(size, deadline)
+                if backlog.has_space(size):
+                    return self._admit(names, operations, reference, size)
+            self._wait_for_space(size, deadline)
 
-    def _wait_for_room(self, size: int, deadline: float) -> None:
+    def _wait_for_space(self, size: int, deadline: float) -> None:
         try:
-            self._backlog.wait_for_room(size, deadline)
+            self._backlog.wait_for_space(size, deadline)
         except BusyError:
             self._metrics.busy()
             raise
 
-    def _enter(
+    def _admit(
         self, names: tuple[str, ...], operations: tuple[Operation, ...], reference: str, size: int
     ) -> tuple[int, PersistTicket]:
-        moment = int(time.time() * 1_000_000)
+        now = int(time.time() * 1_000_000)
         left = self._left.get(names) or self._left.setdefault(names, frozenset(names))
         number, ticket = self._log.persisting(names, operations, reference)
-        entry = PersistEntry(number, names, operations, reference, moment)
+        entry = PersistEntry(number, names, operations, reference, now)
         self._backlog.add(entry, left, size)
         self._sequencer.append(entry, ticket)
         self.last_number = number
@@ -92,10 +94,10 @@ class Intake:
         return tuple(name for name in self._targets if name in named)
 
     def _check(self, named: set[str | None], names: tuple[str, ...]) -> None:
-        strangers = named.difference(names, (None,)) | (set(names) - self._known)
-        if strangers or not names:
+        unknown = named.difference(names, (None,)) | (set(names) - self._known)
+        if unknown or not names:
             raise TransactionUsageError(
                 "a transaction needs targets, and only known ones",
                 expected=", ".join(self._targets),
-                found=", ".join(sorted(map(str, strangers))) or "none",
+                found=", ".join(sorted(map(str, unknown))) or "none",
             )

@@ -1,9 +1,9 @@
-"""What waits for its targets, within limits that hold.
+"""The backlog: transactions that wait for their targets, within limits.
 
-In: transactions when they are committed, and targets as they come to hold them. Out: room, or
-`BusyError` after a while; who is pending; who is done. What waits for an operator counts for the
-limits of number and size, and not for that of age: else one transaction that no target takes
-would keep all others out for ever.
+In: transactions as they are committed, and targets as they apply them. Out: admission, or
+`BusyError` after a timeout; the transactions that are pending. One that waits for an operator
+counts for the limits of number and size, but not for that of age: otherwise a single transaction
+that no target accepts would refuse all others for ever.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tallystick.services.write_behind.settings import WriteBehindSettings
 from tallystick.storage.group.ticket import fresh
 
 _OVERHEAD = 64
-"""Bytes that an entry and each of its operations count for beside their content."""
+"""Bytes counted for an entry and for each of its operations, in addition to their content."""
 
 
 @dataclass(slots=True)
 class Pending:
-    """A transaction, the targets that do not hold it, its size, and when it came."""
+    """A transaction, the targets that have not applied it, its size, and when it arrived."""
 
     entry: PersistEntry
     left: frozenset[str]
@@ -36,7 +36,7 @@ class Pending:
 
 
 def size_of(reference: str, operations: Iterable[Operation]) -> int:
-    """Bytes that a transaction counts for."""
+    """Return the bytes that a transaction counts for."""
     size = _OVERHEAD + len(reference)
     for _, collection, key, value, _ in operations:
         size += _OVERHEAD + len(collection) + len(key)
@@ -48,9 +48,9 @@ def size_of(reference: str, operations: Iterable[Operation]) -> int:
 class Backlog:
     """Transactions by number, in ascending order; safe for threads.
 
-    Whoever comes holds `entrance` while there `is_room`, the transaction gets its number, and it
-    is added: a lock of its own, for who leaves takes many at a time along. So totals are kept
-    apart of those that ever came and of those that left.
+    A caller holds the lock `entrance` from `has_space` until `add`, while the transaction gets its
+    number. Transactions leave under another lock, many at a time; so the totals of those that
+    arrived and of those that left are kept apart.
     """
 
     def __init__(self, settings: WriteBehindSettings) -> None:
@@ -58,22 +58,22 @@ class Backlog:
         self._ageless = isinf(settings.backlog_age_seconds_max)
         self.entrance = threading.Lock()
         self._changed = threading.Condition(threading.Lock())
-        self._coming: deque[Pending] = deque()
-        """Those that were added and stand nowhere else yet."""
+        self._arrived: deque[Pending] = deque()
+        """Transactions that were added and are not in `_pending` yet."""
         self._pending: dict[int, Pending] = {}
-        self._moving = self._pending
-        """What does not wait for an operator: the same dictionary, unless something does."""
+        self._active = self._pending
+        """Transactions that do not wait for an operator: the same dictionary if none does."""
         self._oldest: Pending | None = None
         self._stuck: dict[str, set[int]] = {}
         self.arrivals = 0
-        """Transactions that were ever let in."""
+        """Transactions that were ever admitted."""
         self._bytes_in = self._departures = self._bytes_out = 0
         self._refusal: TallystickError | None = None
 
-    # -- room ------------------------------------------------------------------------------------
+    # -- limits ----------------------------------------------------------------------------------
 
-    def is_room(self, size: int) -> bool:
-        """True if a transaction of that size may be added; for who holds `entrance`."""
+    def has_space(self, size: int) -> bool:
+        """Return True if a transaction of ``size`` bytes may be added. Called with `entrance`."""
         if self._refusal is not None or self._is_full(size):
             return False
         if self._ageless:
@@ -82,22 +82,22 @@ class Backlog:
             return self._is_young()
 
     def add(self, entry: PersistEntry, left: frozenset[str], size: int) -> None:
-        """A transaction for which there is room; ascending numbers. For who holds `entrance`."""
+        """Add a transaction, in ascending order of numbers. Called with `entrance`."""
         self._enter(Pending(entry, left, size, time.monotonic()))
 
     def load(self, entry: PersistEntry, left: frozenset[str], size: int) -> None:
-        """A transaction of an earlier run; it counts, with its age, but no limit refuses it."""
+        """Add a transaction of an earlier run, with its age, whatever the limits say."""
         age = max(0.0, time.time() - entry.time / 1_000_000)
         with self.entrance:
             self._enter(Pending(entry, left, size, time.monotonic() - age))
 
     def _enter(self, one: Pending) -> None:
-        self._coming.append(one)
+        self._arrived.append(one)
         self._bytes_in += one.size
         self.arrivals += 1
 
-    def wait_for_room(self, size: int, deadline: float) -> None:
-        """Return once there may be room, or raise `BusyError` at the deadline."""
+    def wait_for_space(self, size: int, deadline: float) -> None:
+        """Return once there may be space, or raise `BusyError` at the deadline."""
         with self._changed:
             while self._refusal is None and (reason := self._why_full(size)) is not None:
                 left = deadline - time.monotonic()
@@ -111,21 +111,21 @@ class Backlog:
                 raise fresh(self._refusal)
 
     def refuse(self, reason: TallystickError) -> None:
-        """Let nobody in any more; returns once all who were let in have been added."""
+        """Admit no more transactions; return once all admitted ones have been added."""
         with self.entrance:
             self._refusal = self._refusal or reason
         with self._changed:
             self._changed.notify_all()
 
     @property
-    def relaxed(self) -> bool:
+    def below_half(self) -> bool:
         """True while less than half of each limit is used."""
         chosen = self._settings
         with self._changed:
             return (
                 2 * self._count < chosen.backlog_max
                 and 2 * self._bytes < chosen.backlog_bytes_max
-                and (self._ageless or 2 * self._moving_age() < chosen.backlog_age_seconds_max)
+                and (self._ageless or 2 * self._active_age() < chosen.backlog_age_seconds_max)
             )
 
     @property
@@ -144,38 +144,38 @@ class Backlog:
         )
 
     def _is_young(self) -> bool:
-        return self._moving_age() <= self._settings.backlog_age_seconds_max
+        return self._active_age() <= self._settings.backlog_age_seconds_max
 
     def _why_full(self, size: int) -> str | None:
         if self._is_full(size):
             if self._count >= self._settings.backlog_max:
                 return f"{self._count} transactions"
             return f"{self._bytes} bytes"
-        return None if self._is_young() else f"the oldest for {self._moving_age():.0f} s"
+        return None if self._is_young() else f"the oldest for {self._active_age():.0f} s"
 
-    def _moving_age(self) -> float:
-        self._look_who_came()
+    def _active_age(self) -> float:
+        self._take_arrived()
         oldest = self._oldest
-        if oldest is None or self._moving.get(oldest.entry.number) is not oldest:
-            # kept: a dictionary whose first ones have left takes long to find its first one
-            oldest = self._oldest = next(iter(self._moving.values()), None)
+        if oldest is None or self._active.get(oldest.entry.number) is not oldest:
+            # cached: finding the first item of a dictionary whose first ones were removed is slow
+            oldest = self._oldest = next(iter(self._active.values()), None)
         return _age(oldest)
 
     # -- transactions ----------------------------------------------------------------------------
 
-    def _look_who_came(self) -> None:
-        coming = self._coming
-        for _ in range(len(coming)):
-            one = coming.popleft()
+    def _take_arrived(self) -> None:
+        arrived = self._arrived
+        for _ in range(len(arrived)):
+            one = arrived.popleft()
             number = one.entry.number
             self._pending[number] = one
-            if self._moving is not self._pending:
-                self._moving[number] = one
+            if self._active is not self._pending:
+                self._active[number] = one
 
-    def held(self, numbers: Iterable[int], target: str) -> None:
-        """The target holds these; what no target waits for any more is gone."""
+    def applied(self, numbers: Iterable[int], target: str) -> None:
+        """Note that the target has applied these; remove those that every target has applied."""
         with self._changed:
-            self._look_who_came()
+            self._take_arrived()
             for number in numbers:
                 one = self._pending.get(number)
                 if one is None:
@@ -184,13 +184,13 @@ class Backlog:
                 if not one.left:
                     self._forget(number)
                 elif self._stuck and self._is_stuck(one):
-                    self._moving.pop(number, None)
+                    self._active.pop(number, None)
             self._changed.notify_all()
 
     def forget(self, number: int) -> None:
-        """Nobody waits for it any more."""
+        """Remove a transaction that was discarded or refused by the log."""
         with self._changed:
-            self._look_who_came()
+            self._take_arrived()
             if number in self._pending:
                 self._forget(number)
             self._changed.notify_all()
@@ -198,45 +198,45 @@ class Backlog:
     def _forget(self, number: int) -> None:
         self._bytes_out += self._pending.pop(number).size
         self._departures += 1
-        if self._moving is not self._pending:
-            self._moving.pop(number, None)
+        if self._active is not self._pending:
+            self._active.pop(number, None)
 
     def stuck(self, target: str, numbers: Sequence[int]) -> None:
-        """These too wait for an operator, as far as the target is concerned."""
+        """Add to the transactions that wait for an operator in the queues of the target."""
         with self._changed:
-            self._look_who_came()
-            if self._moving is self._pending:
-                self._moving = dict(self._pending)
+            self._take_arrived()
+            if self._active is self._pending:
+                self._active = dict(self._pending)
             self._stuck.setdefault(target, set()).update(numbers)
             for number in numbers:
                 one = self._pending.get(number)
                 if one is not None and self._is_stuck(one):
-                    self._moving.pop(number, None)
+                    self._active.pop(number, None)
             self._changed.notify_all()
 
     def unstuck(self, target: str, still: Sequence[int]) -> None:
-        """An operator has done something: only these still wait for one."""
+        """Set the transactions that wait for an operator, after one retried or discarded some."""
         with self._changed:
             self._oldest = None
             self._stuck[target] = set(still)
             if any(self._stuck.values()):
-                self._moving = {
+                self._active = {
                     number: one for number, one in self._pending.items() if not self._is_stuck(one)
                 }
             else:
                 self._stuck.clear()
-                self._moving = self._pending
+                self._active = self._pending
 
     def _is_stuck(self, one: Pending) -> bool:
         number = one.entry.number
         return all(number in self._stuck.get(target, ()) for target in one.left)
 
-    # -- questions -------------------------------------------------------------------------------
+    # -- queries ---------------------------------------------------------------------------------
 
     def waiting_for(self, target: str, entries: Iterable[PersistEntry]) -> list[PersistEntry]:
-        """Those of the entries that the target does not hold, and nobody gave up."""
+        """Return those entries that the target has not applied and that were not discarded."""
         with self._changed:
-            self._look_who_came()
+            self._take_arrived()
             pending = self._pending
             return [
                 one
@@ -245,33 +245,33 @@ class Backlog:
             ]
 
     def get(self, number: int) -> Pending | None:
-        """One transaction, if it waits."""
+        """Return a pending transaction, or None."""
         with self._changed:
-            self._look_who_came()
+            self._take_arrived()
             return self._pending.get(number)
 
     def all(self) -> list[Pending]:
-        """Everything that waits, by ascending number."""
+        """Return every pending transaction, by ascending number."""
         with self._changed:
-            self._look_who_came()
+            self._take_arrived()
             return list(self._pending.values())
 
     def size(self) -> BacklogSize:
-        """How much waits."""
+        """Return count, bytes and age of the pending transactions."""
         with self._changed:
-            self._look_who_came()
+            self._take_arrived()
             oldest = next(iter(self._pending.values()), None)
             return BacklogSize(self._count, self._bytes, _age(oldest))
 
     def wait_empty(self, timeout: float | None) -> bool:
-        """True once nothing waits, False after ``timeout`` seconds."""
+        """Return True once nothing is pending, False after ``timeout`` seconds."""
         with self._changed:
             return self._changed.wait_for(lambda: self._count == 0, timeout)
 
     def wait_gone(self, number: int, timeout: float | None) -> bool:
-        """True once the transaction has reached its targets."""
+        """Return True once every target has applied it, False after ``timeout`` seconds."""
         with self._changed:
-            self._look_who_came()
+            self._take_arrived()
             return self._changed.wait_for(lambda: number not in self._pending, timeout)
 
 

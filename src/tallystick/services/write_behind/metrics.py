@@ -1,4 +1,4 @@
-"""What write-behind counts, for OpenTelemetry and for its own `statistics`."""
+"""The counters of write-behind, for OpenTelemetry and for its own `statistics`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class BacklogSize:
-    """What waits for targets: transactions, their bytes, and the age of the oldest in seconds."""
+    """The pending transactions: number, bytes, and the age of the oldest in seconds."""
 
     count: int = 0
     bytes: int = 0
@@ -30,7 +30,7 @@ class BacklogSize:
 
 
 class WriteBehindMetrics:
-    """Counts, and tells OpenTelemetry; gauges ask ``backlog`` and ``disposed``."""
+    """Count events for one log; gauges read ``backlog`` and ``disposed``."""
 
     def __init__(
         self, log: str, backlog: Callable[[], BacklogSize], disposed: Callable[[], int]
@@ -58,26 +58,31 @@ class WriteBehindMetrics:
         gauge("disposed_files", "Log files disposed of", "1", lambda: float(disposed()))
 
     def committed(self, count: int) -> None:
+        """Count transactions that are durable."""
         with self._lock:
             self.statistics.committed += count
         self._committed(count, log=self._log)
 
     def applied(self, target: str, count: int) -> None:
+        """Count transactions that a target has applied."""
         with self._lock:
             self.statistics.applied += count
         self._applied(count, log=self._log, target=target)
 
     def retried(self, target: str) -> None:
+        """Count a failed call of a target."""
         with self._lock:
             self.statistics.retries += 1
         self._retries(1, log=self._log, target=target)
 
     def set_aside(self, target: str) -> None:
+        """Count a transaction that was set aside."""
         with self._lock:
             self.statistics.set_aside += 1
         self._aside(1, log=self._log, target=target)
 
     def busy(self) -> None:
+        """Count a commit that was refused at a limit."""
         with self._lock:
             self.statistics.busy += 1
         self._busy(1, log=self._log)

@@ -1,16 +1,16 @@
-"""Which transactions a target may get next: the order of each key is kept, nothing else is.
+"""The schedule of one target: batches that keep the order of each key, and no other order.
 
-In: entries in the order of their numbers, and what became of the batches handed out. Out:
-batches. Two transactions that touch the same key (of the same collection) are never in two
-batches at once, nor out of order; within a batch they stand in order.
+In: entries in the order of their numbers, and the outcome of each batch. Out: batches. Two
+transactions that touch the same key (of the same collection) are never in two batches at once, nor
+out of order; within a batch they are in order.
 
-Each key has a queue. Works stay in their queues until they are done; those in a batch are
-*taken*, always the first ones of a queue and by one batch only. A work may be taken when all
-that stand before it in its queues are taken by the batch that takes it. A work that is set aside
-makes those behind it in its queues *stuck*, and those behind them.
+Each key has a queue. Transactions stay in their queues until they are done; those in a batch are
+*taken*: always the first ones of a queue, and by one batch only. A transaction may be taken when
+all that are before it in its queues are taken by the same batch. A transaction that is set aside
+makes those after it in its queues *stuck*, and those after these.
 
-Where one batch is out at a time (``single``) and nothing has failed, no queue is needed: works
-wait in an inbox and leave it in the order of their numbers. Not for several threads at once.
+While one batch at a time is enough (``single``) and nothing has failed, no queue is needed:
+transactions wait in an inbox and leave it in the order of their numbers. Not safe for threads.
 """
 
 from __future__ import annotations
@@ -21,13 +21,59 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tallystick.roles import PersistEntry
-from tallystick.services.write_behind.queued_transaction import (
-    EVERYTHING,
-    Key,
-    Queue,
-    Work,
-    keys_of,
-)
+
+Key = tuple[str, bytes]
+ALL_KEYS: frozenset[Key] = frozenset({("", b"")})
+
+
+@dataclass(eq=False)
+class QueuedTransaction:
+    """One transaction for one target, with its operations for that target.
+
+    Every commit creates one, and most never differ from the defaults: so the defaults are class
+    attributes, not slots.
+    """
+
+    entry: PersistEntry
+    keys: frozenset[Key] = field(default=frozenset(), init=False)
+    """The keys of its queues; empty while it is in none."""
+    blocked: int = field(default=0, init=False)
+    """Number of queues in which a transaction that is not taken is before it."""
+    attempts: int = field(default=0, init=False)
+    error: str = field(default="", init=False)
+    alone: bool = field(default=False, init=False)
+    """It gets a batch of its own."""
+    aside: bool = field(default=False, init=False)
+    """Set aside: it and its keys wait for an operator."""
+    stuck: bool = field(default=False, init=False)
+    """It is set aside, or is after one that is, in some queue."""
+    delayed: bool = field(default=False, init=False)
+    """It waits for a delay to end."""
+    taken: bool = field(default=False, init=False)
+    """It is in a batch."""
+    gone: bool = field(default=False, init=False)
+    """Done or discarded."""
+
+    @property
+    def number(self) -> int:
+        """The number of its entry."""
+        return self.entry.number
+
+    def __lt__(self, other: QueuedTransaction) -> bool:
+        return self.entry.number < other.entry.number
+
+
+@dataclass(slots=True)
+class KeyQueue:
+    """The transactions on one key, in order; the first ``taken`` of them are in a batch."""
+
+    transactions: deque[QueuedTransaction] = field(default_factory=deque)
+    taken: int = 0
+
+
+def keys_of(entry: PersistEntry) -> frozenset[Key]:
+    """Return the keys that the entry's operations touch."""
+    return frozenset((one.collection, one.key) for one in entry.operations)
 
 
 @dataclass(slots=True)
@@ -36,198 +82,193 @@ class Schedule:
 
     strict: bool = False
     single: bool = False
-    waiting: dict[int, Work] = field(default_factory=dict)
-    """What stands in a queue, or is out in a batch, by ascending number."""
+    waiting: dict[int, QueuedTransaction] = field(default_factory=dict)
+    """Transactions in a queue or in a batch, by ascending number."""
     newly_stuck: list[int] = field(default_factory=list)
-    """Numbers that became stuck; whoever takes note of them clears it."""
-    _lined_up: bool = field(init=False)
-    """Works stand in queues."""
+    """Numbers that became stuck; the reader clears it."""
+    _queued: bool = field(init=False)
+    """Transactions are in queues."""
     _inbox: deque[PersistEntry] = field(default_factory=deque)
-    _given_up: set[int] = field(default_factory=set)
-    """Numbers that are to be left out when they come from the inbox."""
-    _queues: dict[Key, Queue] = field(default_factory=dict)
-    _ready: list[Work] = field(default_factory=list)
-    _resting: list[tuple[float, Work]] = field(default_factory=list)
+    _discarded: set[int] = field(default_factory=set)
+    """Discarded numbers that are still in the inbox."""
+    _queues: dict[Key, KeyQueue] = field(default_factory=dict)
+    _ready: list[QueuedTransaction] = field(default_factory=list)
+    _delayed: list[tuple[float, QueuedTransaction]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._lined_up = not self.single
+        self._queued = not self.single
 
     def add(self, entries: Iterable[PersistEntry]) -> None:
-        """More, with greater numbers than all before them."""
+        """Add entries with greater numbers than all before."""
         self._inbox.extend(entries)
-        if self._lined_up:
-            self.look_closer()
+        if self._queued:
+            self.use_queues()
 
-    def take(self, count_max: int, now: float) -> list[Work]:
-        """The next batch, in the order of numbers; empty if nothing is ready at ``now``."""
-        if not self._lined_up:
+    def take(self, count_max: int, now: float) -> list[QueuedTransaction]:
+        """Return the next batch, in the order of numbers; empty if none is ready at ``now``."""
+        if not self._queued:
             return self._take_first(count_max)
-        while self._resting and self._resting[0][0] <= now:
-            rested = heapq.heappop(self._resting)[1]
-            rested.resting = False
-            self._offer(rested)
-        batch: list[Work] = []
+        while self._delayed and self._delayed[0][0] <= now:
+            due = heapq.heappop(self._delayed)[1]
+            due.delayed = False
+            self._offer(due)
+        batch: list[QueuedTransaction] = []
         keys: set[Key] = set()
-        joining: list[Work] = []
+        joining: list[QueuedTransaction] = []
         while len(batch) < count_max:
-            work = self._next(joining, first=not batch)
-            if work is None:
+            transaction = self._next(joining, first=not batch)
+            if transaction is None:
                 break
-            batch.append(work)
-            keys |= work.keys
-            joined = self._take(work)
+            batch.append(transaction)
+            keys |= transaction.keys
+            joined = self._take(transaction)
             for follower in joined:
                 if self._may_join(follower, keys):
                     heapq.heappush(joining, follower)
-            if work.alone:
+            if transaction.alone:
                 break
         return sorted(batch)
 
-    def _take_first(self, count_max: int) -> list[Work]:
-        batch: list[Work] = []
+    def _take_first(self, count_max: int) -> list[QueuedTransaction]:
+        batch: list[QueuedTransaction] = []
         while self._inbox and len(batch) < count_max:
-            work = self._next_of_inbox()
-            if work is not None:
-                work.taken = True
-                batch.append(work)
+            transaction = self._next_of_inbox()
+            if transaction is not None:
+                transaction.taken = True
+                batch.append(transaction)
         return batch
 
-    def _next_of_inbox(self) -> Work | None:
+    def _next_of_inbox(self) -> QueuedTransaction | None:
         entry = self._inbox.popleft()
-        if self._given_up and entry.number in self._given_up:
-            self._given_up.discard(entry.number)
+        if self._discarded and entry.number in self._discarded:
+            self._discarded.discard(entry.number)
             return None
-        work = self.waiting[entry.number] = Work(entry)
-        return work
+        transaction = self.waiting[entry.number] = QueuedTransaction(entry)
+        return transaction
 
-    def _line_up(self, work: Work) -> None:
-        """Put a work at the end of the queues of its keys."""
-        work.keys = EVERYTHING if self.strict else keys_of(work.entry)
-        for key in work.keys:
+    def _enqueue(self, transaction: QueuedTransaction) -> None:
+        """Append a transaction to the queues of its keys."""
+        transaction.keys = ALL_KEYS if self.strict else keys_of(transaction.entry)
+        for key in transaction.keys:
             queue = self._queues.get(key)
             if queue is None:
-                queue = self._queues[key] = Queue()
-            elif queue.works[-1].stuck:
-                work.stuck = True
-            work.behind += len(queue.works) > queue.taken
-            queue.works.append(work)
-        if work.stuck:
-            self.newly_stuck.append(work.number)
-        self._offer(work)
-
-    @property
-    def empty(self) -> bool:
-        """True if nothing waits and nothing is out."""
-        return not self.waiting and len(self._inbox) == len(self._given_up)
+                queue = self._queues[key] = KeyQueue()
+            elif queue.transactions[-1].stuck:
+                transaction.stuck = True
+            transaction.blocked += len(queue.transactions) > queue.taken
+            queue.transactions.append(transaction)
+        if transaction.stuck:
+            self.newly_stuck.append(transaction.number)
+        self._offer(transaction)
 
     def has_ready(self) -> bool:
-        """True if a batch could be taken, or soon after a rest."""
-        return bool(self._inbox or self._resting) or any(map(self._is_ready, self._ready))
+        """Return True if a batch can be taken, or soon, after a delay."""
+        return bool(self._inbox or self._delayed) or any(map(self._is_ready, self._ready))
 
-    def next_rest(self) -> float | None:
-        """When the next resting work may be tried again, None if none rests."""
-        return self._resting[0][0] if self._resting else None
+    def next_delay_end(self) -> float | None:
+        """Return when the next delay ends, None if there is none."""
+        return self._delayed[0][0] if self._delayed else None
 
-    def done(self, batch: list[Work]) -> None:
-        """The target holds the batch."""
-        for work in batch:
-            work.gone = True
-            self.waiting.pop(work.number, None)
-            for key in work.keys:
+    def done(self, batch: list[QueuedTransaction]) -> None:
+        """Remove a batch that the target has applied."""
+        for transaction in batch:
+            transaction.gone = True
+            self.waiting.pop(transaction.number, None)
+            for key in transaction.keys:
                 queue = self._queues[key]
-                queue.works.remove(work)  # among the first: the batch took them
+                queue.transactions.remove(transaction)  # near the front: the batch took them
                 queue.taken -= 1
         self._offer_heads(batch)
         if self.single and not self.waiting:
-            self._lined_up = False
+            self._queued = False
 
-    def put_back(self, batch: list[Work]) -> None:
-        """The target does not hold the batch; its works may be taken again."""
-        if not self._lined_up:
-            for work in reversed(batch):
-                if self.waiting.pop(work.number, None) is not None:
-                    self._inbox.appendleft(work.entry)
+    def put_back(self, batch: list[QueuedTransaction]) -> None:
+        """Return a batch that the target has not applied; it may be taken again."""
+        if not self._queued:
+            for transaction in reversed(batch):
+                if self.waiting.pop(transaction.number, None) is not None:
+                    self._inbox.appendleft(transaction.entry)
             return
-        for work in reversed(batch):
-            work.taken = False
-            for key in work.keys:
+        for transaction in reversed(batch):
+            transaction.taken = False
+            for key in transaction.keys:
                 queue = self._queues[key]
-                if queue.taken < len(queue.works):
-                    queue.works[queue.taken].behind += 1
+                if queue.taken < len(queue.transactions):
+                    queue.transactions[queue.taken].blocked += 1
                 queue.taken -= 1
-        for work in [one for one in batch if one.gone]:
-            self._remove(work)
+        for transaction in [one for one in batch if one.gone]:
+            self._remove(transaction)
         self._offer_heads(batch)
 
-    def look_closer(self) -> None:
-        """From now on keep queues, until they are empty: works go different ways."""
-        self._lined_up = True
+    def use_queues(self) -> None:
+        """Keep queues until they are empty: transactions no longer leave in one order."""
+        self._queued = True
         while self._inbox:
-            work = self._next_of_inbox()
-            if work is not None:
-                self._line_up(work)
+            transaction = self._next_of_inbox()
+            if transaction is not None:
+                self._enqueue(transaction)
 
-    def rest(self, work: Work, until: float) -> None:
-        """Keep a work that is not taken back for a while."""
-        work.resting = True
-        heapq.heappush(self._resting, (until, work))
+    def delay(self, transaction: QueuedTransaction, until: float) -> None:
+        """Delay a transaction that is not taken."""
+        transaction.delayed = True
+        heapq.heappush(self._delayed, (until, transaction))
 
-    def set_aside(self, work: Work) -> None:
-        """Keep a work back until `retry` or `discard`; its keys wait with it."""
-        work.aside = True
-        self._stick(work)
+    def set_aside(self, transaction: QueuedTransaction) -> None:
+        """Hold a transaction until `retry` or `discard`; its keys wait too."""
+        transaction.aside = True
+        self._stick(transaction)
 
     def retry(self, number: int) -> bool:
-        """Try a work that was set aside anew; False if there is none."""
-        work = self.waiting.get(number)
-        if work is None or not work.aside:
+        """Offer a transaction that was set aside again; return False if there is none."""
+        transaction = self.waiting.get(number)
+        if transaction is None or not transaction.aside:
             return False
-        work.aside, work.attempts = False, 0
-        self._offer(work)
+        transaction.aside, transaction.attempts = False, 0
+        self._offer(transaction)
         return True
 
-    def stuck_again(self) -> list[int]:
-        """Look anew at who stands behind what is set aside: everyone who is stuck."""
-        for work in self.waiting.values():
-            work.stuck = False
-        for work in [one for one in self.waiting.values() if one.aside]:
-            self._stick(work)
+    def find_stuck(self) -> list[int]:
+        """Recompute which transactions are stuck; return their numbers."""
+        for transaction in self.waiting.values():
+            transaction.stuck = False
+        for transaction in [one for one in self.waiting.values() if one.aside]:
+            self._stick(transaction)
         self.newly_stuck.clear()
-        return [work.number for work in self.waiting.values() if work.stuck]
+        return [transaction.number for transaction in self.waiting.values() if transaction.stuck]
 
-    def _stick(self, work: Work) -> None:
-        if not work.stuck:
-            work.stuck = True
-            self.newly_stuck.append(work.number)
-            self._spread(work.keys)
+    def _stick(self, transaction: QueuedTransaction) -> None:
+        if not transaction.stuck:
+            transaction.stuck = True
+            self.newly_stuck.append(transaction.number)
+            self._spread(transaction.keys)
 
     def _spread(self, keys: Iterable[Key]) -> None:
-        """Everyone behind a stuck work is stuck, in all of its queues."""
-        look = set(keys)
-        while look:
-            behind = False
-            for work in self._queues[look.pop()].works:
-                if behind and not work.stuck:
-                    work.stuck = True
-                    self.newly_stuck.append(work.number)
-                    look |= work.keys
-                behind = behind or work.stuck
+        """Mark the transactions after a stuck one, in all of its queues, as stuck."""
+        unchecked = set(keys)
+        while unchecked:
+            after_stuck = False
+            for transaction in self._queues[unchecked.pop()].transactions:
+                if after_stuck and not transaction.stuck:
+                    transaction.stuck = True
+                    self.newly_stuck.append(transaction.number)
+                    unchecked |= transaction.keys
+                after_stuck = after_stuck or transaction.stuck
 
     def discard(self, number: int) -> None:
-        """Forget a work; one that is out in a batch may still be applied."""
-        work = self.waiting.pop(number, None)
-        if work is None:
+        """Remove a transaction; if it is in a batch it may still be applied."""
+        transaction = self.waiting.pop(number, None)
+        if transaction is None:
             if any(entry.number == number for entry in self._inbox):
-                self._given_up.add(number)
+                self._discarded.add(number)
             return
-        work.gone = True
-        if work.keys and not work.taken:
-            self._remove(work)
-            self._offer_heads([work])
+        transaction.gone = True
+        if transaction.keys and not transaction.taken:
+            self._remove(transaction)
+            self._offer_heads([transaction])
 
     # -- queues ------------------------------------------------------------------------------
 
-    def _next(self, joining: list[Work], *, first: bool) -> Work | None:
+    def _next(self, joining: list[QueuedTransaction], *, first: bool) -> QueuedTransaction | None:
         while self._ready and not self._is_ready(self._ready[0]):
             heapq.heappop(self._ready)
         if self._ready and (not joining or self._ready[0] < joining[0]):
@@ -236,46 +277,52 @@ class Schedule:
             return heapq.heappop(joining) if joining else None
         return heapq.heappop(joining) if joining else None
 
-    def _take(self, work: Work) -> list[Work]:
-        """Mark as taken; returns the works that nothing untaken stands before any more."""
-        work.taken = True
+    def _take(self, transaction: QueuedTransaction) -> list[QueuedTransaction]:
+        """Mark as taken; return transactions that only taken ones are before now."""
+        transaction.taken = True
         freed = []
-        for key in work.keys:
+        for key in transaction.keys:
             queue = self._queues[key]
             queue.taken += 1
-            if queue.taken < len(queue.works):
-                follower = queue.works[queue.taken]
-                follower.behind -= 1
-                if follower.behind == 0:
+            if queue.taken < len(queue.transactions):
+                follower = queue.transactions[queue.taken]
+                follower.blocked -= 1
+                if follower.blocked == 0:
                     freed.append(follower)
         return freed
 
-    def _may_join(self, work: Work, keys: set[Key]) -> bool:
-        if work.alone or work.aside or work.resting or work.gone:
+    def _may_join(self, transaction: QueuedTransaction, keys: set[Key]) -> bool:
+        if transaction.alone or transaction.aside or transaction.delayed or transaction.gone:
             return False
-        return all(key in keys or self._queues[key].taken == 0 for key in work.keys)
+        return all(key in keys or self._queues[key].taken == 0 for key in transaction.keys)
 
-    def _remove(self, work: Work) -> None:
-        """Take a work that is not taken out of its queues."""
-        for key in work.keys:
+    def _remove(self, transaction: QueuedTransaction) -> None:
+        """Remove a transaction that is not taken from its queues."""
+        for key in transaction.keys:
             queue = self._queues[key]
-            place = queue.works.index(work)
-            if place == queue.taken and place + 1 < len(queue.works):
-                queue.works[place + 1].behind -= 1
-            del queue.works[place]
+            place = queue.transactions.index(transaction)
+            if place == queue.taken and place + 1 < len(queue.transactions):
+                queue.transactions[place + 1].blocked -= 1
+            del queue.transactions[place]
 
-    def _offer_heads(self, batch: list[Work]) -> None:
-        for key in {key for work in batch for key in work.keys}:
+    def _offer_heads(self, batch: list[QueuedTransaction]) -> None:
+        for key in {key for transaction in batch for key in transaction.keys}:
             queue = self._queues[key]
-            if not queue.works:
+            if not queue.transactions:
                 del self._queues[key]
             elif queue.taken == 0:
-                self._offer(queue.works[0])
+                self._offer(queue.transactions[0])
 
-    def _offer(self, work: Work) -> None:
-        if self._is_ready(work):
-            heapq.heappush(self._ready, work)
+    def _offer(self, transaction: QueuedTransaction) -> None:
+        if self._is_ready(transaction):
+            heapq.heappush(self._ready, transaction)
 
-    def _is_ready(self, work: Work) -> bool:
-        kept = work.behind or work.taken or work.aside or work.resting or work.gone
-        return not kept and all(self._queues[key].taken == 0 for key in work.keys)
+    def _is_ready(self, transaction: QueuedTransaction) -> bool:
+        waits = (
+            transaction.blocked
+            or transaction.taken
+            or transaction.aside
+            or transaction.delayed
+            or transaction.gone
+        )
+        return not waits and all(self._queues[key].taken == 0 for key in transaction.keys)

@@ -1,15 +1,16 @@
 """Write-behind: commits are durable at once, and reach their targets a little later.
 
-In: transactions of operations on keys. Out: each in every target, in the order of commits per
-key, at least once, and exactly once where the target keeps the numbers it has applied.
+In: transactions of operations on keys. Out: each in every target, in the order of commits per key,
+at least once, and exactly once where the target keeps the numbers it has applied.
 
     with WriteBehind("spool", targets={"orders": engine}) as behind:
         with behind.begin(reference="order-7") as tx:
             tx.update("orders", {"id": 7}, {"state": "paid"})
 
-A commit takes the way: room in the backlog, *persisting* in the log (`intake`), durable, to the
-lanes of its targets (`sequencer`, `lane`), applied, *persisted* per target (`marks`). Files of
-the log that hold nothing pending any more go to the disposer, oldest first.
+A commit is admitted to the backlog and logged as *persisting* (`admission`), durable, passed on in
+order (`sequencer`), applied (`targets.workers`), and logged as *persisted* for each target
+(`targets.persisted_marks`). Files of the log in which nothing is pending go to the disposer, oldest
+first.
 """
 
 from __future__ import annotations
@@ -18,42 +19,51 @@ import asyncio
 import os
 import time
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 from tallystick.disposal.disposers import AnyDisposer, disposer_of
-from tallystick.disposal.worker import Disposal
+from tallystick.disposal.worker import Disposal, DisposalCounters
 from tallystick.errors import BusyError, IncompleteLogError, LogClosedError
 from tallystick.roles import Operation, PersistEntry, PersistLog
-from tallystick.services.write_behind.admission import Intake
-from tallystick.services.write_behind.backlog import Backlog, size_of
-from tallystick.services.write_behind.home import identify, open_log
-from tallystick.services.write_behind.inspection import Watching
-from tallystick.services.write_behind.metrics import WriteBehindMetrics
+from tallystick.services.write_behind.admission import Admission
+from tallystick.services.write_behind.backlog import Backlog, Pending, size_of
+from tallystick.services.write_behind.metrics import BacklogSize, Statistics, WriteBehindMetrics
 from tallystick.services.write_behind.sequencer import Sequencer
+from tallystick.services.write_behind.service_dir import identify, open_log
 from tallystick.services.write_behind.settings import WriteBehindSettings
-from tallystick.services.write_behind.status import PendingTransaction
-from tallystick.services.write_behind.targets.persisted_marks import Marks
-from tallystick.services.write_behind.targets.workers import Lanes
+from tallystick.services.write_behind.status import PendingTransaction, pending_transaction
+from tallystick.services.write_behind.targets.persisted_marks import PersistedMarks
+from tallystick.services.write_behind.targets.workers import Workers
 from tallystick.services.write_behind.transaction import WriteBehindTransaction
-from tallystick.services.write_behind.unfinished import incomplete, leftovers, unknown_targets
+from tallystick.services.write_behind.unfinished import incomplete, unfinished, unknown_targets
 from tallystick.storage.files import FileSystem
-from tallystick.storage.fork import tell_of_forks
+from tallystick.storage.fork import forked_error, tell_of_forks
 from tallystick.storage.local import LOCAL
 
 
-class WriteBehind(Watching):
-    """An open write-behind service; a context manager. See the module.
+class WriteBehind:
+    """An open write-behind service; a context manager.
 
-    ``targets`` are SQLAlchemy engines, functions or coroutine functions of an entry, or
-    `Target` objects, by the names that the log knows them by; ``renamed`` maps names of old
-    entries to these. ``system`` is ``tally`` or ``cloudtran``, or ``log`` an open log, which the
-    service closes, also where it cannot open.
-    ``disposer``: see `tallystick.disposal.disposers.disposer_of`.
+    Args:
+        path: Its directory; created if missing.
+        targets: SQLAlchemy engines, functions or coroutine functions of an entry, or `Target`
+            objects, by the names under which the log knows them.
+        system: The system of the log: ``tally`` or ``cloudtran``.
+        log: An open log instead of ``system``. The service closes it, also if it cannot open.
+        disposer: What happens to files of the log that are no longer needed; see
+            `tallystick.disposal.disposers.disposer_of`. None: they stay.
+        settings: Limits and delays.
+        on_incomplete: What happens to transactions that an earlier run left pending. ``fail``:
+            opening raises `IncompleteLogError` with their numbers; ``replay``: they are applied,
+            before and beside new ones; ``hold``: only looking, `discard` and `replay` are allowed.
+        renamed: Maps names of targets in old entries to names in ``targets``.
+        strict: Keep the order of all transactions, not only of those on the same keys.
+        fs: The file system.
 
-    What an earlier run left pending makes opening raise `IncompleteLogError` with the numbers;
-    ``on_incomplete="replay"`` applies it at once, before and beside new work, ``"hold"`` opens
-    for looking, `discard` and `replay` only. Raises what opening the log raises.
+    Raises:
+        IncompleteLogError: Transactions are pending, or are for unknown targets.
+        CorruptLogError: The log or the identity file is damaged, or they do not belong together.
+        LogLockedError: The service is open elsewhere.
     """
 
     def __init__(
@@ -72,49 +82,66 @@ class WriteBehind(Watching):
     ) -> None:
         if on_incomplete not in ("fail", "replay", "hold"):
             raise ValueError(f"on_incomplete is {on_incomplete!r}; expected fail, replay or hold")
-        # what can be wrong with the arguments shows before anything is opened
+        # wrong arguments are found before anything is opened
         chosen = None if disposer is None else disposer_of(disposer, fs)
         self.path = os.fspath(path)
         self.settings = settings or WriteBehindSettings()
         self._backlog = Backlog(self.settings)
         self._metrics = WriteBehindMetrics(self.path, self._backlog.size, self._disposed_files)
-        self._lanes = Lanes(
-            targets, self.settings, self._backlog, self._metrics, self._held, self._broken,
-            strict=strict,
+        self._workers = Workers(
+            targets, self.settings, self._backlog, self._metrics, self._on_applied,
+            self._on_broken, strict=strict,
         )  # fmt: skip
         self._disposal: Disposal | None = None
-        self._closed = self._foreign = False
+        self._closed = self._forked = False
         self._log = open_log(self.path, system, fs) if log is None else log
         try:
             fs.mkdir(self.path)
             last = self._load(on_incomplete, renamed or {})
             identity = identify(self.path, fs, system if log is None else None, self._log)
-            self._lanes.open(identity, self._log.last_number)
+            self._workers.open(identity, self._log.last_number)
         except BaseException:
             self._log.close()
             raise
         self._holding = on_incomplete == "hold" and last > 0
-        self._marks = Marks(self.path, self._log, self._backlog, renamed or {})
+        self._marks = PersistedMarks(self.path, self._log, self._backlog, renamed or {})
         self._sequencer = Sequencer(
             self._on_durable,
             self._backlog.forget,
-            self._broken,
+            self._on_broken,
             alone=not self.settings.wait_durable,
         )
-        self._intake = Intake(
-            self._lanes, self._log, self._backlog, self._sequencer, self._metrics, last
+        self._admission = Admission(
+            self._workers, self._log, self._backlog, self._sequencer, self._metrics, last
         )
         if chosen is not None:
             self._disposal = Disposal(self._log, chosen, fs=fs)
         tell_of_forks(self)
         if not self._holding:
-            self._lanes.start()
+            self._workers.start()
+
+    def _load(self, on_incomplete: str, renamed: Mapping[str, str]) -> int:
+        """Load the pending transactions of an earlier run; return the greatest number, or 0."""
+        left = list(unfinished(self._log, renamed))
+        if left and on_incomplete == "fail":
+            raise incomplete(self.path, [entry.number for entry, _ in left])
+        unknown = {name for _, targets in left for name in targets} - self._workers.keys()
+        if unknown and on_incomplete != "hold":
+            raise unknown_targets(self.path, unknown, self._workers)
+        for entry, targets in left:
+            self._backlog.load(entry, targets, size_of(entry.reference, entry.operations))
+        self._workers.hand_over([entry for entry, _ in left])
+        return left[-1][0].number if left else 0
 
     # -- commits -----------------------------------------------------------------------------
 
     def begin(self, reference: str = "") -> WriteBehindTransaction:
-        """A transaction to fill; committed at the end of its ``with`` block."""
-        return WriteBehindTransaction(self, reference)
+        """Begin a transaction, committed at the end of its ``with`` block.
+
+        Args:
+            reference: A name by which the application finds it; see `pending`.
+        """
+        return WriteBehindTransaction(self.commit, reference)
 
     def commit(
         self,
@@ -123,16 +150,28 @@ class WriteBehind(Watching):
         *,
         targets: Sequence[str] | None = None,
     ) -> int:
-        """Commit operations; returns the transaction's number once its entry is durable (at once
-        with ``wait_durable=False``). ``targets`` default to those that the operations are for.
+        """Commit operations; return when their entry is durable.
 
-        Raises `BusyError` at a limit, after ``busy_timeout``, with nothing written;
-        `LogPoisonedError` where the log failed: the transaction may or may not be there when it
-        is opened again. One that is interrupted while it waits is in the log all the same.
+        With ``wait_durable=False`` it returns at once. A commit that is interrupted while it waits
+        is in the log all the same.
+
+        Args:
+            operations: Applied together, in this order.
+            reference: A name by which the application finds the transaction.
+            targets: Names of targets; default: those that the operations are for.
+
+        Returns:
+            The transaction's number.
+
+        Raises:
+            BusyError: The backlog was at a limit for ``busy_timeout`` seconds; nothing is written.
+            LogPoisonedError: The log failed. The transaction may be there after the next opening.
+            TransactionUsageError: A target is unknown, or there is none; nothing is written.
         """
         self._require_open()
         settings = self.settings
-        number, ticket = self._intake.submit(operations, reference, targets, settings.busy_timeout)
+        submit = self._admission.submit
+        number, ticket = submit(operations, reference, targets, settings.busy_timeout)
         if settings.wait_durable:
             ticket.wait()
         return number
@@ -144,10 +183,13 @@ class WriteBehind(Watching):
         *,
         targets: Sequence[str] | None = None,
     ) -> int:
-        """`commit` for a task; the event loop is never blocked. One that is cancelled while it
-        waits for the disk is in the log all the same; while it waits for room, it may be."""
+        """Commit as `commit` does, without blocking the event loop.
+
+        A task that is cancelled while it waits for the disk has its transaction in the log all the
+        same; while it waits at a limit, it may have.
+        """
         self._require_open()
-        submit, timeout = self._intake.submit, self.settings.busy_timeout
+        submit, timeout = self._admission.submit, self.settings.busy_timeout
         try:
             number, ticket = submit(operations, reference, targets, 0.0)
         except BusyError:
@@ -167,57 +209,140 @@ class WriteBehind(Watching):
                 "earlier transactions are held back", file=self.path, advice="Call replay() first"
             )
 
+    # -- queries -----------------------------------------------------------------------------
+
+    def pending(self, reference: str | None = None) -> list[PendingTransaction]:
+        """Return transactions that some target has not applied, by number.
+
+        Args:
+            reference: Only those with this reference; None for all.
+        """
+        self._require_own()
+        return [
+            self._status(one)
+            for one in self._backlog.all()
+            if reference is None or one.entry.reference == reference
+        ]
+
+    def find(self, number: int) -> PendingTransaction | None:
+        """Return a transaction by its number; None if every target has applied it."""
+        self._require_own()
+        one = self._backlog.get(number)
+        return None if one is None else self._status(one)
+
+    def _status(self, one: Pending) -> PendingTransaction:
+        number = one.entry.number
+        return pending_transaction(
+            one.entry,
+            {
+                name: self._workers[name].condition_of(number)
+                if name in self._workers
+                else ("unknown", 0, "no target of this name was given")
+                for name in list(one.left)
+            },
+        )
+
+    @property
+    def backlog(self) -> BacklogSize:
+        """Number, bytes and age of the pending transactions."""
+        self._require_own()
+        return self._backlog.size()
+
+    @property
+    def statistics(self) -> Statistics:
+        """Totals since opening."""
+        return self._metrics.statistics
+
+    @property
+    def disposals(self) -> DisposalCounters:
+        """The counters of the disposer."""
+        return DisposalCounters() if self._disposal is None else self._disposal.counters
+
+    def _disposed_files(self) -> int:
+        return self.disposals.disposed
+
+    def wait(self, number: int, timeout: float | None = None) -> bool:
+        """Return True once every target has applied it, False after ``timeout`` seconds."""
+        self._require_own()
+        return self._backlog.wait_gone(number, timeout)
+
+    def drain(self, timeout: float | None = None) -> bool:
+        """Return True once nothing is pending, False after ``timeout`` seconds."""
+        self._require_own()
+        return self._backlog.wait_empty(timeout)
+
     # -- for operators -------------------------------------------------------------------------
 
     def discard(self, number: int) -> None:
-        """Give a transaction up, durably. Raises `KeyError` if it is not pending. A call of a
-        target that is running may still apply it."""
+        """Remove a pending transaction for good, durably.
+
+        A call of a target that is running may still apply it. Raises `KeyError` if the transaction
+        is not pending.
+        """
         self._require_own()
         self._log.discard(number).wait()
-        self._lanes.discard(number)
+        self._workers.discard(number)
 
     def retry(self, number: int) -> None:
         """Try a transaction that was set aside again. Raises `KeyError` if it was not."""
         self._require_own()
-        retried = [lane.retry(number) for lane in self._lanes.values()]
+        retried = [queue.retry(number) for queue in self._workers.values()]
         if True not in retried:
             raise KeyError(number)
 
     def replay(self, timeout: float | None = None) -> list[PendingTransaction]:
-        """Apply what an earlier run left (``on_incomplete="hold"``). Returns what still waits:
-        nothing, or what an operator has to look at. A target that cannot be reached is tried for
-        ``timeout`` seconds, without one only once. Raises `IncompleteLogError`, with nothing
-        applied, if some of it is for targets that are not there.
+        """Apply what an earlier run left (``on_incomplete="hold"``).
+
+        Args:
+            timeout: Seconds for which an unreachable target is tried; None: once.
+
+        Returns:
+            What is still pending: nothing, or what an operator has to look at.
+
+        Raises:
+            IncompleteLogError: Some of it is for unknown targets; nothing is applied.
         """
         self._require_own()
-        strangers = {name for one in self._backlog.all() for name in one.left} - self._lanes.keys()
-        if strangers:
-            raise unknown_targets(self.path, strangers, self._lanes)
+        unknown = {name for one in self._backlog.all() for name in one.left} - self._workers.keys()
+        if unknown:
+            raise unknown_targets(self.path, unknown, self._workers)
         deadline = None if timeout is None else time.monotonic() + timeout
-        self._lanes.start()
-        self._drain(deadline, patient=timeout is not None)
+        self._workers.start()
+        self._drain(deadline, wait_for_target=timeout is not None)
         self._holding = False
         return self.pending()
+
+    def _drain(self, deadline: float | None, *, wait_for_target: bool) -> None:
+        """Wait until nothing is pending, no queue makes progress, or the deadline."""
+        while not self._backlog.wait_empty(0.02):
+            late = deadline is not None and time.monotonic() > deadline
+            if late or not self._workers.progresses(wait_for_target=wait_for_target):
+                return
 
     # -- life ----------------------------------------------------------------------------------
 
     def close(self, timeout: float | None = None) -> None:
-        """Refuse commits, apply what can be applied within ``timeout`` (default: the setting
-        ``close_timeout``), stop. What still waits is there at the next opening. A second call
-        does nothing, nor does one in a forked child."""
-        if self._closed or self._foreign:
+        """Refuse commits, apply what can be applied in time, and stop.
+
+        What is still pending is there at the next opening. A second call does nothing, nor does one
+        in a forked child.
+
+        Args:
+            timeout: Seconds to apply; default: the setting ``close_timeout``.
+        """
+        if self._closed or self._forked:
             return
         self._closed = True
         seconds = self.settings.close_timeout if timeout is None else timeout
         deadline = time.monotonic() + seconds
         self._backlog.refuse(LogClosedError("the service is closed", file=self.path))
         self._sequencer.close()
-        self._drain(deadline, patient=False)
-        self._lanes.stop(deadline)
+        self._drain(deadline, wait_for_target=False)
+        self._workers.stop(deadline)
         try:
             self._close_log()
         finally:
-            self._lanes.close()
+            self._workers.close()
 
     def _close_log(self) -> None:
         try:
@@ -229,54 +354,37 @@ class WriteBehind(Watching):
             finally:
                 self._log.close()
 
+    def forked(self) -> None:
+        """Refuse every call in a forked child: everything belongs to the parent."""
+        self._forked = True
+
+    def _require_own(self) -> None:
+        if self._forked:
+            raise forked_error(self.path)
+
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _load(self, on_incomplete: str, renamed: Mapping[str, str]) -> int:
-        """Take over what an earlier run left pending; returns its greatest number, or 0."""
-        left = list(leftovers(self._log, renamed))
-        if left and on_incomplete == "fail":
-            raise incomplete(self.path, [entry.number for entry, _ in left])
-        strangers = {name for _, targets in left for name in targets} - self._lanes.keys()
-        if strangers and on_incomplete != "hold":
-            raise unknown_targets(self.path, strangers, self._lanes)
-        for entry, targets in left:
-            self._backlog.load(entry, targets, size_of(entry.reference, entry.operations))
-        self._lanes.hand_over([entry for entry, _ in left])
-        return left[-1][0].number if left else 0
-
-    def _drain(self, deadline: float | None, *, patient: bool) -> None:
-        """Wait while lanes get on: until nothing waits, or nothing moves, or the deadline."""
-        while not self._backlog.wait_empty(0.02):
-            late = deadline is not None and time.monotonic() > deadline
-            if late or not self._lanes.moves(patient=patient):
-                return
 
     # -- called from other threads ---------------------------------------------------------------
 
     def _on_durable(self, entries: Sequence[PersistEntry]) -> None:
-        """Entries that the log has for good, in order: on to their lanes."""
+        """Pass durable entries, in order, to the workers."""
         self._metrics.committed(len(entries))
-        self._lanes.hand_over(entries)
+        self._workers.hand_over(entries)
 
-    def _held(self, target: str, numbers: Sequence[int]) -> None:
-        """A target holds these transactions."""
-        self._marks.held(target, numbers)
+    def _on_applied(self, target: str, numbers: Sequence[int]) -> None:
+        """Mark transactions that a target has applied."""
+        self._marks.applied(target, numbers)
         if self._disposal is not None:
             self._disposal.prompt()
-        settled = self._lanes[target].target.settled
-        self._marks.settle(target, len(numbers), settled, self._intake.last_number)
+        settled = self._workers[target].target.settled
+        self._marks.settle(target, len(numbers), settled, self._admission.last_number)
 
-    def _broken(self, error: BaseException) -> None:
-        """A thread of the service cannot go on: nor can the service."""
+    def _on_broken(self, error: BaseException) -> None:
+        """Stop the service: one of its threads cannot go on."""
         self._backlog.refuse(
             LogClosedError(
                 f"the service has stopped: {error!r}",

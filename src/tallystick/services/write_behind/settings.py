@@ -1,4 +1,4 @@
-"""What can be set on a write-behind service."""
+"""Settings of a write-behind service."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ MEBIBYTE = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteBehindSettings:
-    """Limits and delays; ``ValueError`` for a value that makes no sense."""
+    """Limits and delays. Raises `ValueError` for an impossible value."""
 
     wait_durable: bool = True
-    """A commit returns when its entry is durable; else before, and a crash may lose it."""
+    """True: a commit returns when its entry is durable. False: before, and a crash may lose it."""
     backlog_max: int = 100_000
     backlog_bytes_max: int = 256 * MEBIBYTE
     backlog_age_seconds_max: float = float("inf")
-    """Transactions, bytes and age of the oldest that may wait for targets; above, callers wait."""
+    """Number, bytes and age of the oldest of pending transactions; above, callers wait."""
     busy_timeout: float = 2.0
-    """Seconds that a caller waits for room before `BusyError`."""
+    """Seconds that a caller waits at a limit before `BusyError`."""
     batch_max: int = 1_000
-    """Transactions that one call of a target may get."""
+    """Most transactions in one call of a target."""
     workers_per_target: int = 1
     target_duty: float = 0.25
     """Share of its time that a worker spends on its target while callers commit and less than
-    half of each limit is used; the rest is theirs. With 1 it never gives way to them."""
+    half of each limit is used; it pauses for the rest. With 1 it never pauses."""
     retry_seconds: float = 0.05
     retry_seconds_max: float = 30.0
-    """First and greatest delay after a failure; it doubles in between."""
+    """First and greatest delay in seconds after a failure; it doubles in between."""
     attempts_max: int = 8
-    """Failures of its own after which a transaction is set aside; an unreachable target does
-    not count."""
+    """Failures after which a transaction is set aside; those of an unreachable target do not
+    count."""
     close_timeout: float = 30.0
     """Seconds that closing waits for running calls of targets."""
     dispose_on_close_seconds: float = 10.0

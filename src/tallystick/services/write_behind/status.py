@@ -1,4 +1,4 @@
-"""What an operator sees of a transaction that has not reached all of its targets."""
+"""The state of a pending transaction, as operators see it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tallystick.roles import PersistEntry
 
 @dataclass(frozen=True, slots=True)
 class TargetStatus:
-    """One target of a pending transaction: ``queued``, ``retrying`` or ``set aside``."""
+    """One target of a pending transaction; ``state``: ``queued``, ``retrying``, ``set aside``."""
 
     target: str
     state: str
@@ -30,7 +30,7 @@ class PendingTransaction:
     targets: tuple[TargetStatus, ...] = field(default=())
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         return {
             "number": self.number,
             "reference": self.reference,
@@ -47,7 +47,7 @@ class PendingTransaction:
 def pending_transaction(
     entry: PersistEntry, conditions: Mapping[str, tuple[str, int, str]]
 ) -> PendingTransaction:
-    """The status of an entry from the condition of each target that does not hold it."""
+    """Build the status of an entry from the condition of each target it waits for."""
     targets = tuple(TargetStatus(name, *conditions[name]) for name in sorted(conditions))
     return PendingTransaction(
         entry.number, entry.reference, entry.time, len(entry.operations), targets

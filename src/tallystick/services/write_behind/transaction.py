@@ -1,30 +1,32 @@
-"""A transaction being filled: operations on rows, committed at the end of a ``with`` block."""
+"""A write-behind transaction: operations on rows, committed at the end of a ``with`` block."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from tallystick.errors import TransactionUsageError
 from tallystick.roles import Operation, OperationCode
 from tallystick.services.write_behind.targets.rows import Row, encode_row
 
-if TYPE_CHECKING:
-    from tallystick.services.write_behind.service import WriteBehind
+Commit = Callable[[Sequence[Operation], str], int]
+"""Commits operations under a reference; returns the transaction's number."""
 
 
 class WriteBehindTransaction:
-    """Collects operations; ``number`` is set by `commit`. A block that raises commits nothing.
+    """Collect operations, and commit them together.
 
-    Keys and values are rows (mappings of columns) or bytes that the targets understand. An
-    operation is for every target of the transaction unless ``target`` names one.
+    ``number`` is set by `commit`. A ``with`` block that raises commits nothing. Keys and values are
+    rows (mappings of columns), or bytes that the targets understand. An operation is for every
+    target of the transaction unless ``target`` names one.
     """
 
-    def __init__(self, service: WriteBehind, reference: str) -> None:
+    def __init__(self, commit: Commit, reference: str) -> None:
         self.number: int | None = None
         self.reference = reference
         self.operations: list[Operation] = []
-        self._service = service
+        self._commit = commit
 
     def insert(
         self, table: str, key: Row | bytes, value: Row | bytes, *, target: str | None = None
@@ -43,7 +45,7 @@ class WriteBehindTransaction:
         self.put(OperationCode.DELETE, table, key, None, target)
 
     def send(self, topic: str, body: bytes, *, key: bytes = b"", target: str | None = None) -> None:
-        """Hand bytes to targets that are functions; those with one key arrive in order."""
+        """Send bytes to targets that are functions; those with the same key arrive in order."""
         self.put(OperationCode.OPAQUE, topic, key, body, target)
 
     def put(
@@ -54,17 +56,28 @@ class WriteBehindTransaction:
         value: Row | bytes | None,
         target: str | None = None,
     ) -> None:
-        """Any operation."""
+        """Add an operation of any kind.
+
+        Raises:
+            TransactionUsageError: The transaction is committed.
+        """
         if self.number is not None:
             raise TransactionUsageError("the transaction is committed")
         encoded = None if value is None else encode_row(value)
         self.operations.append(Operation(code, collection, encode_row(key), encoded, target))
 
     def commit(self) -> int:
-        """Commit now; returns the number. Raises what `WriteBehind.commit` raises."""
+        """Commit now.
+
+        Returns:
+            The transaction's number.
+
+        Raises:
+            TransactionUsageError: It is committed already; see also `WriteBehind.commit`.
+        """
         if self.number is not None:
             raise TransactionUsageError("the transaction is committed already")
-        self.number = self._service.commit(self.operations, self.reference)
+        self.number = self._commit(self.operations, self.reference)
         return self.number
 
     def __enter__(self) -> Self:

@@ -1,7 +1,7 @@
-"""What an earlier run left pending: under today's names, or refused with its numbers.
+"""Transactions that an earlier run left pending, and the errors for them.
 
-In: the pending entries of a log. Out: the same entries with targets renamed, the names that
-nobody knows, and the error that a normal start ends with.
+In: the pending entries of a log. Out: the same entries with targets renamed; the error that a
+normal start raises, and the one for targets that the service does not have.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from tallystick.roles import PersistEntry, PersistLog
 NUMBERS_SHOWN_MAX = 20
 
 
-def leftovers(
+def unfinished(
     log: PersistLog, renamed: Mapping[str, str]
 ) -> Iterator[tuple[PersistEntry, frozenset[str]]]:
-    """Pending entries by ascending number, with the targets that do not hold them."""
+    """Yield pending entries by ascending number, with the targets they wait for."""
     for entry, targets in log.pending():
         names = frozenset(renamed.get(name, name) for name in targets)
         yield _rename(entry, renamed) if renamed else entry, names
@@ -33,7 +33,7 @@ def _rename(entry: PersistEntry, renamed: Mapping[str, str]) -> PersistEntry:
 
 
 def incomplete(path: str, numbers: Sequence[int]) -> IncompleteLogError:
-    """The error that names pending transactions."""
+    """Make the error that names pending transactions."""
     shown = ", ".join(map(str, numbers[:NUMBERS_SHOWN_MAX]))
     more = len(numbers) - NUMBERS_SHOWN_MAX
     return IncompleteLogError(
@@ -47,7 +47,7 @@ def incomplete(path: str, numbers: Sequence[int]) -> IncompleteLogError:
 def unknown_targets(
     path: str, unknown: Collection[str], known: Collection[str]
 ) -> IncompleteLogError:
-    """The error that names targets which pending transactions are for, and nobody gave."""
+    """Make the error that names targets of pending transactions that were not given."""
     return IncompleteLogError(
         f"pending transactions are for unknown targets: {', '.join(sorted(unknown))}",
         file=path,

@@ -1,4 +1,4 @@
-"""The integrity check finds planted damage: every bit of every page, and every field that lies."""
+"""The integrity check finds planted damage: every bit of every page, every wrong field."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from tallystick.errors import CorruptLogError
 from tallystick.services.page_store import PageStore
 from tallystick.services.page_store.pages.layout import (
+    BODY_SIZE,
     PAGE_SIZE,
-    ROOM,
     Chunk,
     Free,
     Inner,
@@ -54,7 +54,7 @@ def is_sound(file: File) -> bool:
 
 
 def flips(content: bytes, step: int) -> Iterator[tuple[int, bytes]]:
-    """One bit at a time; every bit of every head, the rest with steps of so many bits."""
+    """Yield pages with one flipped bit: every bit of the head, of the rest every so many."""
     for bit in range(len(content) * 8):
         place = bit // 8
         if bit % step == 0 or place % PAGE_SIZE < 16:
@@ -84,7 +84,7 @@ def test_every_flipped_bit_of_every_page_is_found(tmp_path: Path) -> None:
     print(find_all(tmp_path, 1))  # noqa: T201 - the figures of the run
 
 
-# -- fields that lie under a good checksum ----------------------------------------------------
+# -- wrong fields under a good checksum -------------------------------------------------------
 
 
 def meta(pages: Pages) -> Meta:
@@ -146,8 +146,8 @@ def shift_in(make: Callable[[Pages], Leaf | Inner], name: str, at: int, by: int)
     return change
 
 
-# What is not here is content (keys and rows), the store's random number, and the link of the last
-# page of a long row, which nobody follows.
+# Not covered: content (keys and rows), the store's random number, and the link of the last page of
+# a long row, which is not followed.
 FIELDS = {
     "meta.page_count, one more": shift(meta, "page_count", 1),
     "meta.page_count, one less": shift(meta, "page_count", -1),
@@ -165,7 +165,7 @@ FIELDS = {
     "leaf.overflow.page": lambda pages: set_long_row(pages, page=1),
     "leaf.overflow.length, shorter": lambda pages: set_long_row(pages, length=-1),
     "leaf.overflow.length, longer": lambda pages: set_long_row(pages, length=1),
-    "leaf.overflow.length, a page": lambda pages: set_long_row(pages, length=-ROOM),
+    "leaf.overflow.length, a page": lambda pages: set_long_row(pages, length=-BODY_SIZE),
     "overflow.data": lambda pages: setattr(chunk(pages), "data", b"short"),
     "overflow.next": shift(chunk, "next", 1),
     "free.next, another": shift(free, "next", 1),
@@ -175,7 +175,7 @@ FIELDS = {
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_field_that_lies_is_found(tmp_path: Path, field: str) -> None:
+def test_a_wrong_field_is_found(tmp_path: Path, field: str) -> None:
     pages = made(tmp_path)
     change = FIELDS[field]
     assert callable(change)
@@ -187,7 +187,7 @@ def test_a_field_that_lies_is_found(tmp_path: Path, field: str) -> None:
     file.close()
 
 
-def test_a_side_file_of_any_length_is_whole_or_refused(tmp_path: Path) -> None:
+def test_a_side_file_of_any_length_is_complete_or_refused(tmp_path: Path) -> None:
     pages = made(tmp_path)
     whole = side_content({1: encode(1, pages[1])})
     for length in [*range(40), len(whole) // 2, len(whole) - 1]:

@@ -1,4 +1,4 @@
-"""Pages of a page store: every byte counts, and no page, however made, hangs or misleads."""
+"""Pages of a page store: every flipped byte is found, and no forged page hangs a reader."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from tallystick.errors import CorruptLogError, TallystickError
 from tallystick.services.page_store import PageStore
 from tallystick.services.page_store.pages.layout import (
+    BODY_SIZE,
     INLINE_MAX,
     INNER_MAX,
     KEY_MAX,
     KEY_MIN,
     PAGE_SIZE,
-    ROOM,
     Chunk,
     Free,
     Inner,
@@ -53,7 +53,7 @@ _nodes = st.one_of(
     st.builds(Meta, _pages, _pages, _pages, _pages),
     _leaves,
     _inners,
-    st.builds(Chunk, st.binary(max_size=ROOM), _pages),
+    st.builds(Chunk, st.binary(max_size=BODY_SIZE), _pages),
     st.builds(Free, _pages),
 )
 
@@ -90,7 +90,7 @@ def test_random_bytes_are_corrupt(start: bytes) -> None:
         decode(1, start.ljust(PAGE_SIZE, b"\1"))
 
 
-# -- pages with good checksums that lie -------------------------------------------------------
+# -- wrong pages with good checksums ---------------------------------------------------------
 
 # The store below: 0 meta, 1 catalogue, 2 root of "t" (inner), its leaves, pages of a long row.
 
@@ -164,7 +164,7 @@ def _no_catalogue(pages: dict[int, Node]) -> None:
     pages[1] = Leaf([1], [b"short"])
 
 
-LIES = [
+WRONG = [
     _loop_of_leaves, _loop_of_empty_leaves, _loop_of_inner_nodes, _loop_of_free_pages,
     _loop_of_a_long_row, _endless_row, _child_far_away, _many_pages, _keys_of_another_leaf,
     _leaves_left_out, _no_meta, _no_catalogue,
@@ -185,12 +185,12 @@ def _made(folder: Path) -> dict[int, Node]:
     }
 
 
-@pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__.strip("_"))
-def test_pages_that_lie_are_reported_and_nothing_hangs(
-    tmp_path: Path, lie: Callable[[dict[int, Node]], None]
+@pytest.mark.parametrize("change", WRONG, ids=lambda change: change.__name__.strip("_"))
+def test_wrong_pages_are_reported_and_nothing_hangs(
+    tmp_path: Path, change: Callable[[dict[int, Node]], None]
 ) -> None:
     pages = _made(tmp_path)
-    lie(pages)
+    change(pages)
     (tmp_path / "pages").write_bytes(b"".join(encode(n, node) for n, node in pages.items()))
     try:
         store = PageStore(tmp_path)

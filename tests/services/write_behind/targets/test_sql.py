@@ -99,7 +99,7 @@ def test_entry_sent_twice_takes_effect_once(engine: Engine) -> None:
     assert applied(engine) == [1, 2]
 
 
-def test_commit_that_took_place_although_it_failed_is_not_repeated(engine: Engine) -> None:
+def test_commit_that_took_place_but_reported_failure_is_not_repeated(engine: Engine) -> None:
     target = open_target(engine)
     target.apply([entry(1)])
 
@@ -262,7 +262,7 @@ def rows(engine: Engine, query: str) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.postgres
-def test_document_of_rows_says_what_single_rows_say(postgres: Engine) -> None:
+def test_document_of_rows_writes_what_single_rows_write(postgres: Engine) -> None:
     value = {
         "t": "grün \u2028 '\"\\", "n": 12.50, "f": 1e300, "b": True, "d": "2026-01-02T03:04:05Z",
         "u": "6f1ed002-ab5a-4d5b-8f1e-000000000001", "x": "\\x00ff",
@@ -286,7 +286,7 @@ def test_document_of_rows_says_what_single_rows_say(postgres: Engine) -> None:
 
 
 @pytest.mark.postgres
-def test_tables_that_read_json_in_another_way_get_single_rows(postgres: Engine) -> None:
+def test_tables_with_json_or_array_columns_get_single_rows(postgres: Engine) -> None:
     target = open_target(postgres)
     target.apply([entry(1, upsert("rich", {"id": 1}, {"j": '{"a": [1]}', "a": "{1,2}"}))])
     assert rows(postgres, "SELECT * FROM rich") == [(1, {"a": [1]}, [1, 2])]
@@ -318,7 +318,7 @@ def test_one_key_in_several_types_keeps_the_last_value(postgres: Engine) -> None
 
 
 @pytest.mark.postgres
-def test_row_at_fault_shows_by_itself_and_leaves_nothing(postgres: Engine) -> None:
+def test_failing_row_is_found_by_itself_and_leaves_nothing(postgres: Engine) -> None:
     target = open_target(postgres)
     good = entry(1, upsert("plain", {"id": 1}, {"t": "x"}))
     bad = entry(2, upsert("plain", {"id": 2}, {"u": "no uuid"}))
@@ -341,6 +341,6 @@ def test_pool_without_a_free_connection_is_down(tmp_path: Path) -> None:
     engine.dispose()
 
 
-def test_what_is_no_engine_of_ours_is_refused(tmp_path: Path) -> None:
+def test_sqlalchemy_object_that_is_not_an_engine_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="create_engine"):
         WriteBehind(tmp_path / "spool", {"db": sa.MetaData()})

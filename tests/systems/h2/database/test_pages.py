@@ -1,4 +1,4 @@
-"""A page store in a database of H2: its nodes, what its check finds, and whose file it is.
+"""A page store in a database of H2: its nodes, the defects its check finds, its file.
 
 That the real H2 opens it: `tests/interop/h2/test_page_store.py`.
 """
@@ -23,9 +23,9 @@ from tallystick.errors import (
 from tallystick.services.page_store import PageStore
 from tallystick.services.page_store.pages.layout import KEY_MAX, KEY_MIN
 from tallystick.systems.h2.database.nodes import (
-    Alien,
     Chunk,
     Empty,
+    EnginePage,
     FreeList,
     Inner,
     Leaf,
@@ -41,7 +41,7 @@ FILE = system("h2").log_file
 SIZE = 4096
 CODEC = codec(SIZE)
 COVERED = (0, 1, 2, 6, SIZE // 2 - 1, SIZE // 2, SIZE - 2, SIZE - 1)
-"""Bytes of a page that its checksum sees, and the checksum."""
+"""Bytes of a page that its checksum covers, and the checksum."""
 
 _keys = st.integers(KEY_MIN, KEY_MAX)
 _pages = st.integers(5, (1 << 31) - 1)
@@ -81,7 +81,7 @@ def test_any_bytes_are_a_node_or_corrupt(number: int, start: bytes, seed: int, k
         node = CODEC.decode(number, made)
     except CorruptLogError:
         return
-    if not isinstance(node, Empty | Alien):
+    if not isinstance(node, Empty | EnginePage):
         assert CODEC.decode(number, CODEC.encode(number, node)) == node
 
 
@@ -99,7 +99,7 @@ def made(folder: Path) -> bytes:
 
 
 def kinds(content: bytes) -> dict[int, int]:
-    """Page to its type, of pages that are in use."""
+    """Return the type of each page in use."""
     first = content[::SIZE]
     return {number: kind for number, kind in enumerate(first) if number > 2 and kind}
 
@@ -142,8 +142,8 @@ def _first(content: bytes, kind: type, table: int | None = None) -> int:
 
 
 TABLE = 15
-"""The first number behind the engine's own objects."""
-LIES: dict[str, tuple[type, Callable[..., None]]] = {
+"""The first number after the engine's own objects."""
+WRONG: dict[str, tuple[type, Callable[..., None]]] = {
     "keys out of order": (Leaf, lambda leaf: leaf.keys.reverse()),
     "a key of another leaf": (Leaf, lambda leaf: leaf.keys.append(leaf.keys.pop() + 50)),
     "another parent": (Leaf, lambda leaf: setattr(leaf, "parent", leaf.parent + 1)),
@@ -156,10 +156,10 @@ LIES: dict[str, tuple[type, Callable[..., None]]] = {
 }
 
 
-@pytest.mark.parametrize("lie", LIES)
-def test_a_field_that_lies_is_found(tmp_path: Path, lie: str) -> None:
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_field_is_found(tmp_path: Path, wrong: str) -> None:
     content = made(tmp_path / "s")
-    kind, change = LIES[lie]
+    kind, change = WRONG[wrong]
     number = _first(content, kind, TABLE if kind in (Leaf, Inner) else None)
     (tmp_path / "s" / FILE).write_bytes(_change(content, number, change))
     assert not is_sound(tmp_path / "s")
@@ -181,7 +181,7 @@ def test_a_store_is_of_one_system_and_found_by_what_is_there(tmp_path: Path) -> 
         PageStore(tmp_path / "former", system="h2")
 
 
-def test_a_name_that_the_database_cannot_give_is_refused_and_the_store_goes_on(
+def test_a_name_already_taken_is_refused_and_the_store_continues(
     tmp_path: Path,
 ) -> None:
     with PageStore(tmp_path / "s", system="h2") as store:

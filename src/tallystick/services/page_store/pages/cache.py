@@ -1,12 +1,11 @@
-"""Pages in memory: a bounded cache over the page file, with undo before every first change.
+"""A bounded cache of pages, with an undo image before the first change of each.
 
-In: page numbers and nodes. Out: nodes, and pages written in place whenever it suits. Before
-the first change of a page since the last checkpoint its old image goes to the undo log, and
-before a changed page is written in place that image is durable.
+In: page numbers and nodes. Out: nodes, and changed pages written in place, at any time. Before the
+first change of a page since the last checkpoint its old image goes to the undo log, and before a
+changed page is written in place that image is durable.
 
-The cache holds decoded nodes; `edit` is the only way to change one. What nodes are is the
-`Codec`'s affair. All methods are called under the store's latch, except `write_back`, which
-takes it for moments.
+The cache holds nodes as its `Codec` decodes them; `edit` is the only way to change one. All methods
+are called under the store's latch, except `write_back`, which takes it for moments.
 """
 
 from __future__ import annotations
@@ -26,20 +25,24 @@ _WRITE_BYTES = 1 << 20
 
 
 class UndoLog(Protocol):
-    """What the cache needs of an undo/redo log."""
+    """The part of an undo/redo log that the cache needs."""
 
-    def add_undo(self, page: int, image: bytes | None) -> None: ...
+    def add_undo(self, page: int, image: bytes | None) -> None:
+        """Log the image of a page as of the last checkpoint."""
+        ...
 
-    def flush(self) -> Ticket: ...
+    def flush(self) -> Ticket:
+        """Return a ticket that is done when every image is durable."""
+        ...
 
 
 @dataclass(slots=True)
 class PageCache:
     """Nodes by page number, least recently used first.
 
-    ``capacity`` counts pages; it is exceeded by changed pages that must not be written now,
-    and by what one operation touches until it calls `trim`. Without ``steal`` (while recovery
-    runs) nothing is written in place.
+    ``capacity`` counts pages. Changed pages that must not be written now exceed it, and so do
+    the pages of an operation until it calls `trim`. Without ``steal`` (while recovery runs)
+    nothing is written in place.
     """
 
     file: File
@@ -52,16 +55,16 @@ class PageCache:
     logged: set[int] = field(default_factory=set)
     """Pages whose image as of the last checkpoint is in the undo log."""
     writing: dict[int, bytes | None] = field(default_factory=dict)
-    """Pages that a checkpoint has still to write; with its image if the page changed since."""
+    """Pages that a checkpoint has still to write, each with its image if it changed since."""
     held: bool = False
     """True while the pages in place must not change."""
     sections: int = 0
-    """Sections of the log that were begun."""
+    """Sections of the log that were started."""
     limit: int = 0
-    """Pages from which on `trim` tries again."""
+    """Number of pages above which `trim` tries again."""
 
     def get(self, number: int) -> Any:
-        """The node of a page; not to be changed. Raises `CorruptLogError`."""
+        """Return the node of a page, not to be changed. Raises `CorruptLogError`."""
         node = self.nodes.get(number)
         if node is None:
             node = self.nodes[number] = self._read(number)
@@ -70,19 +73,19 @@ class PageCache:
         return node
 
     def edit(self, number: int) -> Any:
-        """The node of a page, to be changed: its old image is in the undo log."""
+        """Log the page's image, mark the page as changed, and return its node."""
         node = self.get(number)
         self._log_image(number, node)
         self.dirty.add(number)
         return node
 
     def log_image(self, number: int) -> None:
-        """Let the undo log have the page as of the last checkpoint, though it may not change."""
+        """Log the page's image as of the last checkpoint; the page need not change."""
         if number not in self.logged:
             self._log_image(number, self.get(number))
 
     def put(self, number: int, node: Any) -> None:
-        """A node for a page that held another kind, or nothing."""
+        """Replace the node of a page, which held another kind, or nothing."""
         old = self.nodes.get(number)
         if number not in self.logged:
             self._log_image(number, self._old_node(number) if old is None else old)
@@ -91,17 +94,20 @@ class PageCache:
 
     @property
     def is_full(self) -> bool:
-        """True if `trim` has something to try."""
+        """True if `trim` may find pages to evict."""
         return len(self.nodes) > self.capacity and len(self.nodes) > self.limit
 
     def trim(self) -> None:
-        """Make room. Called where nobody holds a node: a change to one let go would be lost."""
+        """Evict pages above the capacity.
+
+        Called when no caller holds a node: a change to an evicted node would be lost.
+        """
         if not self.is_full:
             return
-        # An eighth more than needed: the images of all of them become durable by one sync.
+        # An eighth more than needed: one sync makes the images of all of them durable.
         step = len(self.nodes) - self.capacity + self.capacity // 8
         victims = list(islice(self._victims(), step))
-        # Where most pages have to stay, looking for others is not tried again at once.
+        # If most pages have to stay, do not search again at once.
         self.limit = len(self.nodes) + self.capacity // 8 if len(victims) < step else 0
         if changed := sorted(self.dirty.intersection(victims)):
             encode = self.codec.encode
@@ -113,27 +119,26 @@ class PageCache:
             del self.nodes[number]
 
     def _victims(self) -> Iterator[int]:
-        """Pages that may go, least recently used first."""
+        """Yield pages that may be evicted, least recently used first."""
         fixed = self.held or not self.steal
         for number in self.nodes:
             if number not in self.writing and not (fixed and number in self.dirty):
                 yield number
 
     def hold(self, held: bool) -> None:
-        """Whether the pages in place must stay as they are, once they are written back."""
+        """Keep the pages in place as they are after `write_back`, or allow changes again."""
         self.held = held
         self.limit = 0
 
     def start_writing(self) -> None:
-        """Every changed page is to be written as it is now; from here on a new section is
-        logged."""
+        """Schedule every changed page, as it is now, for `write_back`; a new section starts."""
         self.writing = dict.fromkeys(sorted(self.dirty))
         self.dirty.clear()
         self.logged.clear()
         self.sections += 1
 
     def write_back(self, latch: AbstractContextManager[object]) -> None:
-        """Write the pages of `start_writing` in place, neighbours together, and sync."""
+        """Write the pages of `start_writing` in place, adjacent ones together, and sync."""
         encode, at_once = self.codec.encode, _WRITE_BYTES // self.codec.page_size
         while self.writing:
             with latch:
@@ -158,7 +163,7 @@ class PageCache:
         return self.file.pread(size, number * size)
 
     def _old_node(self, number: int) -> Any:
-        """What a page held that is not in memory; None where it was never written."""
+        """Return the node on disk of a page that is not in memory; None if never written."""
         page = self._page(number)
         return self.codec.decode(number, page) if page.strip(b"\0") else None
 
@@ -167,12 +172,12 @@ class PageCache:
             self.logged.add(number)
             image = None if node is None else self.codec.encode(number, node)
             if number in self.writing:
-                self.writing[number] = image  # as of the checkpoint: what it has to write
+                self.writing[number] = image  # as of the checkpoint, which has to write it
             self.log.add_undo(number, image)
 
 
 def _runs(pages: dict[int, bytes]) -> Iterable[tuple[int, list[bytes]]]:
-    """Pages with neighbouring numbers as (first number, pages)."""
+    """Yield runs of pages with adjacent numbers as (first number, pages)."""
     run: list[bytes] = []
     first = 0
     for number, page in pages.items():

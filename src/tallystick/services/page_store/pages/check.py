@@ -1,8 +1,8 @@
 """The integrity check of a page store.
 
-In: its pages. Out: every `Defect`: damaged pages, keys out of order or out of reach, leaves
-that are not linked in order, pages used twice or by nobody, free pages in use. Reads every
-page once, whatever they hold; memory grows by a byte per page.
+In: its pages. Out: every `Defect`: damaged pages, keys out of order or outside their parent's
+range, leaves not linked in order, pages used twice or not at all, free pages in use. Reads every
+page once, whatever it holds; memory grows by a byte per page.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tallystick.services.page_store.pages.space import META_PAGE, OwnPages
 from tallystick.services.page_store.pages.tree import Tree
 
 Trees = Iterable[tuple[str, Tree]]
-"""Every tree of the store, with a name for people."""
+"""Every tree of the store, with its name for messages."""
 
 
 class _Check:
@@ -53,7 +53,7 @@ class _Check:
             self._cache.trim()
             number, low, high = waiting.pop()
             if defects := list(self._use(number, f"a node of {name}")):
-                yield from defects  # its children were walked, or are nowhere
+                yield from defects  # its children were checked already, or it has no page
                 continue
             yield from self._guarded(
                 number, self._node(name, tree, number, (low, high), leaves, waiting)
@@ -116,19 +116,19 @@ class _Check:
 
 
 class _Leaves:
-    """The links of a tree's leaves, which have to lead through all of them in order."""
+    """Check that the links of a tree's leaves lead through all of them in order."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._last, self._link = 0, 0
 
     def follow(self, number: int, link: int) -> Iterator[Defect]:
-        """The next leaf in order of keys; 0 is the end."""
+        """Take the next leaf in order of keys, with its link; 0 is the end."""
         if self._last and self._link != number:
             yield Defect(self._last, f"{self._name}: is linked to {self._link}, not to {number}")
         self._last, self._link = number, link
 
 
 def check_trees(cache: OwnPages, trees: Trees) -> list[Defect]:
-    """Everything that is wrong; empty is good."""
+    """Return every defect; empty if there is none."""
     return list(_Check(cache, cache.meta.page_count).run(trees))

@@ -1,7 +1,7 @@
 """The pages of a page store: bytes <-> nodes; pure functions, no I/O.
 
-In: a page of `PAGE_SIZE` bytes. Out: its node, or `CorruptLogError` naming the page. All
-numbers are little-endian. Every page but the unused ones begins with a head of 16 bytes:
+In: a page of `PAGE_SIZE` bytes. Out: its node, or `CorruptLogError` naming the page. All numbers
+are little-endian. Every page but the unused ones begins with a head of 16 bytes:
 
     offset size content
     0      1    kind: 1 meta, 2 leaf, 3 inner, 4 overflow, 5 free. Never 0, which is how H2's
@@ -15,7 +15,7 @@ numbers are little-endian. Every page but the unused ones begins with a head of 
     leaf        entries: 8 key (signed), 4 length, 8 overflow page or 0; then rows back to back
     inner       entries: 8 key (signed), 8 child; keys below the first are in the linked child
 
-A row longer than `INLINE_MAX` stands in a chain of overflow pages. An all-zero page is unused.
+A row longer than `INLINE_MAX` is in a chain of overflow pages. An all-zero page is unused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from tallystick.errors import CorruptLogError
+from tallystick.storage.btree import damaged_page
 from tallystick.storage.crc import crc32
 
 PAGE_SIZE = 4096
@@ -40,11 +40,11 @@ INNER_ENTRY = struct.Struct("<qQ")
 _LINK = HEAD.size - LINK.size
 """Offset of the link: from here on the checksum covers everything."""
 
-ROOM = PAGE_SIZE - HEAD.size
-"""Bytes of a page behind its head."""
-INLINE_MAX = ROOM // 4 - LEAF_ENTRY.size
-"""Longest row that stands in its leaf, so that every leaf holds at least four."""
-INNER_MAX = ROOM // INNER_ENTRY.size
+BODY_SIZE = PAGE_SIZE - HEAD.size
+"""Bytes of a page after its head."""
+INLINE_MAX = BODY_SIZE // 4 - LEAF_ENTRY.size
+"""Longest row kept in its leaf, in bytes, so that every leaf holds at least four."""
+INNER_MAX = BODY_SIZE // INNER_ENTRY.size
 """Most entries of an inner node."""
 KEY_MIN = -(1 << 63)
 KEY_MAX = (1 << 63) - 1
@@ -53,6 +53,8 @@ ROW_MAX = 64 << 20
 
 
 class PageKind(IntEnum):
+    """The first byte of a page in use."""
+
     META = 1
     LEAF = 2
     INNER = 3
@@ -62,7 +64,7 @@ class PageKind(IntEnum):
 
 @dataclass(slots=True)
 class Meta:
-    """Page 0: what is where."""
+    """Page 0: the page count, the list of free pages, the catalogue's root, the store's id."""
 
     page_count: int
     first_free: int
@@ -72,14 +74,14 @@ class Meta:
 
 @dataclass(slots=True)
 class Leaf:
-    """Rows in order of their keys. A row is its bytes, or the place of a long one."""
+    """Rows in order of their keys. A row is its bytes, or the first page of a long one."""
 
     keys: list[int] = field(default_factory=list)
     rows: list[bytes | Overflow] = field(default_factory=list)
     next: int = 0
 
     def size(self) -> int:
-        """Bytes that the entries take."""
+        """Return the bytes that the entries take."""
         inline = sum([len(row) for row in self.rows if isinstance(row, bytes)])
         return LEAF_ENTRY.size * len(self.rows) + inline
 
@@ -94,7 +96,7 @@ class Inner:
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """Where a long row stands."""
+    """The first page and the length, in bytes, of a long row."""
 
     page: int
     length: int
@@ -110,7 +112,7 @@ class Chunk:
 
 @dataclass(slots=True)
 class Free:
-    """A page that nobody uses."""
+    """A page on the list of free pages."""
 
     next: int = 0
 
@@ -119,41 +121,32 @@ Node = Meta | Leaf | Inner | Chunk | Free
 
 
 def entry_size(row: bytes | Overflow) -> int:
-    """Bytes of a leaf that an entry with this row takes."""
+    """Return the bytes of a leaf that an entry with this row takes."""
     return LEAF_ENTRY.size + (len(row) if isinstance(row, bytes) else 0)
 
 
 def encode(number: int, node: Node) -> bytes:
-    """The page of a node, checksum included."""
+    """Return the page of a node, checksum included."""
     kind, count, link, body = _ENCODERS[type(node)](node)
-    assert len(body) <= ROOM, "a node larger than its page"
-    body = body.ljust(ROOM, b"\0")
+    assert len(body) <= BODY_SIZE, "a node larger than its page"
+    body = body.ljust(BODY_SIZE, b"\0")
     crc = crc32(LINK.pack(link), crc32(CHECKED.pack(number, kind, count)))
     return HEAD.pack(kind, count, crc32(body, crc), link) + body
 
 
 def decode(number: int, page: bytes) -> Node:
-    """The node in a page. Raises `CorruptLogError`."""
+    """Return the node in a page. Raises `CorruptLogError`."""
     if len(page) != PAGE_SIZE:
-        raise _corrupt(number, f"{PAGE_SIZE} bytes", f"{len(page)} bytes")
+        raise damaged_page(number, PAGE_SIZE, f"{PAGE_SIZE} bytes", f"{len(page)} bytes")
     kind, count, stored, link = HEAD.unpack_from(page)
     covered = crc32(CHECKED.pack(number, kind, count))
     if page[1] or crc32(memoryview(page)[_LINK:], covered) != stored:
-        raise _corrupt(number, "its checksum", "another")
+        raise damaged_page(number, PAGE_SIZE, "its checksum", "another")
     try:
         return _DECODERS[kind](page, count, link)
     except (KeyError, struct.error, ValueError) as error:
-        raise _corrupt(number, "a node", f"kind {kind} with {count} entries") from error
-
-
-def _corrupt(number: int, expected: str, found: str) -> CorruptLogError:
-    return CorruptLogError(
-        f"page {number} is damaged",
-        offset=number * PAGE_SIZE,
-        expected=expected,
-        found=found,
-        advice="Restore a backup; 'tallystick store check' lists what else is hurt",
-    )
+        found = f"kind {kind} with {count} entries"
+        raise damaged_page(number, PAGE_SIZE, "a node", found) from error
 
 
 def _encode_meta(node: Meta) -> tuple[int, int, int, bytes]:
@@ -217,7 +210,7 @@ def _decode_inner(page: bytes, count: int, link: int) -> Inner:
 
 
 def _decode_chunk(page: bytes, count: int, link: int) -> Chunk:
-    if count > ROOM:
+    if count > BODY_SIZE:
         raise ValueError("more data than fits")
     return Chunk(page[HEAD.size : HEAD.size + count], link)
 

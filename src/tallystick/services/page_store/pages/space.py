@@ -1,7 +1,7 @@
-"""The page store's own pages in a file of their own: which are in use, and for what.
+"""Allocation of pages in the page store's own file.
 
-In: nodes that want a page, and pages that nobody needs. Out: page numbers. Page 0 says what is
-where; free pages are linked one to the next.
+In: nodes that need a page, and pages no longer needed. Out: page numbers. Page 0 holds the page
+count, the first free page and the catalogue's root; free pages are linked one to the next.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ OWN_PAGES = Codec(PAGE_SIZE, encode, decode)
 
 
 class OwnPages(PageCache):
-    """A cache of `layout` nodes that also hands out pages."""
+    """A cache of `layout` nodes that also allocates pages."""
 
     @property
     def meta(self) -> Meta:
+        """The node of page 0."""
         return _as_meta(self.get(META_PAGE))
 
     def allocate(self, node: Node) -> int:
-        """A page for ``node``: a free one, or a new one at the end of the file."""
+        """Put ``node`` on a free page, or a new one at the end of the file; return its number."""
         meta = _as_meta(self.edit(META_PAGE))
         number = meta.first_free
         if number:
@@ -39,7 +40,7 @@ class OwnPages(PageCache):
         return number
 
     def release(self, number: int) -> None:
-        """Put a page on the list of free ones."""
+        """Put a page on the list of free pages."""
         meta = _as_meta(self.edit(META_PAGE))
         self.put(number, Free(meta.first_free))
         meta.first_free = number

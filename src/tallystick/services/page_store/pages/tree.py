@@ -1,8 +1,8 @@
 """A B+ tree of signed 64-bit keys and rows of bytes, over the page cache.
 
-In: a root page and keys. Out: rows, in order of their keys. The root never moves: when it is
-full its content goes to new pages and it becomes their parent, so a table is found by one
-page number for ever. Empty leaves are freed; pages that are merely thin are left alone.
+In: a root page and keys. Out: rows, in order of their keys. The root keeps its page: when it is
+full its content goes to new pages and it becomes their parent. Empty leaves are freed, unless they
+are the first of their parent; pages that are only sparse are not merged.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 from tallystick.errors import CorruptLogError
 from tallystick.services.page_store.pages.layout import (
+    BODY_SIZE,
     INLINE_MAX,
     INNER_MAX,
     KEY_MIN,
-    ROOM,
     Chunk,
     Inner,
     Leaf,
@@ -23,20 +23,19 @@ from tallystick.services.page_store.pages.layout import (
     entry_size,
 )
 from tallystick.services.page_store.pages.space import OwnPages
-
-DEPTH_MAX = 32
-"""More levels than 2^64 keys can need: a longer way down is a loop."""
+from tallystick.storage.btree import DEPTH_MAX, Descent, middle
 
 
 class Tree:
-    """One table's rows. Called under the store's latch."""
+    """The rows of one table. Called under the store's latch."""
 
     def __init__(self, cache: OwnPages, root: int) -> None:
         self.root = root
         self._cache = cache
+        self._descent = Descent(root, self._node, Inner, bisect_right, self._loop)
 
     def get(self, key: int) -> bytes | None:
-        """The row of ``key``, None if there is none."""
+        """Return the row of ``key``, None if there is none."""
         _, leaf = self._find(key)
         place = bisect_left(leaf.keys, key)
         if place == len(leaf.keys) or leaf.keys[place] != key:
@@ -46,8 +45,10 @@ class Tree:
     def batch(
         self, start: int, count: int, size: int
     ) -> tuple[list[tuple[int, bytes]], int | None]:
-        """Rows from ``start`` on, at most ``count``, and no more once they have ``size`` bytes;
-        and the key to go on from, if any."""
+        """Return rows from ``start`` on, and the key to go on from, if any.
+
+        At most ``count`` rows, and no more once they have ``size`` bytes.
+        """
         rows: list[tuple[int, bytes]] = []
         for leaf in self._leaves(start):
             for index in range(bisect_left(leaf.keys, start), len(leaf.keys)):
@@ -59,7 +60,7 @@ class Tree:
         return rows, None
 
     def _leaves(self, start: int) -> Iterator[Leaf]:
-        """The leaf where ``start`` belongs and those behind it."""
+        """Yield the leaf where ``start`` belongs, and those after it."""
         (number, _), last = self._find(start), KEY_MIN - 1
         for _ in range(self._cache.meta.page_count):
             leaf = self._leaf(number)
@@ -74,7 +75,7 @@ class Tree:
         raise CorruptLogError(f"the leaves of the tree at page {self.root} are not in order")
 
     def set(self, key: int, row: bytes) -> None:
-        """Add the row or replace the one that is there."""
+        """Add a row, or replace the one with this key."""
         number, leaf = self._find(key)
         self._cache.edit(number)
         place = bisect_left(leaf.keys, key)
@@ -88,12 +89,12 @@ class Tree:
         else:
             leaf.keys.insert(place, key)
             leaf.rows.insert(place, stored)
-        if leaf.size() > ROOM:
-            self._split_leaf(self._path(key), leaf, place)
+        if leaf.size() > BODY_SIZE:
+            self._split_leaf(self._descent.path(key), leaf, place)
 
     def delete(self, key: int) -> bool:
-        """Remove the row; False if there was none."""
-        path = self._path(key)
+        """Remove a row; return False if there was none."""
+        path = self._descent.path(key)
         leaf = self._leaf(path[-1])
         place = bisect_left(leaf.keys, key)
         if place == len(leaf.keys) or leaf.keys[place] != key:
@@ -116,37 +117,29 @@ class Tree:
         self._cache.put(self.root, Leaf())
 
     def pages(self) -> Iterator[tuple[int, Leaf | Inner]]:
-        """Leaves and inner nodes with their page numbers, parents first; a node is good until
-        the next one is asked for. Raises `CorruptLogError` rather than walk in circles."""
-        waiting, left = [self.root], self._cache.meta.page_count
-        while waiting:
-            self._cache.trim()
-            number = waiting.pop()
-            node = self._cache.get(number)
-            left -= 1
-            if left < 0 or not isinstance(node, Leaf | Inner):
-                raise CorruptLogError(f"page {number} is no node of the tree at page {self.root}")
-            if isinstance(node, Inner):
-                waiting.extend(reversed(node.children))
-            yield number, node
+        """Yield leaves and inner nodes with their page numbers, parents first.
+
+        A node is valid until the next one is asked for. Raises `CorruptLogError` for a loop.
+        """
+        return self._descent.walk(self._cache.meta.page_count, self._cache.trim)
 
     def chain(self, row: Overflow) -> Iterator[tuple[int, Chunk]]:
-        """The overflow pages of a long row. Raises `CorruptLogError` if they are not whole."""
+        """Yield the overflow pages of a long row. Raises `CorruptLogError` if one is missing."""
         number, rest = row.page, row.length
-        if rest > self._cache.meta.page_count * ROOM:
+        if rest > self._cache.meta.page_count * BODY_SIZE:
             raise CorruptLogError(f"the row at page {number} is longer than all pages")
         while rest > 0:
             chunk = self._cache.get(number)
-            if not isinstance(chunk, Chunk) or len(chunk.data) != min(rest, ROOM):
+            if not isinstance(chunk, Chunk) or len(chunk.data) != min(rest, BODY_SIZE):
                 raise CorruptLogError(f"page {number} is no part of a long row")
             yield number, chunk
             rest -= len(chunk.data)
             number = chunk.next
 
-    # -- the way down -----------------------------------------------------------------------
+    # -- descent ----------------------------------------------------------------------------
 
     def _find(self, key: int) -> tuple[int, Leaf]:
-        """The leaf where ``key`` belongs, with its page number."""
+        """Return the leaf where ``key`` belongs, with its page number."""
         get, number = self._cache.get, self.root
         for _ in range(DEPTH_MAX):
             node = get(number)
@@ -155,16 +148,16 @@ class Tree:
             if type(node) is not Inner:
                 raise CorruptLogError(f"page {number} is no leaf of the tree at page {self.root}")
             number = node.children[bisect_right(node.keys, key)]
-        raise CorruptLogError(f"the tree at page {self.root} loops")
+        raise self._loop()
 
-    def _path(self, key: int) -> list[int]:
-        """Page numbers from the root to the leaf where ``key`` belongs."""
-        path = [self.root]
-        while isinstance(node := self._cache.get(path[-1]), Inner):
-            if len(path) > DEPTH_MAX:
-                raise CorruptLogError(f"the tree at page {self.root} loops")
-            path.append(node.children[bisect_right(node.keys, key)])
-        return path
+    def _node(self, number: int, _parent: int) -> Leaf | Inner:
+        node = self._cache.get(number)
+        if not isinstance(node, Leaf | Inner):
+            raise CorruptLogError(f"page {number} is no node of the tree at page {self.root}")
+        return node
+
+    def _loop(self) -> CorruptLogError:
+        return CorruptLogError(f"the tree at page {self.root} loops")
 
     def _leaf(self, number: int) -> Leaf:
         node = self._cache.get(number)
@@ -185,9 +178,9 @@ class Tree:
     # -- splitting and removing ---------------------------------------------------------------
 
     def _split_leaf(self, path: list[int], leaf: Leaf, place: int) -> None:
-        # Rows that arrive in order leave full leaves behind; others are cut in the middle.
+        # Ascending keys leave full leaves; a leaf that others fill is split in the middle.
         ascending = leaf.next == 0 and place == len(leaf.keys) - 1
-        cut = place if ascending else _middle(leaf)
+        cut = place if ascending else middle(list(map(entry_size, leaf.rows)))
         right = Leaf(leaf.keys[cut:], leaf.rows[cut:], leaf.next)
         del leaf.keys[cut:], leaf.rows[cut:]
         if path[-1] != self.root:
@@ -199,7 +192,7 @@ class Tree:
         self._cache.put(self.root, Inner([right.keys[0]], [first, second]))
 
     def _insert(self, path: list[int], key: int, child: int) -> None:
-        """Add a child behind ``key`` to the inner node at the end of ``path``."""
+        """Add a child for keys from ``key`` on to the inner node at the end of ``path``."""
         node = self._edit_inner(path[-1])
         place = bisect_right(node.keys, key)
         node.keys.insert(place, key)
@@ -223,15 +216,10 @@ class Tree:
         place = parent.children.index(path[-1])
         if place == 0:
             return
-        left = self._rightmost(parent.children[place - 1])
-        self._edit_leaf(left).next = leaf.next
+        left = self._descent.edge(path[:-1], parent.children[place - 1], first=False)
+        self._edit_leaf(left[-1]).next = leaf.next
         del parent.children[place], parent.keys[place - 1]
         self._cache.release(path[-1])
-
-    def _rightmost(self, number: int) -> int:
-        while isinstance(node := self._cache.get(number), Inner):
-            number = node.children[-1]
-        return number
 
     # -- long rows ------------------------------------------------------------------------------
 
@@ -239,8 +227,8 @@ class Tree:
         if len(row) <= INLINE_MAX:
             return row
         following = 0
-        for start in range((len(row) - 1) // ROOM * ROOM, -1, -ROOM):
-            chunk = Chunk(row[start : start + ROOM], following)
+        for start in range((len(row) - 1) // BODY_SIZE * BODY_SIZE, -1, -BODY_SIZE):
+            chunk = Chunk(row[start : start + BODY_SIZE], following)
             following = self._cache.allocate(chunk)
         return Overflow(following, len(row))
 
@@ -253,17 +241,3 @@ class Tree:
         if isinstance(row, Overflow):
             for number in [number for number, _ in self.chain(row)]:
                 self._cache.release(number)
-
-
-def _middle(leaf: Leaf) -> int:
-    """Where to cut so that both halves hold about as many bytes, and at least one row."""
-    half, total = leaf.size() // 2, 0
-    for place, row in enumerate(leaf.rows):
-        total += entry_size(row)
-        if total >= half:
-            return min(max(place, 1), len(leaf.rows) - 1)
-    return len(leaf.rows) - 1
-
-
-FIRST_KEY = KEY_MIN
-"""Where an iteration over everything starts."""

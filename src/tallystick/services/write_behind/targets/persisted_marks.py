@@ -1,7 +1,7 @@
-"""What a target holds is marked in the log, and now and then the target may forget it.
+"""*Persisted* marks: the log's records of which target has applied which transaction.
 
-In: batches that targets hold. Out: *persisted* marks, room in the backlog, work for the disposer,
-and the number below which nothing will ever be applied again.
+In: batches that targets have applied. Out: marks in the log, a smaller backlog, and from time to
+time the number below which a target may forget what it has applied.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from tallystick.roles import PersistLog
 from tallystick.services.write_behind.backlog import Backlog
 
 SETTLE_COUNT = 5_000
-"""Applied transactions after which targets may forget numbers."""
+"""Applied transactions after which a target is told which numbers it may forget."""
 
 _log = logging.getLogger("tallystick.write_behind")
 
 
-class Marks:
-    """``old_names`` are the names that a target has in entries of the log beside its own."""
+class PersistedMarks:
+    """Write marks to ``log``. ``old_names`` maps former names of targets in it to present ones."""
 
     def __init__(
         self, path: str, log: PersistLog, backlog: Backlog, old_names: Mapping[str, str]
@@ -30,26 +30,28 @@ class Marks:
         self._log = log
         self._backlog = backlog
         self._old_names = old_names
-        self._order = threading.Lock()
+        self._counting = threading.Lock()
         self._since_settled: dict[str, int] = {}
 
-    def held(self, target: str, numbers: Sequence[int]) -> None:
-        """The target holds these transactions."""
+    def applied(self, target: str, numbers: Sequence[int]) -> None:
+        """Mark transactions that the target has applied."""
         old = [name for name, new in self._old_names.items() if new == target]
         try:
             self._log.persisted_all(numbers, (target, *old))
         except TallystickError as error:
             # without their marks they are applied again after the next start
             _log.error("%s: no marks for %d transactions: %s", self._path, len(numbers), error)
-        self._backlog.held(numbers, target)
+        self._backlog.applied(numbers, target)
 
     def settle(
         self, target: str, count: int, settled: Callable[[int], None], last_number: int
     ) -> None:
-        """Now and then tell the target which numbers it may forget: those below all that the
-        log would bring again after a crash at this moment. The last one it keeps: that shows
-        whether the log is still the one that gave it."""
-        with self._order:
+        """Count ``count`` applied transactions; every `SETTLE_COUNT` let the target forget numbers.
+
+        It may forget those below every number that the log would bring again after a crash now. It
+        keeps the last one, which shows whether the log is still the one that gave it.
+        """
+        with self._counting:
             total = self._since_settled.get(target, 0) + count
             self._since_settled[target] = total % SETTLE_COUNT
         if total < SETTLE_COUNT:

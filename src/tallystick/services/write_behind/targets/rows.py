@@ -1,7 +1,8 @@
-"""Rows as bytes: what keys and values of operations are unless the application says otherwise.
+"""Rows as bytes: the default form of keys and values in operations.
 
-A key is a JSON object of the key's columns, a value one of the others; the same row always
-gives the same bytes. Values are what JSON holds: text, numbers, booleans, null.
+In: mappings of columns. Out: canonical JSON, in UTF-8: the same row always gives the same bytes. A
+key is a JSON object of the key's columns, a value one of the others. Columns are text, numbers,
+booleans or null.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ _DECODER = json.JSONDecoder()
 
 
 def encode_row(row: Row | bytes) -> bytes:
-    """The row as canonical JSON; bytes are taken as they are."""
+    """Return the row as canonical JSON; bytes are returned as they are."""
     if isinstance(row, bytes):
         return row
     return _ENCODER.encode(row).encode()
 
 
 def decode_row(data: bytes) -> dict[str, Any]:
-    """The row. Raises `ValueError` for bytes that are none."""
+    """Return the row in ``data``. Raises `ValueError` if it is not a JSON object."""
     return row_and_text(data)[0]
 
 
 def row_and_text(data: bytes) -> tuple[dict[str, Any], str]:
-    """The row, and its JSON object as text. Raises `ValueError` for bytes that are none."""
+    """Return the row in ``data``, and its JSON text. Raises `ValueError`."""
     text = data.decode().strip(_WHITESPACE)
     row = _DECODER.decode(text)
     if not isinstance(row, dict):

@@ -1,9 +1,8 @@
 """SQL databases as targets, through SQLAlchemy: PostgreSQL, MariaDB, MySQL, SQLite.
 
-In: entries whose operations are rows (`tallystick.services.write_behind.targets.rows`), or any,
-with a function of yours that applies them. Out: one database transaction per batch. The numbers
-applied stand in a table of the database, written in the same transaction: so the effect of each
-entry is exactly once, whatever crashes.
+In: entries whose operations are rows (see `rows`), or any others with a function that applies them.
+Out: one database transaction per batch. The numbers applied are kept in a table of the database,
+written in the same transaction: so each entry takes effect exactly once, whatever crashes.
 """
 
 from __future__ import annotations
@@ -30,9 +29,16 @@ _DOWN_WORDS = ("database is locked", "database or disk is full", "disk I/O error
 
 
 class SqlTarget:
-    """A database. ``apply(connection, entry)`` replaces the mapping of rows to tables; with
-    ``applied_table=None`` no numbers are kept, and applying has to be idempotent. The table of
-    numbers is created where it is missing."""
+    """A database as a target.
+
+    Args:
+        engine: Its engine; the target does not dispose of it.
+        apply: Called as ``apply(connection, entry)`` in the database transaction, instead of the
+            mapping of rows to tables.
+        applied_table: The table of applied numbers, created if missing. None: no numbers are kept,
+            and applying has to be idempotent.
+        batch_max: Most entries in one database transaction.
+    """
 
     def __init__(
         self,
@@ -61,23 +67,23 @@ class SqlTarget:
         return url, id(self._engine) if in_memory else 0, self._numbers.name
 
     def given(self, last_number: int) -> None:
-        """What the database holds of the log has numbers up to here."""
+        """Note the greatest number of the log so far."""
         self._given = last_number
 
     def open(self, log_id: str) -> None:
-        """Only notes the log: the database may be down, and is asked for the first batch."""
+        """Note the log's id. The first batch is what connects: the database may be down now."""
         self._log_id = log_id
         self._known_max = -1
 
     def apply(self, entries: Sequence[PersistEntry]) -> None:
-        """Apply what the database does not hold yet, in one transaction."""
+        """Apply the entries that the database does not hold yet, in one transaction."""
         at_once = self._engine.dialect.name == "postgresql" and self._apply is None
         try:
             self._attempt(entries, at_once=at_once)
         except (sa.exc.ProgrammingError, sa.exc.DataError, sa.exc.IntegrityError):
             if not at_once:
                 raise
-            # rows at once are put differently: whether a row is at fault is for itself to show
+            # a document is written by another statement: find out whether a row is at fault
             self._attempt(entries, at_once=False)
 
     def _attempt(self, entries: Sequence[PersistEntry], *, at_once: bool) -> None:
@@ -91,7 +97,7 @@ class SqlTarget:
                     for entry in fresh:
                         self._apply(connection, entry)
         except BaseException as error:
-            self._doubt(entries)
+            self._recheck(entries)
             if isinstance(error, sa.exc.DBAPIError) and is_down(error):
                 raise TargetDownError(str(error.orig)) from error
             if isinstance(error, sa.exc.TimeoutError):  # no connection of the pool is free
@@ -106,7 +112,7 @@ class SqlTarget:
 
         def takes_documents(table: str) -> bool:
             if at_once and table not in known:
-                # asked for each batch: the table may have been altered since the last one
+                # queried for each batch: the table may have been altered since the last one
                 name = {"name": quoted(table)}
                 known[table] = bool(connection.execute(TAKES_DOCUMENTS, name).scalar())
             return at_once and known[table]
@@ -116,14 +122,14 @@ class SqlTarget:
         ):
             connection.execute(statement, parameters)
 
-    def _doubt(self, entries: Sequence[PersistEntry]) -> None:
-        """A commit that failed may have taken place: look these numbers up next time."""
+    def _recheck(self, entries: Sequence[PersistEntry]) -> None:
+        """Look these numbers up next time: a commit that failed may have taken place."""
         if self._known_max >= 0:
             greatest = max(_signed(one.number) for one in entries)
             self._known_max = max(self._known_max, greatest)
 
     def settled(self, below: int) -> None:
-        """Forget numbers that cannot come again."""
+        """Delete numbers that cannot come again."""
         numbers = self._numbers
         if numbers is None or self._known_max < 0:
             return
@@ -138,10 +144,10 @@ class SqlTarget:
                 raise
 
     def close(self) -> None:
-        """The engine is its owner's."""
+        """Do nothing: the engine belongs to the application."""
 
     def _prepare(self) -> None:
-        """Once: make the table of numbers, and see how far it goes."""
+        """Create the table of numbers, once, and read the greatest number."""
         numbers = self._numbers
         with self._preparing:
             if self._known_max >= 0:
@@ -157,15 +163,15 @@ class SqlTarget:
             self._known_max = greatest
 
     def _claim(self, connection: Connection, entries: Sequence[PersistEntry]) -> list[PersistEntry]:
-        """The entries that are not applied yet; their numbers are now, in this transaction."""
+        """Insert the numbers of entries that are not applied yet; return these entries."""
         numbers = self._numbers
         if numbers is None:
             return list(entries)
-        doubtful = [one.number for one in entries if _signed(one.number) <= self._known_max]
+        maybe_held = [one.number for one in entries if _signed(one.number) <= self._known_max]
         held: set[int] = set()
-        if doubtful:
+        if maybe_held:
             query = sa.select(numbers.c.number).where(
-                numbers.c.log == self._log_id, numbers.c.number.in_(map(_signed, doubtful))
+                numbers.c.log == self._log_id, numbers.c.number.in_(map(_signed, maybe_held))
             )
             held = set(connection.execute(query).scalars())
         fresh = [one for one in entries if _signed(one.number) not in held]
@@ -209,12 +215,12 @@ def _ahead(numbers: sa.Table | None, log_id: str, greatest: int, given: int) -> 
 
 
 def _signed(number: int) -> int:
-    """The number as databases hold it: 63 bits do for more commits than there will be."""
+    """Return the number limited to the 63 bits of a BIGINT."""
     return min(number, _NUMBER_MAX)
 
 
 def is_down(error: sa.exc.DBAPIError) -> bool:
-    """True where the database is at fault or out of reach, and not what was asked of it."""
+    """Return True if the database is unreachable or overloaded, and no statement is at fault."""
     cause = error.orig
     if error.connection_invalidated or isinstance(error, sa.exc.InterfaceError):
         return True

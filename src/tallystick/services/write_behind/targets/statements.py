@@ -1,9 +1,9 @@
-"""SQL for operations that are rows: inserts and updates put a row there, deletes take it away.
+"""SQL for operations on rows: inserts and updates are upserts, deletes are deletes.
 
-In: operations in order, and the name of a dialect. Out: statements with their parameters.
-Neighbours of one shape (table, columns of key and value) share a statement. On PostgreSQL their
-rows go there as one JSON document, which is one statement and one parameter for any number of
-rows; elsewhere they are executed many at once, as the driver does that.
+In: operations in order, and the name of a dialect. Out: statements with their parameters. Adjacent
+operations of one shape (table, columns of key and value) share a statement. PostgreSQL gets their
+rows as one JSON document, which is one statement and one parameter for any number of rows; other
+databases get them as the driver's *executemany*.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ROWS = sa.bindparam("rows", type_=sa.Text)
 
 
 class Shape(NamedTuple):
-    """What the rows of one statement have in common."""
+    """The properties that the rows of one statement have in common."""
 
     deletes: bool
     table: str
@@ -39,11 +39,11 @@ def statements(
     operations: Iterable[Operation],
     at_once: Callable[[str], bool] = lambda _: False,
 ) -> Iterator[Statement]:
-    """SQL for operations in their order; ``at_once`` tells the tables of PostgreSQL whose rows
-    may go there as a document: see `TAKES_DOCUMENTS`.
+    """Yield statements for operations in their order.
 
-    Inserts and updates put the row there whether or not it exists. Raises `ValueError` for an
-    operation that is no row.
+    Inserts and updates write the row whether or not it exists. ``at_once(table)`` is true for the
+    tables of PostgreSQL that take rows as a document: see `TAKES_DOCUMENTS`. Raises `ValueError`
+    for an operation that is not a row.
     """
     for parts, group in groupby(map(_parsed, operations), key=itemgetter(0)):
         shape = Shape(*parts)
@@ -57,8 +57,8 @@ def statements(
 _Parts = tuple[bool, str, tuple[str, ...], tuple[str, ...]]
 _Rows = tuple[dict[str, Any], dict[str, Any]]
 _Parsed = tuple[_Parts, bytes, _Rows, str]
-"""The parts of a shape; the key as it is; the rows of key and value; both as one JSON object,
-which is good for something where no column stands in both."""
+"""The parts of a shape; the key's bytes; the rows of key and value; both as one JSON object, valid
+if no column is in both."""
 
 
 def _parsed(one: Operation) -> _Parsed:
@@ -77,7 +77,7 @@ def _parsed(one: Operation) -> _Parsed:
 
 
 def _without_repeats(shape: Shape, group: Iterable[_Parsed]) -> Iterator[list[str]]:
-    """Documents in runs none of which has a key twice: one statement can put a row once only."""
+    """Yield runs of documents without a repeated key: a statement can write a row only once."""
     keys: set[bytes] = set()
     documents: list[str] = []
     for _, key, _, document in group:
@@ -142,20 +142,22 @@ TAKES_DOCUMENTS = sa.text(
     " FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid"
     " WHERE a.attrelid = to_regclass(:name) AND a.attnum > 0 AND NOT a.attisdropped"
 )
-"""True for a table, by its ``name``, whose columns all read a JSON value as they read its text:
-arrays, composite types and JSON itself do not."""
+"""True for a table, by its ``name``, whose columns all read a JSON value as they read its text.
+Arrays, composite types and JSON do not."""
 
 
 def quoted(table: str) -> str:
-    """A table's name as PostgreSQL wants it in SQL."""
+    """Return a table's name, quoted for PostgreSQL."""
     dialect: Any = postgresql.dialect
     return str(dialect().identifier_preparer.format_table(_table(Shape(False, table, (), ()))))
 
 
 @lru_cache(maxsize=256)
 def _at_once(shape: Shape) -> sa.sql.expression.Executable:
-    """The statement whose parameter ``rows`` is a JSON list of rows; the table's own row type
-    says what the columns are."""
+    """Return the statement whose parameter ``rows`` is a JSON list of rows.
+
+    The table's row type gives the types of the columns.
+    """
     table = _table(shape)
     names = (*shape.key, *shape.value)
     source = sa.func.json_populate_recordset(

@@ -1,26 +1,279 @@
-"""The lanes of a service: one for each target, by its name.
+"""The workers of a service: threads that apply batches to targets.
 
-In: targets by name, and durable entries. Out: each entry in the lanes of the targets that wait
-for it, with the operations that are for them.
+In: durable entries in the order of numbers. Out: calls of each target with the entries for it, and
+of ``applied`` for every batch that it has applied. A target that cannot be reached is tried again
+without end, with growing delays. The transactions of a batch that fails otherwise are tried one by
+one; one that keeps failing is set aside, and only transactions on the same keys wait with it.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tallystick.roles import PersistEntry
 from tallystick.services.write_behind.backlog import Backlog
 from tallystick.services.write_behind.metrics import WriteBehindMetrics
+from tallystick.services.write_behind.schedule import QueuedTransaction, Schedule
 from tallystick.services.write_behind.settings import WriteBehindSettings
-from tallystick.services.write_behind.targets.target import CountingTarget, Target, target_of
-from tallystick.services.write_behind.targets.worker import Lane
+from tallystick.services.write_behind.targets.adapters import target_of
+from tallystick.services.write_behind.targets.target import (
+    DOWN_ERRORS,
+    CountingTarget,
+    Target,
+    TargetAheadError,
+)
+
+PAUSE_SECONDS = 0.01
+"""Time between two checks of a pausing worker whether callers still commit."""
+PAUSE_SECONDS_MAX = 0.25
+"""Longest pause after one batch."""
+DOUBLINGS_MAX = 60
+
+_log = logging.getLogger("tallystick.write_behind")
 
 
-class Lanes(Mapping[str, Lane]):
-    """Opened, started, stopped and closed together. Raises `TypeError` for what is no target,
-    `ValueError` for two that keep their numbers in one place."""
+class TargetQueue:
+    """The transactions for one target, and the threads that apply them.
+
+    The threads call ``applied(name, numbers)``, and ``broken(error)`` once if one cannot go on.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        target: Target,
+        settings: WriteBehindSettings,
+        backlog: Backlog,
+        metrics: WriteBehindMetrics,
+        applied: Callable[[str, Sequence[int]], None],
+        broken: Callable[[BaseException], None],
+        *,
+        strict: bool = False,
+    ) -> None:
+        workers = 1 if strict else settings.workers_per_target
+        self.name = name
+        self.target = target
+        self._settings = settings
+        self._batch_max = self._limit = min(settings.batch_max, target.batch_max)
+        self._backlog = backlog
+        self._metrics = metrics
+        self._on_applied = applied
+        self._on_broken = broken
+        self._schedule = Schedule(strict, single=workers == 1)
+        self._changed = threading.Condition()
+        self._stopping = threading.Event()
+        self._running = 0
+        self._down_until = 0.0
+        self._delay = settings.retry_seconds
+        self._last_error = ""
+        self._any_stuck = False
+        self._threads = [
+            threading.Thread(target=self._run, name=f"write-behind {name}", daemon=True)
+            for _ in range(workers)
+        ]
+
+    def start(self) -> None:
+        """Start the threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, deadline: float) -> None:
+        """Take no further batch, and wait until ``deadline`` for the running ones."""
+        self._stopping.set()
+        with self._changed:
+            self._changed.notify_all()
+        for thread in self._threads:
+            if thread.ident is not None:  # it was started
+                thread.join(max(0.0, deadline - time.monotonic()))
+
+    def add(self, entries: Sequence[PersistEntry]) -> None:
+        """Add durable entries, with greater numbers than all before."""
+        with self._changed:
+            self._schedule.add(entries)
+            self._report_stuck()
+            self._changed.notify_all()
+
+    def discard(self, number: int) -> None:
+        """Remove a transaction that an operator has discarded."""
+        with self._changed:
+            self._schedule.discard(number)
+            self._recheck_stuck()
+            self._changed.notify_all()
+
+    def retry(self, number: int) -> bool:
+        """Try a transaction that was set aside again; return False if it was not."""
+        with self._changed:
+            found = self._schedule.retry(number)
+            self._recheck_stuck()
+            self._changed.notify_all()
+        return found
+
+    def condition_of(self, number: int) -> tuple[str, int, str]:
+        """Return ``queued``, ``retrying`` or ``set aside``, failed attempts, and the last error."""
+        with self._changed:
+            one = self._schedule.waiting.get(number)
+            if one is None:
+                return "queued", 0, ""
+            if one.aside:
+                return "set aside", one.attempts, one.error
+            down = self._down_until > time.monotonic()
+            state = "retrying" if one.attempts or down else "queued"
+            return state, one.attempts, one.error or (self._last_error if down else "")
+
+    def progresses(self, *, wait_for_target: bool) -> bool:
+        """Return True while a batch is being applied, or one can be taken.
+
+        With ``wait_for_target``, also if one can be taken once the target is reachable again.
+        """
+        with self._changed:
+            if self._stopping.is_set():
+                return False
+            reachable = wait_for_target or self._down_until <= time.monotonic()
+            return self._running > 0 or (reachable and self._schedule.has_ready())
+
+    # -- threads -----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while (batch := self._take()) is not None:
+                self._apply(batch)
+        except BaseException as error:  # otherwise the target would stop without a message
+            self._stopping.set()
+            _log.critical("%s gets nothing any more: %r", self.name, error, exc_info=error)
+            self._on_broken(error)
+
+    def _take(self) -> list[QueuedTransaction] | None:
+        with self._changed:
+            while not self._stopping.is_set():
+                now = time.monotonic()
+                if self._down_until <= now and (batch := self._schedule.take(self._limit, now)):
+                    self._running += 1
+                    return batch
+                self._changed.wait(self._wait_seconds(now))
+            return None
+
+    def _wait_seconds(self, now: float) -> float | None:
+        if self._down_until > now:
+            return self._down_until - now
+        delay_end = self._schedule.next_delay_end()
+        return None if delay_end is None else max(0.0, delay_end - now)
+
+    def _apply(self, batch: list[QueuedTransaction]) -> None:
+        began = time.monotonic()
+        arrivals = self._backlog.arrivals
+        try:
+            self.target.apply([one.entry for one in batch])
+        except DOWN_ERRORS as error:
+            self._unreachable(batch, error)
+        except TargetAheadError:
+            self._put_back(batch)
+            raise
+        except BaseException as error:  # whatever a target raises, sys.exit() too, is its failure
+            self._failed(batch, error)
+        else:
+            self._mark_applied(batch)
+            self._pause(time.monotonic() - began, arrivals)
+
+    def _pause(self, seconds: float, arrivals: int) -> None:
+        """Leave the processor to commits after a batch that took ``seconds``.
+
+        The pause ends when no commit has arrived, or when half of a limit is used.
+        """
+        pause = min(seconds * (1 / self._settings.target_duty - 1), PAUSE_SECONDS_MAX)
+        until = time.monotonic() + pause
+        while (left := until - time.monotonic()) > 0:
+            before, arrivals = arrivals, self._backlog.arrivals
+            if arrivals == before or not self._backlog.below_half:
+                return
+            self._stopping.wait(min(left, PAUSE_SECONDS))
+
+    def _mark_applied(self, batch: list[QueuedTransaction]) -> None:
+        self._metrics.applied(self.name, len(batch))
+        # the mark comes before the next transaction on the same key
+        self._on_applied(self.name, [one.number for one in batch])
+        with self._changed:
+            self._running -= 1
+            self._delay = self._settings.retry_seconds
+            self._limit = min(2 * self._limit, self._batch_max)
+            self._schedule.done(batch)
+            self._changed.notify_all()
+
+    def _put_back(self, batch: list[QueuedTransaction]) -> None:
+        with self._changed:
+            self._running -= 1
+            self._schedule.put_back(batch)
+            self._changed.notify_all()
+
+    def _unreachable(self, batch: list[QueuedTransaction], error: Exception) -> None:
+        self._metrics.retried(self.name)
+        with self._changed:
+            self._running -= 1
+            self._schedule.put_back(batch)
+            # the batch may be too large for the target
+            self._limit = max(1, len(batch) // 2)
+            self._last_error = repr(error)
+            now, delay = time.monotonic(), self._delay
+            if self._down_until <= now:  # otherwise another thread has just set it
+                self._down_until = now + delay
+                self._delay = self._longer(delay)
+            self._changed.notify_all()
+        _log.warning("%s cannot be reached, next try in %.2f s: %r", self.name, delay, error)
+
+    def _failed(self, batch: list[QueuedTransaction], error: BaseException) -> None:
+        self._metrics.retried(self.name)
+        with self._changed:
+            self._running -= 1
+            self._schedule.put_back(batch)
+            self._schedule.use_queues()
+            waiting = self._schedule.waiting
+            found = [waiting[one.number] for one in batch if one.number in waiting]
+            for one in found:
+                one.alone = True
+            if len(batch) == 1 and found:
+                self._blame(found[0], error)
+            self._report_stuck()
+            self._changed.notify_all()
+
+    def _blame(self, one: QueuedTransaction, error: BaseException) -> None:
+        one.attempts += 1
+        one.error = repr(error)
+        if one.attempts >= self._settings.attempts_max:
+            self._schedule.set_aside(one)
+            self._metrics.set_aside(self.name)
+            _log.error("%s: transaction %d is set aside: %r", self.name, one.number, error)
+            return
+        delay = self._settings.retry_seconds * 2 ** min(one.attempts - 1, DOUBLINGS_MAX)
+        until = time.monotonic() + min(delay, self._settings.retry_seconds_max)
+        self._schedule.delay(one, until)
+
+    def _longer(self, delay: float) -> float:
+        return min(2 * delay, self._settings.retry_seconds_max)
+
+    # -- transactions that wait for an operator; under the lock ------------------------------------
+
+    def _report_stuck(self) -> None:
+        if self._schedule.newly_stuck:
+            self._any_stuck = True
+            self._backlog.stuck(self.name, self._schedule.newly_stuck)
+            self._schedule.newly_stuck.clear()
+
+    def _recheck_stuck(self) -> None:
+        if self._any_stuck:
+            still = self._schedule.find_stuck()
+            self._any_stuck = bool(still)
+            self._backlog.unstuck(self.name, still)
+
+
+class Workers(Mapping[str, TargetQueue]):
+    """The queues of all targets by name, opened, started, stopped and closed together.
+
+    Raises `TypeError` for what cannot be a target, `ValueError` for two targets that keep their
+    numbers in one place.
+    """
 
     def __init__(
         self,
@@ -28,36 +281,38 @@ class Lanes(Mapping[str, Lane]):
         settings: WriteBehindSettings,
         backlog: Backlog,
         metrics: WriteBehindMetrics,
-        held: Callable[[str, Sequence[int]], None],
+        applied: Callable[[str, Sequence[int]], None],
         broken: Callable[[BaseException], None],
         *,
         strict: bool,
     ) -> None:
         made = {name: target_of(thing) for name, thing in targets.items()}
-        _require_places_of_their_own(made)
+        _require_distinct_places(made)
         self._backlog = backlog
         self._handing_over = threading.Lock()
         self._started = False
         self._opened: list[Target] = []
-        self._lanes = {
-            name: Lane(name, target, settings, backlog, metrics, held, broken, strict=strict)
+        self._queues = {
+            name: TargetQueue(
+                name, target, settings, backlog, metrics, applied, broken, strict=strict
+            )
             for name, target in made.items()
         }
 
-    def __getitem__(self, name: str) -> Lane:
-        return self._lanes[name]
+    def __getitem__(self, name: str) -> TargetQueue:
+        return self._queues[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._lanes)
+        return iter(self._queues)
 
     def __len__(self) -> int:
-        return len(self._lanes)
+        return len(self._queues)
 
     def open(self, identity: str, last_number: int) -> None:
-        """Open the targets; all of them, or none."""
+        """Open all targets, or none."""
         try:
-            for lane in self.values():
-                target = lane.target
+            for queue in self.values():
+                target = queue.target
                 if isinstance(target, CountingTarget):
                     target.given(last_number)
                 target.open(identity)
@@ -67,35 +322,37 @@ class Lanes(Mapping[str, Lane]):
             raise
 
     def start(self) -> None:
-        """Begin to apply; a second call does nothing."""
+        """Start to apply; a second call does nothing."""
         if not self._started:
             self._started = True
-            for lane in self.values():
-                lane.start()
+            for queue in self.values():
+                queue.start()
 
     def hand_over(self, entries: Sequence[PersistEntry]) -> None:
-        """Durable entries, with greater numbers than all before."""
+        """Add durable entries, with greater numbers than all before, to the queues they are for."""
         with self._handing_over:
-            for name, lane in self.items():
+            for name, queue in self.items():
                 own = self._backlog.waiting_for(name, entries)
                 if own:
-                    lane.add([_part_for(one, name) for one in own])
+                    queue.add([_part_for(one, name) for one in own])
 
     def discard(self, number: int) -> None:
-        """An operator gave the transaction up, whether or not it was handed over."""
+        """Remove a transaction that an operator has discarded, handed over or not."""
         with self._handing_over:
             self._backlog.forget(number)
-            for lane in self.values():
-                lane.discard(number)
+            for queue in self.values():
+                queue.discard(number)
 
-    def moves(self, *, patient: bool) -> bool:
-        """True while one of them gets on; see `Lane.moves`."""
-        return self._started and any(lane.moves(patient=patient) for lane in self.values())
+    def progresses(self, *, wait_for_target: bool) -> bool:
+        """Return True while a queue makes progress; see `TargetQueue.progresses`."""
+        return self._started and any(
+            one.progresses(wait_for_target=wait_for_target) for one in self.values()
+        )
 
     def stop(self, deadline: float) -> None:
-        """Let workers finish what they are at, until the deadline."""
-        for lane in self.values():
-            lane.stop(deadline)
+        """Wait until the deadline for running batches; take no others."""
+        for queue in self.values():
+            queue.stop(deadline)
 
     def close(self) -> None:
         """Close the targets that were opened."""
@@ -104,8 +361,8 @@ class Lanes(Mapping[str, Lane]):
         self._opened.clear()
 
 
-def _require_places_of_their_own(targets: Mapping[str, Target]) -> None:
-    """Each target would take the numbers of the other for its own, and pass transactions over."""
+def _require_distinct_places(targets: Mapping[str, Target]) -> None:
+    """Refuse targets with one table of numbers: each would skip transactions of the other."""
     places: dict[Hashable, str] = {}
     for name, target in targets.items():
         place = target.place if isinstance(target, CountingTarget) else None
@@ -117,7 +374,7 @@ def _require_places_of_their_own(targets: Mapping[str, Target]) -> None:
 
 
 def _part_for(entry: PersistEntry, name: str) -> PersistEntry:
-    """The entry with the operations for one target."""
+    """Return the entry with the operations for one target."""
     for one in entry.operations:
         if one.target is not None and one.target != name:
             own = tuple(one for one in entry.operations if one.target in (None, name))

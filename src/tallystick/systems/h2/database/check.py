@@ -1,9 +1,9 @@
 """The integrity check of tables in a page store file.
 
-In: its pages. Out: every `Defect`: damaged pages, keys out of order or out of reach, parents that
-are not, long rows that break off, pages used twice, by nobody, or not marked as used. A page's own
-checksum covers seven of its bytes; damage to the rest shows only where it contradicts the tree.
-Reads every page of every table once; memory grows by a byte per page.
+In: its pages. Out: every `Defect`: damaged pages, keys out of order or outside their parent's
+range, wrong parents, incomplete long rows, pages used twice, not at all, or not marked as used. A
+page's own checksum covers seven of its bytes; damage to the rest shows only where it contradicts
+the tree. Reads every page of every table once; memory grows by a byte per page.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from tallystick.errors import CorruptLogError
 from tallystick.roles import Defect
-from tallystick.systems.h2.database.nodes import Alien, Inner, Leaf
+from tallystick.systems.h2.database.nodes import EnginePage, Inner, Leaf
 from tallystick.systems.h2.database.schema import IndexRow
 from tallystick.systems.h2.database.space import Space
 from tallystick.systems.h2.database.tree import DataTree
@@ -25,8 +25,11 @@ _KEY_MAX = (1 << 63) - 1
 def check_pages(
     space: Space, trees: Mapping[int, DataTree], index: Mapping[int, IndexRow]
 ) -> Iterator[Defect]:
-    """Everything that is wrong. Pages that nobody uses are told only where every index of the
-    engine's is one page: those with more are not looked into."""
+    """Yield every defect.
+
+    Unused pages that are marked as used are reported only if every index of the engine is one page:
+    larger indexes are not read.
+    """
     check = _Check(space)
     for tree in trees.values():
         yield from check.tree(tree)
@@ -40,7 +43,8 @@ class _Check:
     def __init__(self, space: Space) -> None:
         self._space = space
         self._used = bytearray(space.page_count)
-        self._whole = True
+        self._all_used_known = True
+        """False if an index has pages that are not read."""
 
     def tree(self, tree: DataTree) -> Iterator[Defect]:
         waiting = [(tree.root, 0, _KEY_MIN, _KEY_MAX)]
@@ -48,7 +52,7 @@ class _Check:
             self._space.cache.trim()
             number, parent, low, high = waiting.pop()
             if defects := list(self._use(number, f"a node of table {tree.table}")):
-                yield from defects  # its children were walked, or are nowhere
+                yield from defects  # its children were checked already, or it has no page
                 continue
             try:
                 node = tree.node(number, parent)
@@ -79,17 +83,17 @@ class _Check:
             yield from self._use(page, f"row {node.keys[0]} of table {tree.table}")
 
     def index(self, row: IndexRow) -> Iterator[Defect]:
-        """The root of an index."""
+        """Check the root of an index."""
         yield from self._use(row.root, f"the root of index {row.number}")
         try:
             node = self._space.cache.get(row.root)
         except CorruptLogError as error:
             yield Defect(row.root, str(error))
             return
-        kind = node.page[0] & ~layout.LAST if isinstance(node, Alien) else layout.EMPTY
+        kind = node.page[0] & ~layout.LAST if isinstance(node, EnginePage) else layout.EMPTY
         if kind not in (layout.EMPTY, layout.BTREE_LEAF, layout.BTREE_NODE):
             yield Defect(row.root, f"is no page of index {row.number}")
-        self._whole &= kind != layout.BTREE_NODE
+        self._all_used_known &= kind != layout.BTREE_NODE
 
     def _use(self, number: int, by: str) -> Iterator[Defect]:
         if not layout.FREE_LIST_ROOT < number < len(self._used):
@@ -105,15 +109,15 @@ class _Check:
         try:
             return self._space.in_use(number)
         except CorruptLogError:
-            return False  # told once, with the page of the free list
+            return False  # reported once, with the page of the free list
 
     def free_list(self) -> Iterator[Defect]:
-        """Every page that is marked is used by a table, or is the list itself."""
+        """Check that every marked page belongs to a table, or is the list itself."""
         for number in range(layout.FREE_LIST_ROOT, len(self._used)):
             try:
                 if self._space.is_list(number):
                     self._space.cache.get(number)
-                elif self._whole and not self._used[number] and self._space.in_use(number):
+                elif self._all_used_known and not self._used[number] and self._space.in_use(number):
                     yield Defect(number, "is marked as used, but belongs to no table")
             except CorruptLogError as error:
                 if self._space.is_list(number):

@@ -1,8 +1,8 @@
-"""A database of the engine without tables of ours: its first pages.
+"""The first pages of a new H2 database without tables of ours.
 
-In: a page size. Out: headers, free list, page index, SYS, and the tables for large objects, which
-1.4.200 makes when it opens a database without them, and cannot while a transaction is in doubt.
-The user is SA, without a password. Source: files that 1.4.200 wrote.
+In: a page size. Out: headers, free list, page index, SYS, and the tables for large objects: 1.4.200
+creates these when it opens a database without them, and cannot while a transaction is in doubt. The
+user is SA, without a password. Source: files that 1.4.200 wrote.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _SCHEMA = '"INFORMATION_SCHEMA"'
 
 
 @dataclass
-class _Made:
-    """Rows of the catalogue, and root pages from `_FIRST_ROOT` on."""
+class _Catalogue:
+    """Rows of the catalogue so far, and root pages from `_FIRST_ROOT` on."""
 
     index: list[Row] = field(default_factory=list)
     objects: list[Row] = field(default_factory=list)
@@ -39,7 +39,7 @@ class _Made:
         self.objects.append(object_row(len(self.objects) + 1, kind, sql))
 
     def table(self, name: str, *columns: str) -> int:
-        """A hidden table; its number."""
+        """Add a hidden table; return its number."""
         number = len(self.objects) + 1
         root = self.root(Leaf(number, len(columns)))
         listed = ",".join(map(str, range(len(columns))))
@@ -50,7 +50,7 @@ class _Made:
         return number
 
     def key(self, table: int, name: str, mark: int, at: str, columns: str, page_size: int) -> None:
-        """Its primary key, of the columns ``at``: a single one is the row key, without pages."""
+        """Add its primary key on the columns ``at``: a single one is the row key, without pages."""
         primary = f'{_SCHEMA}."PRIMARY_KEY_{mark}"'
         self._index(table, at, page_size if "," in at else 0)
         create = f"CREATE PRIMARY KEY IF NOT EXISTS {primary} ON {_SCHEMA}.{name}({columns})"
@@ -59,8 +59,10 @@ class _Made:
         add = f"ALTER TABLE {_SCHEMA}.{name} ADD CONSTRAINT IF NOT EXISTS {constraint}"
         self.object(schema.CONSTRAINT, add)
 
-    def other(self, table: int, name: str, index: str, at: str, columns: str, size: int) -> None:
-        """An index beside the key."""
+    def secondary(
+        self, table: int, name: str, index: str, at: str, columns: str, size: int
+    ) -> None:
+        """Add a secondary index."""
         self._index(table, at, size)
         create = f"CREATE INDEX IF NOT EXISTS {_SCHEMA}.{index} ON {_SCHEMA}.{name}({columns})"
         self.object(schema.INDEX, create)
@@ -72,22 +74,22 @@ class _Made:
 
 
 def first_pages(page_size: int) -> bytes:
-    """The file, without a log."""
-    made, catalog = _Made(), Leaf(TABLE_CATALOG, schema.CATALOG_COLUMNS)
-    made.index.append(index_row(0, schema.DATA, 0, made.root(catalog), "0,1,2,3"))
-    made.object(schema.SETTING, f"SET CREATE_BUILD {_BUILD}")
-    _large_objects(made, page_size)
-    made.object(schema.USER, _user())
+    """Return the content of the file, without a log."""
+    catalogue, objects = _Catalogue(), Leaf(TABLE_CATALOG, schema.CATALOG_COLUMNS)
+    catalogue.index.append(index_row(0, schema.DATA, 0, catalogue.root(objects), "0,1,2,3"))
+    catalogue.object(schema.SETTING, f"SET CREATE_BUILD {_BUILD}")
+    _large_objects(catalogue, page_size)
+    catalogue.object(schema.USER, _user())
     number = secrets.randbits(63)
-    made.object(schema.CONSTANT, f'CREATE CONSTANT "PUBLIC"."STORE_ID" VALUE {number}')
-    _fill(catalog, made.objects)
+    catalogue.object(schema.CONSTANT, f'CREATE CONSTANT "PUBLIC"."STORE_ID" VALUE {number}')
+    _fill(objects, catalogue.objects)
     index = Leaf(TABLE_META, schema.META_COLUMNS)
-    _fill(index, made.index)
+    _fill(index, catalogue.index)
     bits = bytearray(page_size - BITMAP_START)
-    for place in range(2 + len(made.roots)):  # the list itself, the page index, the roots
+    for place in range(2 + len(catalogue.roots)):  # the list itself, the page index, the roots
         bits[place >> 3] |= 1 << (place & 7)
     header = layout.encode_variable_header(VariableHeader(0, 0, 0, 0), page_size)
-    content = [FreeList(bits), index, *made.roots]
+    content = [FreeList(bits), index, *catalogue.roots]
     pages = [
         nodes.encode(page_size, layout.FREE_LIST_ROOT + n, node) for n, node in enumerate(content)
     ]
@@ -99,18 +101,18 @@ def _fill(leaf: Leaf, rows: list[Row]) -> None:
     leaf.rows = [row for _, _, row in rows]
 
 
-def _large_objects(made: _Made, page_size: int) -> None:
+def _large_objects(catalogue: _Catalogue, page_size: int) -> None:
     name = '"LOBS"'
-    table = made.table(name, '"ID" BIGINT NOT NULL', '"BYTE_COUNT" BIGINT', '"TABLE" INT')
-    made.key(table, name, 2, "0", '"ID"', page_size)
-    made.other(table, name, '"INDEX_LOB_TABLE"', "2", '"TABLE"', page_size)
+    table = catalogue.table(name, '"ID" BIGINT NOT NULL', '"BYTE_COUNT" BIGINT', '"TABLE" INT')
+    catalogue.key(table, name, 2, "0", '"ID"', page_size)
+    catalogue.secondary(table, name, '"INDEX_LOB_TABLE"', "2", '"TABLE"', page_size)
     name, columns = '"LOB_MAP"', ('"POS" BIGINT', '"HASH" INT', '"BLOCK" BIGINT')
-    table = made.table(name, '"LOB" BIGINT NOT NULL', '"SEQ" INT NOT NULL', *columns)
-    made.key(table, name, 3, "0,1", '"LOB", "SEQ"', page_size)
-    made.other(table, name, '"INDEX_LOB_MAP_DATA_LOB"', "4,0", '"BLOCK", "LOB"', page_size)
+    table = catalogue.table(name, '"LOB" BIGINT NOT NULL', '"SEQ" INT NOT NULL', *columns)
+    catalogue.key(table, name, 3, "0,1", '"LOB", "SEQ"', page_size)
+    catalogue.secondary(table, name, '"INDEX_LOB_MAP_DATA_LOB"', "4,0", '"BLOCK", "LOB"', page_size)
     name = '"LOB_DATA"'
-    table = made.table(name, '"BLOCK" BIGINT NOT NULL', '"COMPRESSED" INT', '"DATA" BINARY')
-    made.key(table, name, 9, "0", '"BLOCK"', page_size)
+    table = catalogue.table(name, '"BLOCK" BIGINT NOT NULL', '"COMPRESSED" INT', '"DATA" BINARY')
+    catalogue.key(table, name, 9, "0", '"BLOCK"', page_size)
 
 
 def _user() -> str:

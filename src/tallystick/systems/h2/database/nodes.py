@@ -1,8 +1,8 @@
 """Table pages of a page store file as nodes: bytes <-> nodes; pure functions, no I/O.
 
 In: a page and its number. Out: its node, or `CorruptLogError` naming the page. All numbers are
-big-endian; *vI* and *vL* are the variable ones of `fields`. Every node but the free list begins
-with type (1), checksum (2), parent page (4, 0 for a root):
+big-endian; *vI* and *vL* are the variable-length ones of `format.numbers`. Every node but the free
+list begins with type (1), checksum (2), parent page (4, 0 for a root):
 
     leaf      table vI, columns vI, entries (2), first overflow page (4, not with type + 16), then
               per entry key vL and offset (2); rows from the end of the page down, in that order
@@ -12,7 +12,7 @@ with type (1), checksum (2), parent page (4, 0 for a root):
     free list type + 16, checksum (2), then a bit per page from itself on, lowest first
 
 The parent of a chunk is the page before it. A leaf with a row that is too long for a page holds
-nothing else, and as much of it as fits. Other pages are `Alien`, of no table of ours, or `Empty`.
+only this row, as much of it as fits. Other pages are `EnginePage`, of no table of ours, or `Empty`.
 Source: the PageLog description, sections a.2 and g, and files that the engine wrote.
 """
 
@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from tallystick.errors import CorruptLogError
 from tallystick.roles import Codec
+from tallystick.storage.btree import damaged_page
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.numbers import (
     decode_var_int,
@@ -48,8 +48,10 @@ _LOG_PAGES = (layout.EMPTY, layout.STREAM_TRUNK, layout.STREAM_DATA)
 
 @dataclass(slots=True)
 class Leaf:
-    """Rows (values without their count) in order of their keys. ``overflow``: the first page of
-    what the one row does not hold of itself, 0 if it is whole."""
+    """Rows (values without their count) in order of their keys.
+
+    ``overflow`` is the first overflow page of its only row, 0 if every row is complete.
+    """
 
     table: int
     columns: int
@@ -59,7 +61,7 @@ class Leaf:
     overflow: int = 0
 
     def size(self) -> int:
-        """Bytes that the page takes."""
+        """Return the bytes that the page needs."""
         entries = _SHORT.size * len(self.keys) + sum(map(var_long_size, self.keys))
         return leaf_head(self.table, self.columns) + entries + sum(map(len, self.rows))
 
@@ -75,14 +77,14 @@ class Inner:
     row_count: int = UNKNOWN_COUNT
 
     def size(self) -> int:
-        """Bytes that the page takes."""
+        """Return the bytes that the page needs."""
         entries = _INT.size * len(self.keys) + sum(map(var_long_size, self.keys))
         return _HEAD_SIZE + len(encode_var_int(self.table)) + _INNER.size + entries
 
 
 @dataclass(slots=True)
 class Chunk:
-    """A piece of a long row; ``next`` is 0 for the last one."""
+    """One overflow page of a long row; ``next`` is 0 for the last one."""
 
     data: bytes
     parent: int
@@ -91,49 +93,49 @@ class Chunk:
 
 @dataclass(slots=True)
 class FreeList:
-    """A bit for each of the pages from this one on: in use or not."""
+    """A bit for each page from this one on: in use or not."""
 
     bits: bytearray
 
 
 @dataclass(frozen=True, slots=True)
 class Empty:
-    """A page without content, or of a log: nobody's."""
+    """A page without content, or of a log."""
 
 
 @dataclass(frozen=True, slots=True)
-class Alien:
-    """A page of a kind that is not looked into: an index of the engine's."""
+class EnginePage:
+    """A page of a kind that is not decoded: an index of the engine."""
 
     page: bytes
 
 
-def empty_index(number: int, page_size: int) -> Alien:
-    """The root of an index without rows: type, parent 0, index vI, no entries."""
+def empty_index(number: int, page_size: int) -> EnginePage:
+    """Return the root of an index without rows: type, parent 0, index vI, no entries."""
     head = layout.PAGE_HEADER.pack(layout.BTREE_LEAF | layout.LAST, 0, 0, 0)
-    return Alien((head + encode_var_int(number)).ljust(page_size, b"\0"))
+    return EnginePage((head + encode_var_int(number)).ljust(page_size, b"\0"))
 
 
-Node = Leaf | Inner | Chunk | FreeList | Empty | Alien
+Node = Leaf | Inner | Chunk | FreeList | Empty | EnginePage
 
 
 def codec(page_size: int) -> Codec:
-    """Pages of this size <-> nodes."""
+    """Return the codec for pages of this size."""
     return Codec(page_size, partial(encode, page_size), partial(decode, page_size))
 
 
 def leaf_head(table: int, columns: int) -> int:
-    """Bytes of a leaf before its first entry, where every row is whole."""
+    """Return the bytes before the first entry of a leaf without overflow pages."""
     return _HEAD_SIZE + len(encode_var_int(table)) + len(encode_var_int(columns)) + _SHORT.size
 
 
 def entry_size(key: int, row: bytes) -> int:
-    """Bytes that an entry and its row take."""
+    """Return the bytes that an entry and its row take."""
     return var_long_size(key) + _SHORT.size + len(row)
 
 
-def chunk_room(page_size: int, *, last: bool) -> int:
-    """Bytes of a row that an overflow page holds."""
+def chunk_capacity(page_size: int, *, last: bool) -> int:
+    """Return the bytes of a row that an overflow page holds."""
     return page_size - _HEAD_SIZE - (_SHORT.size if last else _INT.size)
 
 
@@ -141,7 +143,7 @@ def chunk_room(page_size: int, *, last: bool) -> int:
 
 
 def encode(page_size: int, number: int, node: Node) -> bytes:
-    """The page of a node, with its checksum."""
+    """Return the page of a node, with its checksum."""
     body = _ENCODERS[type(node)](page_size, node)
     assert len(body) <= page_size, "a node larger than its page"
     return layout.seal(bytearray(body.ljust(page_size, b"\0")), number)
@@ -189,7 +191,7 @@ _ENCODERS: dict[type, Callable[[int, Any], bytes]] = {
     Inner: _encode_inner,
     Chunk: _encode_chunk,
     FreeList: _encode_free_list,
-    Alien: lambda _page_size, alien: alien.page,
+    EnginePage: lambda _page_size, page: page.page,
     Empty: lambda _page_size, _empty: b"",
 }
 
@@ -198,30 +200,20 @@ _ENCODERS: dict[type, Callable[[int, Any], bytes]] = {
 
 
 def decode(page_size: int, number: int, page: bytes) -> Node:
-    """The node in a page. Raises `CorruptLogError`."""
+    """Return the node in a page. Raises `CorruptLogError`."""
     if len(page) != page_size:
-        raise _corrupt(page_size, number, f"{page_size} bytes", f"{len(page)} bytes")
+        raise damaged_page(number, page_size, f"{page_size} bytes", f"{len(page)} bytes")
     if page[0] in _LOG_PAGES:
         return Empty()
     if not layout.checksum_ok(page, number):
-        raise _corrupt(page_size, number, "its checksum", "another")
+        raise damaged_page(number, page_size, "its checksum", "another")
     decoder = _DECODERS.get(page[0] & ~layout.LAST)
     if decoder is None:
-        return Alien(page)
+        return EnginePage(page)
     try:
         return decoder(page)
     except (IndexError, ValueError, struct.error) as error:
-        raise _corrupt(page_size, number, "a node", f"type {page[0]}, {error}") from error
-
-
-def _corrupt(page_size: int, number: int, expected: str, found: str) -> CorruptLogError:
-    return CorruptLogError(
-        f"page {number} is damaged",
-        offset=number * page_size,
-        expected=expected,
-        found=found,
-        advice="Restore a backup; 'tallystick store check' lists what else is hurt",
-    )
+        raise damaged_page(number, page_size, "a node", f"type {page[0]}, {error}") from error
 
 
 def _parent(page: bytes) -> int:

@@ -1,4 +1,4 @@
-"""Rows that are too long for a page: the pages behind their leaf.
+"""Overflow pages: the parts of a row that is too long for its leaf.
 
 In: a leaf with one row. Out: a leaf that holds as much of it as fits, and overflow pages with the
 rest, each of which names the page before it.
@@ -9,22 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tallystick.errors import CorruptLogError
-from tallystick.systems.h2.database.nodes import Chunk, Leaf, chunk_room
+from tallystick.systems.h2.database.nodes import Chunk, Leaf, chunk_capacity
 from tallystick.systems.h2.database.space import Space
 
 _PAGE_NUMBER_SIZE = 4
 
 
 class LongRows:
-    """Called under the store's latch."""
+    """The long rows of one tree. Called under the store's latch."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
         self._cache = space.cache
 
     def spill(self, number: int, leaf: Leaf) -> None:
-        """Let the row of the leaf at page ``number`` go on in overflow pages, if it is too long;
-        or tell the first of them where its leaf is now."""
+        """Move what does not fit of the row of the leaf at page ``number`` to overflow pages.
+
+        If they exist already, only the parent of the first is set: the leaf may have moved.
+        """
         page_size = self._space.page_size
         if leaf.overflow:
             if self._cache.get(leaf.overflow).parent != number:
@@ -37,7 +39,7 @@ class LongRows:
 
     def _chain_of(self, before: int, rest: memoryview) -> int:
         page_size = self._space.page_size
-        last, more = chunk_room(page_size, last=True), chunk_room(page_size, last=False)
+        last, more = chunk_capacity(page_size, last=True), chunk_capacity(page_size, last=False)
         chunks: list[bytes] = []
         while len(rest) > last:
             chunks.append(bytes(rest[:more]))
@@ -50,8 +52,10 @@ class LongRows:
         return numbers[0]
 
     def chain(self, leaf: Leaf, page: int) -> Iterator[tuple[int, Chunk]]:
-        """The overflow pages of the leaf at ``page``, if any. Raises `CorruptLogError` if they do
-        not follow each other."""
+        """Yield the overflow pages of the leaf at ``page``, if any.
+
+        Raises `CorruptLogError` if they are not linked correctly.
+        """
         number, before = leaf.overflow, page
         for _ in range(self._space.page_count):
             if not number:
@@ -64,13 +68,13 @@ class LongRows:
         raise CorruptLogError(f"the long row in page {page} does not end")
 
     def whole(self, leaf: Leaf, page: int, place: int) -> bytes:
-        """A row of the leaf at ``page``."""
+        """Return a complete row of the leaf at ``page``."""
         if not leaf.overflow:
             return leaf.rows[place]
         return leaf.rows[0] + b"".join([chunk.data for _, chunk in self.chain(leaf, page)])
 
     def drop(self, leaf: Leaf, page: int) -> None:
-        """Free the overflow pages of the leaf at ``page``, whose row goes."""
+        """Free the overflow pages of the leaf at ``page``, whose row is removed."""
         for number in [number for number, _ in self.chain(leaf, page)]:
             self._space.release(number)
         leaf.overflow = 0

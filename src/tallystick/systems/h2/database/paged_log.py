@@ -1,12 +1,13 @@
-"""A database of the engine as a page store's log and pages in one.
+"""An H2 database as log and pages of a page store.
 
-In: the calls of the undo/redo role, and pages of tables. Out: a database, which 1.4.200 opens
-(``MV_STORE=FALSE``) whenever we do not: closed in order, or after a crash. Images of pages, of the
-free list's too, go into the log before the pages change in place; so recovery, ours or the
-engine's, finds the pages as of the oldest section, and redoes what was committed since.
+In: the calls of the undo/redo role, and pages of tables. Out: a database that 1.4.200 can open
+(``MV_STORE=FALSE``) while the store is not open: after an orderly close or a crash. Images of
+pages, those of the free list included, go into the log before the pages change in place. So
+recovery, ours or the engine's, restores the pages as of the oldest section and redoes what was
+committed since.
 
-What it finds when it is opened is carried over to a fresh log, and redone in memory under that
-log's images: nothing but another recovery is left to do, if this one is cut short.
+Opening carries what the log holds over to a new log, and redoes it in memory under undo images of
+that log: if recovery is interrupted, it can be repeated.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tallystick.systems.h2.live.log import PageLog
 from tallystick.systems.h2.live.page_file import PageStoreFile
 from tallystick.systems.h2.live.role import BATCH_PAGES, SessionLog
 
-_PIECE = 1 << 20
+_COPY_BYTES = 1 << 20
 
 
 class H2PagedLog(SessionLog):
@@ -51,7 +52,7 @@ class H2PagedLog(SessionLog):
             raise
 
     def _undo(self) -> list[int]:
-        """Put every image back, durably; the pages of the log that the free list has in use."""
+        """Restore every image, durably; return the log's pages that the free list marks as used."""
         stream = self._log.open_for_reading()
         if not self._log.recover(UNDO_STAGE):
             self._store.load_free_list()
@@ -62,7 +63,7 @@ class H2PagedLog(SessionLog):
         return [page for page in sorted(pages) if self._store.is_used(page)]
 
     def _is_spare(self, page: int) -> bool:
-        """True for the page that the log had set aside for its next trunk."""
+        """Return True for the page that the log had allocated for its next trunk."""
         if not layout.META_ROOT < page < self._store.page_count:
             return False
         (kind,) = self._store.file.pread(1, page * self._store.page_size)
@@ -70,7 +71,7 @@ class H2PagedLog(SessionLog):
 
     @property
     def file(self) -> File:
-        """The database."""
+        """The file of the database."""
         return self._store.file
 
     @property
@@ -79,16 +80,20 @@ class H2PagedLog(SessionLog):
         return self._log.section_id
 
     def open_tables(self, pages: Pages) -> H2Tables:
-        """The tables with every committed row. Raises `CorruptLogError` where log and pages
-        contradict each other, `UnsupportedFormatError` for changes that only the engine can
-        recover: of tables with indexes beside their key."""
+        """Redo what the log holds, and return the tables with every committed row.
+
+        Raises:
+            CorruptLogError: Log and pages contradict each other.
+            UnsupportedFormatError: Rows of a table with a secondary index changed: only the engine
+                can recover them.
+        """
         tables = H2Tables(Space(pages, self._store, self._log.undone_pages))
         Redo(tables, self._store, self._released).run(self._log.open_for_reading())
         tables.read_catalogue()
         return tables
 
     def log_rows(self, session: int, rows: Mapping[tuple[int, int], bytes | None]) -> None:
-        """Log changed rows by table and key, in order, as `H2Tables.to_log` has them."""
+        """Log changed rows by table and key, in order, as `H2Tables.to_log` returns them."""
         number, log = self._session(session), self._log
         for (table, key), row in rows.items():
             if isinstance(row, Replacing):
@@ -96,28 +101,30 @@ class H2PagedLog(SessionLog):
             log.log_add_or_remove_row(number, table, key, row)
 
     def copy(self, fs: FileSystem, target: Path) -> None:
-        """The tables' pages as they are in the file now, in a database without a log. Raises
-        `LogWriteError` if there is one already."""
+        """Copy the tables' pages as they are in the file to a database without a log.
+
+        Raises `LogWriteError` if ``target`` holds a database already.
+        """
         path = str(target / Path(self._store.path).name)
         if fs.exists(path):
             raise LogWriteError("there is a page store already", file=path)
         fs.mkdir(str(target))
-        write_whole(fs, path, self._pieces())
+        write_whole(fs, path, self._chunks())
 
-    def _pieces(self) -> Iterator[bytes]:
+    def _chunks(self) -> Iterator[bytes]:
         size, file = self._store.page_size, self._store.file
         header = layout.encode_variable_header(VariableHeader(0, 0, 0, 0), size)
         yield file.pread(size, 0) + header * len(layout.VARIABLE_HEADER_PAGES)
-        place = size * layout.FREE_LIST_ROOT
-        while piece := bytearray(file.pread(_PIECE, place)):
-            for at in range(0, len(piece), size):
-                if piece[at] in (layout.STREAM_TRUNK, layout.STREAM_DATA):
-                    piece[at : at + size] = bytes(size)
-            yield bytes(piece)
-            place += len(piece)
+        offset = size * layout.FREE_LIST_ROOT
+        while chunk := bytearray(file.pread(_COPY_BYTES, offset)):
+            for at in range(0, len(chunk), size):
+                if chunk[at] in (layout.STREAM_TRUNK, layout.STREAM_DATA):
+                    chunk[at : at + size] = bytes(size)
+            yield bytes(chunk)
+            offset += len(chunk)
 
     def finish(self) -> None:
-        """Give the log up, unless transactions are prepared; the file ends with its last page."""
+        """Remove the log, unless transactions are prepared, and cut the file at its last page."""
         if self._log.is_settled:
             self._log.end()
             self._store.cut()

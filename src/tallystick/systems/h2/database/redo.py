@@ -1,8 +1,8 @@
-"""What the log says, applied to tables: stage 2 of recovery, for a store that lives in the file.
+"""Redo of the log's rows in the tables: stage 2 of recovery, for a store with pages in the file.
 
-In: the records of a log whose images are in place, and the tables as of then. Out: the tables with
+In: the records of a log whose images are restored, and the tables as of then. Out: the tables with
 every committed row. Pages change under undo, so this may be interrupted and repeated. The rules are
-the engine's; what it takes for granted and does not hold is a `CorruptLogError`.
+the engine's; where it assumes what does not hold, `CorruptLogError` is raised.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection
 
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.systems.h2.database import schema
-from tallystick.systems.h2.database.nodes import Alien, Empty, Leaf, empty_index
+from tallystick.systems.h2.database.nodes import Empty, EnginePage, Leaf, empty_index
 from tallystick.systems.h2.database.schema import IndexRow
 from tallystick.systems.h2.database.tables import H2Tables
 from tallystick.systems.h2.database.tree import DataTree
@@ -24,7 +24,10 @@ from tallystick.systems.h2.read.stream import LogStream
 
 
 class Redo:
-    """``released`` are pages of older logs that may already belong to this one."""
+    """The redo of one file.
+
+    ``released`` are pages of older logs that may already belong to the current one.
+    """
 
     def __init__(self, tables: H2Tables, store: PageStoreFile, released: Collection[int]) -> None:
         self._tables = tables
@@ -34,8 +37,11 @@ class Redo:
         self._roots: dict[int, int] = {}
 
     def run(self, stream: LogStream) -> None:
-        """Everything that was committed. Raises `CorruptLogError` where the log contradicts the
-        pages, `UnsupportedFormatError` where rows of an indexed table changed."""
+        """Apply everything that was committed.
+
+        Raises `CorruptLogError` if the log contradicts the pages, `UnsupportedFormatError` if rows
+        of an indexed table changed.
+        """
         recovery, of_log = recover(stream, Zone()), used_pages(stream)
         self._reserve(stream, recovery)
         for entry in whole_entries(stream):
@@ -46,7 +52,7 @@ class Redo:
                 self._space.cache.trim()
 
     def _reserve(self, stream: LogStream, recovery: Recovery) -> None:
-        """Root pages of new tables must not go to other ones before: each to its last use."""
+        """Reserve the root pages of new tables until the last record that uses each."""
         for entry in whole_entries(stream):
             if entry.code == Type.ADD and entry.table == TABLE_META and recovery.redo(entry):
                 row = schema.decode_index_row(schema.split_row(entry.row)[1])
@@ -70,7 +76,7 @@ class Redo:
             _, row = schema.split_row(entry.row)
             if entry.table == TABLE_META:
                 self._add_index(schema.decode_index_row(row), entry.pos)
-            tree = self._plain(entry)
+            tree = self._tree(entry)
             if tree.has(entry.key):
                 raise CorruptLogError(f"the log adds row {entry.key} of table {entry.table} twice")
             self._tables.guard.row(tree, entry.key)
@@ -78,13 +84,13 @@ class Redo:
         elif entry.code == Type.REMOVE:
             if entry.table == TABLE_META:
                 self._drop_index(entry.key - 1)
-            tree = self._plain(entry)
+            tree = self._tree(entry)
             self._tables.guard.row(tree, entry.key)
             tree.delete(entry.key)
         else:
-            self._plain(entry).clear()
+            self._tree(entry).clear()
 
-    def _plain(self, entry: Entry) -> DataTree:
+    def _tree(self, entry: Entry) -> DataTree:
         if self._tables.indexed(entry.table):
             raise self._refused(f"the log changes table {entry.table}, which has an index")
         return self._tables.tree_of(entry.table)
@@ -93,14 +99,14 @@ class Redo:
         cache, root = self._space.cache, row.root
         if root:
             if not isinstance(cache.get(root), Empty):
-                # Its own redo gives trees the shape that they had; ours another one.
+                # The engine's redo gives trees the shape that they had; ours another one.
                 raise self._refused(f"the log makes index {row.number} on a page that is in use")
             cache.put(root, self._empty_root(row))
             if self._roots[root] == pos:
                 self._space.reserved.discard(root)
-        self._tables.know(row)
+        self._tables.add_index(row)
 
-    def _empty_root(self, row: IndexRow) -> Leaf | Alien:
+    def _empty_root(self, row: IndexRow) -> Leaf | EnginePage:
         if row.is_table:
             return Leaf(row.number, row.columns)
         return empty_index(row.number, self._space.page_size)
@@ -112,7 +118,7 @@ class Redo:
                 raise self._refused(f"the log drops index {number}")
             self._tables.tree_of(number).clear()
             self._space.release(row.root)
-        self._tables.forget(number)
+        self._tables.remove_index(number)
 
     def _refused(self, why: str) -> UnsupportedFormatError:
         return UnsupportedFormatError(

@@ -1,14 +1,14 @@
-"""The engine's catalogue of a database whose tables are those of a page store.
+"""The catalogue of an H2 database that holds the tables of a page store.
 
-In: a table's name and number, or rows of the catalogue. Out: the rows that make the table, or what
-a row says. Two tables hold it:
+In: a table's name and number, or rows of the catalogue. Out: the rows that create the table, or
+what a row means. Two tables are the catalogue:
 
     page index  table -1, root page 4: id, type (0 table, 1 index), parent, root page, options,
                 columns; its row key is the id plus 1
     SYS         table 0: id, 0, type of object, SQL; its row key is the id
 
-A table of ours has two columns, K BIGINT, which is the row key, and V VARBINARY. Three objects make
-it: the table, its primary key, which has no pages as K is the row key (option ``d``), and the
+A table of ours has two columns, K BIGINT, which is the row key, and V VARBINARY. It is three
+objects: the table, its primary key, which has no pages as K is the row key (option ``d``), and the
 constraint. Source: files that 1.4.200 wrote.
 """
 
@@ -63,12 +63,12 @@ class IndexRow(NamedTuple):
 
 
 def encode_values(items: tuple[Plain, ...]) -> bytes:
-    """Values as they stand in a page, without their count."""
+    """Return values as they are in a page, without their count."""
     return b"".join(map(encode_value, items))
 
 
 def decode_values(row: bytes, columns: int) -> list[str]:
-    """Values of a catalogue row as text, "" for NULL. Raises `CorruptLogError`."""
+    """Return the values of a catalogue row as text, "" for NULL. Raises `CorruptLogError`."""
     texts, at = [], 0
     try:
         for _ in range(columns):
@@ -80,13 +80,13 @@ def decode_values(row: bytes, columns: int) -> list[str]:
 
 
 def split_row(row: bytes) -> tuple[int, bytes]:
-    """Column count and values of a row as the log has it."""
+    """Return column count and values of a row of the log."""
     columns, at = decode_var_int(row, 0)
     return columns, row[at:]
 
 
 def decode_index_row(row: bytes) -> IndexRow:
-    """A row of the page index. Raises `CorruptLogError`."""
+    """Decode a row of the page index. Raises `CorruptLogError`."""
     number, kind, parent, root, options, columns = decode_values(row, META_COLUMNS)
     parts = options.split(",")
     try:
@@ -103,22 +103,24 @@ def decode_index_row(row: bytes) -> IndexRow:
 
 
 def index_row(number: int, kind: int, parent: int, root: int, columns: str) -> Row:
-    """A row of the page index; an index without a root is its table's key."""
+    """Make a row of the page index; an index without a root is its table's key."""
     options = _OPTIONS.format("d" if kind == BTREE and not root else "")
     values = encode_values((number, kind, parent, root, options, columns))
     return TABLE_META, number + 1, values
 
 
 def object_row(number: int, kind: int, sql: str) -> Row:
-    """A row of SYS."""
+    """Make a row of SYS."""
     return TABLE_CATALOG, number, encode_values((number, 0, kind, sql))
 
 
 def table_rows(number: int, name: str, root: int) -> list[Row]:
-    """What makes a table with this root page, in the order of the engine; it takes
-    `OBJECTS_PER_TABLE` numbers from ``number`` on."""
+    """Return the rows that create a table with this root page, in the order of the engine.
+
+    They use `OBJECTS_PER_TABLE` numbers from ``number`` on.
+    """
     table = f'"PUBLIC"."{name.replace(chr(34), 2 * chr(34))}"'
-    # Names that the engine makes up end in hexadecimal digits: these are never among them.
+    # Names that the engine generates end in hexadecimal digits, so these never collide.
     key, constraint = (f'"PUBLIC"."{kind}_T{number}"' for kind in ("PRIMARY_KEY", "CONSTRAINT"))
     create = f"CREATE CACHED TABLE {table}({_COLUMNS})"
     index = f'CREATE PRIMARY KEY {key} ON {table}("K")'
@@ -133,18 +135,18 @@ def table_rows(number: int, name: str, root: int) -> list[Row]:
 
 
 def table_name(sql: str) -> str | None:
-    """The name of a table of ours, None if this makes something else."""
+    """Return the name of a table of ours, None if ``sql`` creates something else."""
     match = _TABLE_SQL.fullmatch(sql)
     return match[1].replace('""', '"') if match else None
 
 
 def taken_name(sql: str) -> str | None:
-    """The name that this takes away from other tables, if any."""
+    """Return the name that the table or view of ``sql`` occupies, if any."""
     match = _OTHER_SQL.match(sql)
     return match[1].replace('""', '"') if match else None
 
 
 def store_id(sql: str) -> int | None:
-    """The store's number, None if this makes something else."""
+    """Return the store's number, None if ``sql`` creates something else."""
     match = _STORE_ID_SQL.fullmatch(sql)
     return int(match[1]) if match else None

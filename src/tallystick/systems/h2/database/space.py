@@ -1,8 +1,8 @@
-"""Pages of a page store file that tables use: handed out, taken back, marked in the free list.
+"""Allocation of the pages of tables, with marks in the free list of the file.
 
-In: nodes that want a page, and pages that nobody needs. Out: page numbers. The free list on disk
-knows the pages of tables only, and changes like any other page, under undo; which pages the log
-has is known in memory, and found again by recovery. So no page is both.
+In: nodes that need a page, and pages no longer needed. Out: page numbers. The free list on disk
+marks the pages of tables only, and changes like any other page, under undo; the pages of the log
+are known in memory, and found again by recovery. So no page belongs to both.
 """
 
 from __future__ import annotations
@@ -26,23 +26,25 @@ class Space:
         self.cache = cache
         self.page_size = store.page_size
         self.reserved: set[int] = set()
-        """Pages that stay marked when they are taken back: the log has another use for them."""
+        """Pages that stay marked when they are released: a later record of the log uses them."""
         self._undone = undone
         self._store = store
         self._per_list = (store.page_size - BITMAP_START) * 8
 
     @property
     def page_count(self) -> int:
-        """Pages of the file, those of the log included."""
+        """The number of pages in the file, those of the log included."""
         return self._store.page_count
 
     def allocate(self, node: Node) -> int:
-        """A page for ``node``."""
+        """Put ``node`` on a free page; return its number."""
         return self._use(self._store.allocate(), node)
 
     def allocate_root(self, node: Node) -> int:
-        """A page for the root of a new table, which the log names: one that is free as well when
-        recovery has put images back, whatever redo has made of the trees by then."""
+        """Put the root of a new table on a free page that has no image in the log.
+
+        The log names this page: it has to be free too once recovery has restored the images.
+        """
         return self._use(self._store.allocate(exclude=self._undone), node)
 
     def _use(self, number: int, node: Node) -> int:
@@ -51,35 +53,35 @@ class Space:
         return number
 
     def take(self, number: int, node: Node) -> None:
-        """This very page for ``node``. Raises `CorruptLogError` if it is in use."""
+        """Put ``node`` on this page. Raises `CorruptLogError` if it is in use."""
         if self.in_use(number) or number <= layout.META_ROOT:
             raise CorruptLogError(f"page {number} is to be a new one, but in use")
         self._store.mark_used(number)
         self._use(number, node)
 
     def release(self, number: int) -> None:
-        """Take a page back."""
+        """Free a page."""
         self.cache.put(number, Empty())
         if number not in self.reserved:
             self._mark(number, used=False)
             self._store.release([number], zero=())
 
     def forget(self, number: int) -> None:
-        """Not in use by a table: it was of a log that is gone. Its content is nobody's."""
+        """Unmark a page of an old log; its content does not matter."""
         self._mark(number, used=False)
 
     def in_use(self, number: int) -> bool:
-        """True if the free list has it as used."""
+        """Return True if the free list marks the page as used."""
         first, at = self._place(number)
         node = self.cache.get(first) if first < self._store.page_count else Empty()
         return isinstance(node, FreeList) and bool(node.bits[at >> 3] >> (at & 7) & 1)
 
     def lists(self) -> Iterator[int]:
-        """The pages of the free list."""
+        """Yield the pages of the free list."""
         yield from range(layout.FREE_LIST_ROOT, self._store.page_count, self._per_list)
 
     def is_list(self, number: int) -> bool:
-        """True for a page of the free list itself."""
+        """Return True for a page of the free list itself."""
         return (number - layout.FREE_LIST_ROOT) % self._per_list == 0
 
     def _place(self, number: int) -> tuple[int, int]:

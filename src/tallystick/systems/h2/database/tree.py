@@ -1,8 +1,8 @@
 """A data tree of the engine: signed 64-bit keys and rows of bytes, over the page cache.
 
 In: a root page and keys. Out: rows (values without their count), in order of their keys. The root
-never moves: when it is full its content goes to new pages and it becomes their parent. Every
-node names its parent, and no leaf but a root is empty: the engine's cursors rest on both.
+keeps its page: when it is full its content goes to new pages and it becomes their parent. Every
+node names its parent, and no leaf but a root is empty: the engine's cursors rely on both.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tallystick.errors import CorruptLogError
-from tallystick.systems.h2.database.leaf_split import beside, cut
-from tallystick.systems.h2.database.nodes import UNKNOWN_COUNT, Inner, Leaf
+from tallystick.storage.btree import DEPTH_MAX, Descent, middle
+from tallystick.systems.h2.database.nodes import (
+    UNKNOWN_COUNT,
+    Inner,
+    Leaf,
+    entry_size,
+    leaf_head,
+)
 from tallystick.systems.h2.database.overflow import LongRows
 from tallystick.systems.h2.database.space import Space
-
-DEPTH_MAX = 64
-"""More levels than 2^64 keys can need: a longer way down is a loop."""
 
 
 class _Found(NamedTuple):
@@ -39,9 +42,10 @@ class DataTree:
         self.long_rows = LongRows(space)
         self._space = space
         self._cache = space.cache
+        self.descent = Descent(root, self.node, Inner, bisect_left, self._loop)
 
     def get(self, key: int) -> bytes | None:
-        """The row of ``key``, None if there is none."""
+        """Return the row of ``key``, None if there is none."""
         found = self._find(key)
         leaf = found.leaf
         place = bisect_left(leaf.keys, key)
@@ -50,7 +54,7 @@ class DataTree:
         return self.long_rows.whole(leaf, found.page, place)
 
     def has(self, key: int) -> bool:
-        """True if there is a row."""
+        """Return True if there is a row."""
         leaf = self._find(key).leaf
         place = bisect_left(leaf.keys, key)
         return place < len(leaf.keys) and leaf.keys[place] == key
@@ -58,8 +62,10 @@ class DataTree:
     def batch(
         self, start: int, count: int, size: int
     ) -> tuple[list[tuple[int, bytes]], int | None]:
-        """Rows from ``start`` on, at most ``count``, and no more once they have ``size`` bytes;
-        and the key to go on from, if any."""
+        """Return rows from ``start`` on, and the key to go on from, if any.
+
+        At most ``count`` rows, and no more once they have ``size`` bytes.
+        """
         rows: list[tuple[int, bytes]] = []
         following: int | None = start
         while following is not None:
@@ -77,31 +83,31 @@ class DataTree:
         return rows, None
 
     def set(self, key: int, row: bytes) -> None:
-        """Add the row or replace the one that is there."""
-        path = self.path(key)
+        """Add a row, or replace the one with this key."""
+        path = self.descent.path(key)
         leaf = self._leaf(self._cache.edit(path[-1]), path[-1])
         place = bisect_left(leaf.keys, key)
         if place < len(leaf.keys) and leaf.keys[place] == key:
             self.long_rows.drop(leaf, path[-1])
             leaf.rows[place] = row
         else:
-            self._forget_counts(path)
-            if leaf.overflow:  # its one row stays alone
-                self._put_pieces(path, leaf, beside(leaf, key, row))
+            self._clear_counts(path)
+            if leaf.overflow:  # its only row keeps a leaf of its own
+                self._replace(path, leaf, _beside_long_row(leaf, key, row))
                 return
             leaf.keys.insert(place, key)
             leaf.rows.insert(place, row)
         if leaf.size() > self._space.page_size:
-            self._put_pieces(path, leaf, cut(leaf, place, self._space.page_size))
+            self._replace(path, leaf, _split(leaf, place, self._space.page_size))
 
     def delete(self, key: int) -> bool:
-        """Remove the row; False if there was none."""
-        path = self.path(key)
+        """Remove a row; return False if there was none."""
+        path = self.descent.path(key)
         leaf = self._leaf(self._cache.get(path[-1]), path[-1])
         place = bisect_left(leaf.keys, key)
         if place == len(leaf.keys) or leaf.keys[place] != key:
             return False
-        self._forget_counts(path)
+        self._clear_counts(path)
         leaf = self._cache.edit(path[-1])
         self.long_rows.drop(leaf, path[-1])
         del leaf.keys[place], leaf.rows[place]
@@ -119,24 +125,16 @@ class DataTree:
         self._cache.put(self.root, Leaf(self.table, self.columns))
 
     def pages(self) -> Iterator[tuple[int, Leaf | Inner]]:
-        """Leaves and inner nodes with their page numbers, parents first; a node is good until
-        the next one is asked for. Raises `CorruptLogError` rather than walk in circles."""
-        waiting, left = [(self.root, 0)], self._space.page_count
-        while waiting:
-            self._cache.trim()
-            number, parent = waiting.pop()
-            node = self.node(number, parent)
-            left -= 1
-            if left < 0:
-                raise self._corrupt("it loops")
-            if isinstance(node, Inner):
-                waiting.extend((child, number) for child in reversed(node.children))
-            yield number, node
+        """Yield leaves and inner nodes with their page numbers, parents first.
 
-    # -- the way down -----------------------------------------------------------------------
+        A node is valid until the next one is asked for. Raises `CorruptLogError` for a loop.
+        """
+        return self.descent.walk(self._space.page_count, self._cache.trim)
+
+    # -- descent ----------------------------------------------------------------------------
 
     def node(self, number: int, parent: int) -> Leaf | Inner:
-        """A node of this tree below ``parent``. Raises `CorruptLogError`."""
+        """Return a node of this tree below page ``parent``. Raises `CorruptLogError`."""
         node = self._cache.get(number)
         if not isinstance(node, Leaf | Inner):
             raise self._corrupt(f"page {number} is no node of it")
@@ -155,34 +153,15 @@ class DataTree:
             if place < len(node.keys):
                 limit = node.keys[place]
             number, parent = node.children[place], number
-        raise self._corrupt("it loops")
-
-    def path(self, key: int) -> list[int]:
-        """Page numbers from the root to the leaf where ``key`` belongs."""
-        path, parent = [self.root], 0
-        while isinstance(node := self.node(path[-1], parent), Inner):
-            if len(path) > DEPTH_MAX:
-                raise self._corrupt("it loops")
-            parent = path[-1]
-            path.append(node.children[bisect_left(node.keys, key)])
-        return path
-
-    def edge(self, path: list[int], number: int, *, first: bool) -> list[int]:
-        """``path``, then the way from its child ``number`` to the first or last leaf below."""
-        way = [*path, number]
-        while isinstance(node := self.node(way[-1], way[-2]), Inner):
-            if len(way) > DEPTH_MAX:
-                raise self._corrupt("it loops")
-            way.append(node.children[0 if first else -1])
-        return way
+        raise self._loop()
 
     def _leaf(self, node: object, number: int) -> Leaf:
         if not isinstance(node, Leaf):
             raise self._corrupt(f"page {number} is no leaf of it")
         return node
 
-    def _forget_counts(self, path: list[int]) -> None:
-        """The engine's nodes can hold how many rows are below; not known is right, too."""
+    def _clear_counts(self, path: list[int]) -> None:
+        """Clear the row counts of inner nodes: the engine accepts that they are not known."""
         for number in path[:-1]:
             if self._cache.get(number).row_count != UNKNOWN_COUNT:
                 self._cache.edit(number).row_count = UNKNOWN_COUNT
@@ -190,10 +169,13 @@ class DataTree:
     def _corrupt(self, what: str) -> CorruptLogError:
         return CorruptLogError(f"the tree of table {self.table} at page {self.root}: {what}")
 
+    def _loop(self) -> CorruptLogError:
+        return self._corrupt("it loops")
+
     # -- splitting ------------------------------------------------------------------------------
 
-    def _put_pieces(self, path: list[int], leaf: Leaf, pieces: list[Leaf]) -> None:
-        """Let these leaves stand where ``leaf`` stood, which they are made of."""
+    def _replace(self, path: list[int], leaf: Leaf, pieces: list[Leaf]) -> None:
+        """Put ``pieces``, which hold the rows of ``leaf``, in its place."""
         if path[-1] == self.root and len(pieces) > 1:
             numbers = [self._place(piece, self.root) for piece in pieces]
             node = Inner(self.table, [piece.keys[-1] for piece in pieces[:-1]], numbers)
@@ -206,7 +188,7 @@ class DataTree:
         for piece in pieces[1:]:
             following = self._place(piece, path[-2])
             self._insert(path[:-1], number, left.keys[-1], following)
-            path = self.path(piece.keys[0])
+            path = self.descent.path(piece.keys[0])
             left, number = piece, following
 
     def _place(self, piece: Leaf, parent: int) -> int:
@@ -216,8 +198,7 @@ class DataTree:
         return number
 
     def _insert(self, path: list[int], left: int, key: int, child: int) -> None:
-        """Add ``child`` behind ``left``, whose largest key is ``key``, to the inner node at the
-        end of ``path``."""
+        """Add ``child`` to the end of ``path`` after ``left``, whose largest key is ``key``."""
         node = self._cache.edit(path[-1])
         place = node.children.index(left)
         node.keys.insert(place, key)
@@ -237,19 +218,16 @@ class DataTree:
             self._insert(path[:-1], path[-1], up, self._adopt(right))
 
     def _adopt(self, node: Inner) -> int:
-        """A page for an inner node; its children learn their parent's number."""
+        """Put an inner node on a new page, and set the parent of its children."""
         number = self._space.allocate(node)
         for child in node.children:
-            self._move(child, number)
+            self._cache.edit(child).parent = number
         return number
-
-    def _move(self, number: int, parent: int) -> None:
-        self._cache.edit(number).parent = parent
 
     # -- removing -------------------------------------------------------------------------------
 
     def _remove(self, path: list[int]) -> None:
-        """Free the empty node at the end of ``path``, and parents that have nothing else."""
+        """Free the empty node at the end of ``path``, and parents without other children."""
         while len(path) > 1:
             number = path.pop()
             self._space.release(number)
@@ -260,3 +238,43 @@ class DataTree:
                 del parent.keys[place if place < len(parent.keys) else place - 1]
                 return
         self._cache.put(self.root, Leaf(self.table, self.columns))
+
+
+def _beside_long_row(long: Leaf, key: int, row: bytes) -> list[Leaf]:
+    """Return leaves for a new row and a long one, which keeps a leaf of its own."""
+    other = Leaf(long.table, long.columns, 0, [key], [row])
+    return [other, long] if key < long.keys[0] else [long, other]
+
+
+def _split(leaf: Leaf, place: int, page_size: int) -> list[Leaf]:
+    """Return leaves for the rows of one that the row at ``place`` has made too large.
+
+    Ascending keys leave full leaves; a leaf that others fill is split in the middle. Each fits into
+    a page, or holds a single row that does not.
+    """
+    keys, rows = leaf.keys, leaf.rows
+    ascending = place == len(keys) - 1 and place > 0
+    at = place if ascending else middle(list(map(entry_size, keys, rows)))
+    pieces = [_part(leaf, keys[:at], rows[:at]), _part(leaf, keys[at:], rows[at:])]
+    if not pieces[0].keys or any(piece.size() > page_size for piece in pieces):
+        return _fill(leaf, page_size)
+    return pieces
+
+
+def _part(leaf: Leaf, keys: list[int], rows: list[bytes]) -> Leaf:
+    return Leaf(leaf.table, leaf.columns, 0, keys, rows)
+
+
+def _fill(leaf: Leaf, page_size: int) -> list[Leaf]:
+    """Fill leaves with rows in order; a row that does not fit gets a leaf of its own."""
+    capacity = page_size - leaf_head(leaf.table, leaf.columns)
+    pieces, left = [_part(leaf, [], [])], capacity
+    for key, row in zip(leaf.keys, leaf.rows, strict=True):
+        size = entry_size(key, row)
+        if size > left and pieces[-1].keys:
+            pieces.append(_part(leaf, [], []))
+            left = capacity
+        pieces[-1].keys.append(key)
+        pieces[-1].rows.append(row)
+        left -= size
+    return pieces

@@ -1,4 +1,4 @@
-"""A page store in company: threads, forks, second openers, and transactions of any size."""
+"""A page store shared by threads, forks and second openers; transactions of any size."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_reads_scans_checkpoints_and_backups_during_commits(tmp_path: Path, syst
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_a_second_opener_is_refused_and_hurts_nothing(tmp_path: Path, system: str) -> None:
+def test_a_second_opener_is_refused_and_changes_nothing(tmp_path: Path, system: str) -> None:
     store = accounts(tmp_path / "s", system)
     with pytest.raises(LogLockedError):
         PageStore(tmp_path / "s", system=system)
@@ -117,11 +117,11 @@ def test_a_second_opener_is_refused_and_hurts_nothing(tmp_path: Path, system: st
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_a_forked_child_is_refused_and_the_parent_goes_on(tmp_path: Path, system: str) -> None:
+def test_a_forked_child_is_refused_and_the_parent_continues(tmp_path: Path, system: str) -> None:
     store = accounts(tmp_path / "s", system)
     tx = store.begin()
     tx.table("t")[1] = b"90"
-    with store._turns.latch:  # as if another thread were at work
+    with store._latches.latch:  # as if another thread were at work
         child = os.fork()
         if not child:
             code = 3
@@ -138,7 +138,7 @@ def test_a_forked_child_is_refused_and_the_parent_goes_on(tmp_path: Path, system
 
 
 def _child(store: PageStore, commit: object) -> int:
-    """0 if every use is refused, as it should."""
+    """Return 0 if every use is refused, as it should be."""
     assert callable(commit)
     for use in (store.begin, store.tables, store.checkpoint, commit):
         try:
@@ -204,7 +204,7 @@ def test_one_transaction_of_very_many_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_a_refused_name_gives_the_session_up_and_the_store_goes_on(
+def test_a_refused_name_ends_the_session_and_the_store_continues(
     tmp_path: Path, system: str
 ) -> None:
     store = accounts(tmp_path / "s", system)
@@ -229,7 +229,7 @@ def test_a_refused_name_gives_the_session_up_and_the_store_goes_on(
         assert again.in_doubt() == []
 
 
-def test_a_lock_goes_back_with_its_session_also_where_nothing_changed(tmp_path: Path) -> None:
+def test_a_lock_is_released_with_its_session_even_if_nothing_changed(tmp_path: Path) -> None:
     store = PageStore(tmp_path / "s", lock_timeout=0.05)
     store.create_table("t")
     one, other = store.begin(), store.begin()
@@ -244,7 +244,7 @@ def test_a_lock_goes_back_with_its_session_also_where_nothing_changed(tmp_path: 
 
 
 @pytest.mark.parametrize("part", ["pages", "log"])
-def test_a_store_that_lost_a_part_is_refused(tmp_path: Path, part: str) -> None:
+def test_a_store_with_a_missing_part_is_refused(tmp_path: Path, part: str) -> None:
     accounts(tmp_path / "s").close()
     accounts(tmp_path / "whole").backup(tmp_path / "copy")
     PageStore(tmp_path / "copy").close()

@@ -1,4 +1,4 @@
-"""Callers that leave, targets that misbehave, ends that come at the wrong moment."""
+"""Callers that are cancelled, targets that misbehave, threads that end; limits and operators."""
 
 from __future__ import annotations
 
@@ -41,9 +41,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_task_cancelled_while_it_waits_for_room_holds_nobody_up(
-    tmp_path: Path, system: str
-) -> None:
+def test_task_cancelled_at_a_limit_does_not_block_others(tmp_path: Path, system: str) -> None:
     one = Recorder()
     one.gate.clear()
 
@@ -65,7 +63,7 @@ def test_task_cancelled_while_it_waits_for_room_holds_nobody_up(
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_tasks_cancelled_while_they_wait_for_the_disk_hold_nobody_up(
+def test_tasks_cancelled_while_they_wait_for_the_disk_do_not_block_others(
     tmp_path: Path, system: str
 ) -> None:
     one = Recorder()
@@ -93,7 +91,7 @@ def test_task_need_not_wait_for_the_disk_either(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_close_beside_commits_loses_none_that_was_acknowledged(tmp_path: Path, system: str) -> None:
+def test_close_during_commits_loses_none_that_was_acknowledged(tmp_path: Path, system: str) -> None:
     for _ in range(5):
         one = Recorder()
         behind = service(tmp_path, {"one": one}, system=system, on_incomplete="replay")
@@ -148,7 +146,7 @@ def test_forked_child_refuses_work_and_its_end_does_not_touch_the_parent(tmp_pat
 @pytest.mark.parametrize(
     "error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError()]
 )
-def test_target_that_wants_to_end_the_program_has_only_failed(
+def test_target_that_raises_system_exit_has_only_failed(
     tmp_path: Path, error: BaseException
 ) -> None:
     one = Recorder()
@@ -183,7 +181,7 @@ def test_many_attempts_do_not_overflow_their_delay(tmp_path: Path) -> None:
 
 
 class Forgetful:
-    """A log in front of another one, some calls of which fail with what is no error of ours."""
+    """A log whose calls of one method fail with an error that is not a `TallystickError`."""
 
     def __init__(self, log: PersistLog, failing: str) -> None:
         self._log = log
@@ -195,7 +193,7 @@ class Forgetful:
         return getattr(self._log, name)
 
 
-def test_worker_that_cannot_go_on_stops_the_service_aloud(
+def test_worker_that_fails_stops_the_service_with_a_message(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = Recorder()
@@ -212,7 +210,7 @@ def test_worker_that_cannot_go_on_stops_the_service_aloud(
     assert set(one.numbers) == set(range(1, max(one.numbers) + 1))
 
 
-def test_line_that_cannot_go_on_stops_the_service_aloud(
+def test_sequencer_that_fails_stops_the_service_with_a_message(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     behind = service(tmp_path, {"one": Recorder()})
@@ -220,7 +218,7 @@ def test_line_that_cannot_go_on_stops_the_service_aloud(
     def broken(_: Sequence[PersistEntry]) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(behind._lanes, "hand_over", broken)
+    monkeypatch.setattr(behind._workers, "hand_over", broken)
     with pytest.raises(LogClosedError, match="a bug"):
         while True:
             behind.commit([put(b"b")])
@@ -345,7 +343,7 @@ def test_age_limit_holds_for_all_but_what_waits_for_an_operator(tmp_path: Path) 
     assert one.numbers.index(2) < one.numbers.index(3)
 
 
-def test_age_is_counted_over_restarts_and_a_clock_that_goes_back_does_no_harm(
+def test_age_is_counted_over_restarts_and_a_clock_set_back_does_no_harm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = Recorder()
@@ -378,7 +376,7 @@ def _leave(path: Path, targets: Collection[str], count: int = 2) -> None:
             behind.commit([put(b"%d" % index)], f"order-{index}")
 
 
-def test_target_that_nobody_gave_can_be_looked_at_and_given_up(tmp_path: Path) -> None:
+def test_transactions_for_an_unknown_target_can_be_listed_and_discarded(tmp_path: Path) -> None:
     _leave(tmp_path, ["gone", "one"])
     one = Recorder()
     with service(tmp_path, {"one": one}, on_incomplete="hold") as behind:
@@ -396,7 +394,7 @@ def test_target_that_nobody_gave_can_be_looked_at_and_given_up(tmp_path: Path) -
     service(tmp_path, {"one": one}).close()
 
 
-def test_replay_with_a_timeout_tries_a_target_that_is_away_until_it_is_back(
+def test_replay_with_a_timeout_retries_an_unreachable_target(
     tmp_path: Path,
 ) -> None:
     _leave(tmp_path, ["one"])
@@ -408,13 +406,13 @@ def test_replay_with_a_timeout_tries_a_target_that_is_away_until_it_is_back(
 
     one.fail = fail
     with service(tmp_path, {"one": one}, on_incomplete="hold") as behind:
-        assert len(behind.replay()) == 2  # without one it is tried, and told
+        assert len(behind.replay()) == 2  # without a timeout it is tried once
     with service(tmp_path, {"one": one}, on_incomplete="hold") as behind:
         assert behind.replay(20) == []
     assert one.numbers == [1, 2]
 
 
-def test_discarded_transaction_is_not_applied_although_it_is_on_its_way(tmp_path: Path) -> None:
+def test_discarded_transaction_is_not_applied_even_if_it_was_handed_over(tmp_path: Path) -> None:
     one = Recorder()
     with service(tmp_path, {"one": one}) as behind:
         for index in range(30):
@@ -429,7 +427,7 @@ def test_discarded_transaction_is_not_applied_although_it_is_on_its_way(tmp_path
     assert len(one.numbers) == len(set(one.numbers))
 
 
-def test_unreachable_target_is_told_once_for_each_try(
+def test_unreachable_target_is_logged_once_for_each_try(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = Recorder()
@@ -444,7 +442,7 @@ def test_unreachable_target_is_told_once_for_each_try(
 
 
 @pytest.mark.parametrize("content", [b"", b"one two three", b"x" * 1000, b"\n\n"])
-def test_damaged_identity_is_told_and_not_replaced(tmp_path: Path, content: bytes) -> None:
+def test_damaged_identity_is_reported_and_not_replaced(tmp_path: Path, content: bytes) -> None:
     service(tmp_path, {"one": Recorder()}).close()
     identity = tmp_path / "identity"
     kept = identity.read_bytes()
@@ -457,7 +455,7 @@ def test_damaged_identity_is_told_and_not_replaced(tmp_path: Path, content: byte
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_one_target_flaps_and_one_is_away_for_long_while_limits_hold(
+def test_limits_hold_while_one_target_flaps_and_one_is_unreachable(
     tmp_path: Path, system: str
 ) -> None:
     flapping, away, back = Recorder(batch_max=20), Recorder(), threading.Event()
@@ -480,7 +478,7 @@ def test_one_target_flaps_and_one_is_away_for_long_while_limits_hold(
             try:
                 committed.append(behind.commit([put(b"%d" % (caller % 5), bytes(10))]))
             except BusyError:
-                back.set()  # it comes back when the limit was felt
+                back.set()  # it is reachable again once the limit was reached
 
     settings = quick(backlog_max=100, busy_timeout=0.2)
     with service(tmp_path, targets, system=system, settings=settings) as behind:

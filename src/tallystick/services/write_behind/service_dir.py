@@ -1,12 +1,11 @@
 """The directory of a write-behind service: its log and its identity.
 
-In: a path, and which system the log stands on. Out: an open `PersistLog`, and an id that targets
-know the log by. The identity file holds the id and the system, a line each; it is written once
-and never changed. One with an id alone is from before systems were noted, and any will do.
+In: a path, and the system of the log. Out: an open `PersistLog`, and an id by which targets know
+the log. The identity file holds the id and the system, a line each; it is written once and never
+changed. A file with an id alone is from an early release, and is valid for any system.
 
-A log that has a name of its own gives it to the service for an id, so that of the file, the log
-and the numbers that a target keeps none can be lost or exchanged without notice. For other logs
-the id is a random UUID, with dashes.
+The id is the log's own identity if it has one: then the loss or exchange of the file, of the log,
+or of the numbers that a target keeps is noticed. For other logs it is a random UUID, with dashes.
 """
 
 from __future__ import annotations
@@ -25,27 +24,30 @@ IDENTITY_SIZE_MAX = 36
 
 
 def open_log(folder: str, system: str, fs: FileSystem) -> PersistLog:
-    """Open or create the log of the service. Raises `UnsupportedFormatError` for a system that
-    has no persist log, or is not that of the log which is there."""
-    noted = noted_system(folder, fs)
-    if noted not in (None, system):
+    """Open or create the log of the service.
+
+    Raises `UnsupportedFormatError` for a system without a persist log, or another system than that
+    of the existing log.
+    """
+    recorded = recorded_system(folder, fs)
+    if recorded not in (None, system):
         raise UnsupportedFormatError(
-            "the service has a log of another system", file=folder, expected=noted, found=system
+            "the service has a log of another system", file=folder, expected=recorded, found=system
         )
     return open_persist_log(posixpath.join(folder, LOG_FOLDER), system, fs)
 
 
-def noted_system(folder: str, fs: FileSystem) -> str | None:
-    """The system of the log in ``folder``, if that is noted."""
+def recorded_system(folder: str, fs: FileSystem) -> str | None:
+    """Return the system of the log in ``folder``, None if it is not recorded."""
     _, *more = _read(folder, fs) or [""]
     return more[0] if more else None
 
 
 def identify(folder: str, fs: FileSystem, system: str | None, log: PersistLog) -> str:
-    """The id of the service in ``folder``; made and kept, durably, where its log is new.
+    """Return the id of the service in ``folder``; write it, durably, for a new log.
 
-    To be called by the owner of the log only. ``system`` is what its log stands on, if known.
-    Raises `CorruptLogError` where the id was lost, or is that of another log.
+    Called by the owner of the log only. ``system`` is the system of its log, if known. Raises
+    `CorruptLogError` if the id is lost, or is that of another log.
     """
     path = posixpath.join(folder, IDENTITY_FILE)
     if found := _read(folder, fs):

@@ -1,0 +1,112 @@
+"""Targets made of SQLAlchemy engines, functions and coroutine functions.
+
+In: what an application gives as a target. Out: a `Target`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from tallystick.roles import PersistEntry
+from tallystick.services.write_behind.targets.target import Target, TargetDownError
+
+Apply = Callable[[PersistEntry], object]
+AsyncApply = Callable[[PersistEntry], Coroutine[Any, Any, object]]
+
+
+def target_of(thing: Any) -> Target:
+    """Return ``thing`` as a target. Raises `TypeError` if it cannot be one."""
+    if isinstance(thing, Target):
+        return thing
+    if type(thing).__module__.partition(".")[0] == "sqlalchemy":
+        return _sql_target(thing)
+    if inspect.iscoroutinefunction(thing) or inspect.iscoroutinefunction(
+        getattr(thing, "__call__", None)  # noqa: B004 - an object whose call is a coroutine
+    ):
+        return AsyncTarget(thing)
+    if callable(thing):
+        return CallableTarget(thing)
+    raise TypeError(f"{thing!r} is no engine, no function and has no apply")
+
+
+def _sql_target(thing: Any) -> Target:
+    # SQLAlchemy is an extra: only programs that give an engine have it.
+    from sqlalchemy.engine import Engine
+
+    from tallystick.services.write_behind.targets.sql import SqlTarget
+
+    if not isinstance(thing, Engine):
+        raise TypeError(f"{thing!r} is no engine; expected what sqlalchemy.create_engine makes")
+    return SqlTarget(thing)
+
+
+class CallableTarget:
+    """Call a function with each entry, at least once.
+
+    The function has to be idempotent, by the entry's ``number`` or ``reference``.
+    """
+
+    batch_max = 1
+
+    def __init__(self, function: Apply) -> None:
+        self._function = function
+
+    def open(self, log_id: str) -> None:
+        """Do nothing: a function needs no preparation."""
+
+    def apply(self, entries: Sequence[PersistEntry]) -> None:
+        """Call the function with each entry."""
+        for entry in entries:
+            self._function(entry)
+
+    def settled(self, below: int) -> None:
+        """Do nothing: no numbers are kept."""
+
+    def close(self) -> None:
+        """Do nothing: nothing was acquired."""
+
+
+class AsyncTarget(CallableTarget):
+    """Await a coroutine function with each entry, on an event loop of the target's own."""
+
+    def __init__(self, function: AsyncApply) -> None:
+        self._coroutine = function
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def open(self, log_id: str) -> None:  # noqa: ARG002 - functions keep no numbers
+        """Start the event loop in a thread."""
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="write-behind loop", daemon=True
+        )
+        self._thread.start()
+
+    def apply(self, entries: Sequence[PersistEntry]) -> None:
+        """Run the coroutine for each entry, and wait for it."""
+        loop = self._loop
+        if loop is None:
+            raise TargetDownError("the target is closed")
+        for entry in entries:
+            asyncio.run_coroutine_threadsafe(self._coroutine(entry), loop).result()
+
+    def close(self) -> None:
+        """Cancel running coroutines, and end the loop."""
+        loop, self._loop = self._loop, None
+        if loop is None or self._thread is None:
+            return
+        asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        self._thread.join()
+        loop.close()
+
+
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
