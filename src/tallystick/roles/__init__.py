@@ -28,7 +28,6 @@ from tallystick.roles.persist_log import (
     OperationCode,
     PersistEntry,
     PersistLog,
-    PersistTicket,
 )
 from tallystick.roles.record_journal import JournalRecord, PreparedTransaction, RecordJournal
 from tallystick.roles.role import Role
@@ -58,7 +57,6 @@ __all__ = [
     "Pages",
     "PersistEntry",
     "PersistLog",
-    "PersistTicket",
     "PreparedTransaction",
     "RecordJournal",
     "RecoveryHandler",

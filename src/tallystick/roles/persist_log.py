@@ -46,15 +46,6 @@ class PersistEntry(NamedTuple):
     time: int = 0
 
 
-class PersistTicket(Ticket, Protocol):
-    """The promise that a transaction is persisting."""
-
-    @property
-    def finished(self) -> bool:
-        """`done`, for somebody who does not want anything written for having asked."""
-        ...
-
-
 class PersistLog(Protocol):
     """Persisting and persisted, per transaction and target, and files that become redundant."""
 
@@ -71,7 +62,7 @@ class PersistLog(Protocol):
 
     def persisting(
         self, targets: Sequence[str], operations: Iterable[Operation], reference: str = ""
-    ) -> tuple[int, PersistTicket]:
+    ) -> tuple[int, Ticket]:
         """Record a transaction; returns its number and the promise that it is durable."""
         ...
 

@@ -29,7 +29,7 @@ from tallystick.storage.files import (
     fill_with_zeros,
     write_all,
 )
-from tallystick.storage.fork import forked_error, tell_of_forks
+from tallystick.storage.fork import forked_error, register_in_child
 
 _CLOSED = -1
 _FORKED = -2
@@ -45,7 +45,7 @@ class _Descriptor:
         self.path = path
         self._fd = _CLOSED
         self._fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
-        tell_of_forks(self)
+        register_in_child(self)
 
     @property
     def fd(self) -> int:

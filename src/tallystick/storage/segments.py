@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from tallystick.errors import LogClosedError, LogFullError, LogWriteError
 from tallystick.storage.files import File, FileSystem
-from tallystick.storage.fork import forked_error, tell_of_forks
+from tallystick.storage.fork import forked_error, register_in_child
 
 _SPARE = "spare-"
 _NEW = ".new"
@@ -81,7 +81,7 @@ class Segments:
         self._holds: Counter[int] = Counter()
         self._spares: deque[str] = deque(self._sweep())
         self._spare_numbers = itertools.count(self._first_free_number())
-        tell_of_forks(self)
+        register_in_child(self)
 
     # -- what is there ----------------------------------------------------------------------
 

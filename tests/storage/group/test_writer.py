@@ -156,14 +156,63 @@ def test_flush_of_nothing_touches_nothing() -> None:
     assert disk.calls == 2
 
 
-def test_asking_for_done_alone_makes_it_durable() -> None:
-    disk = SlowDisk()
-    writer = _writer(disk)
-    ticket = writer.submit(1)
+def _poll(ticket: Ticket) -> None:
     deadline = time.monotonic() + PATIENCE
     while not ticket.done():
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, "nobody flushes"
         time.sleep(0.001)
+
+
+def test_start_flush_alone_makes_it_durable() -> None:
+    disk = SlowDisk()
+    writer = _writer(disk)
+    writer.submit(1, sync=False)
+    ticket = writer.submit(2, sync=False)
+    ticket.start_flush()
+    _poll(ticket)
+    assert disk.durable == [1, 2]
+    writer.close()
+
+
+def test_polling_done_has_no_effect() -> None:
+    disk = SlowDisk()
+    writer = _writer(disk)
+    threads = threading.active_count()
+    ticket = writer.submit(1)
+    time.sleep(0.01)
+    assert not ticket.done()
+    assert disk.calls == 0
+    writer.submit(2).wait()
+    assert ticket.done()
+    ticket.start_flush()
+    assert threading.active_count() == threads, "there is nothing to flush"
+
+
+def test_one_start_flush_is_enough_while_another_flush_runs() -> None:
+    disk = SlowDisk(seconds=0.02)
+    writer = _writer(disk)
+    for item in range(0, 20, 2):
+        leader = threading.Thread(target=writer.submit(item).wait)
+        leader.start()
+        while len(disk.groups) <= item:
+            time.sleep(0.0005)
+        ticket = writer.submit(item + 1)
+        ticket.start_flush()
+        _poll(ticket)
+        leader.join()
+    assert disk.durable == list(range(20))
+    writer.close()
+
+
+def test_start_flush_inside_an_exclusive_block_takes_effect_after_it() -> None:
+    disk = SlowDisk()
+    writer = _writer(disk)
+    with writer.exclusive():
+        ticket = writer.submit(1)
+        ticket.start_flush()
+        time.sleep(0.01)
+        assert disk.calls == 0
+    _poll(ticket)
     assert disk.durable == [1]
     writer.close()
 

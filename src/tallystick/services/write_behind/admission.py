@@ -11,11 +11,11 @@ import time
 from collections.abc import Collection, Sequence
 
 from tallystick.errors import BusyError, TransactionUsageError
-from tallystick.roles import Operation, PersistEntry, PersistLog, PersistTicket
+from tallystick.roles import Operation, PersistEntry, PersistLog, Ticket
 from tallystick.services.write_behind.backlog import Backlog, size_of
 from tallystick.services.write_behind.metrics import WriteBehindMetrics
 from tallystick.services.write_behind.sequencer import Sequencer
-from tallystick.storage.signals import InterruptsHeldBack
+from tallystick.storage.signals import defer_sigint
 
 _FOR_EVERYONE = {None}
 """What transactions name whose operations are for every target."""
@@ -48,7 +48,7 @@ class Intake:
         reference: str,
         targets: Sequence[str] | None,
         timeout: float,
-    ) -> tuple[int, PersistTicket]:
+    ) -> tuple[int, Ticket]:
         """Number and ticket of a new transaction. Raises `BusyError` after ``timeout`` seconds
         without room, and `TransactionUsageError`, with nothing written."""
         named = {one.target for one in operations}
@@ -62,7 +62,7 @@ class Intake:
         deadline = time.monotonic() + timeout
         backlog = self._backlog
         while True:
-            with InterruptsHeldBack(), backlog.entrance:
+            with defer_sigint(), backlog.entrance:
                 if backlog.is_room(size):
                     return self._enter(names, operations, reference, size)
             self._wait_for_room(size, deadline)
@@ -76,7 +76,7 @@ class Intake:
 
     def _enter(
         self, names: tuple[str, ...], operations: tuple[Operation, ...], reference: str, size: int
-    ) -> tuple[int, PersistTicket]:
+    ) -> tuple[int, Ticket]:
         moment = int(time.time() * 1_000_000)
         left = self._left.get(names) or self._left.setdefault(names, frozenset(names))
         number, ticket = self._log.persisting(names, operations, reference)

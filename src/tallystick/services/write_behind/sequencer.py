@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from tallystick.errors import TallystickError
-from tallystick.roles import PersistEntry, PersistTicket
+from tallystick.roles import PersistEntry, Ticket
 
 GATHER_SECONDS = 0.003
 """How long entries stand in the line before a look at which are durable."""
@@ -43,13 +43,13 @@ class Sequencer:
         self._lost = lost
         self._broken = broken
         self._idle_max = 1 if alone else IDLE_MAX
-        self._line: deque[tuple[PersistEntry, PersistTicket]] = deque()
+        self._line: deque[tuple[PersistEntry, Ticket]] = deque()
         self._bell = threading.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="write-behind line", daemon=True)
         self._thread.start()
 
-    def append(self, entry: PersistEntry, ticket: PersistTicket) -> None:
+    def append(self, entry: PersistEntry, ticket: Ticket) -> None:
         """The next entry; calls come in the order of numbers."""
         self._line.append((entry, ticket))
         if not self._bell.is_set():
@@ -83,7 +83,7 @@ class Sequencer:
     def _hand_over(self, least: int) -> int:
         """Hand on what is finished, and the first ``least`` in any case; returns how many."""
         line, ready, count = self._line, [], 0
-        while line and (count < least or line[0][1].finished):
+        while line and (count < least or line[0][1].done()):
             entry, ticket = line.popleft()
             count += 1
             try:

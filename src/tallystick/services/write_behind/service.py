@@ -38,7 +38,7 @@ from tallystick.services.write_behind.targets.workers import Lanes
 from tallystick.services.write_behind.transaction import WriteBehindTransaction
 from tallystick.services.write_behind.unfinished import incomplete, leftovers, unknown_targets
 from tallystick.storage.files import FileSystem
-from tallystick.storage.fork import tell_of_forks
+from tallystick.storage.fork import register_in_child
 from tallystick.storage.local import LOCAL
 
 
@@ -106,7 +106,7 @@ class WriteBehind(Watching):
         )
         if chosen is not None:
             self._disposal = Disposal(self._log, chosen, fs=fs)
-        tell_of_forks(self)
+        register_in_child(self)
         if not self._holding:
             self._lanes.start()
 
