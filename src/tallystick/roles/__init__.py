@@ -1,11 +1,9 @@
-"""The roles a log can play, each a small protocol.
+"""The roles a log can play, each a Protocol that `tally` and one historic system implement.
 
-The historic system of a role and `tally` both implement it, and the same contract tests
-run over every implementation. Everything that returns a `Ticket` is durable when the
-ticket is done; everything else promises durability with the next forced record.
-
-Errors common to all: `LogClosedError`, `LogPoisonedError` after a failed write or fsync,
-`RecordTooLargeError`, and `CorruptLogError` when opening finds acknowledged data damaged.
+In: records of a service. Out: durability: whatever returns a `Ticket` is durable once the ticket
+is done, everything else with the next forced record. Common errors: `LogClosedError`,
+`LogPoisonedError` after a failed write or sync, `RecordTooLargeError`, and on opening
+`CorruptLogError` if acknowledged data is damaged.
 """
 
 from __future__ import annotations
