@@ -1,4 +1,4 @@
-"""Objects that hold a part of a log hear of a fork in the child."""
+"""Objects that hold a part of a log are called in a forked child."""
 
 from __future__ import annotations
 

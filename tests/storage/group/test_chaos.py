@@ -1,6 +1,6 @@
-"""Seeded chaos: threads and tasks that wait, time out, cancel, flush, hold off and fail at random.
+"""Seeded chaos: threads and tasks that wait, time out, cancel, flush, lock and fail at random.
 
-A failure names its seed; ``pytest tests/storage/group/test_chaos.py -k "[17]"`` plays it again.
+A failure names its seed; ``pytest tests/storage/group/test_chaos.py -k "[17]"`` runs it again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
 from tests.storage.disks import SlowDisk
 
-PATIENCE = 20.0
+HANGS_AFTER = 20.0
 
 
 @contextlib.contextmanager
@@ -34,7 +34,7 @@ def _switching_threads_every(seconds: float) -> Iterator[None]:
 
 
 class Chaos:
-    """One run: a disk and a writer with random properties, and who uses them."""
+    """One run: a disk and a writer with random properties, and its users."""
 
     def __init__(self, seed: int) -> None:
         rng = self.rng = random.Random(seed)
@@ -61,9 +61,9 @@ class Chaos:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(PATIENCE)
+            thread.join(HANGS_AFTER)
             assert not thread.is_alive(), f"a waiter hangs, seed {self.seed}"
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + HANGS_AFTER
         while not all(ticket.done() for ticket in self.started):
             assert time.monotonic() < deadline, f"a started flush is lost, seed {self.seed}"
             time.sleep(0.0005)
@@ -82,7 +82,7 @@ class Chaos:
             self.acknowledged.append(item)
             return
         ticket = self.writer.submit(item, 8, sync=rng.random() < 0.8)
-        what = rng.choice(["wait"] * 6 + ["time out", "flush", "hold off", "start", "forget"])
+        what = rng.choice(["wait"] * 6 + ["time out", "flush", "exclusive", "start", "forget"])
         if what == "wait":
             ticket.wait()
             self.acknowledged.append(item)
@@ -91,7 +91,7 @@ class Chaos:
                 ticket.wait(timeout=rng.choice([0, 0.00001, 0.0005]))
         elif what == "flush":
             self.writer.flush()
-        elif what == "hold off":
+        elif what == "exclusive":
             with self.writer.exclusive():
                 self.writer.submit(item + 50, 8)
         elif what == "start":
@@ -131,7 +131,7 @@ def _check(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_chaos_hangs_nobody_and_acknowledges_only_what_is_durable(seed: int) -> None:
+def test_no_waiter_hangs_and_only_durable_items_are_acknowledged(seed: int) -> None:
     _check(seed)
 
 
