@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pytest
+
 from tallystick.disposal.worker import Disposal, LogDisposer
 
 CONTENT = bytes(range(256)) * 1000
@@ -36,3 +38,14 @@ def until(condition: Callable[[], bool]) -> None:
 
 def run(log: Log, disposer: LogDisposer) -> Disposal:
     return Disposal(log, disposer, retry_seconds=0.005, poll_seconds=0.005)
+
+
+def check_copies(disposer: LogDisposer, file: Path) -> None:
+    """Check that it accepts an identical copy that is there already, and refuses another file."""
+    file.write_bytes(CONTENT)
+    disposer.dispose(str(file))
+    assert not file.exists()
+    file.write_bytes(b"other")
+    with pytest.raises(FileExistsError):
+        disposer.dispose(str(file))
+    assert file.read_bytes() == b"other"

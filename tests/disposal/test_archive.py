@@ -9,7 +9,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from tallystick.disposal.archive import ArchiveDisposer
-from tests.disposal.kit import CONTENT
+from tests.disposal.kit import CONTENT, check_copies
 
 
 @pytest.fixture(scope="module")
@@ -27,13 +27,7 @@ def test_archive_on_a_local_folder_is_verified_before_the_file_goes(
     disposer = ArchiveDisposer(str(tmp_path / "archive"))
     disposer.dispose(str(file))
     assert [path.name for path in (tmp_path / "archive").iterdir()] == [file.name]
-    file.write_bytes(CONTENT)
-    disposer.dispose(str(file))
-    assert not file.exists()
-    file.write_bytes(b"other")
-    with pytest.raises(FileExistsError):
-        disposer.dispose(str(file))
-    assert file.exists()
+    check_copies(disposer, file)
 
 
 def test_archive_on_an_object_store(file: Path, s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,12 +36,7 @@ def test_archive_on_an_object_store(file: Path, s3: str, monkeypatch: pytest.Mon
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     disposer = ArchiveDisposer("s3://logs/shop", options={"endpoint_url": s3})
     disposer.dispose(str(file))
-    file.write_bytes(CONTENT)
-    disposer.dispose(str(file))
-    assert not file.exists()
-    file.write_bytes(b"other")
-    with pytest.raises(FileExistsError):
-        disposer.dispose(str(file))
+    check_copies(disposer, file)
 
 
 def test_archive_that_cannot_be_reached_keeps_the_file(file: Path) -> None:

@@ -15,7 +15,7 @@ from tallystick.disposal.disposers import (
     disposer_of,
 )
 from tallystick.disposal.worker import LogDisposer
-from tests.disposal.kit import CONTENT
+from tests.disposal.kit import CONTENT, check_copies
 
 
 def test_delete_and_command_take_the_file_away(file: Path) -> None:
@@ -30,13 +30,7 @@ def test_move_accepts_an_identical_copy_and_refuses_another(file: Path, tmp_path
     disposer = MoveDisposer(str(tmp_path / "kept"))
     disposer.dispose(str(file))
     assert (tmp_path / "kept" / file.name).read_bytes() == CONTENT
-    file.write_bytes(CONTENT)
-    disposer.dispose(str(file))
-    assert not file.exists()
-    file.write_bytes(b"other")
-    with pytest.raises(FileExistsError):
-        disposer.dispose(str(file))
-    assert file.read_bytes() == b"other"
+    check_copies(disposer, file)
 
 
 def test_compress_leaves_a_file_that_readers_take(file: Path, tmp_path: Path) -> None:
@@ -45,11 +39,7 @@ def test_compress_leaves_a_file_that_readers_take(file: Path, tmp_path: Path) ->
     packed = tmp_path / "kept" / f"{file.name}.gz"
     assert gzip.decompress(packed.read_bytes()) == CONTENT
     assert packed.stat().st_size < len(CONTENT)
-    file.write_bytes(CONTENT)
-    disposer.dispose(str(file))
-    file.write_bytes(b"other")
-    with pytest.raises(FileExistsError):
-        disposer.dispose(str(file))
+    check_copies(disposer, file)
 
 
 class Own:

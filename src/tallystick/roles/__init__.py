@@ -1,9 +1,8 @@
 """The roles a log can play, each a Protocol that `tally` and one historic system implement.
 
-In: records of a service. Out: durability: whatever returns a `Ticket` is durable once the ticket
-is done, everything else with the next forced record. Common errors: `LogClosedError`,
-`LogPoisonedError` after a failed write or sync, `RecordTooLargeError`, and on opening
-`CorruptLogError` if acknowledged data is damaged.
+What returns a `Ticket` is durable once the ticket is done, everything else with the next forced
+record. All raise `LogClosedError`, `LogPoisonedError` after a failed write or sync,
+`RecordTooLargeError`, and on opening `CorruptLogError` if acknowledged data is damaged.
 """
 
 from __future__ import annotations

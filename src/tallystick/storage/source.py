@@ -20,7 +20,6 @@ import tempfile
 import zlib
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from types import TracebackType
 from typing import IO, Any, Self
 
 from tallystick.errors import LogUnreadableError, MissingExtraError
@@ -78,12 +77,7 @@ class ByteSource:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -7,7 +7,7 @@ A group's *gate* is a lock that its waiting threads queue at. An open gate means
 finished, or no thread is flushing and the next one through should lead. A waiter that finds the
 group finished opens the gate again for the next in the queue: one wake-up after the other, which
 is how the interpreter lock would let them run anyway, and without a herd. To open a gate once too
-often does no harm: whoever passes checks the group's state itself.
+often does no harm: a thread that passes checks the group's state itself.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Group(Generic[Item]):
         return not self.finished
 
     def needs_flusher(self) -> bool:
-        """Return True if somebody counts on this group who will not lead a flush."""
+        """Return True if callers want the group flushed that cannot lead a flush."""
         return self.requested or bool(self.tasks)
 
     def open_gate(self) -> None:
@@ -97,7 +97,7 @@ class Group(Generic[Item]):
 
     def request_flush(self) -> None:
         """Have the task flusher flush this group."""
-        # The flag first: whoever flushes now looks for it when it has released the flush lock.
+        # The flag first: a running flush reads it after it has released the flush lock.
         self.requested = True
         self.writer.task_flusher.request()
 

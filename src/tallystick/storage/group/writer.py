@@ -12,11 +12,11 @@ The algorithm is Derby's, with three buffers that are lists of groups:
    writes each of them, syncs once, finishes them all, and releases the lock.
 3. A thread that finds the lock taken queues at its group's gate (see
    `tallystick.storage.group.ticket`). The next group forms while the flush runs. There is no
-   timer: whoever comes through the gate of an unfinished group leads the next flush.
-4. Before it flushes, a leader gives those who were just acknowledged a moment to submit their
-   next item (`tallystick.storage.group.leader_wait`).
-5. A task must not block its event loop: the *task flusher*, a thread, leads for tasks, and for
-   callers of `GroupTicket.start_flush`. It starts with the first of them.
+   timer: the first waiter that passes the gate of an unfinished group leads the next flush.
+4. Before a flush, the leader waits for the callers that were just acknowledged to submit their
+   next item, but only for a moment (`tallystick.storage.group.leader_wait`).
+5. A task must not block its event loop: the *task flusher*, a thread that starts with the first
+   request, leads for tasks and for callers of `GroupTicket.start_flush`.
 6. A lone caller of `GroupWriter.commit` writes and syncs its item itself, without a group.
 
 Invariants:
@@ -28,8 +28,8 @@ I4. A failed write or sync poisons the writer: every unfinished and every later 
     `LogPoisonedError` with the first cause, and neither ``write`` nor ``sync`` is called again.
     Exception: a `LogWriteError` from ``write`` refuses the items of that group alone.
 I5. While a group with waiters is unfinished, the flush lock is taken, or the group's gate is open,
-    or the task flusher has a request: no wake-up is lost. Whoever releases the flush lock
-    re-establishes this.
+    or the task flusher has a request: no wake-up is lost. The thread that releases the flush
+    lock re-establishes this.
 I6. The writer's lock guards the buffers and is held for moments, never during ``write``, ``sync``
     or a wait. A thread that needs both takes the flush lock first.
 """
