@@ -15,7 +15,7 @@ class Ticket(Protocol):
 
     Who flushes: a record becomes durable when somebody waits for it or for a later record of the
     same log, and at the latest when the log is closed. A caller that only polls `done` calls
-    `start_flush` once, before the first poll.
+    `start_flush` once, before the first poll; a `wait` that times out does so itself.
     """
 
     def wait(self, timeout: float | None = None) -> int:

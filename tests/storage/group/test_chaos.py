@@ -89,6 +89,7 @@ class Chaos:
         elif what == "time out":
             with contextlib.suppress(TimeoutError):
                 ticket.wait(timeout=rng.choice([0, 0.00001, 0.0005]))
+            self.started.append(ticket)
         elif what == "flush":
             self.writer.flush()
         elif what == "exclusive":

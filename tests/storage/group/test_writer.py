@@ -228,8 +228,10 @@ def test_a_wait_that_times_out_loses_nothing() -> None:
     with pytest.raises(TimeoutError):
         ticket.wait(timeout=0.01)
     leader.join()
-    assert ticket.wait() == 1
+    _poll(ticket)
     assert disk.durable == [1, 2]
+    assert ticket.wait() == 1
+    writer.close()
 
 
 def test_the_delay_applies_only_if_siblings_are_there() -> None:

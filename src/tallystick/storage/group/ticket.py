@@ -140,7 +140,8 @@ class GroupTicket(Generic[Item]):
             LogPoisonedError: A write or sync failed; the item may or may not be on the disk.
             LogClosedError: The log was closed, or belongs to the parent of this process.
             LogWriteError: The log refused the item's group; nothing of it is on the disk.
-            TimeoutError: It is not durable in time. The item is written all the same.
+            TimeoutError: It is not durable in time. A thread of the log goes on with it, as after
+                `start_flush`.
         """
         group = self._group
         if not group.finished:

@@ -232,7 +232,7 @@ class GroupWriter(Generic[Item]):
     def wait_for(self, group: Group[Item], timeout: float | None = None) -> None:
         """Block until ``group`` is finished, leading a flush if no other thread does.
 
-        Raises `TimeoutError` after ``timeout`` seconds.
+        Raises `TimeoutError` after ``timeout`` seconds; the task flusher then takes over.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
@@ -251,6 +251,7 @@ class GroupWriter(Generic[Item]):
         try:
             rest = -1 if deadline is None else max(deadline - time.monotonic(), 0)
             if not group.gate.acquire(timeout=rest) and group.unfinished():
+                group.request_flush()
                 raise TimeoutError(f"{self.name}: not durable in time; it may still become so")
         finally:
             group.waiting.pop()
