@@ -37,7 +37,7 @@ from tallystick.systems.protocol import ReadOptions
 
 
 class _Memory:
-    """A file that keeps what is written one behind the other."""
+    """A file that keeps what is written one after the other."""
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []

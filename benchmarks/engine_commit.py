@@ -3,7 +3,7 @@
 ``python benchmarks/engine_commit.py [--seconds 1] [--rounds 3] [--callers 1 16 64] [--json]``.
 256-byte bodies. Each round runs every engine once, so that a noisy disk is noisy for all; the
 table shows medians of the rounds. Rates vary with the machine: compare only what one run prints.
-Syncs of the peers are counted by strace, in runs of their own behind the timed ones.
+Syncs of the peers are counted by strace, in runs of their own after the timed ones.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ inserting into a table of its own by JDBC. Two levels of durability, each beside
 * *durable*: a commit is on the disk when it returns. Ours always; H2 only where every write of
   its file is synced (``WRITE_DELAY=0;ACCESS_MODE_DATA=rwd``);
 * *delayed*: H2's default. A commit returns at once, and is written, though not synced, within
-  500 ms. Ours: nobody waits for the ticket, and a thread flushes, and syncs, every 500 ms.
+  500 ms. Ours: no caller waits for the ticket, and a thread flushes, and syncs, every 500 ms.
 
 ``WRITE_DELAY=0`` alone writes every commit and syncs none: it is shown too. Rates are medians of
 alternating rounds and vary with the machine; compare only what one run prints.

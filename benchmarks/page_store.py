@@ -57,7 +57,7 @@ def packed(balance: int) -> bytes:
 
 @contextmanager
 def counted_syncs() -> Iterator[Callable[[], int]]:
-    """Counts every sync of a file through the house's file layer, checkpoints included."""
+    """Counts every sync of a file through the file layer, checkpoints included."""
     real, count = LocalFile.datasync, [0]
 
     def datasync(file: LocalFile) -> None:

@@ -154,10 +154,10 @@ def build(logs: Path, out: Path) -> None:
     finally:
         spark.stop()
     files = dataset.dataset(out / "tables" / "files").to_table(["valid_bytes"])
-    told = {"size": sum(files.column(0).to_pylist()), "seconds": seconds}
-    told |= {"driver": peaks.driver, "java": peaks.java}
-    told |= {"one": peaks.python_one, "all": peaks.python_all}
-    print(json.dumps(told | {"processor": processor, "shuffled": shuffled(events)}))
+    figures = {"size": sum(files.column(0).to_pylist()), "seconds": seconds}
+    figures |= {"driver": peaks.driver, "java": peaks.java}
+    figures |= {"one": peaks.python_one, "all": peaks.python_all}
+    print(json.dumps(figures | {"processor": processor, "shuffled": shuffled(events)}))
 
 
 def measure(estate: Estate, place: Path) -> None:
@@ -166,14 +166,14 @@ def measure(estate: Estate, place: Path) -> None:
     estate.write(logs)
     command = [sys.executable, __file__, "--build", str(logs), str(place / "out")]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    told = json.loads(done.stdout.splitlines()[-1])
+    figures = json.loads(done.stdout.splitlines()[-1])
     transactions = estate.coordinators * estate.transactions
     print(
-        f"{told['size'] / 1e9:6.2f} GB {told['seconds']:8.1f} s"
-        f" {told['size'] / told['seconds'] / 1e6:6.0f} MB/s {told['processor']:8.1f} s of processor"
-        f"   driver {told['driver'] / 1e6:5,.0f} MB   Java {told['java'] / 1e6:6,.0f} MB"
-        f"   worker {told['one'] / 1e6:5,.0f} MB, all {told['all'] / 1e6:6,.0f} MB"
-        f"   shuffled {told['shuffled'] / 1e6:8.2f} MB   for {transactions:,} global transactions",
+        f"{figures['size'] / 1e9:6.2f} GB {figures['seconds']:8.1f} s"
+        f" {figures['size'] / figures['seconds'] / 1e6:6.0f} MB/s {figures['processor']:8.1f} s of processor"
+        f"   driver {figures['driver'] / 1e6:5,.0f} MB   Java {figures['java'] / 1e6:6,.0f} MB"
+        f"   worker {figures['one'] / 1e6:5,.0f} MB, all {figures['all'] / 1e6:6,.0f} MB"
+        f"   shuffled {figures['shuffled'] / 1e6:8.2f} MB   for {transactions:,} global transactions",
         flush=True,
     )
 

@@ -54,8 +54,8 @@ def copy_tables(spark: SparkSession, tables: Path, out: Path) -> None:
 def copy_first(tables: Path, out: Path) -> float:
     """Seconds of `copy_tables` as the first work of a session, in a process of its own."""
     command = [sys.executable, __file__, "--copy", str(tables), str(out)]
-    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    return float(told.split()[-1])
+    reported = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return float(reported.split()[-1])
 
 
 def valid_bytes(spark: SparkSession, logs: Path) -> int:

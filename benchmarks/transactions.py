@@ -7,7 +7,7 @@ run, in short turns:
   and of 1,000 tasks, beside as many threads that write and fdatasync one decision each;
   durability: every decision synced before it counts, on all sides
 * slow: the same where each sync takes 1, 2 or 5 ms longer. That is simulated: the same pause
-  behind every sync of the log and of the bare file
+  after every sync of the log and of the bare file
 * overhead: 16 callers over PostgreSQL and MariaDB beside the same statements without a manager,
   over the same drivers: one after the other, and with PREPARE and COMMIT of both databases under
   way at the same time, as the manager has them

@@ -49,7 +49,7 @@ class Crew:
                     work()
                     self._counts[index] += 1
             except BaseException:
-                self._gate.abort()  # whoever measures hears of it
+                self._gate.abort()  # the measuring thread gets the error
                 raise
             self._gate.wait()
 

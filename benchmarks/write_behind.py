@@ -5,7 +5,7 @@
 write-behind in its own log (one fdatasync per group), the outbox by a commit of the database,
 which groups commits itself. A transaction of the outbox is an insert into the table of rows and
 one into the outbox; what a relay would do with the outbox afterwards is not counted. For
-write-behind it is also told when the table has all of its rows, which it gets with the settings
+write-behind it also says when the table has all of its rows, which it gets with the settings
 of a default service but for the size of the backlog.
 
 Callers of the outbox are threads with SQLAlchemy, each with a connection; on PostgreSQL also
@@ -89,7 +89,7 @@ def thread_rate(commit: Commit, callers: int, seconds: float) -> tuple[int, floa
 
 
 async def task_rate(commit: AsyncCommit, callers: int, seconds: float) -> tuple[int, float]:
-    """The same with tasks; the commit is told which of them calls."""
+    """The same with tasks; the commit gets the number of the caller."""
     numbers = count(1)
     began = time.perf_counter()
     deadline = began + seconds

@@ -53,7 +53,7 @@ states = transactions.groupBy("system", "state").count().orderBy("system", "stat
 states.show()
 
 # %% [markdown]
-# ## What no single log tells
+# ## What only all logs together tell
 # `global_transactions` joins them: what was decided, where each branch stands, what is due.
 
 # %%
@@ -75,8 +75,8 @@ print(mismatch and mismatch.evidence)
 # Findings, gravest first, and the transactions that have been in doubt for more than a second.
 
 # %%
-told = findings(logs.option("table", "findings").load(LOGS), judged).localCheckpoint()
-told.groupBy("severity", "code").count().orderBy("severity", "code").show(truncate=False)
+reported = findings(logs.option("table", "findings").load(LOGS), judged).localCheckpoint()
+reported.groupBy("severity", "code").count().orderBy("severity", "code").show(truncate=False)
 
 # %%
 alerts = overdue(judged, 1.0).select(F.hex("gtrid").alias("gtrid"), "resolution", "age_seconds")

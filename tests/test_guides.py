@@ -9,7 +9,11 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-GUIDES = ["README.md", *(str(p.relative_to(ROOT)) for p in sorted(ROOT.glob("docs/guide/*.md")))]
+GUIDES = [
+    "README.md",
+    "docs/extending.md",
+    *(str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("docs/guide/*.md"))),
+]
 # These need a service or files of their own, and are run by tests beside what they are about.
 ELSEWHERE = {"docs/guide/pipeline.md", "docs/guide/testing.md", "docs/guide/cli.md"}
 

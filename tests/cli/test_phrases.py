@@ -1,4 +1,4 @@
-"""Entries of verdicts are told in words, short enough for a line."""
+"""Entries of verdicts are put into words, short enough for a line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tallystick.cli.phrases import NAME_MAX, phrase
 
 
 @pytest.mark.parametrize(
-    ("entry", "told"),
+    ("entry", "reported"),
     [
         (
             {"what": "record", "id": 307, "file": "/a/b/jbm-3.jbm", "offset": 4080, "why": "stale"},
@@ -29,11 +29,11 @@ from tallystick.cli.phrases import NAME_MAX, phrase
         ("plain words are left as they are, however many of them there may be in it", "="),
     ],
 )  # fmt: skip
-def test_entries_are_told_in_words(entry: Any, told: str) -> None:
-    assert phrase(entry) == (entry if told == "=" else told)
+def test_entries_are_told_in_words(entry: Any, reported: str) -> None:
+    assert phrase(entry) == (entry if reported == "=" else reported)
 
 
 def test_a_long_name_is_cut_in_the_middle() -> None:
-    told = phrase({"resources": ["resource-manager-0-" * 40]})
-    assert "…" in told
-    assert len(told) < NAME_MAX + 12
+    reported = phrase({"resources": ["resource-manager-0-" * 40]})
+    assert "…" in reported
+    assert len(reported) < NAME_MAX + 12

@@ -112,8 +112,8 @@ def _checked(command: list[str], limit_s: float, cwd: Path | None = None) -> str
     answer = subprocess.run(
         command, capture_output=True, text=True, timeout=limit_s, check=False, cwd=cwd
     )
-    told = answer.stdout[-4000:] + answer.stderr[-4000:]
-    assert answer.returncode == 0, f"{command[0]} ended with {answer.returncode}:\n{told}"
+    reported = answer.stdout[-4000:] + answer.stderr[-4000:]
+    assert answer.returncode == 0, f"{command[0]} ended with {answer.returncode}:\n{reported}"
     return answer.stdout
 
 
@@ -134,8 +134,8 @@ def _resolve(coordinates: Sequence[str], remembered: Path) -> None:
         listed.replace(remembered)
 
 
-def _unavailable(what: str, told: str) -> None:
-    text = f"Maven could not resolve {what}:\n{told}"
+def _unavailable(what: str, reported: str) -> None:
+    text = f"Maven could not resolve {what}:\n{reported}"
     if "maven" in os.environ.get("TALLYSTICK_REQUIRE", "").split(","):
         pytest.fail(text)
     pytest.skip(text)

@@ -142,7 +142,7 @@ def test_bitronix(tmp_path: Path, rounds: int) -> None:
 
 
 def _script(work: Work, count: int) -> tuple[list[str], list[set[int]]]:
-    """Lines, and the ids that are live before each of them and behind the last."""
+    """Lines, and the ids that are live before each of them and after the last."""
     lines: list[str] = []
     live = [_live(work)]
     for _ in range(count):
@@ -161,7 +161,7 @@ def _resume(work: Work, found: set[int]) -> None:
 
 
 def _play_and_kill(name: str, folder: Path, lines: list[str], after: int) -> tuple[int, int]:
-    """Let the original do some lines and kill it behind one that it was not asked about."""
+    """Let the original do some lines and kill it after one that it has not confirmed."""
     with real_journal(name, folder, file_size=FILE_SIZE) as real:
         real.load()
         for line in lines[:after]:

@@ -321,6 +321,6 @@ def write_bank(root: Path, owners: Sequence[str], rounds: int) -> dict[bytes, Tr
                     if number == 0 and turn == rounds // 2:
                         one.journal.force()
                         shutil.copytree(home, root / "backup" / "site-0")
-                # The journal reaches behind everything that it should know.
+                # The journal reaches back before everything that it should know.
                 truths |= dict([one.transfer(KINDS["settled"])])
     return truths

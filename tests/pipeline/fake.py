@@ -1,4 +1,4 @@
-"""A log system of a few lines of text, to test rooms that must not know a real one.
+"""A log system of a few lines of text, to test packages that must not know a real one.
 
 A log is a folder with files that begin with the line ``FAKE``. Each further line is a record:
 ``STATE KEY [GTRID BQUAL]``, with ids in hex; a line ``broken`` is damage, ``refuse`` an

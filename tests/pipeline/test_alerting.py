@@ -98,7 +98,7 @@ def test_the_command_tells_of_what_comes_into_doubt_while_it_streams(
     thread.start()
     before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
     try:
-        told = CliRunner().invoke(
+        reported = CliRunner().invoke(
             command, ["run", str(logs), "--out", str(out), "--stream", "--every", "0.2",
                    "--alert-after", "0.001"],
         )  # fmt: skip
@@ -106,7 +106,7 @@ def test_the_command_tells_of_what_comes_into_doubt_while_it_streams(
         thread.join()
         for number, handler in before:
             signal.signal(number, handler)
-    assert told.exit_code == 1, told.output
+    assert reported.exit_code == 1, reported.output
     due = {gtrid for gtrid, truth in truths.items() if truth.kind.resolution != "none"}
     dated = {gtrid for gtrid, truth in truths.items() if truth.kind.statuses}
     assert {gtrid for gtrid, _ in seen} == due & dated

@@ -50,11 +50,11 @@ def differences(bank: Bank) -> Iterator[str]:
         if row is None:
             yield f"{name}: is not there"
             continue
-        told = (row.decision, row.resolution, row.alarm, row.coordinator)
+        reported = (row.decision, row.resolution, row.alarm, row.coordinator)
         kind = truth.kind
         expected = (kind.decision, kind.resolution, kind.alarm, truth.coordinator)
-        if told != expected:
-            yield f"{name}: {told} instead of {expected}: {row.evidence}"
+        if reported != expected:
+            yield f"{name}: {reported} instead of {expected}: {row.evidence}"
         yield from (f"{name}: {text}" for text in _branches(truth, row))
     yield from (f"{gtrid.hex()}: never was" for gtrid in found)
 

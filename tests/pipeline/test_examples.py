@@ -21,6 +21,6 @@ def test_the_walkthrough_finds_what_is_due(
     assert found["spark"] is spark
     resolutions = {row.resolution for row in found["due"].collect()}
     assert resolutions == {"commit", "rollback", "foreign", "heuristic_mismatch"}
-    told = capsys.readouterr().out
-    assert "jdbc/branch-b rolled back against the decision to commit" in told
-    assert "lost-commit" in told
+    reported = capsys.readouterr().out
+    assert "jdbc/branch-b rolled back against the decision to commit" in reported
+    assert "lost-commit" in reported

@@ -12,11 +12,11 @@ import pytest
 
 import tallystick
 from tallystick.pipeline.planning import find
-from tallystick.pipeline.source.file_ranges import read, stretches
+from tallystick.pipeline.source.file_ranges import file_ranges, read
 from tallystick.pipeline.source.options import SourceOptions
 from tallystick.pipeline.source.positions import Position
 from tallystick.pipeline.source.tailer import Tailer
-from tallystick.pipeline.tables.fingerprint import mark
+from tallystick.pipeline.tables.fingerprint import fingerprint
 from tallystick.systems.bitronix.format.layout import ACTIVE
 from tallystick.systems.bitronix.live.log import DiskJournal
 from tests.fixtures import fixture_dir
@@ -99,12 +99,12 @@ def test_an_object_written_anew_with_the_same_size_is_looked_at_again(tmp_path: 
             journal.log(ACTIVE, b"transaction %d" % number, {"jdbc/a"})
             written = _copied(journal, "s3://live/copied")
             after = tailer.advance(position)
-            for stretch in stretches(options, position, after):
-                for batch in read([stretch], options):
+            for one in file_ranges(options, position, after):
+                for batch in read([one], options):
                     seen += batch.column("gtrid").to_pylist()
             position = after
     assert seen == written
-    assert len({mark(path)[0] for path in position}) == 1
+    assert len({fingerprint(path)[0] for path in position}) == 1
 
 
 @pytest.mark.usefixtures("bucket")

@@ -54,10 +54,10 @@ def test_runs_add_up(
     and a vanished log, and at the end the same as if all had been built anew."""
     out = tmp_path / "tables"
     run = Run([str(estate)], str(out))
-    told: list[str] = []
+    reported: list[str] = []
     with untouched(estate):
-        first = run(spark, lambda table, _done, _of: told.append(table))
-    assert told == [*STEPS, ""]
+        first = run(spark, lambda table, _done, _of: reported.append(table))
+    assert reported == [*STEPS, ""]
     assert len(first.read) == 2
     assert first.logs == {"bitronix": 2}
     before = _tables(out)

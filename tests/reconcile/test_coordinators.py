@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tallystick.reconcile.coordinators import answering, nearest
+from tallystick.reconcile.coordinators import nearest, responsible_journals
 
 HUB = "/hub"
 
@@ -37,7 +37,7 @@ CASES: dict[str, tuple[list[dict[str, Any]], set[str], list[dict[str, Any]]]] = 
 @pytest.mark.parametrize("name", CASES)
 def test_journals_that_answer(name: str) -> None:
     journals, logs, expected = CASES[name]
-    assert answering(journals, logs) == expected
+    assert responsible_journals(journals, logs) == expected
 
 
 def test_the_nearest_shares_most_folders() -> None:

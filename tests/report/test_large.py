@@ -85,9 +85,9 @@ def test_the_page_stays_small_and_says_what_it_left_out(large: Path) -> None:
     path = write_report(large, large / "report.html")
     assert path.stat().st_size < BYTES_MAX
     text = path.read_text()
-    for told in ("500 most urgent of 6,000", "gravest 500 of 4,000", "40 of 300 logs",
+    for reported in ("500 most urgent of 6,000", "gravest 500 of 4,000", "40 of 300 logs",
                  "12 busiest of 300 logs", "60 most telling of 1,200 files"):  # fmt: skip
-        assert told in text
+        assert reported in text
 
 
 @pytest.mark.browser

@@ -63,11 +63,12 @@ class _Commands(click.Group):
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tallystick")
 def tallystick() -> None:
-    """Read the transaction logs of Bitronix, JBoss/HornetQ/Artemis/Narayana, H2, Derby,
-    CloudTran and Tallystick; say what a restart would keep, undo, leave in doubt and lose.
+    """Read transaction logs and say what a restart would keep, undo, leave in doubt and lose.
 
-    Reading changes nothing. Exit code: 0 fine, 1 damage or disagreement found, 2 cannot read
-    or wrong usage.
+    Systems: Bitronix, JBoss/HornetQ/Artemis/Narayana, H2, Derby, CloudTran and Tallystick.
+
+    Reading changes nothing. Exit code: 0 fine, 1 damage or disagreement found, 2 cannot read or
+    wrong usage.
     """
 
 

@@ -32,10 +32,10 @@ STYLES = {
 
 
 class _BrokenPipe:
-    """The reader of our output went away: not our error, and nothing more to say."""
+    """The reader of standard output has closed it: no error, and nothing more is printed."""
 
     def close(self) -> int:
-        """Send what is still buffered nowhere; returns the exit code."""
+        """Discard what is still buffered; return the exit code."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         return 0
@@ -50,24 +50,24 @@ class _Console(Console):
 
 
 def console() -> Console:
-    """Standard output for people: wide enough for every path, colours on a terminal only."""
+    """Return standard output for people: wide enough for every path, colours on a terminal only."""
     plain = not sys.stdout.isatty()
     return _Console(highlight=False, soft_wrap=True, width=200 if plain else None)
 
 
 def complain(message: str, code: int) -> int:
-    """A sentence to standard error; returns ``code``."""
+    """Print a sentence to standard error; return ``code``."""
     click.echo(f"tallystick: {message}", err=True)
     return code
 
 
 def print_json(value: Any) -> None:
-    """One JSON value for a program."""
+    """Print one JSON value for a program."""
     click.echo(json.dumps(value, indent=2))
 
 
 def print_json_lines(values: Iterable[Any]) -> None:
-    """One compact JSON object a line."""
+    """Print one compact JSON object a line."""
     write = sys.stdout.write
     for value in values:
         write(json.dumps(value, separators=(",", ":")) + "\n")
@@ -76,7 +76,7 @@ def print_json_lines(values: Iterable[Any]) -> None:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[str], None]]:
-    """A spinner that names what is being read, on a terminal only."""
+    """Yield a spinner that names what is being read, on a terminal only."""
     shown = Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -91,7 +91,7 @@ def progress(what: str) -> Iterator[Callable[[str], None]]:
 
 
 def finding_text(finding: Finding) -> Text:
-    """A finding in a few lines: what, where, expected and found, what to do."""
+    """Return a finding in a few lines: what, where, expected and found, what to do."""
     text = Text("  ")
     text.append(f"{finding.severity.value} {finding.code}", STYLES[finding.severity])
     text.append(f": {finding.message}")
@@ -105,13 +105,13 @@ def finding_text(finding: Finding) -> Text:
 
 
 def place(file: str | None, offset: int | None) -> str:
-    """A file and an offset as a person writes them."""
+    """Return a file and an offset as a person writes them."""
     where = file or "?"
     return where if offset is None else f"{where} offset {offset}"
 
 
 def print_problems(out: Console, problems: Iterable[Finding], others: list[str]) -> None:
-    """What could not be read, and what is no log."""
+    """Print what could not be read, and what is no log."""
     for problem in problems:
         out.print(finding_text(problem))
     if others:
@@ -121,7 +121,7 @@ def print_problems(out: Console, problems: Iterable[Finding], others: list[str])
 
 
 def reading_options(command: _Command) -> _Command:
-    """What a reader may need to know that is not in the bytes, as options of a command."""
+    """Add the options for what a reader has to know and the bytes do not hold."""
     for option in (
         click.option("--timezone", default="UTC", help="Zone of H2's DATE and TIME values."),
         click.option("--boot-password", help="Boot password of an encrypted Derby log."),
@@ -144,7 +144,7 @@ def read_options(
     encryption_key: str | None,
     settings: tuple[str, ...] = (),
 ) -> ReadOptions:
-    """`ReadOptions` from the options above. Raises `click.BadParameter`."""
+    """Return `ReadOptions` from the options above. Raises `click.BadParameter`."""
     pairs = [setting.partition("=") for setting in settings]
     if not all(separator for _, separator, _ in pairs):
         raise click.BadParameter("expected NAME=VALUE", param_hint="--set")

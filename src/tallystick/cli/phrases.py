@@ -1,4 +1,4 @@
-"""Entries of a verdict in words, for a person at three in the morning.
+"""Entries of a verdict in words.
 
 In: JSON values as `Verdict.strict` has them: mappings of a place, a transaction, its state and
 what it touched. Out: one phrase: what it is, what is known of it, where it stands. Long names are
@@ -19,7 +19,7 @@ _OF = ("resources", "participants", "targets", "branches")
 
 
 def phrase(value: Any) -> str:
-    """One entry in words."""
+    """Return one entry in words."""
     plain = jsonable(value)
     if isinstance(plain, dict):
         return _mapping({name: item for name, item in plain.items() if item not in (None, [], {})})
@@ -29,7 +29,7 @@ def phrase(value: Any) -> str:
 
 
 def shortened(text: str) -> str:
-    """A text of at most `NAME_MAX` characters; of a longer one its beginning and its end."""
+    """Return a text of at most `NAME_MAX` characters; of a longer one its beginning and its end."""
     if len(text) <= NAME_MAX or " " in text:
         return text
     half = NAME_MAX // 2 - 1
@@ -37,10 +37,10 @@ def shortened(text: str) -> str:
 
 
 def names(values: list[Any]) -> str:
-    """The first of some values, and how many more there are."""
-    told = ", ".join(map(phrase, values[:NAMES_MAX]))
+    """Return the first of some values, and how many more there are."""
+    text = ", ".join(map(phrase, values[:NAMES_MAX]))
     rest = len(values) - NAMES_MAX
-    return f"{told} and {rest:,} more" if rest > 0 else told
+    return f"{text} and {rest:,} more" if rest > 0 else text
 
 
 def _mapping(entry: dict[str, Any]) -> str:
@@ -55,8 +55,8 @@ def _mapping(entry: dict[str, Any]) -> str:
             parts.append(f"{name} {names(entry.pop(name))}")
     where, why = _place(entry), entry.pop("why", None)
     parts += [_detail(name, item) for name, item in entry.items()]
-    told = ", ".join(part for part in parts if part) + where
-    return f"{told.strip()}: {why}" if why else told.strip()
+    text = ", ".join(part for part in parts if part) + where
+    return f"{text.strip()}: {why}" if why else text.strip()
 
 
 def _subject(name: str, value: Any) -> str:
@@ -79,5 +79,5 @@ def _place(entry: dict[str, Any]) -> str:
     file, offset = entry.pop("file", None), entry.pop("offset", None)
     if file is not None:
         file = PurePath(str(file)).name
-    told = f" in {file}" if file is not None else ""
-    return f"{told} at offset {offset:,}" if isinstance(offset, int) else told
+    text = f" in {file}" if file is not None else ""
+    return f"{text} at offset {offset:,}" if isinstance(offset, int) else text

@@ -21,7 +21,7 @@ DUE = {
 
 
 def show_summary(out: Console, summary: RunSummary, where: str) -> None:
-    """Logs, transactions, what is in doubt and what is due, and where the tables are."""
+    """Print logs, transactions, what is in doubt and what is due, and where the tables are."""
     for name, count in summary.logs.items():
         states = listed(summary.transactions.get(name, {}))
         out.print(

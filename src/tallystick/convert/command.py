@@ -28,7 +28,7 @@ from tallystick.systems.protocol import LogReading, ReadOptions
 from tallystick.systems.registry import systems_with
 
 UNFINISHED = ".converting"
-"""Behind the target's name while the new log is made: it gets its own when it is whole."""
+"""Suffix of the target's name until the new log is whole."""
 
 CONVERTIBLE = (Role.DECISION_LOG, Role.RECORD_JOURNAL, Role.PERSIST_LOG)
 """The roles whose logs can be converted."""
@@ -47,7 +47,7 @@ def convert(
     """Make the log at ``source`` into a new one of the system ``to`` in the folder ``target``.
 
     The folder gets its name when the log is whole and durable. A conversion that was killed
-    leaves what it had made beside it, with ``.converting`` behind the name.
+    leaves an unfinished folder, with ``.converting`` after the name.
 
     Raises `NotALogError` if there is not exactly one log, `CorruptLogError` if it is damaged
     (``force`` takes what can be believed), `UnsupportedFormatError` if the systems share no
@@ -73,7 +73,7 @@ def convert(
 
 
 def _make(role: Role, reading: LogReading, folder: Path, report: ConversionReport) -> None:
-    """The new log under another name, and then under its own."""
+    """Make the new log under another name, then rename it."""
     folder = folder.absolute()
     unfinished = folder.with_name(folder.name + UNFINISHED)
     try:
@@ -115,7 +115,7 @@ def _require_sound(reading: LogReading, *, force: bool) -> None:
 
 
 def _role_of(reading: LogReading) -> Role:
-    """The role that the system has, or for the native log the one that its records speak of."""
+    """Return the role of the system, or of several the one that the records belong to."""
     system = reading.source.system
     roles = [role for role in _CONVERTERS if system in systems_with(role)]
     if len(roles) == 1:

@@ -49,6 +49,7 @@ class ConversionReport:
 
 
 def convert_decisions(reading: LogReading, folder: str, to: str, report: ConversionReport) -> None:
+    """Write open decisions and unsettled heuristic outcomes to a new decision log."""
     log = open_decision_log(folder, to)
     ticket = None
     try:
@@ -131,6 +132,7 @@ def _journal_record(record: Record) -> JournalRecord:
 
 
 def convert_journal(reading: LogReading, folder: str, to: str, report: ConversionReport) -> None:
+    """Write live records and prepared transactions to a new record journal."""
     holes = {
         one.evidence
         for one in reading.transactions()
@@ -175,6 +177,7 @@ def _prepare_again(journal: Any, number: int, waiting: _Open) -> Any:
 
 
 def convert_entries(reading: LogReading, folder: str, to: str, report: ConversionReport) -> None:
+    """Write pending entries, in their order, to a new persist log."""
     pending = {}
     for one in reading.transactions():
         if one.state is State.PENDING:

@@ -1,7 +1,7 @@
 """Branches in doubt, over logs and live resources: listed and explained.
 
 In: paths with logs of any system, a coordinator's directory, databases by name. Out: one
-`InDoubt` per global transaction that waits for somebody, with what is due and why, by the
+`InDoubt` per global transaction that waits for a decision, with what is due and why, by the
 decision table of `tallystick.reconcile.decision_table`. Nothing is written.
 """
 
@@ -25,14 +25,14 @@ from tallystick.services.transactions.xids import FORMAT_ID, time_of
 from tallystick.systems.protocol import LogReading, ReadOptions
 
 LIVE = "live:"
-"""In front of a resource's name, where other branches have the path of their log."""
+"""Prefix of a live resource's name, where other branches have the path of their log."""
 
 _Key = tuple[int, bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class InDoubt:
-    """A global transaction with a branch in doubt, or a heuristic outcome that nobody settled.
+    """A global transaction with a branch in doubt, or a heuristic outcome that is not settled.
 
     ``resolution`` is what is due for it, ``branches`` has one entry per branch with what is due
     for it alone, ``age_seconds`` counts from its begin where its id tells that.
@@ -55,14 +55,14 @@ class InDoubt:
 
 @dataclass(slots=True)
 class InDoubtReport:
-    """What is in doubt, and whom nobody could ask."""
+    """What is in doubt, and which resources could not be asked."""
 
     transactions: list[InDoubt]
     unreachable: dict[str, str] = field(default_factory=dict)
     problems: list[Finding] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``tallystick indoubt list --json`` prints."""
+        """Return what ``tallystick indoubt list --json`` prints."""
         return {
             "transactions": [one.to_dict() for one in self.transactions],
             "unreachable": self.unreachable,
@@ -113,7 +113,7 @@ class _Gathering:
             })  # fmt: skip
 
     def add_journal(self, owner: bytes, log: str) -> None:
-        """A coordinator's log that may hold nothing about anything that is in doubt."""
+        """Add a coordinator's log, even if it holds nothing about a transaction in doubt."""
         self.journals[owner].setdefault(log, {"log": log, "since": None, "until": None})
 
     def _add(self, format_id: int | None, gtrid: bytes, part: dict[str, Any]) -> None:
@@ -126,7 +126,7 @@ class _Gathering:
         known["since"], known["until"] = min(times, default=None), max(ends, default=None)
 
     def judged(self, names: Iterable[str]) -> Iterable[dict[str, Any]]:
-        """The judgement of each global transaction that waits for somebody."""
+        """Yield the judgement of each global transaction that waits for a decision."""
         pairs = self._pairs(names)
         met = self._met(names)
         for (format_id, gtrid), parts in sorted(self.parts.items()):
@@ -144,7 +144,7 @@ class _Gathering:
                 yield row
 
     def _met(self, names: Iterable[str]) -> dict[str, set[str]]:
-        """Per journal the logs that it works with; the live ones are given as its own."""
+        """Return, per journal, the logs of its branches; live resources belong to each."""
         live = {LIVE + name for name in names}
         met: dict[str, set[str]] = defaultdict(live.copy)
         for parts in self.parts.values():
@@ -155,7 +155,7 @@ class _Gathering:
         return met
 
     def _pairs(self, names: Iterable[str]) -> list[dict[str, str]]:
-        """Which log a coordinator's resource name means; live ones are named already."""
+        """Return which log a coordinator's resource name means; live ones are named already."""
         live = {name: LIVE + name for name in names}
         counts: dict[str, dict[tuple[frozenset[str], frozenset[str]], int]] = defaultdict(dict)
         for parts in self.parts.values():
@@ -179,7 +179,7 @@ def list_in_doubt(
     *,
     options: ReadOptions | None = None,
 ) -> InDoubtReport:
-    """What is in doubt in the logs below ``paths`` and in live ``resources``.
+    """Return what is in doubt in the logs below ``paths`` and in live ``resources``.
 
     A path may be the directory of a `TransactionManager`. Nothing is written. Raises
     `LogUnreadableError` for a path that cannot be read.
@@ -210,7 +210,7 @@ def list_in_doubt(
 
 
 def _is_copy(log: str, logs: set[str]) -> bool:
-    """True for ``bank.h2.db.before-operator`` beside ``bank.h2.db``: what it holds is past."""
+    """Return True for ``bank.h2.db.before-operator`` beside ``bank.h2.db``: an older copy."""
     return any(log.startswith(f"{other}.") for other in logs)
 
 

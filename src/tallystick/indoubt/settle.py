@@ -29,13 +29,15 @@ def settle(
     commit: bool | None,
     force: bool = False,
 ) -> list[str]:
-    """Settle one global transaction by hand: commit its branches, roll them back, or with None
-    only record that its heuristic outcome was dealt with. Returns what was done, in words.
+    """Settle one global transaction by hand; return what was done, one sentence per resource.
 
-    Raises `TransactionUsageError` for another node's transaction, or where it would go against
-    the decision (in the log, or as the outcome row of a last resource given here), unless
-    ``force`` is given; for a directory that is no coordinator's in any case; and `LogLockedError`
-    while the coordinator runs. What goes against a decision is recorded as heuristic.
+    ``commit``: True commits its branches, False rolls them back, None only records that its
+    heuristic outcome was dealt with.
+
+    Raises `TransactionUsageError` for another node's transaction, or where it would go against the
+    decision (in the log, or as the outcome row of a last resource given here), unless ``force`` is
+    given; for a directory that is no coordinator's in any case; and `LogLockedError` while the
+    coordinator runs. What goes against a decision is recorded as heuristic.
     """
     check_home(coordinator)
     with TransactionManager(coordinator, resources, recovery_interval=None) as tm:
@@ -59,7 +61,7 @@ def settle(
 
 
 def _has_outcome(tm: TransactionManager, gtrid: bytes) -> bool:
-    """True if a last resource that was given has committed it."""
+    """Return True if a last resource that was given has committed it."""
     lasts = [one for one in tm.resources.values() if is_last_resource(one)]
     return any(cast(LastResource, one).has_outcome(gtrid) for one in lasts)
 

@@ -28,7 +28,7 @@ KEYS = ("gtrid", "resolution")
 def watch(
     spark: SparkSession, run: Run, limit_seconds: float, *, until_now: bool = False
 ) -> StreamingQuery:
-    """The running query: new records bring the tables of ``run`` up to date, then alerts follow.
+    """Start a query that brings the tables of ``run`` up to date and appends alerts.
 
     Ages are by the clocks of the coordinators' journals, so none grows while all logs rest. With
     ``until_now`` the query ends when what is there now has been seen.
@@ -46,7 +46,7 @@ def watch(
 
 
 def raise_alerts(spark: SparkSession, run: Run, limit_seconds: float) -> None:
-    """Append what is overdue in the tables now and was not told before.
+    """Append what is overdue in the tables now and is not in the table of alerts yet.
 
     Raises `OptionError` where the tables are not on this machine's file system.
     """
@@ -56,6 +56,6 @@ def raise_alerts(spark: SparkSession, run: Run, limit_seconds: float) -> None:
     late = overdue(judged, limit_seconds)
     folder = f"{run.out}/{ALERTS}"
     if Path(folder).is_dir():
-        told = spark.read.format(run.form).load(folder).select(*KEYS)
-        late = late.join(told, list(KEYS), "left_anti")
+        known = spark.read.format(run.form).load(folder).select(*KEYS)
+        late = late.join(known, list(KEYS), "left_anti")
     late.coalesce(1).write.format(run.form).mode("append").save(folder)

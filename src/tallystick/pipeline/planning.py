@@ -23,7 +23,7 @@ from tallystick.systems.protocol import LogReading, LogSource, Separable, Split
 from tallystick.systems.registry import system
 
 LOGS_MAX = 32
-"""Logs that share a task at most: opening them counts too, and packed ones are larger inside."""
+"""The most logs in one task: each costs an opening, and packed ones are larger unpacked."""
 
 NAMES_MAX = 10
 """Names of other files that one finding lists."""
@@ -56,28 +56,30 @@ class Bundle:
 
 @dataclass(slots=True)
 class Plan:
-    """The logs below some paths, each once, and what is to be told of the rest."""
+    """The logs below some paths, each once, and the findings about other files."""
 
     logs: list[LogSource] = field(default_factory=list)
     problems: list[Finding] = field(default_factory=list)
 
 
 def find(paths: Iterable[str]) -> Plan:
-    """Every log below the paths once, even where paths overlap. Raises `LogUnreadableError`
-    if a path itself cannot be read."""
+    """Return every log below the paths once, even where paths overlap.
+
+    Raises `LogUnreadableError` if a path itself cannot be read.
+    """
     plan = Plan()
     seen: dict[LogSource, None] = {}
     for path in paths:
         found = survey(path)
         seen |= dict.fromkeys(found.logs)
         plan.problems += found.problems
-        plan.problems += _others(found.others, found.logs)
+        plan.problems += _stranger_findings(found.others, found.logs)
     plan.logs = list(seen)
     return plan
 
 
 def tasks(options: SourceOptions, plan: Plan | None = None) -> list[Task]:
-    """The work of one table. Records are split; the other tables close over a whole log."""
+    """Return the work of one table. Records are split; the other tables close over a whole log."""
     plan = plan or find(options.paths)
     whole = options.table != "records" or options.salvage
     pieces = [piece for log in plan.logs for piece in _pieces(log, options, whole=whole)]
@@ -88,7 +90,7 @@ def tasks(options: SourceOptions, plan: Plan | None = None) -> list[Task]:
 
 
 def bundles(logs: Iterable[LogSource], options: SourceOptions) -> Iterator[Bundle]:
-    """The logs in bundles of about ``split_bytes``; those of one name stay together."""
+    """Yield the logs in bundles of about ``split_bytes``; those of one name stay together."""
     named: dict[str, list[Piece]] = {}
     for log in logs:
         named.setdefault(log_name(log), []).extend(_pieces(log, options, whole=True))
@@ -102,7 +104,7 @@ def bundles(logs: Iterable[LogSource], options: SourceOptions) -> Iterator[Bundl
 
 
 def stored_size(path: str) -> int:
-    """Bytes of a file as stored; 0 where that cannot be known now."""
+    """Return bytes of a file as stored; 0 where that cannot be known now."""
     if is_remote(path):
         import fsspec
 
@@ -123,19 +125,18 @@ def _pieces(log: LogSource, options: SourceOptions, *, whole: bool) -> list[Piec
         splits = reading.splits(options.split_bytes)
     except (TallystickError, OSError):
         return [Piece(log, None, size)]  # the task will meet the error and report it
-    return [Piece(_lean(log, reading, split), split, _size(split)) for split in splits]
+    return [Piece(_with_needed_files(log, reading, split), split, _size(split)) for split in splits]
 
 
-def _lean(log: LogSource, reading: LogReading, split: Split) -> LogSource:
-    """The log with the files that reading the split needs: a log has thousands, a task carries
-    them, and opens each."""
+def _with_needed_files(log: LogSource, reading: LogReading, split: Split) -> LogSource:
+    """Return the log with the files that the split needs: a task opens each file it carries."""
     if not isinstance(reading, Separable):
         return log
     return replace(log, files=tuple(reading.needed(split)))
 
 
 def _size(split: Split) -> int:
-    """Bytes of a split. Of a file that is still written one may reach beyond its end."""
+    """Return bytes of a split. Of a file that is still written one may reach beyond its end."""
     end = stored_size(split.file)
     return (min(split.end, end) if end > split.begin else split.end) - split.begin
 
@@ -147,16 +148,16 @@ def _packed(units: Iterable[tuple[Piece, ...]], limit: int) -> Iterator[Task]:
     for unit in units:
         more = sum(piece.size for piece in unit)
         if bundle and (size + more > limit or len(bundle) >= LOGS_MAX):
-            yield Task(tuple(_at_one(bundle)))
+            yield Task(tuple(_sharing_files(bundle)))
             bundle, size = [], 0
         bundle += unit
         size += more
     if bundle:
-        yield Task(tuple(_at_one(bundle)))
+        yield Task(tuple(_sharing_files(bundle)))
 
 
-def _at_one(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """Splits of one log that follow each other share what they need of it: it is opened once."""
+def _sharing_files(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Yield pieces so that neighbouring splits of one log share their files: it is opened once."""
     for _, some in groupby(pieces, key=lambda one: replace(one.source, files=())):
         group = list(some)
         if any(one.split is None for one in group):
@@ -167,7 +168,7 @@ def _at_one(pieces: Iterable[Piece]) -> Iterator[Piece]:
         yield from (replace(one, source=shared) for one in group)
 
 
-def _others(files: Iterable[str], logs: Iterable[LogSource]) -> Iterator[Finding]:
+def _stranger_findings(files: Iterable[str], logs: Iterable[LogSource]) -> Iterator[Finding]:
     companions: dict[str, frozenset[str]] = {}
     for log in logs:
         if names := system(log.system).companions:

@@ -23,7 +23,7 @@ from tallystick.pipeline.source.batch import spark_schema
 from tallystick.pipeline.source.options import parse
 from tallystick.pipeline.stages.findings import COPY, SEVERITIES
 from tallystick.pipeline.summary import RunSummary, summarise
-from tallystick.pipeline.tables.incremental import Bundling
+from tallystick.pipeline.tables.incremental import BundledTables
 from tallystick.pipeline.tables.output_dir import TableSpace
 from tallystick.pipeline.tables.run_state import RunState, state_of
 from tallystick.reading.tables import TABLES, log_name
@@ -73,7 +73,7 @@ class Run:
         return summarise(tables, read, time.monotonic() - begun)
 
     def advance(self, spark: SparkSession, progress: Progress | None = None) -> list[str]:
-        """Bring the tables up to date; returns the logs that had to be read."""
+        """Bring the tables up to date; return the logs that had to be read."""
         plan = find(self.sources)
         space = self._space()
         last = space.open()
@@ -83,8 +83,8 @@ class Run:
         if last is None or last != now:
             if space.staged and self.form == "parquet":
                 options = parse({**self.options, "paths": json.dumps(list(self.sources))})
-                work = Bundling(spark, plan, space, last, now, options, self.resources)
-                work.write(progress or _silent)
+                tables = BundledTables(spark, plan, space, last, now, options, self.resources)
+                tables.write(progress or _silent)
             else:
                 _Work(spark, self, plan, space, last, now).write(progress or _silent)
             space.commit(list(OUTPUT), now)
@@ -94,8 +94,11 @@ class Run:
     def follow(
         self, spark: SparkSession, every: float, stopped: threading.Event
     ) -> Iterator[list[str]]:
-        """Bring the tables up to date whenever logs changed, looking every so many seconds,
-        until stopped. Yields the logs that were read."""
+        """Bring the tables up to date until stopped, looking every ``every`` seconds.
+
+        Yields:
+            The logs that were read, whenever there were any.
+        """
         while not stopped.wait(every):
             if read := self.advance(spark):
                 yield read
@@ -152,7 +155,7 @@ class _Work:
         return stages.reconciled(transactions, self.run.resources, self._of_logs())
 
     def _of_logs(self) -> DataFrame:
-        """The findings of single logs, and of the search for them."""
+        """Return the findings of single logs, and of the search for them."""
         fresh = self._fresh("findings")
         if self.plan.problems:
             rows = [tuple(row.values()) for row in finding_rows(self.plan.problems)]
@@ -164,7 +167,7 @@ class _Work:
         return self.now.changed(self.last)
 
     def _fresh(self, table: str) -> DataFrame:
-        """The rows of logs that changed."""
+        """Return the rows of logs that changed."""
         changed = self._changed()
         files = [log.files[0] for log in self.plan.logs if log_name(log) in changed]
         paths = list(self.run.sources) if len(changed) == len(self.now.logs) else files

@@ -1,4 +1,4 @@
-"""A Spark session that starts without ado and does not chatter.
+"""A Spark session with settings for one machine and a quiet log.
 
 In: master and settings. Out: a `SparkSession` whose workers run this interpreter. Settings
 that the caller or the environment made are left as they are.
@@ -6,21 +6,26 @@ that the caller or the environment made are left as they are.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Mapping
-from contextlib import nullcontext
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tallystick.errors import MissingExtraError, TallystickError
-from tallystick.pipeline.java_stderr import without_java_notes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOGGING = Path(__file__).with_name("log4j2.properties")
+
+JAVA_NOTES = (b"WARNING: Using incubator modules",)
+"""Spark asks for the module, and no setting suppresses the remark."""
+
+_STDERR = 2
 
 DEFAULTS = {
     "spark.ui.enabled": "false",
@@ -36,8 +41,10 @@ DEFAULTS = {
 def start(
     master: str | None = None, settings: Mapping[str, str] | None = None, app: str = "tallystick"
 ) -> SparkSession:
-    """The running session, with ``settings`` made in it, or a new one. Raises `TallystickError`
-    where Java is missing."""
+    """Return the running session, with ``settings`` made in it, or a new one.
+
+    Raises `TallystickError` where Java is missing.
+    """
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
@@ -52,16 +59,16 @@ def start(
     builder = SparkSession.builder.appName(app)
     if master is not None or "SPARK_REMOTE" not in os.environ:
         builder = builder.master(master or os.environ.get("MASTER", "local[*]"))
-    defaults = _quiet() | DEFAULTS if fresh else {}
+    defaults = _logging_settings() | DEFAULTS if fresh else {}
     for name, value in (defaults | dict(settings or {})).items():
         builder = builder.config(name, value)
-    with without_java_notes() if fresh else nullcontext():
+    with without_java_notes() if fresh else contextlib.nullcontext():
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
 
 
-def _quiet() -> dict[str, str]:
+def _logging_settings() -> dict[str, str]:
     return {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"}
 
 
@@ -72,3 +79,32 @@ def _require_java() -> None:
             "Spark needs Java 17 or later, and there is no java",
             advice="Install it (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME",
         )
+
+
+@contextlib.contextmanager
+def without_java_notes() -> Iterator[None]:
+    """Filter the standard error of processes that are started meanwhile.
+
+    The filter lives as long as such a process, and drops lines that begin with `JAVA_NOTES`.
+    """
+    sys.stderr.flush()
+    own = os.dup(_STDERR)
+    reading, writing = os.pipe()
+    os.dup2(writing, _STDERR)
+    os.close(writing)
+    threading.Thread(target=_forward, args=(reading, os.dup(own)), daemon=True).start()
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(own, _STDERR)
+        os.close(own)
+
+
+def _forward(reading: int, writing: int) -> None:
+    """Copy lines until the last process that writes has ended."""
+    with os.fdopen(reading, "rb") as lines, os.fdopen(writing, "wb", buffering=0) as out:
+        for line in lines:
+            if not line.startswith(JAVA_NOTES):
+                with contextlib.suppress(OSError):  # the reader has closed it
+                    out.write(line)

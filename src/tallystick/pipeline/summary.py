@@ -1,4 +1,4 @@
-"""What a run came to, in figures a person takes in at a glance.
+"""The summary of a run in figures.
 
 In: the tables. Out: a `RunSummary`: counts, and the first of what is in doubt. Whatever
 grows with the input is counted by Spark and never collected.
@@ -59,7 +59,7 @@ class RunSummary:
 
 
 def summarise(tables: dict[str, DataFrame], read: list[str], seconds: float) -> RunSummary:
-    """The summary of all tables."""
+    """Return the summary of all tables."""
     from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
 
     files = tables["files"]
@@ -86,16 +86,16 @@ def summarise(tables: dict[str, DataFrame], read: list[str], seconds: float) -> 
 
 
 def strangers(others: DataFrame) -> list[str]:
-    """What is to be said of the findings (``log``, ``message``) called not-a-log: one line."""
+    """Return one line about the findings (``log``, ``message``) with the code not-a-log."""
     first = others.orderBy("log").first()
     if first is None:
         return []
     folders = others.count()
-    told = f"{first.log}: {first.message}"
+    text = f"{first.log}: {first.message}"
     if folders > 1:
         more = "another folder" if folders == 2 else f"{folders - 1:,} other folders"
-        told += f"; and files in {more}: see the findings called not-a-log"
-    return [told]
+        text += f"; and files in {more}: see the findings called not-a-log"
+    return [text]
 
 
 def _counts(frame: DataFrame, column: str) -> dict[str, int]:

@@ -38,30 +38,30 @@ JOINED_BYTES = 1 << 20
 
 
 def execute(task: Task, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """The rows of the task's pieces, then of its findings, in the columns that are wanted."""
+    """Yield the rows of the task's pieces, then of its findings, in the columns that are wanted."""
     names = selected(options.table, options.columns).names
-    told = (batch for _, batch in tables_of(task.pieces, options, [options.table]))
-    for batch in _joined(chain(told, _finding_batches(list(task.problems)))):
+    batches = (batch for _, batch in tables_of(task.pieces, options, [options.table]))
+    for batch in _joined(chain(batches, _finding_batches(list(task.problems)))):
         yield batch.select(names)
-    _keep_what_is_loaded()
+    _freeze_loaded_objects()
 
 
 def tables_of(
     pieces: Iterable[Piece], options: SourceOptions, tables: Sequence[str]
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Batches with the table they belong to: piece after piece, table after table.
+    """Yield batches with the table they belong to: piece after piece, table after table.
 
-    A log is opened once for all of its tables, and for its pieces that follow each other: to
-    open it takes a look at each of its files.
+    A log is opened once for all of its tables, and for its pieces that follow each other: to open
+    it takes a look at each of its files.
     """
     for source, parts in groupby(pieces, lambda piece: piece.source):
-        opening = _Opening(source, options)
+        opening = _LazyReading(source, options)
         for piece in parts:
             yield from _tables_of(opening, piece, options, tables)
 
 
 def _tables_of(
-    opening: _Opening, piece: Piece, options: SourceOptions, tables: Sequence[str]
+    opening: _LazyReading, piece: Piece, options: SourceOptions, tables: Sequence[str]
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     for table in tables:
         try:
@@ -71,12 +71,12 @@ def _tables_of(
             if options.mode == "failfast":
                 raise
             if table == "findings":
-                told = _finding_batches([error_finding(piece.source, error)])
-                yield from ((table, batch) for batch in told)
+                batches = _finding_batches([error_finding(piece.source, error)])
+                yield from ((table, batch) for batch in batches)
 
 
 @dataclass
-class _Opening:
+class _LazyReading:
     """A log that is opened when it is needed, and tried again where that failed."""
 
     source: LogSource
@@ -98,14 +98,16 @@ def _read(
 
 
 @cache
-def _keep_what_is_loaded() -> None:
-    """Once per worker. Spark collects garbage behind every task among all objects there are: those
-    of the libraries, which a task has loaded by now, would cost it 50 ms each time."""
+def _freeze_loaded_objects() -> None:
+    """Exclude the objects of loaded libraries from garbage collection, once per worker.
+
+    Spark collects garbage after every task: those objects would cost it 50 ms each time.
+    """
     gc.freeze()
 
 
 def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows without small batches side by side: Spark takes its time for each."""
+    """Yield the same rows without small batches side by side: Spark takes its time for each."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:

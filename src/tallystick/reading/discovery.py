@@ -38,7 +38,9 @@ def discover(
     known: Sequence[System] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Discovery:
-    """Every log below ``path``. Raises `LogUnreadableError` if ``path`` itself cannot be read.
+    """Return every log below ``path``.
+
+    Raises `LogUnreadableError` if ``path`` itself cannot be read.
 
     A single file stands for the log that it belongs to; its siblings are looked at too.
     ``progress`` is called with each folder.
@@ -57,12 +59,12 @@ def discover(
 
 
 def parent(path: str) -> str:
-    """The folder of a file, for local paths and URLs alike."""
+    """Return the folder of a file, for local paths and URLs alike."""
     return path.rpartition("/")[0] if is_remote(path) else str(Path(path).parent)
 
 
 def _single_file(path: str) -> str | None:
-    """The path in the form that `_folders` uses if it names a file, None for a folder."""
+    """Return the path in the form that `_folders` uses if it names a file, None for a folder."""
     if is_remote(path):
         system, start = _remote(path)
         return system.unstrip_protocol(start) if system.isfile(start) else None
@@ -165,7 +167,7 @@ def _remote(path: str) -> tuple[Any, str]:
 
 def _remote_folders(root: str, *, recurse: bool) -> Iterator[Folder]:
     system, start = _remote(root)
-    system.invalidate_cache()  # a listing of before would hide what came since
+    system.invalidate_cache()  # an old listing would hide new files
     try:
         for path, _, files in system.walk(start, detail=True, maxdepth=None if recurse else 1):
             entries = [

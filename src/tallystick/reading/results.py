@@ -1,4 +1,4 @@
-"""What is told about all logs below a path: both verdicts, or a summary in figures.
+"""The answers about all logs below a path: both verdicts, or a summary in figures.
 
 In: verdicts, findings and readings of single logs. Out: one answer for a person, a program
 (``to_dict``) and a script (``exit_code``).
@@ -35,7 +35,7 @@ class Explanation:
         return int(severe or differing or any(map(is_severe, self.problems)))
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``tallystick explain --json`` prints."""
+        """Return what ``tallystick explain --json`` prints."""
         return {
             "logs": [verdict.to_dict() for verdict in self.logs],
             "problems": [finding.to_dict() for finding in self.problems],
@@ -62,7 +62,7 @@ class Summary:
     findings: list[Finding]
 
     def to_dict(self) -> dict[str, Any]:
-        """One entry of ``tallystick inspect --json``."""
+        """Return one entry of ``tallystick inspect --json``."""
         plain = {name: getattr(self, name) for name in self.__slots__}
         return plain | {"findings": [finding.to_dict() for finding in self.findings]}
 
@@ -85,7 +85,7 @@ class Inspection:
         return int(any(map(is_severe, found)))
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``tallystick inspect --json`` prints."""
+        """Return what ``tallystick inspect --json`` prints."""
         return {
             "logs": [log.to_dict() for log in self.logs],
             "problems": [finding.to_dict() for finding in self.problems],
@@ -109,8 +109,10 @@ class Verification:
 
 
 def headline(verdict: Verdict, findings: Sequence[Finding] = ()) -> str:
-    """One sentence: what a restart would keep, finish, undo, leave in doubt and lose; or that it
-    would not come up, or that nobody can tell without the key."""
+    """Return one sentence: what a restart would keep, finish, undo, leave in doubt and lose.
+
+    Or that the system would not start, or that nothing can be said without the key.
+    """
     if "encrypted" in counts(verdict.strict.get("findings")):
         return "What a restart would do cannot be told: the log is encrypted and no key was given."
     states = counts(verdict.strict.get("transactions"))
@@ -121,17 +123,17 @@ def headline(verdict: Verdict, findings: Sequence[Finding] = ()) -> str:
     ]
     lost = amount(verdict.strict.get("lost"))
     if refused(verdict):
-        told = ", ".join(parts + [f"lose {lost:,}"] * bool(lost)) or "no transaction"
-        return f"A restart would fail. What the bytes say is due: {told}."
-    told = ", ".join(parts) or "find no transaction"
+        fates = ", ".join(parts + [f"lose {lost:,}"] * bool(lost)) or "no transaction"
+        return f"A restart would fail. What the bytes say is due: {fates}."
+    fates = ", ".join(parts) or "find no transaction"
     end = f"and silently lose {lost:,}" if lost else "and lose nothing silently"
     if not lost and any(one.severity is Severity.LOSS for one in findings):
         end = "and lose nothing beyond what is lost already"
-    return f"A restart would {told}, {end}."
+    return f"A restart would {fates}, {end}."
 
 
 def refused(verdict: Verdict) -> bool:
-    """Whether the log's own system would not come up on it."""
+    """Return True if the original system refuses to start with this log."""
     return verdict.strict.get("opens") is False or any(one.refuses for one in verdict.differences)
 
 
@@ -150,7 +152,7 @@ _FATES: dict[str, tuple[State, ...]] = {
 
 
 def amount(value: Any) -> int:
-    """How many things a verdict's entry speaks of: a count itself, or the size of a list.
+    """Return how many things a verdict's entry speaks of: a count itself, or the size of a list.
 
     Of a mapping its ``records`` count, or else all of its entries together.
     """
@@ -163,12 +165,12 @@ def amount(value: Any) -> int:
 
 
 def is_severe(finding: Finding) -> bool:
-    """True for findings that make a command exit with 1."""
+    """Return True for findings that make a command exit with 1."""
     return finding.severity in (Severity.DAMAGE, Severity.LOSS)
 
 
 def summary_of(reading: LogReading, title: str) -> Summary:
-    """The figures of one log; ``title`` is what people call its system."""
+    """Return the figures of one log; ``title`` is what people call its system."""
     source = reading.source
     totals = dict.fromkeys((outcome.value for outcome in Outcome), 0)
     files = reading.files()
@@ -191,7 +193,7 @@ def summary_of(reading: LogReading, title: str) -> Summary:
 
 
 def counts(value: Any, order: Sequence[str] = ()) -> dict[str, int]:
-    """A mapping of counts from a verdict, without zeros, known names first."""
+    """Return a mapping of counts from a verdict, without zeros, known names first."""
     if not isinstance(value, dict):
         return {}
     names = [*(name for name in order if name in value), *(n for n in value if n not in order)]

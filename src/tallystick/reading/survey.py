@@ -1,4 +1,4 @@
-"""Reading whatever lies below a path: one way for library, command line and pipeline.
+"""Reading every log below a path: one way for library, command line and pipeline.
 
 In: a path to a file, a folder or a tree, local or remote. Out: records, Arrow batches, a
 summary or both verdicts of every log found there. Nothing is written. What goes wrong with
@@ -46,7 +46,7 @@ class Survey:
     known: dict[str, System] = field(repr=False)
 
     def readings(self, progress: Progress | None = None) -> Iterator[LogReading]:
-        """Each log that opens; ``progress`` is called with its path before."""
+        """Yield each log that opens; ``progress`` is called with its path before."""
         for source in self.logs:
             if progress is not None:
                 progress(source.path)
@@ -54,12 +54,12 @@ class Survey:
                 yield self.read(source)
 
     def read(self, source: LogSource) -> LogReading:
-        """One log. Raises what its reader raises."""
+        """Return one log. Raises what its reader raises."""
         return self.known[source.system].read(source, self.options)
 
     @contextmanager
     def guard(self, source: LogSource) -> Iterator[None]:
-        """An error of this log inside becomes one of ``problems``."""
+        """Turn an error inside the block into one of ``problems``."""
         try:
             yield
         except (TallystickError, OSError) as error:
@@ -99,11 +99,11 @@ def scan(
     options: ReadOptions | None = None,
     problems: list[Finding] | None = None,
 ) -> Iterator[Record]:
-    """Every record of every log below ``path``, log after log; nothing is written.
+    """Yield every record of every log below ``path``, log after log; nothing is written.
 
-    With ``salvage`` also what lies behind damage, marked ``attributes["salvaged"]``.
-    What cannot be read is appended to ``problems``; without such a list the first problem
-    is raised as `LogUnreadableError` once everything else was read.
+    With ``salvage`` also what lies behind damage, marked ``attributes["salvaged"]``. What cannot be
+    read is appended to ``problems``; without such a list the first problem is raised as
+    `LogUnreadableError` once everything else was read.
     """
     found = survey(path, options=options)
     for reading in found.readings():
@@ -120,7 +120,7 @@ def read_arrow(
     options: ReadOptions | None = None,
     problems: list[Finding] | None = None,
 ) -> pa.RecordBatchReader:
-    """A `pyarrow.RecordBatchReader` of one table of every log below ``path``.
+    """Return a `pyarrow.RecordBatchReader` of one table of every log below ``path``.
 
     ``table`` is a key of `tallystick.reading.tables.TABLES`; records are decoded in whole buffers
     (with ``salvage`` one by one). ``problems`` as for `scan`.
@@ -144,7 +144,7 @@ def read_arrow(
 def explain(
     path: Path, *, options: ReadOptions | None = None, progress: Progress | None = None
 ) -> Explanation:
-    """Per log below ``path`` what its own engine would do and what the bytes prove."""
+    """Return, per log below ``path``, what its engine would do and what the bytes prove."""
     found = survey(path, options=options)
     answer = Explanation(found.path, [], [], found.problems, found.others)
     for reading in found.readings(progress):
@@ -158,7 +158,7 @@ def explain(
 def inspect(
     path: Path, *, options: ReadOptions | None = None, progress: Progress | None = None
 ) -> Inspection:
-    """A summary of every log below ``path``."""
+    """Return a summary of every log below ``path``."""
     found = survey(path, options=options)
     logs: list[Summary] = []
     for reading in found.readings(progress):
@@ -170,7 +170,7 @@ def inspect(
 def verify(
     path: Path, *, options: ReadOptions | None = None, progress: Progress | None = None
 ) -> Verification:
-    """The findings of every log below ``path``."""
+    """Return the findings of every log below ``path``."""
     found = survey(path, options=options)
     findings: list[Finding] = []
     for reading in found.readings(progress):
@@ -180,20 +180,20 @@ def verify(
 
 
 def error_finding(source: LogSource, error: TallystickError | OSError) -> Finding:
-    """The finding for a log whose reading stopped with ``error``."""
+    """Return the finding for a log whose reading stopped with ``error``."""
     code = "unreadable" if isinstance(error, LogUnreadableError | OSError) else "not-read"
-    told = error if isinstance(error, TallystickError) else TallystickError(str(error))
+    known = error if isinstance(error, TallystickError) else TallystickError(str(error))
     return Finding(
         code,
         Severity.DAMAGE,
         source.system,
         source.path,
         f"reading stopped: {error}",
-        file=told.file or next(iter(source.files), None),
-        offset=told.offset,
-        expected=told.expected,
-        found=told.found,
-        advice=told.advice,
+        file=known.file or next(iter(source.files), None),
+        offset=known.offset,
+        expected=known.expected,
+        found=known.found,
+        advice=known.advice,
     )
 
 

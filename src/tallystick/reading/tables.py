@@ -1,4 +1,4 @@
-"""The tables of one log as Arrow batches, whoever asks: library, command line or Spark.
+"""The tables of one log as Arrow batches, for library, command line and Spark.
 
 In: a `LogReading` and the name of a table. Out: batches in the order of `tallystick.arrow.schemas`.
 Records come from the reader's vectorised path; the other tables are small beside them.
@@ -24,7 +24,7 @@ TABLES: dict[str, pa.Schema] = {
     "changes": schemas.CHANGES,
     "findings": schemas.FINDINGS,
 }
-"""What a single log tells, by table."""
+"""The schemas of the tables of one log."""
 
 
 @runtime_checkable
@@ -32,7 +32,7 @@ class ChangeBatches(Protocol):
     """A reading that has its changes as batches, too."""
 
     def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
-        """All of ``changes()`` as batches of the `schemas.CHANGES` schema."""
+        """Return all of ``changes()`` as batches of the `schemas.CHANGES` schema."""
         ...
 
 
@@ -43,10 +43,10 @@ def batches_of(
     rows: int = BATCH_ROWS,
     schema: pa.Schema | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The table's batches of at most ``rows`` rows; ``split`` applies to records alone, and so
-    does ``schema``: columns of the table, where not all are wanted.
+    """Yield the batches of the table, of at most ``rows`` rows each.
 
-    The column ``log`` is `log_name`, so that no two logs share a name.
+    ``split`` and ``schema`` (columns of the table, where not all are wanted) apply to records
+    only. The column ``log`` is `log_name`, so that no two logs share a name.
     """
     source = reading.source
     if table == "records":
@@ -63,14 +63,14 @@ def batches_of(
 
 
 def salvaged_batches(reading: LogReading, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-    """Records with those behind damage; they are marked in ``attributes``."""
+    """Return records and those after damage; the latter are marked in ``attributes``."""
     records = reading.records(salvage=True)
     name = log_name(reading.source)
     return schemas.record_batches(records, name, reading.clock.value, rows)
 
 
 def selected(table: str, columns: Sequence[str]) -> pa.Schema:
-    """The schema of some columns of a table, or of all where none are named."""
+    """Return the schema of some columns of a table, or of all where none are named."""
     import pyarrow
 
     whole = TABLES[table]
@@ -78,12 +78,12 @@ def selected(table: str, columns: Sequence[str]) -> pa.Schema:
 
 
 def log_name(source: LogSource) -> str:
-    """The folder of a log, with its name where the folder holds several."""
+    """Return the folder of a log, with its name where the folder holds several."""
     return f"{source.path}/{source.name}" if source.name else source.path
 
 
 def reader_of(table: str, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader:
-    """Batches of that table as one stream, which polars, duckdb and others take too."""
+    """Return batches of that table as one stream, which polars, duckdb and others take too."""
     import pyarrow
 
     return pyarrow.RecordBatchReader.from_batches(TABLES[table], batches)

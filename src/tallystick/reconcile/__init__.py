@@ -5,5 +5,6 @@ Plain Python, without Spark and without I/O.
 
 * `ids`: the coordinator's id inside a gtrid
 * `resources`: which log belongs to which resource name, from what occurs together
-* `judging`: the decision table
+* `decision_table`: what is due; `rows`: the same over Arrow structures
+* `coordinators`: whose transaction it is; `copies`: which logs are copies of others
 """

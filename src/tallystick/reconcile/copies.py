@@ -1,8 +1,8 @@
 """Which logs are copies of others: a branch lives in one log, so two that hold it are copies.
 
 In: global transactions of which several logs of one system hold the same branch, or the same
-decision. Out: pairs of such logs with what tells the original from the copy. What a copy holds is
-past, and it would make every resource name ambiguous.
+decision. Out: pairs of such logs with what distinguishes the original from the copy. A
+copy is out of date, and it would make every resource name ambiguous.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _DECIDED = frozenset({State.COMMITTING, State.ROLLING_BACK})
 _OPEN = frozenset({State.PREPARED, State.UNDECIDED})
 
 
-def seen_twice(parts: pa.Array) -> pa.Array:
-    """The `PAIRS` of every row, each of which is the parts of one global transaction."""
+def copy_pairs(parts: pa.Array) -> pa.Array:
+    """Return the `PAIRS` of every row, each of which is the parts of one global transaction."""
     return pa.array([list(_pairs(row)) for row in parts.to_pylist()], type=PAIRS)
 
 
@@ -41,5 +41,5 @@ def _pairs(parts: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _progress(state: State) -> int:
-    """How far a transaction came in its life."""
+    """Return how far a transaction has come: 1 open, 2 decided, 3 ended."""
     return next((n for n, known in ((3, _ENDED), (2, _DECIDED), (1, _OPEN)) if state in known), 0)

@@ -62,7 +62,7 @@ DECISIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The record that tells a state: its name, file and offset."""
+    """The record that states it: its name, file and offset."""
 
     type: str
     file: str | None
@@ -171,7 +171,7 @@ def _against(
 
 
 def _agreed(decided: Decided | None, branches: Sequence[Branch]) -> bool:
-    """True if all branches have committed that are known of, with no decision to be read."""
+    """Return True if all known branches have committed and no decision can be read."""
     undecided = decided is None or DECISIONS.get(decided.state) is Decision.UNDECIDED
     complete = undecided and len(branches) >= (len(decided.names) if decided else 0)
     return complete and all(branch.state == "committed" for branch in branches)
@@ -214,14 +214,14 @@ def _due(decided: Decided | None, decision: Decision | None, in_doubt: list[Bran
 
 
 def _closed_for(decided: Decided, branch: Branch) -> bool:
-    """True if the coordinator holds that this branch has committed."""
+    """Return True if the coordinator holds that this branch has committed."""
     if decided.state is not State.COMMITTING:
         return True
     return branch.resource in decided.names and branch.resource not in decided.open_names
 
 
 def due_of(branch: Branch, judgement: Judgement, decided: Decided | None) -> str | None:
-    """What is due for one branch in doubt: also where others of it went astray."""
+    """Return what is due for one branch in doubt, also where other branches disagree."""
     if branch.state != "prepared":
         return None
     if judgement.resolution is not Resolution.HEURISTIC_MISMATCH:
@@ -234,7 +234,7 @@ def due_of(branch: Branch, judgement: Judgement, decided: Decided | None) -> str
 def named_branches(
     decided: Decided | None, branches: Sequence[Branch], logs: Mapping[str, str]
 ) -> list[Branch]:
-    """The branches with their resource names, and one of state unknown for each other name."""
+    """Return the branches with resource names, and one of state unknown per further name."""
     names = {log: name for name, log in logs.items()}
     known = [
         Branch(one.system, one.log, names.get(one.log or ""), one.bqual, one.state, one.place)

@@ -14,12 +14,12 @@ TIME = 8
 
 
 def owner_of(gtrid: bytes) -> bytes | None:
-    """The coordinator's id; None in a gtrid too short to hold one."""
+    """Return the coordinator's id; None in a gtrid too short to hold one."""
     return gtrid[:-SUFFIX] if len(gtrid) > SUFFIX else None
 
 
 def time_of(gtrid: bytes) -> int | None:
-    """The time in the gtrid as its coordinator counts it."""
+    """Return the time in the gtrid as its coordinator counts it."""
     if len(gtrid) <= SUFFIX:
         return None
     return int.from_bytes(gtrid[-SUFFIX : TIME - SUFFIX], "big")

@@ -1,4 +1,4 @@
-"""Which log belongs to which resource name: no log says it, co-occurrence does.
+"""Assign logs to resource names by co-occurrence: no log states which is which.
 
 A coordinator's record names its resources ("jdbc/orders"), a resource's log holds branches of
 global ids. In: patterns (names in a decision to commit, logs with a branch, how often). Out:
@@ -15,7 +15,7 @@ from tallystick.systems.protocol import ResourceTraits
 from tallystick.systems.registry import resource_traits
 
 MESSAGING = ("jms", "queue", "topic", "mq")
-"""Words in a resource name that speak of messages, the trade of journals."""
+"""Words in a resource name that stand for messages."""
 
 _NEVER = 1_000_000_000
 """A pair that no transaction has together; also what leaving a name without a log costs."""
@@ -27,10 +27,10 @@ _ABSENT = 10
 """A named resource without a branch in the log: its log may have moved on."""
 
 _ABSENT_READ_ONLY = 5
-"""The same in a log in which a branch that changed nothing leaves nothing."""
+"""The same in a log in which a branch that changed nothing leaves no record."""
 
 _UNLIKE = 1
-"""The name's words speak of another trade than the log's."""
+"""The words of the name do not fit what the log holds."""
 
 _ELSEWHERE = 2
 """No folder of the log has the name: ``orders`` is likelier in ``/shop/orders`` than beside it."""
@@ -50,7 +50,7 @@ def assign(patterns: Iterable[Pattern], systems: Mapping[str, str]) -> dict[str,
     known = list(patterns)
     names = sorted({name for pattern in known for name in pattern.names})
     logs = sorted({log for pattern in known for log in pattern.logs})
-    # A column for every name to stay alone keeps the assignment possible at any time.
+    # A further column per name keeps an assignment possible: the name stays without a log.
     costs = [
         [_cost(name, log, known, systems.get(log, "")) for log in logs] + [_NEVER] * len(names)
         for name in names
@@ -65,10 +65,10 @@ def assign(patterns: Iterable[Pattern], systems: Mapping[str, str]) -> dict[str,
 
 
 def cheapest(costs: Sequence[Sequence[int]]) -> list[int]:
-    """The column of each row in the cheapest assignment; rows must not outnumber columns.
+    """Return the column of each row in the cheapest assignment; rows must not outnumber columns.
 
-    The Hungarian method: rows join one by one along cheapest augmenting paths, with
-    potentials of rows and columns that keep every reduced cost at zero or above.
+    The Hungarian method: rows join one by one along cheapest augmenting paths, with potentials of
+    rows and columns that keep every reduced cost at zero or above.
     """
     rows, columns = len(costs), len(costs[0]) if costs else 0
     row_price, column_price = [0] * (rows + 1), [0] * (columns + 1)
@@ -103,7 +103,7 @@ def _total(costs: Sequence[Sequence[int]], columns: Sequence[int]) -> int:
 
 
 def _total_without(costs: Sequence[Sequence[int]], row: int, column: int) -> int:
-    """What the best assignment costs that does not make this pair."""
+    """Return the cost of the best assignment that excludes this pair."""
     other = [list(line) for line in costs]
     other[row][column] = _NEVER * 2
     return _total(other, cheapest(other))
@@ -120,14 +120,14 @@ def _cost(name: str, log: str, patterns: list[Pattern], system: str) -> int:
         return _NEVER
     traits = resource_traits(system)
     weight = _ABSENT_READ_ONLY if traits.read_only_unlogged else _ABSENT
-    cost = against * _AGAINST + absent * weight + _UNLIKE * (not _alike(name, traits))
-    return min(cost + _ELSEWHERE * (not _housed(name, log)), _NEVER - 1)
+    cost = against * _AGAINST + absent * weight + _UNLIKE * (not _fits_traits(name, traits))
+    return min(cost + _ELSEWHERE * (not _is_in_folder_of(name, log)), _NEVER - 1)
 
 
-def _housed(name: str, log: str) -> bool:
+def _is_in_folder_of(name: str, log: str) -> bool:
     return name.rpartition("/")[2].lower() in log.lower().split("/")
 
 
-def _alike(name: str, traits: ResourceTraits) -> bool:
+def _fits_traits(name: str, traits: ResourceTraits) -> bool:
     messages = any(word in name.lower() for word in MESSAGING)
     return messages == traits.messages

@@ -1,4 +1,4 @@
-"""The decision table over rows: what Spark hands a task, and what the task hands back.
+"""The decision table over rows: structures from Spark, and structures for Spark.
 
 In: Arrow structures, one per global transaction, as `stages.globals` puts them together.
 Out: structures of `GLOBAL_TRANSACTIONS`.
@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tallystick.reconcile.coordinators import answering, nearest
+from tallystick.reconcile.coordinators import nearest, responsible_journals
 from tallystick.reconcile.decision_table import (
     Branch,
     Decided,
@@ -74,20 +74,20 @@ _RANK = ("unknown", "active", "prepared", "rolled_back", "committed")
 
 
 def judged(rows: pa.Array) -> pa.Array:
-    """The judgement of every row, as structures in the schema `GLOBAL_TRANSACTIONS`."""
+    """Return the judgement of every row, as structures in the schema `GLOBAL_TRANSACTIONS`."""
     answers = [judge_row(row) for row in rows.to_pylist()]
     return pa.array(answers, type=pa.struct(list(GLOBAL_TRANSACTIONS)))
 
 
 def judge_row(row: dict[str, Any]) -> dict[str, Any]:
-    """One global transaction: see `judging.judge`."""
+    """Judge one global transaction: see `decision_table.judge`."""
     decided = _decided(row["parts"])
     logs = _resources(row["resources"] or (), decided)
     branches = named_branches(decided, _branches(row["parts"]), logs)
     branches = [_undone(branch, row["undone"] or ()) for branch in branches]
     journals = row["journals"] or ()
     if decided is None:
-        journals = answering(journals, {branch.log for branch in branches if branch.log})
+        journals = responsible_journals(journals, {branch.log for branch in branches if branch.log})
     judgement = judge(
         decided,
         branches,
@@ -116,7 +116,7 @@ def judge_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def assigned(patterns: pa.Array) -> pa.Array:
-    """Per owner its patterns, those of one journal at a time, as its `RESOURCES`."""
+    """Return the `RESOURCES` of each owner, from the patterns of one journal at a time."""
     answers = []
     for rows in patterns.to_pylist():
         journals = {row["journal"] for row in rows}
@@ -148,7 +148,7 @@ def _resources(pairs: Iterable[dict[str, str]], decided: Decided | None) -> dict
 
 
 def _undone(branch: Branch, nameless: Iterable[dict[str, Any]]) -> Branch:
-    """The branch, rolled back if its log holds a nameless rollback that must be its own."""
+    """Return the branch, rolled back if its log holds a nameless rollback that must be its own."""
     for part in nameless:
         if branch.state == "unknown" and branch.log == part["log"]:
             place = _place(part | {"state": "rolled_back"})
@@ -184,11 +184,11 @@ def _branches(parts: list[dict[str, Any]]) -> list[Branch]:
 
 
 def _state(part: dict[str, Any]) -> str:
-    """The state of a branch. A record of a heuristic outcome says which one it was."""
+    """Return the state of a branch. A record of a heuristic outcome says which one it was."""
     state = State(part["state"])
     if state is State.HEURISTIC:
-        told = str(json.loads(part.get("attributes") or "{}").get("outcome"))
-        return told if told in _RANK else "unknown"
+        outcome = str(json.loads(part.get("attributes") or "{}").get("outcome"))
+        return outcome if outcome in _RANK else "unknown"
     return _STATES.get(state, "unknown")
 
 
@@ -207,7 +207,7 @@ def _covers(journal: dict[str, Any], gtrid: bytes) -> bool:
 def _coordinator(
     decided: Decided | None, journals: Iterable[dict[str, Any]], branches: Iterable[Branch]
 ) -> str | None:
-    """The journal that decided; else, of those that may have, the one nearest by path."""
+    """Return the journal that decided; else, of those that may have, the one nearest by path."""
     if decided is not None:
         return decided.log
     return nearest(journals, [branch.log for branch in branches if branch.log is not None])
@@ -225,10 +225,10 @@ def _branch_row(branch: Branch, judgement: Judgement, decided: Decided | None) -
 
 
 def _evidence(decided: Decided | None, branches: list[Branch], judgement: Judgement) -> str:
-    told = "the coordinator has no record of it" if decided is None else str(decided.place)
+    record = "the coordinator has no record of it" if decided is None else str(decided.place)
     seen = [
         f"{branch.resource or branch.system}: {branch.state.replace('_', ' ')}"
         + (f", {branch.place}" if branch.place is not None else "")
         for branch in branches
     ]
-    return "; ".join([*judgement.reasons, told, *seen])
+    return "; ".join([*judgement.reasons, record, *seen])

@@ -22,7 +22,7 @@ except ImportError as error:
 from tallystick.records import Clock, State
 from tallystick.report.data import OUTCOMES, SEVERITIES, ReportData
 
-# Okabe and Ito's palette: told apart by every kind of eye, on white and on black.
+# Okabe and Ito's palette: readable with every kind of colour vision, on white and on black.
 _GREEN, _BLUE, _SKY, _ORANGE = "#009E73", "#0072B2", "#56B4E9", "#E69F00"
 _RED, _PINK, _YELLOW, _GREY = "#D55E00", "#CC79A7", "#F0E442", "#999999"
 
@@ -65,7 +65,7 @@ _WALL = frozenset({Clock.WALL_MS.value, Clock.WALL_US.value, Clock.WALL_NS.value
 
 
 def charts(data: ReportData) -> dict[str, dict[str, Any]]:
-    """Every chart that has something to show."""
+    """Return every chart that has something to show."""
     made = {
         "states": _states(data),
         "segments": _segments(data),
@@ -150,7 +150,7 @@ def _severities(data: ReportData) -> go.Figure:
 
 
 def _over_time(data: ReportData, column: str, title: str, *, wall: bool) -> go.Figure:
-    """Logs with times of day, or those that count from a start: they share no axis."""
+    """Return logs with times of day, or those that count from a start: they share no axis."""
     figure = _figure("time (UTC)" if wall else "seconds of the log's own clock", rows=8)
     rows = [row for row in data.profile if row[column] is not None]
     rows = [row for row in rows if (row["clock"] in _WALL) is wall]
@@ -170,7 +170,7 @@ def _over_time(data: ReportData, column: str, title: str, *, wall: bool) -> go.F
 
 
 def _figure(x_title: str, *, stacked: bool = False, rows: int = 1) -> go.Figure:
-    """An empty figure, high enough for its rows, in no colours of its own."""
+    """Return an empty figure, high enough for its rows, in no colours of its own."""
     figure = go.Figure()
     figure.update_layout(
         barmode="stack" if stacked else "group",

@@ -68,10 +68,12 @@ class ReportData:
 
     @property
     def logs(self) -> int:
+        """The number of logs."""
         return len(self.states)
 
     @property
     def transactions(self) -> int:
+        """The number of transactions of all logs."""
         return sum(sum(counts.values()) for counts in self.states.values())
 
     @property
@@ -92,7 +94,10 @@ class ReportData:
 
 
 def load(folder: Path) -> ReportData:
-    """The figures of the tables in ``folder``. Raises `LogUnreadableError` if one is missing."""
+    """Return the figures of the tables in ``folder``.
+
+    Raises `LogUnreadableError` if one is missing.
+    """
     for table in _NEEDED:
         if not (folder / table).is_dir():
             raise LogUnreadableError(
@@ -185,7 +190,7 @@ def _load_due(data: ReportData, folder: Path) -> None:
 
 
 def _most_urgent(due: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What went wrong, then what a restart would lose, then the others, oldest first."""
+    """Return what went wrong, then what a restart would lose, then the others, oldest first."""
 
     def urgency(row: dict[str, Any]) -> tuple[bool, bool, bool, int, bytes]:
         return (

@@ -1,4 +1,4 @@
-"""Everything on one page: no request leaves it, and nothing on it is run that it does not hold.
+"""Render one self-contained HTML page: no external requests, no external scripts.
 
 In: the folder of the tables. Out: one HTML file with its charts, styles and scripts inside.
 """
@@ -16,7 +16,7 @@ from tallystick.errors import LogWriteError, MissingExtraError
 from tallystick.report.data import LINES_MAX, ROWS_MAX, SEVERITIES, ReportData, load
 
 ROWS_SHOWN = 40
-"""Rows of a list that are shown before somebody asks for more, or searches."""
+"""Rows of a list that are shown at first."""
 
 RESOLUTIONS = {
     "commit": "commit",
@@ -46,7 +46,7 @@ def write_report(tables: str | os.PathLike[str], target: str | os.PathLike[str])
 
 
 def render(data: ReportData, tables: str) -> str:
-    """The page as text."""
+    """Return the page as text."""
     try:
         import jinja2
         from plotly.offline import get_plotlyjs

@@ -7,7 +7,7 @@ registry names them, and ``docs/findings.md`` is generated from the whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tallystick.errors import LogUnreadableError
@@ -125,17 +125,3 @@ class FindingBuilder:
             file=error.file,
             advice=error.advice,
         )
-
-
-def as_markdown(tables: Iterable[tuple[str, Codes]]) -> str:
-    """Return the tables of codes as a page in Markdown, one section per system."""
-    lines = ["# Findings", "", "Generated from the tables in `systems/*/codes.py`.", ""]
-    for title, table in tables:
-        lines += [f"## {title}", "", "| code | severity | meaning | next step |"]
-        lines.append("|---|---|---|---|")
-        lines += [
-            f"| `{row.code}` | {row.severity.value} | {row.meaning} | {row.advice or '–'} |"
-            for row in sorted(table.values(), key=lambda row: row.code)
-        ]
-        lines.append("")
-    return "\n".join(lines)

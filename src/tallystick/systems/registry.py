@@ -3,13 +3,16 @@
 In: the name of a system, or a role. Out: the `System` with its capabilities, or an open log of the
 type that `tallystick.roles` names for the role. Code of a system is imported when it is used.
 
-A seventh system is one folder below `tallystick.systems` and one line in `PACKAGES`.
+A seventh system is one folder below `tallystick.systems` and one line in `PACKAGES`; a system of
+another distribution is an entry point of the group ``tallystick.systems`` (name = module).
 """
 
 from __future__ import annotations
 
 import os
+from functools import cache
 from importlib import import_module
+from importlib.metadata import entry_points
 from pkgutil import resolve_name
 from typing import Any, Final, cast
 
@@ -40,12 +43,25 @@ PACKAGES: dict[str, str] = {
 NATIVE: Final = "tally"
 """The system of our own: what services write unless they are asked for another one."""
 
+GROUP: Final = "tallystick.systems"
+"""The group of entry points by which other distributions add systems."""
+
 Path = str | os.PathLike[str]
+
+
+@cache
+def _installed() -> dict[str, str]:
+    return {one.name: one.value for one in entry_points(group=GROUP)}
+
+
+def _packages() -> dict[str, str]:
+    """Return the package of every system by name; a name of ours cannot be taken over."""
+    return {**PACKAGES, **{n: p for n, p in _installed().items() if n not in PACKAGES}}
 
 
 def systems() -> tuple[System, ...]:
     """Return every registered system, most easily recognised first."""
-    return tuple(system(name) for name in PACKAGES)
+    return tuple(system(name) for name in _packages())
 
 
 def system(name: str) -> System:
@@ -54,12 +70,12 @@ def system(name: str) -> System:
     Raises:
         KeyError: there is none.
     """
-    return cast(System, import_module(PACKAGES[name]).SYSTEM)
+    return cast(System, import_module(_packages()[name]).SYSTEM)
 
 
 def resource_traits(name: str) -> ResourceTraits:
     """Return what logs of that system tell of branches; the defaults for an unknown name."""
-    return system(name).resource if name in PACKAGES else ResourceTraits()
+    return system(name).resource if name in _packages() else ResourceTraits()
 
 
 def systems_with(role: Role) -> tuple[str, ...]:
@@ -73,7 +89,7 @@ def role_class(role: Role, name: str) -> Any:
     Raises:
         UnsupportedFormatError: the system has no such role, or is not registered.
     """
-    entry = system(name) if name in PACKAGES else None
+    entry = system(name) if name in _packages() else None
     if entry is None or role not in entry.roles:
         raise UnsupportedFormatError(
             f"{name} is no {role.value}", expected=f"one of {', '.join(systems_with(role))}"

@@ -103,8 +103,8 @@ def run_manager(
 def dump_cursor(files: Sequence[Path]) -> dict[Path, list[str]]:
     """What the real cursor says about each file, call by call."""
     with start_java("DumpCursor", classpath=_classes()) as process:
-        told, _ = process.communicate("".join(f"{path}\n" for path in files), timeout=120)
-    blocks = told.split("done\n")[:-1]
+        reported, _ = process.communicate("".join(f"{path}\n" for path in files), timeout=120)
+    blocks = reported.split("done\n")[:-1]
     return {path: block.splitlines() for path, block in zip(files, blocks, strict=True)}
 
 

@@ -30,9 +30,9 @@ def test_the_cursor_says_what_the_original_says_about_random_damage(tmp_path: Pa
         path = tmp_path / str(number)
         files[path] = _damaged(rng)
         path.write_bytes(files[path])
-    told = dump_cursor(list(files))
+    reported = dump_cursor(list(files))
     for path, content in files.items():
-        assert _ours(content) == told[path], path.name
+        assert _ours(content) == reported[path], path.name
 
 
 def _ours(content: bytes) -> list[str]:

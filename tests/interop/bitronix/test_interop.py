@@ -166,11 +166,11 @@ def test_what_the_original_would_lose_we_find(tmp_path: Path) -> None:
     predicted = verdict.engine["2.1.4"]["open"]["dangling"]
     with original(tmp_path) as real:
         real.open()
-        told = real.dangling()
+        reported = real.dangling()
         real.halt()
-    assert {bytes.fromhex(one["gtrid"]) for one in predicted} == told.keys()
+    assert {bytes.fromhex(one["gtrid"]) for one in predicted} == reported.keys()
     stale = [one for one in reading.findings() if one.code == "stale-file-in-use"]
-    assert (told != model) == bool(stale)
+    assert (reported != model) == bool(stale)
     journal = Ours(tmp_path)
     assert journal.dangling() == model
     journal.close()

@@ -79,7 +79,7 @@ def totals(bank: Bank) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    ("step", "told", "left"),
+    ("step", "reported", "left"),
     [
         ("after decision", "1 0 null", WHOLE),  # transactions
         ("before decision", "0 2 null", ABSENT),  # branches
@@ -87,11 +87,11 @@ def totals(bank: Bank) -> dict[str, int]:
     ],
 )
 def test_bitronix_settles_what_our_manager_left(
-    bank: Bank, step: str, told: str, left: dict[str, int]
+    bank: Bank, step: str, reported: str, left: dict[str, int]
 ) -> None:
     assert not bank.run("step", step, (*NAMES, "log"))
     assert any(in_doubt(bank).values())
-    assert theirs(bank, "recover").stdout.split("\n")[0] == told
+    assert theirs(bank, "recover").stdout.split("\n")[0] == reported
     assert not any(in_doubt(bank).values())
     assert totals(bank) == left
 

@@ -66,7 +66,7 @@ class Heap:
 
 
 def heap_of(reading: DerbyReading) -> Heap:
-    """The table's page and its state after all records, which only the log tells."""
+    """The table's page and its state after all records, which only the log has."""
     first = next(change for change in reading.changes() if b"derby" in (change.after or b""))
     page = Page(0, int(first.collection), int(first.key.partition(":")[0]))
     version, ids = 0, set[int]()

@@ -94,7 +94,7 @@ def _adjusted(body: Body, raw: bytes, moved: dict[int, int]) -> bytes:
 
 
 def _mark(old: int, moved: dict[int, int]) -> int:
-    """A mark is the next free place; its record is the first one at or behind it."""
+    """A mark is the next free place; its record is the first one at or after it."""
     places = list(moved)
     return moved[places[bisect_left(places, old)]]
 

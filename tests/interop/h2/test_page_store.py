@@ -31,7 +31,7 @@ pytestmark = pytest.mark.interop
 Rows = dict[int, bytes]
 FILE = system("h2").log_file
 CLOSED = ("error\t90098", "error\t90121")
-"""What H2 says when it is told to leave at once."""
+"""What H2 says when it is asked to leave at once."""
 
 
 @dataclass
@@ -54,7 +54,7 @@ def h2(*arguments: object) -> str:
     return run_java("H2OnStore", *arguments, classpath=_classpath(), timeout_s=180)
 
 
-def told(*folders: Path) -> list[Answer]:
+def opened_by_h2(*folders: Path) -> list[Answer]:
     """An answer per store, which H2 has then recovered, and left without an orderly end."""
     answers: list[Answer] = []
     for line in h2("tell", *(folder / FILE for folder in folders)).splitlines():
@@ -134,9 +134,9 @@ def test_h2_opens_a_store_that_is_closed_or_was_left_at_any_moment(tmp_path: Pat
         for key in (KEY_MIN, -1, 0, 7, 8, KEY_MAX):
             tx.table('quo"ted é €')[key] = b"%d" % key
     store.close()
-    closed = told(store.path)[0]
+    closed = opened_by_h2(store.path)[0]
     assert closed == Answer({'quo"ted é €': _numbers(), "t": rows}, read_only=False)
-    for answer, left in zip(told(*folders), expected, strict=True):
+    for answer, left in zip(opened_by_h2(*folders), expected, strict=True):
         assert answer == Answer({'quo"ted é €': {}, "t": left}, read_only=False)
 
 
@@ -164,7 +164,7 @@ def test_a_table_that_is_all_new_is_redone_with_its_root_on_a_page_that_was_anot
         assert {name: all_rows(again, name) for name in again.tables()} == expected
         assert not again.check()
         shutil.copytree(again.path, tmp_path / "again")
-    for answer in told(store.path, tmp_path / "left", tmp_path / "again"):
+    for answer in opened_by_h2(store.path, tmp_path / "left", tmp_path / "again"):
         assert answer == Answer(dict(expected), read_only=False)
 
 
@@ -213,7 +213,7 @@ def _check_states(fs: RecordingFileSystem, folder: Path, limit: int, seed: int) 
     for number, state in enumerate(states):
         state.fs().write_to(folder / str(number))
         folders.append(next((folder / str(number)).rglob(FILE)).parent)
-    for state, answer in zip(states, told(*folders), strict=True):
+    for state, answer in zip(states, opened_by_h2(*folders), strict=True):
         assert not answer.errors, state.describe()
         keys = set(answer.tables.get("t", {}))
         parts = [{key % 1000 for key in keys if key // 1000 == place} for place in range(3)]
@@ -245,7 +245,7 @@ def test_a_transaction_in_doubt_is_decided_on_either_side(
     folder = Path(shutil.copytree(store.path, tmp_path / "left"))
     store.close()
     for one in (folder, store.path):
-        (answer,) = told(one)
+        (answer,) = opened_by_h2(one)
         assert answer == Answer({"t": rows}, {"XID_1_62_67": "IN_DOUBT"}, read_only=True)
         if by_h2:
             word = "COMMIT" if commit else "ROLLBACK"
@@ -258,7 +258,7 @@ def test_a_transaction_in_doubt_is_decided_on_either_side(
         if commit:
             expected |= {5000: bytes(5000), 5001: bytes(5000)}
             expected[next(iter(rows))] = b"changed by the branch"
-        (answer,) = told(one)
+        (answer,) = opened_by_h2(one)
         assert answer == Answer({"t": expected}, read_only=False)
         with PageStore(one, system="h2") as again:
             assert all_rows(again) == expected
@@ -296,12 +296,14 @@ def _decide_one_by_one(folder: Path, seed: int) -> None:
     for number, changes in enumerate(branches):
         waiting = {f"BRANCH{other}": "IN_DOUBT" for other in range(number, 3)}
         for _ in range(2):
-            assert told(left) == [Answer({"t": rows}, waiting, read_only=True)], f"seed {seed}"
+            assert opened_by_h2(left) == [Answer({"t": rows}, waiting, read_only=True)], (
+                f"seed {seed}"
+            )
         commit = chance.random() < 0.7
         h2("run", left / FILE, f"{'COMMIT' if commit else 'ROLLBACK'} TRANSACTION BRANCH{number}")
         rows.update(changes if commit else {})
     shutil.copytree(left, folder / "ours")
-    assert told(left) == [Answer({"t": rows}, read_only=False)], f"seed {seed}"
+    assert opened_by_h2(left) == [Answer({"t": rows}, read_only=False)], f"seed {seed}"
     with PageStore(folder / "ours", system="h2") as again:
         assert all_rows(again) == rows, f"seed {seed}"
         assert not again.check()
@@ -347,7 +349,7 @@ def _in_turns(folder: Path, seed: int, rounds: int) -> None:
             store.close()
             shutil.copytree(here, there)
         end = "close" if number % 3 == 0 else "halt"
-        (answer,) = told(Path(shutil.copytree(there, folder / f"looked at {number}")))
+        (answer,) = opened_by_h2(Path(shutil.copytree(there, folder / f"looked at {number}")))
         assert answer == Answer({"t": rows}, read_only=False), f"seed {seed}, round {number}"
         rows = _h2_works(there, chance.randrange(1 << 30), chance.randrange(5, 60), end)
     with small(there) as store:
@@ -383,7 +385,7 @@ def test_a_database_that_h2_made_is_a_store_of_its_fitting_tables(
         work(store, rows, 5, 40)
         assert not store.check()
         left = Path(shutil.copytree(folder, tmp_path / "left"))
-    assert told(folder, left) == 2 * [Answer({"t": rows}, read_only=False)]
+    assert opened_by_h2(folder, left) == 2 * [Answer({"t": rows}, read_only=False)]
     rows = _h2_works(folder, 3, 40, "halt")
     with PageStore(folder) as store:
         assert all_rows(store) == rows
@@ -408,7 +410,7 @@ def _kill_and_ask(folder: Path, times: int, seed: int) -> None:
         os.kill(program.pid, signal.SIGKILL)
         done = [int(line) for line in program.communicate()[0].split()]
         copy = Path(shutil.copytree(folder / "s", folder / f"left{number}"))
-        (answer,) = told(copy)
+        (answer,) = opened_by_h2(copy)
         assert not answer.errors
         counts = {int(answer.tables["t"][key]) for key in range(killed.ROWS)}
         assert len(counts) == 1, "a transaction in part"

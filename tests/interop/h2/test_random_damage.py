@@ -1,6 +1,6 @@
 """Databases with random damage: our verdict is what the real H2 does with the same bytes.
 
-Two things are not looked into (see `tallystick.systems.h2.engine.opening`): b-tree pages behind
+Two things are not looked into (see `tallystick.systems.h2.engine.opening`): b-tree pages after
 their header, and SQL in the catalog. Where only they keep a database from opening, we may say it
 opens.
 """

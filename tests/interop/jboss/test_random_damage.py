@@ -23,7 +23,7 @@ NUMBERS = (0, -1, 1, 23, 400, FILE_SIZE, 0x7FFFFFFF, -0x80000000)
 @pytest.mark.parametrize("name", ["artemis", "hornetq"])
 def test_the_verdict_on_random_damage_is_the_loaders(name: str, tmp_path: Path) -> None:
     rng = random.Random(f"damage of {name}")
-    told: dict[Path, Loaded | None] = {}
+    reported: dict[Path, Loaded | None] = {}
     with real_journal(name, tmp_path / "none", file_size=FILE_SIZE) as original:
         for seed in range(JOURNALS):
             whole = _journal(tmp_path / f"{seed}", seed)
@@ -33,9 +33,9 @@ def test_the_verdict_on_random_damage_is_the_loaders(name: str, tmp_path: Path) 
                 for _ in range(rng.choice((1, 1, 2, 5))):
                     _damage(damaged, rng)
                 if name == "artemis" or not _twins(damaged):
-                    told[damaged] = _loaded(original, damaged, tmp_path / "copy")
-    assert len({None if one is None else len(one.live) for one in told.values()}) > 10
-    for folder, expected in told.items():
+                    reported[damaged] = _loaded(original, damaged, tmp_path / "copy")
+    assert len({None if one is None else len(one.live) for one in reported.values()}) > 10
+    for folder, expected in reported.items():
         assert _ours(name, folder) == expected, folder.name
 
 

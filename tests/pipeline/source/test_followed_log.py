@@ -15,7 +15,7 @@ from tallystick.disposal.worker import Disposal
 from tallystick.errors import LogUnreadableError, UnsupportedFormatError
 from tallystick.pipeline.source import followed_log as following
 from tallystick.pipeline.source import tailer as tailing
-from tallystick.pipeline.source.file_ranges import read, stretches
+from tallystick.pipeline.source.file_ranges import file_ranges, read
 from tallystick.pipeline.source.followed_log import Ends, FollowedLog
 from tallystick.pipeline.source.options import Limit, SourceOptions
 from tallystick.pipeline.source.positions import Position
@@ -134,12 +134,12 @@ def test_a_log_that_cannot_be_read_for_a_while_keeps_its_place(
         patch.setattr(following, "system", lambda _name: Refusing())
         assert Tailer(options).advance(position) == position
     assert Tailer(options).advance(position) == position
-    assert stretches(options, position, Tailer(options).advance(position)) == []
+    assert file_ranges(options, position, Tailer(options).advance(position)) == []
 
 
 @pytest.fixture
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the files whose records were read, in a house where every change shows at once."""
+    """Names of the files whose records were read, where every change shows at once."""
     names: list[str] = []
     ends = FollowedLog.ends
 
@@ -193,8 +193,8 @@ def test_a_stream_that_starts_again_goes_on_where_it_was(tmp_path: Path) -> None
         log.append(b"one more").wait()
         after = Tailer(options).advance(position)
         assert after == Tailer(options).latest() == Tailer(options).advance({})
-    (stretch,) = stretches(options, position, after)
-    assert [row for batch in read([stretch], options) for row in batch["body"].to_pylist()] == [
+    (one,) = file_ranges(options, position, after)
+    assert [row for batch in read([one], options) for row in batch["body"].to_pylist()] == [
         b"one more"
     ]
 
@@ -212,7 +212,7 @@ def test_what_a_stream_has_read_takes_no_memory(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("limit", "counts"), [(1 << 20, [5]), (1, [1] * 5)], ids=["together", "alone"]
 )
-def test_small_stretches_of_a_log_travel_together(
+def test_small_ranges_of_a_log_travel_together(
     tmp_path: Path, limit: int, counts: list[int]
 ) -> None:
     options = SourceOptions((str(tmp_path),), split_bytes=limit)
@@ -221,7 +221,7 @@ def test_small_stretches_of_a_log_travel_together(
     reader = LogStreamReader(options)
     end = reader.tailer.advance({})
     parts = reader.partitions({}, end)
-    assert [len(part.stretches) for part in parts] == counts
+    assert [len(part.ranges) for part in parts] == counts
     bodies = [
         body
         for part in parts
@@ -248,8 +248,8 @@ def test_an_h2_log_among_others_is_left_out_unless_failfast_is_asked_for(tmp_pat
     position = Tailer(options).advance({})
     systems = {
         name
-        for stretch in stretches(options, {}, position)
-        for batch in read([stretch], options)
+        for one in file_ranges(options, {}, position)
+        for batch in read([one], options)
         for name in batch.column("system").to_pylist()
     }
     assert systems == {"tally"}

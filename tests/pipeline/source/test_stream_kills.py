@@ -64,15 +64,15 @@ def writers(tmp_path: Path) -> Iterator[dict[str, Writer]]:
 def _kill_after(homes: list[Path], steps: int, seconds: float) -> None:
     """Follow the logs for some steps, and SIGKILL Python, Java and all workers at once."""
     command = [sys.executable, "-m", "tests.pipeline.streaming", *map(str, homes)]
-    told = homes[0] / "stderr"
-    with told.open("wb") as errors:
+    reported = homes[0] / "stderr"
+    with reported.open("wb") as errors:
         process = subprocess.Popen(
             command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
         )
     assert process.stdout is not None
     goal = _steps(homes) + steps
     while _steps(homes) < goal:
-        assert process.stdout.readline(), told.read_text()[-4_000:]
+        assert process.stdout.readline(), reported.read_text()[-4_000:]
     time.sleep(seconds)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
@@ -119,15 +119,15 @@ def _check(spark: SparkSession, writers: dict[str, Writer], kills: int) -> str:
     for kill in range(kills):
         _kill_after(homes, choice.randint(1, 8), choice.random())
         print(f"kill {kill + 1} of {kills}, {_steps(homes)} steps", flush=True)  # noqa: T201
-    told = []
+    reported = []
     for name, one in writers.items():
         one.stop()
         _drain(spark, one.home)
         if isinstance(one, NativeWriter):
             one.dispose()
-        told.append(_compare(name, one))
+        reported.append(_compare(name, one))
     errors = [error for home in homes for error in failures(home)]
-    figure = f"{kills} kills: " + ", ".join(told)
+    figure = f"{kills} kills: " + ", ".join(reported)
     assert errors == [], "\n".join([figure, *errors])
     return figure
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tallystick.errors import TallystickError
-from tallystick.pipeline.source.file_ranges import read, stretches
+from tallystick.pipeline.source.file_ranges import file_ranges, read
 from tallystick.pipeline.source.options import Limit, OptionError, SourceOptions, parse
 from tallystick.pipeline.source.positions import Position
 from tallystick.pipeline.source.stream import LogStreamReader, reader_offset
@@ -38,8 +38,8 @@ def _append(path: Path, first: int, count: int) -> None:
 def _numbers(options: SourceOptions, start: Position, end: Position) -> list[int]:
     return [
         number
-        for stretch in stretches(options, start, end)
-        for batch in read([stretch], options)
+        for one in file_ranges(options, start, end)
+        for batch in read([one], options)
         for number in batch.column("transaction").to_pylist()
     ]
 
@@ -99,11 +99,11 @@ def test_records_that_went_before_they_were_read_are_told_where_it_is_asked_for(
 ) -> None:
     options = SourceOptions((str(home),), mode="failfast")
     _append(home / "1.fake", 0, 2)
-    (stretch,) = stretches(options, {}, Tailer(options).advance({}))
+    (one,) = file_ranges(options, {}, Tailer(options).advance({}))
     (home / "1.fake").unlink()
     with pytest.raises((TallystickError, OSError)):
-        list(read([stretch], options))
-    assert list(read([stretch], SourceOptions((str(home),)))) == []
+        list(read([one], options))
+    assert list(read([one], SourceOptions((str(home),)))) == []
 
 
 def test_available_now_stops_at_what_was_there(home: Path) -> None:

@@ -298,8 +298,8 @@ def damaged(spark: SparkSession) -> dict[bytes, Any]:
         note(24, "undecided"),
         *(branch(24, name, "committed") for name in LOGS),
     ]
-    told = {"code": "damaged-record", "severity": "damage", "log": "/e/bitronix"}
-    finding = tuple(told.get(name) for name in FINDINGS.names)
+    reported = {"code": "damaged-record", "severity": "damage", "log": "/e/bitronix"}
+    finding = tuple(reported.get(name) for name in FINDINGS.names)
     findings = spark.createDataFrame([finding], spark_schema(FINDINGS))
     found = global_transactions(frame_of(spark, rows), findings=findings)
     return {bytes(row.gtrid): row for row in found.collect()}

@@ -14,7 +14,7 @@ from tallystick.pipeline import task as executing
 from tallystick.pipeline.planning import Bundle, Piece, Task
 from tallystick.pipeline.source.options import SourceOptions
 from tallystick.pipeline.tables import write_task as bundles
-from tallystick.pipeline.tables.write_task import Carrying, TableFile, Telling
+from tallystick.pipeline.tables.write_task import FileRewrite, TableFile, TableWrite
 from tallystick.reading.tables import TABLES
 from tallystick.services.page_store import backup, recovery
 from tallystick.services.transactions.coordinator_dir import NODE_FILE
@@ -76,7 +76,7 @@ def test_bundles_hold_what_the_source_gives(
 ) -> None:
     options = SourceOptions((), split_bytes=split_bytes)
     for number, bundle in enumerate(planning.bundles(logs, options)):
-        for chore in _chores(tmp_path / "out", str(number), bundle, options):
+        for chore in _writes(tmp_path / "out", str(number), bundle, options):
             chore()
             chore()  # a task may be tried again
     for table in TABLES:
@@ -90,11 +90,11 @@ def test_bundles_hold_what_the_source_gives(
         assert sorted(map(repr, found)) == sorted(map(repr, expected))
 
 
-def _chores(root: Path, name: str, bundle: Bundle, options: SourceOptions) -> list[Telling]:
+def _writes(root: Path, name: str, bundle: Bundle, options: SourceOptions) -> list[TableWrite]:
     tables = tuple(table for table in TABLES if not (bundle.parts and table == "records"))
     work = [(name, bundle.whole, tables)]
     work += [(f"{name}-{n}", part, ("records",)) for n, part in enumerate(bundle.parts)]
-    return [Telling(str(root), one, task, of, options, "snappy") for one, task, of in work]
+    return [TableWrite(str(root), one, task, of, options, "snappy") for one, task, of in work]
 
 
 def test_a_log_that_cannot_be_read_is_a_finding_in_its_bundle(
@@ -102,7 +102,7 @@ def test_a_log_that_cannot_be_read_is_a_finding_in_its_bundle(
 ) -> None:
     Path(logs[0].files[0]).unlink()
     task = Task(tuple(map(Piece, logs[:2])))
-    Telling(str(tmp_path / "out"), "one", task, tuple(TABLES), SourceOptions(()), "snappy")()
+    TableWrite(str(tmp_path / "out"), "one", task, tuple(TABLES), SourceOptions(()), "snappy")()
     (finding,) = _rows(tmp_path / "out" / "findings")
     assert (finding["code"], finding["log"]) == ("unreadable", logs[0].path)
     assert {row["log"] for row in _rows(tmp_path / "out" / "records")} == {logs[1].path}
@@ -131,7 +131,7 @@ def test_carrying_leaves_out_logs_and_nothing_else(tmp_path: Path) -> None:
     for log in ("a", "b", "a", "c"):
         file.add(_batch(log, 1, 2))
     file.close()
-    Carrying(
+    FileRewrite(
         str(tmp_path / "old" / "one.parquet"), str(tmp_path / "new"), frozenset("ac"), "none"
     )()
     assert _rows(tmp_path / "new") == [{"log": "b", "number": 1}, {"log": "b", "number": 2}]

@@ -33,8 +33,10 @@ _PER_SECOND = {Clock.WALL_US: 1_000_000, Clock.WALL_MS: 1_000, Clock.WALL_NS: 1_
 @reading_options
 @click.pass_context
 def command(ctx: click.Context, /, path: str, numbers: bool, as_json: bool, **options: Any) -> None:
-    """Count what is pending in the write-behind logs below PATH, per target, without touching
-    them. Exit code 1 if anything is."""
+    """Count what is pending in the write-behind logs below PATH, per target, without touching them.
+
+    Exit code 1 if anything is.
+    """
     found = survey(path, options=read_options(**options))
     if not found.logs and _emptied(path):
         found.problems.clear()
@@ -52,7 +54,7 @@ def command(ctx: click.Context, /, path: str, numbers: bool, as_json: bool, **op
 
 
 def _emptied(path: str) -> bool:
-    """True for a service whose disposer took every file: nothing is owed."""
+    """Return True for a service whose disposer took every file: nothing is owed."""
     return (Path(path) / IDENTITY_FILE).is_file()
 
 

@@ -19,7 +19,7 @@ _HELPERS = ("callers", "engine_peers", "engine_syncs")
 
 
 def benchmarks() -> dict[str, Path]:
-    """The benchmarks of the checkout that this package is run from, by name."""
+    """Return the benchmarks of the checkout that this package is run from, by name."""
     folder = Path(tallystick.__file__).resolve().parents[2] / "benchmarks"
     return {path.stem: path for path in sorted(folder.glob("*.py")) if path.stem not in _HELPERS}
 

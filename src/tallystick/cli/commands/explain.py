@@ -69,8 +69,8 @@ def _show_log(out: Console, verdict: Verdict, findings: list[Finding]) -> None:
         out.print(finding_text(finding))
     _show_rest(out, len(findings))
     records = counts(verdict.strict.get("records"))
-    told = ", ".join(f"{count:,} {name}" for name, count in records.items()) or "no record"
-    out.print(Text(f"  Read: {told}", "dim"))
+    read = ", ".join(f"{count:,} {name}" for name, count in records.items()) or "no record"
+    out.print(Text(f"  Read: {read}", "dim"))
     out.print()
 
 

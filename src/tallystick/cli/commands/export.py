@@ -35,8 +35,7 @@ def command(
     salvage: bool,
     **options: Any,
 ) -> None:
-    """Write the records (or another table) of every log below PATH as JSON lines, Parquet
-    or an Arrow stream."""
+    """Write a table of every log below PATH as JSON lines, Parquet or an Arrow stream."""
     if output is None and form != "jsonl" and sys.stdout.isatty():
         raise click.UsageError(f"{form} is binary: name a file with --output")
     problems: list[Finding] = []

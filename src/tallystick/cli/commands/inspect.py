@@ -58,6 +58,6 @@ def _show_log(out: Console, log: Summary) -> None:
 
 
 def listed(counts: dict[str, int]) -> str:
-    """Counts as "12 valid, 3 torn"; zeros are left out."""
+    """Return counts as "12 valid, 3 torn"; zeros are left out."""
     shown = [f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if count]
     return ", ".join(shown) or "none"

@@ -114,7 +114,7 @@ def _pairs(name: str, values: tuple[str, ...]) -> dict[str, str]:
 
 @contextmanager
 def _bar() -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar over the tables, on a terminal only."""
+    """Yield a progress bar over the tables, on a terminal only."""
     shown = Progress(
         BarColumn(),
         MofNCompleteColumn(),

@@ -52,8 +52,10 @@ def command(
     timeout: float | None,
     as_json: bool,
 ) -> None:
-    """Apply what the service in PATH, which must be down, left pending: per target, in order,
-    only what is pending. May be repeated. Exit code 1 if something is still pending."""
+    """Apply what the stopped service in PATH left pending, per target and in order.
+
+    May be repeated. Exit code 1 if something is still pending.
+    """
     if not (Path(path) / IDENTITY_FILE).is_file():
         text = "no write-behind service"
         if (Path(path) / LOG_FOLDER).is_dir():

@@ -1,7 +1,7 @@
 """The Spark data source ``tallystick``: one table of the logs below a path.
 
 In: options (see docs/guide/pipeline.md). Out: partitions and Arrow batches. Everything
-here is picklable and without state; the work is done by `planning` and `executing`.
+here is picklable and without state; the work is done by `planning` and `task`.
 """
 
 from __future__ import annotations
@@ -51,18 +51,22 @@ class TallystickDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
+        """Return the name for ``format(...)``."""
         return "tallystick"
 
     def schema(self) -> StructType:
+        """Return the schema of the chosen table, or of the chosen columns."""
         options = parse(self.options)
         return spark_schema(selected(options.table, options.columns))
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the batch reader of the chosen table."""
         options = narrowed(parse(self.options), schema)
         # Spark refuses a reader that defines pushFilters unless push-down is switched on.
         return PruningReader(options) if _pushing_down() else TableReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
+        """Return the stream reader. Raises `OptionError` for a table that cannot be streamed."""
         from tallystick.pipeline.source.stream import LogStreamReader
 
         options = parse(self.options)
@@ -75,6 +79,7 @@ class TallystickDataSource(DataSource):
         return LogStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002
+        """Return the batch sink."""
         from tallystick.pipeline.source.sink import ShardWriter
 
         return ShardWriter(local_path(self.options), overwrite=overwrite)
@@ -84,6 +89,7 @@ class TallystickDataSource(DataSource):
         schema: StructType,  # noqa: ARG002 - Spark passes it
         overwrite: bool,  # noqa: ARG002 - a stream only appends
     ) -> DataSourceStreamWriter:
+        """Return the stream sink."""
         from tallystick.pipeline.source.sink import ShardStreamWriter
 
         return ShardStreamWriter(local_path(self.options))
@@ -96,12 +102,14 @@ class TableReader(DataSourceReader):
         self.options = options
 
     def partitions(self) -> list[TaskPartition]:
+        """Return a partition per task, at least one."""
         return [TaskPartition(task) for task in self._tasks()] or [TaskPartition(Task())]
 
     def _tasks(self) -> list[Task]:
         return tasks(self.options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one partition."""
         assert isinstance(partition, TaskPartition)
         return execute(partition.task, self.options)
 
@@ -144,14 +152,14 @@ class PruningReader(TableReader):
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """An Arrow schema in Spark's types, every field nullable."""
+    """Return an Arrow schema in Spark's types, every field nullable."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(schema)
 
 
 def narrowed(options: SourceOptions, schema: StructType) -> SourceOptions:
-    """The options with the columns of a schema: what a query declares is all that is made.
+    """Return the options with the columns of a schema: what a query declares is all that is made.
 
     Raises `OptionError` for a column that the table has not, or has in another type.
     """
@@ -168,7 +176,7 @@ def narrowed(options: SourceOptions, schema: StructType) -> SourceOptions:
 
 
 def _allowed(one: Filter) -> frozenset[str] | None:
-    """The values that a filter lets through if it compares for equality, else None."""
+    """Return the values that a filter lets through if it compares for equality, else None."""
     values: tuple[Any, ...]
     if isinstance(one, EqualTo):
         values = (one.value,)
@@ -180,8 +188,10 @@ def _allowed(one: Filter) -> frozenset[str] | None:
 
 
 def _pushing_down() -> bool:
-    """True in the worker that Spark starts for push-down only; the setting itself is not told
-    to a data source."""
+    """Return True in the worker that Spark starts for push-down.
+
+    Spark does not pass the setting itself to a data source.
+    """
     worker = "pyspark.sql.worker.data_source_pushdown_filters"
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     return worker in sys.modules or getattr(main, "name", None) == worker

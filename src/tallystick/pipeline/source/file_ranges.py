@@ -1,6 +1,6 @@
-"""What lies between two positions: as work for tasks, and as rows.
+"""Ranges of files between two positions: as work for tasks, and as rows.
 
-In: positions. Out: stretches of files, packed for tasks, and their batches.
+In: positions. Out: ranges of files, packed for tasks, and their batches.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class FileRange:
     """The records of one life of a file that end after ``begin`` and not after ``end``."""
 
     source: LogSource
@@ -33,20 +33,20 @@ class Stretch:
     end: int
 
 
-def stretches(options: SourceOptions, start: Position, end: Position) -> list[Stretch]:
-    """What lies between two positions, one stretch per file."""
+def file_ranges(options: SourceOptions, start: Position, end: Position) -> list[FileRange]:
+    """Return what lies between two positions, one range per file."""
     sources = {path: log for log in find(options.paths).logs for path in log.files}
     found = []
     for path, (identity, generation, stop) in end.items():
         begin = begin_of(start, path, (identity, generation))
         if begin < stop and path in sources:
-            found.append(Stretch(sources[path], path, (identity, generation), begin, stop))
+            found.append(FileRange(sources[path], path, (identity, generation), begin, stop))
     return found
 
 
-def packed(found: Iterable[Stretch], limit: int) -> Iterator[tuple[Stretch, ...]]:
-    """Stretches in order, as many together as stay below ``limit`` bytes and few logs."""
-    bundle: list[Stretch] = []
+def packed(found: Iterable[FileRange], limit: int) -> Iterator[tuple[FileRange, ...]]:
+    """Yield ranges in order, as many together as stay below ``limit`` bytes and few logs."""
+    bundle: list[FileRange] = []
     size = logs = 0
     for one in found:
         more = one.end - one.begin
@@ -61,9 +61,12 @@ def packed(found: Iterable[Stretch], limit: int) -> Iterator[tuple[Stretch, ...]
         yield tuple(bundle)
 
 
-def read(found: Iterable[Stretch], options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """The records of stretches. A file that was recycled or removed since gives none, unless
-    ``mode`` is failfast: then `TallystickError` says that records are gone."""
+def read(found: Iterable[FileRange], options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """Yield the records of ranges.
+
+    A file that was recycled or removed since gives none, unless ``mode`` is failfast: then
+    `TallystickError` says that records are gone.
+    """
     for source, parts in groupby(found, lambda one: one.source):
         log = None
         for one in parts:
@@ -77,7 +80,7 @@ def read(found: Iterable[Stretch], options: SourceOptions) -> Iterator[pa.Record
                     raise
 
 
-def _read(log: FollowedLog, one: Stretch) -> Iterator[pa.RecordBatch]:
+def _read(log: FollowedLog, one: FileRange) -> Iterator[pa.RecordBatch]:
     now = log.lives.get(one.file)
     if now is None or now[:2] != one.life:
         raise TallystickError(

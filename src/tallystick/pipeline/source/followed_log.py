@@ -1,4 +1,4 @@
-"""A log that is being written, file by file: the records of a file that are there to stay.
+"""A log that is being written, file by file: the records of a file that will not change any more.
 
 In: a log. Out: of each of its files its life, where its whole records end, and their rows. Only
 whole, valid records before the first torn one count, so a record in the making is read once it is
@@ -37,8 +37,10 @@ Ends = npt.NDArray[np.int64]
 
 @dataclass
 class FollowedLog:
-    """A log as it is now. Everything raises `TallystickError` and `OSError` where it cannot be
-    read."""
+    """A log as it is now.
+
+    Everything raises `TallystickError` and `OSError` where it cannot be read.
+    """
 
     source: LogSource
     options: ReadOptions
@@ -68,8 +70,10 @@ class FollowedLog:
         }
 
     def ends(self, path: str, begin: int = 0) -> Ends:
-        """Where the records of a file end, ascending, from the one on that ends at ``begin``; some
-        before it may come, too."""
+        """Return the ends of the records of a file after ``begin``, ascending.
+
+        The end at ``begin`` itself is included, and some ends before it may be.
+        """
         size = self.lives[path].size
         ends = [np.empty(0, np.int64)]
         for batch in self.batches(path, begin, size):
@@ -79,13 +83,15 @@ class FollowedLog:
         return found[found <= size]
 
     def last_ends(self, path: str) -> Ends:
-        """Where the last records of a file end, ascending: at least one, if there is any."""
+        """Return where the last records of a file end, ascending: at least one, if there is any."""
         ends = self.ends(path, self.lives[path].size)
         return self.ends(path) if self.file_by_file and not len(ends) else ends
 
     def batches(self, path: str, begin: int, end: int) -> Iterator[pa.RecordBatch]:
-        """The valid records of a file that end behind ``begin`` and begin before ``end``; some
-        that end before it may come, too."""
+        """Yield the valid records of a file that end after ``begin`` and begin before ``end``.
+
+        Some that end before ``begin`` may be included.
+        """
         import pyarrow.compute as pc
 
         reading, end = self._reading, min(end, self.lives[path].size)

@@ -24,8 +24,10 @@ MODES = ("permissive", "failfast")
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How much one step of a stream may take; None is without limit. A step takes at least
-    one record."""
+    """How much one step of a stream may take; None is without limit.
+
+    A step takes at least one record.
+    """
 
     rows: int | None = None
     bytes: int | None = None
@@ -50,14 +52,14 @@ class SourceOptions:
     limit: Limit = Limit()
     """What one step of a stream may take."""
     hold_folder: str | None = None
-    """Where a stream tells disposers what it has read, for `KeepForReader`."""
+    """Where a stream notes for disposers what it has read, for `KeepForReader`."""
     reading: ReadOptions = ReadOptions()  # noqa: RUF009 - frozen
     columns: tuple[str, ...] = ()
     """Columns that are wanted, in their order; none: all of the table."""
 
 
 def parse(options: Mapping[str, str]) -> SourceOptions:
-    """The options as one checked value. Raises `OptionError` that names option and value."""
+    """Return the options as one checked value. Raises `OptionError` that names option and value."""
     given = {name.lower(): value for name, value in options.items()}
     table = _one_of(given, "table", tuple(TABLES), "records")
     return SourceOptions(
@@ -83,7 +85,10 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
 
 
 def local_path(options: Mapping[str, str]) -> str:
-    """The folder that a sink writes to. Raises `OptionError` where it is none on this machine."""
+    """Return the folder that a sink writes to.
+
+    Raises `OptionError` where it is none on this machine.
+    """
     (path,) = _paths({name.lower(): value for name, value in options.items()})[:1]
     if is_remote(path):
         raise OptionError("logs are written to local folders only", found=path)

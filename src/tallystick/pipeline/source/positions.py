@@ -1,6 +1,6 @@
 """How far the files of some logs were read: what a stream keeps between its steps.
 
-In: positions. Out: where to go on in a file, and which files lie behind. A file's life is its
+In: positions. Out: where to go on in a file, and which files were passed. A file's life is its
 (identity, generation): a recycled or rewound file begins a new life, and is read from its start
 again.
 """
@@ -12,20 +12,20 @@ from typing import Any, TypeAlias
 from tallystick.reading.discovery import parent
 
 Position: TypeAlias = dict[str, list[Any]]
-"""By file: identity, generation, and the offset behind the last record read."""
+"""By file: identity, generation, and the offset after the last record read."""
 
 Life: TypeAlias = tuple[int | None, int | None]
 """Identity and generation of a file."""
 
 
 def begin_of(position: Position, path: str, life: Life) -> int:
-    """Where to go on in a file that has this life now."""
+    """Return the offset to continue at in a file that has this life now."""
     known = position.get(path)
     return int(known[2]) if known is not None and tuple(known[:2]) == life else 0
 
 
 def passed(position: Position) -> dict[str, list[str]]:
-    """By folder the files, oldest first, behind which the position has another one."""
+    """Return, by folder, the files before the newest one, oldest first."""
     paths: dict[str, list[str]] = {}
     for path in sorted(position):
         paths.setdefault(parent(path), []).append(path)
@@ -33,7 +33,7 @@ def passed(position: Position) -> dict[str, list[str]]:
 
 
 def capped(start: Position, position: Position, target: Position) -> Position:
-    """The position behind ``start`` without what came after the target was taken."""
+    """Return the position after ``start`` without what was written after ``target`` was taken."""
     found: Position = {}
     for path, (identity, generation, end) in position.items():
         known = target.get(path)

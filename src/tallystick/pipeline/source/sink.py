@@ -49,7 +49,7 @@ class _Shards:
     staging: str
 
     def write_shard(self, batches: Iterator[pa.RecordBatch]) -> ShardWritten:
-        """All rows of a task into a log of its own; durable when this returns."""
+        """Write all rows of a task into a new log; durable when this returns."""
         from tallystick.systems.tally.live.columnar_append import columnar
         from tallystick.systems.tally.live.log import TallyLog
         from tallystick.systems.tally.live.settings import Settings
@@ -97,9 +97,11 @@ class ShardWriter(DataSourceArrowWriter):
         self.overwrite = overwrite
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> ShardWritten:
+        """Write the rows of one task."""
         return self.shards.write_shard(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Publish the batch; with ``overwrite``, remove older ones after that."""
         root = Path(self.shards.root)
         older = list(root.glob("batch-*")) if self.overwrite else []
         self.shards.publish(messages, self.batch)
@@ -108,6 +110,7 @@ class ShardWriter(DataSourceArrowWriter):
         shutil.rmtree(self.shards.staging, ignore_errors=True)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002
+        """Remove what was staged."""
         shutil.rmtree(self.shards.staging, ignore_errors=True)
 
 
@@ -118,12 +121,15 @@ class ShardStreamWriter(DataSourceStreamArrowWriter):
         self.shards = _Shards(root, f"{root}._staging-stream")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> ShardWritten:
+        """Write the rows of one task."""
         return self.shards.write_shard(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Publish the batch unless it was published before."""
         self.shards.publish(messages, f"{batchId:012}")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        """Remove the shards of the batch."""
         self.shards.discard(messages)
 
 

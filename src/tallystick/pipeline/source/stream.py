@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from tallystick.disposal.retention import ReaderOffset
-from tallystick.pipeline.source.file_ranges import Stretch, packed, read, stretches
+from tallystick.pipeline.source.file_ranges import FileRange, file_ranges, packed, read
 from tallystick.pipeline.source.options import Limit, SourceOptions
 from tallystick.pipeline.source.positions import Position, capped, passed
 from tallystick.pipeline.source.tailer import Tailer
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class StretchPartition(InputPartition):
-    """`Stretch` objects on their way to an executor."""
+class RangePartition(InputPartition):
+    """`FileRange` objects on their way to an executor."""
 
-    def __init__(self, stretches: tuple[Stretch, ...]) -> None:
-        super().__init__(stretches)
-        self.stretches = stretches
+    def __init__(self, ranges: tuple[FileRange, ...]) -> None:
+        super().__init__(ranges)
+        self.ranges = ranges
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Exactly once per record and life of a file, however files grow, roll or go."""
+    """Reads each record of each life of a file exactly once, while files grow, roll and go."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
@@ -48,12 +48,15 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.target: Position | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return the position before every record."""
         return {}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Take the present end of the logs as the target."""
         self.target = self.tailer.latest()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Return the limit of the options."""
         limit = self.options.limit
         if limit.rows is not None:
             return ReadMaxRows(limit.rows)
@@ -62,35 +65,38 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if limit.files is None else ReadMaxFiles(limit.files)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """The position after the next records within the limit, never behind the target."""
+        """Return the position after the next records within the limit, at most the target."""
         position = self.tailer.advance(start, _limit(limit))
         return position if self.target is None else capped(start, position, self.target)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return the present end of the logs."""
         return self.tailer.latest()
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[StretchPartition]:
-        found = stretches(self.options, start, end)
-        return [StretchPartition(some) for some in packed(found, self.options.split_bytes)]
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
+        """Return the work between two positions."""
+        found = file_ranges(self.options, start, end)
+        return [RangePartition(some) for some in packed(found, self.options.split_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, StretchPartition)
-        return read(partition.stretches, self.options)
+        """Yield the records of one partition."""
+        assert isinstance(partition, RangePartition)
+        return read(partition.ranges, self.options)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Tell disposers which files were read to their end (option holdFolder)."""
+        """Note for disposers which files were read to their end (option holdFolder)."""
         if self.options.hold_folder is None:
             return
         moved = {folder: PurePath(paths[-1]).name for folder, paths in passed(end).items()}
         offsets = {folder: reader_offset(self.options.hold_folder, folder) for folder in moved}
         if all((offsets[folder]() or "") >= name for folder, name in moved.items()):
-            return  # nothing to tell, and no need to look
+            return  # nothing new to note
         for folder, path in self.tailer.finished(end).items():
             offsets[folder].commit(PurePath(path).name)
 
 
 def reader_offset(hold_folder: str, log_folder: str) -> ReaderOffset:
-    """The offset of the stream in one folder of logs, for `KeepForReader`."""
+    """Return the offset of the stream in one folder of logs, for `KeepForReader`."""
     return ReaderOffset(hold_folder, quote(log_folder, safe=""))
 
 

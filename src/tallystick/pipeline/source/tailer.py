@@ -18,7 +18,7 @@ from tallystick.pipeline.planning import find
 from tallystick.pipeline.source.followed_log import Ends, FollowedLog
 from tallystick.pipeline.source.options import Limit, SourceOptions
 from tallystick.pipeline.source.positions import Life, Position, begin_of, passed
-from tallystick.pipeline.tables.fingerprint import gone, mark
+from tallystick.pipeline.tables.fingerprint import fingerprint, gone
 from tallystick.systems.protocol import LogSource
 from tallystick.systems.registry import system
 
@@ -30,20 +30,20 @@ QUIET_NS = 2_000_000_000
 class _Seen:
     """What was found in a file when it was last looked at."""
 
-    mark: list[int]
+    fingerprint: list[int]
     life: Life
     ends: Ends
-    """Where valid records behind ``since`` end, ascending."""
+    """Ends of valid records after ``since``, ascending."""
     since: int
     last: int
     """Where the last valid record ends; 0 if there is none."""
 
     def settled(self, now: list[int]) -> bool:
-        """True if the file is as it was, and was quiet long enough for its time to show it."""
-        return self.mark == now and time.time_ns() - now[1] > QUIET_NS
+        """Return True if the file is unchanged, and its time is old enough to be trusted."""
+        return self.fingerprint == now and time.time_ns() - now[1] > QUIET_NS
 
-    def behind(self, begin: int) -> Ends:
-        """Where records behind ``begin`` end; what lies before it is forgotten."""
+    def ends_after(self, begin: int) -> Ends:
+        """Return the ends of records after ``begin``, and forget those before it."""
         if begin > self.since:
             self.ends = self.ends[np.searchsorted(self.ends, begin, "right") :].copy()
             self.since = begin
@@ -58,17 +58,17 @@ class Tailer:
     _seen: dict[str, _Seen] = field(default_factory=dict)
 
     def advance(self, start: Position, limit: Limit | None = None) -> Position:
-        """The position after the next records behind ``start``, as far as ``limit`` goes: files
-        behind it are not looked at.
+        """Return the position after the next records after ``start``, within ``limit``.
 
-        Files that are gone leave the position, those that only cannot be read now stay in it;
-        files without records do not enter it.
+        Files after the one that reaches the limit are not looked at.
+        Files that are gone leave the position, those that only cannot be read now stay in it; files
+        without records do not enter it.
         """
         budget = _Budget(limit or Limit())
         position: Position = {}
         for path, seen in self._look(start):
             begin = begin_of(start, path, seen.life)
-            taken = budget.take(begin, seen.behind(begin))
+            taken = budget.take(begin, seen.ends_after(begin))
             if taken or path in start:
                 position[path] = [*seen.life, taken or begin]
             if budget.spent:
@@ -79,7 +79,7 @@ class Tailer:
         return dict(sorted(position.items()))
 
     def latest(self) -> Position:
-        """The position after everything that is there now."""
+        """Return the position after everything that is there now."""
         found = {path: [*seen.life, seen.last] for path, seen in self._look(None) if seen.last}
         return dict(sorted(found.items()))
 
@@ -120,14 +120,19 @@ class Tailer:
         return followed
 
     def _look(self, start: Position | None) -> Iterator[tuple[str, _Seen]]:
-        """Every file in order, with what is behind ``start``; None where only ends are wanted."""
+        """Yield every file in order, with the ends of records after ``start``.
+
+        With None only the last ends are looked for.
+        """
         for source in self._logs():
             log = FollowedLog(source, self.options.reading)
-            marks = {path: mark(path) for path in source.files}
-            stale = {path for path, now in marks.items() if not self._covered(path, now, start)}
+            fingerprints = {path: fingerprint(path) for path in source.files}
+            stale = {
+                path for path, now in fingerprints.items() if not self._covered(path, now, start)
+            }
             for path in source.files:
                 if path in stale or (stale and not _alone(log)):
-                    self._read(log, path, marks[path], start)
+                    self._read(log, path, fingerprints[path], start)
                 if path in self._seen:
                     yield path, self._seen[path]
 
@@ -151,14 +156,14 @@ class Tailer:
                 since = before.since
             ends = log.last_ends(path) if since is None else log.ends(path, since)
         except (TallystickError, OSError):
-            return  # it vanished, or is in the making: the next look will tell
+            return  # it is gone, or is being made: the next look decides
         last = int(ends[-1]) if len(ends) else since or 0
         since = last if since is None else since
         self._seen[path] = _Seen(now, life, ends[ends > since], since, last)
 
 
 def _alone(log: FollowedLog) -> bool:
-    """True if a file of the log can be looked at without the others."""
+    """Return True if a file of the log can be looked at without the others."""
     try:
         return log.file_by_file
     except (TallystickError, OSError):
@@ -178,7 +183,7 @@ class _Budget:
         return rows == 0 or files == 0 or (size is not None and size <= 0)
 
     def take(self, begin: int, ends: Ends) -> int | None:
-        """The last of ``ends`` that may be taken; None if there is nothing, or no room."""
+        """Return the last of ``ends`` within the limit; None if there is none."""
         rows, size, files = self.left.rows, self.left.bytes, self.left.files
         if not len(ends) or self.spent:
             return None
@@ -187,7 +192,7 @@ class _Budget:
             count = min(count, max(1, int(np.searchsorted(ends, begin + size, "right"))))
         last = int(ends[count - 1])
         if count < len(ends):
-            self.left = Limit(files=0)  # full: no later file may overtake this one
+            self.left = Limit(files=0)  # the limit is reached: no later file may overtake this one
             return last
         self.left = Limit(
             None if rows is None else rows - count,

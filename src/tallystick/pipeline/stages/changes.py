@@ -13,9 +13,9 @@ from tallystick.records import Kind
 
 
 def as_of(changes: DataFrame, *, time: int | None = None, sequence: int | None = None) -> DataFrame:
-    """The state after all changes up to a time (in the log's clock) or a commit sequence,
-    both inclusive; without either, the newest.
+    """Return the rows after all changes up to a time or a commit sequence, both inclusive.
 
+    ``time`` is in the log's clock; without either limit, the newest rows.
     Truncation of a collection is a change of kind ``truncate`` and empties it.
     """
     wanted = changes

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
 from pyspark.sql.pandas.types import from_arrow_type
 
 from tallystick.pipeline.stages.matching import arrow_function
-from tallystick.reconcile.copies import PAIRS, seen_twice
+from tallystick.reconcile.copies import PAIRS, copy_pairs
 from tallystick.reconcile.ids import SUFFIX, TIME
 
 COPIES = ("system", "log", "original")
@@ -23,9 +23,9 @@ _FOLDER = r"^(.*)/[^/]*$"
 
 
 def renamed_copies(transactions: DataFrame) -> DataFrame:
-    """Logs of one file whose name is another's in the same folder with something behind it.
+    """Return logs of one file whose name is another's in the same folder with a suffix.
 
-    ``bank.h2.db.before-operator`` is a copy, and what it holds is past.
+    ``bank.h2.db.before-operator`` is an older copy.
     """
     folder = F.regexp_extract("evidence_file", _FOLDER, 1)
     logs = transactions.select("system", "log", folder.alias("folder")).distinct()
@@ -36,12 +36,12 @@ def renamed_copies(transactions: DataFrame) -> DataFrame:
     )
     copied = F.startswith(F.col("other.log"), F.concat(F.col("one.log"), F.lit(".")))
     pairs = one.join(other, same & copied)
-    return _told(pairs.select("other.system", "other.log", F.col("one.log").alias("original")))
+    return _once(pairs.select("other.system", "other.log", F.col("one.log").alias("original")))
 
 
 def copied_logs(grouped: DataFrame, xa: DataFrame) -> DataFrame:
-    """Logs that hold what another one holds: only logs that share something are compared."""
-    pairs = arrow_function(seen_twice, from_arrow_type(PAIRS))
+    """Return logs that hold what another one holds: only logs that share something are compared."""
+    pairs = arrow_function(copy_pairs, from_arrow_type(PAIRS))
     seen = (
         grouped.where(_places("system", "bqual") < _places("system", "bqual", "log"))
         .select(F.explode(pairs("parts")).alias("pair"))
@@ -59,7 +59,7 @@ def copied_logs(grouped: DataFrame, xa: DataFrame) -> DataFrame:
     first = F.struct("newest", "ahead", -F.length("log"))
     second = F.struct(F.col("newest_other"), F.lit(0).cast("bigint"), -F.length("other"))
     further = (first > second) | ((first == second) & (F.col("log") < F.col("other")))
-    return _told(
+    return _once(
         known.select(
             "system",
             F.when(further, F.col("other")).otherwise(F.col("log")).alias("log"),
@@ -68,8 +68,8 @@ def copied_logs(grouped: DataFrame, xa: DataFrame) -> DataFrame:
     )
 
 
-def _told(pairs: DataFrame) -> DataFrame:
-    """Every copy once, whatever it is a copy of."""
+def _once(pairs: DataFrame) -> DataFrame:
+    """Return every copy once, whatever it is a copy of."""
     return pairs.groupBy("system", "log").agg(F.min("original").alias("original"))
 
 
@@ -82,6 +82,6 @@ def without(grouped: DataFrame, copies: DataFrame) -> DataFrame:
 
 
 def _places(*names: str) -> Column:
-    """How many different ones there are among the parts."""
+    """Return how many different ones there are among the parts."""
     different = F.transform("parts", lambda part: F.struct(*(part[name] for name in names)))
     return F.size(F.array_distinct(different))

@@ -38,8 +38,11 @@ COPY = "copy"
 def findings(
     logs: DataFrame, global_transactions: DataFrame, copies: DataFrame | None = None
 ) -> DataFrame:
-    """The findings of the logs, one for each alarm of the reconciliation, and one for each log
-    that it left out as a copy (`stages.copies.COPIES`)."""
+    """Return the findings of the logs, of the reconciliation, and of copies.
+
+    Every alarm in ``global_transactions`` and every log in ``copies`` (`stages.copies.COPIES`) is
+    one finding.
+    """
     schema = spark_schema(FINDINGS)
     alarms = global_transactions.where(F.col("alarm").isNotNull())
     raised = {
@@ -63,7 +66,7 @@ def findings(
         ),
         "bytes_at_risk": F.lit(0),
     }
-    told = logs.select(*schema.names)
+    every = logs.select(*schema.names)
     for rows, values in ((alarms, raised), (copies, copied)):
         if rows is None:
             continue
@@ -71,8 +74,8 @@ def findings(
             values.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name)
             for field in schema
         ]
-        told = told.unionByName(rows.select(*columns))
-    return told
+        every = every.unionByName(rows.select(*columns))
+    return every
 
 
 def _hex() -> Column:

@@ -53,7 +53,7 @@ that was copied into a new file stands alone."""
 
 
 class Reconciled(NamedTuple):
-    """What all logs together tell."""
+    """The tables that only all logs together give."""
 
     rows: DataFrame
     """One row per global transaction."""
@@ -66,7 +66,7 @@ def global_transactions(
     resources: Mapping[str, str] | None = None,
     findings: DataFrame | None = None,
 ) -> DataFrame:
-    """One row per global transaction: the ``rows`` of `reconciled`."""
+    """Return one row per global transaction: the ``rows`` of `reconciled`."""
     return reconciled(transactions, resources, findings).rows
 
 
@@ -75,7 +75,7 @@ def reconciled(
     resources: Mapping[str, str] | None = None,
     findings: DataFrame | None = None,
 ) -> Reconciled:
-    """Every global transaction, judged, and the logs that are copies.
+    """Return every global transaction, judged, and the logs that are copies.
 
     ``resources`` maps resource names to log names where the logs alone leave it open; ``findings``
     of the logs tell which journals are not whole. What several parts of the answer are made of is
@@ -118,8 +118,7 @@ def _xa(transactions: DataFrame) -> DataFrame:
 
 
 def _journals(xa: DataFrame, grouped: DataFrame) -> DataFrame:
-    """Per owner and log that holds its decisions: the times they cover, and the logs in which they
-    have branches."""
+    """Return the journals: per owner and log, the times covered and the logs of its branches."""
     covered = (
         xa.where(decided())
         .groupBy("owner", "log")
@@ -135,7 +134,7 @@ def _journals(xa: DataFrame, grouped: DataFrame) -> DataFrame:
 
 
 def _with_damage(journals: DataFrame, findings: DataFrame | None) -> DataFrame:
-    """The journals with the column ``damaged``: records may be missing."""
+    """Return the journals with the column ``damaged``: records may be missing."""
     if findings is None:
         return journals.withColumn("damaged", F.expr("false"))
     severe = F.col("severity").isin(Severity.DAMAGE.value, Severity.LOSS.value)
@@ -148,5 +147,5 @@ def _whole_since() -> Column:
 
 
 def decided() -> Column:
-    """True for a coordinator's own transactions: they are no branch of anything."""
+    """Return True for a coordinator's own transactions: they are no branch of anything."""
     return F.col("bqual").isNull()

@@ -1,4 +1,4 @@
-"""What belongs together though no log says so: names and logs, nameless rollbacks.
+"""Matches that no log states: resource names with logs, nameless rollbacks with branches.
 
 In: the ``transactions`` table or what `globals` made of it. Out: small frames to join.
 """
@@ -22,27 +22,29 @@ _DECIDED = (State.COMMITTED.value, State.COMMITTING.value)
 
 
 def arrow_function(function: Callable[..., object], form: DataType) -> Callable[..., Column]:
-    """A function over Arrow arrays as one over columns; needs no pandas, unlike mapInArrow."""
+    """Return a function of Arrow arrays as one of columns; unlike mapInArrow without pandas."""
     make: Any = arrow_udf  # its types know of literal evaluation types only
     wrapped: Callable[..., Column] = make(function, form)
     return wrapped
 
 
 def without_logs(transactions: DataFrame, logs: DataFrame) -> DataFrame:
-    """The transactions of other logs than these few."""
+    """Return the transactions of other logs than these few."""
     return transactions.join(F.broadcast(logs), "log", "left_anti")
 
 
 def settled(frame: DataFrame) -> DataFrame:
-    """The same rows, computed here and now: a frame that several others are made of would
-    otherwise be planned, compiled and computed for each of them, and for each of theirs."""
+    """Return the same rows, computed now and kept.
+
+    A frame that several others are made of would be planned and computed for each of them.
+    """
     # Columns by new names, though the same: those of a checkpoint are still those of its plan, and
-    # Spark cannot tell the sides of a join by them.
+    # Spark cannot distinguish the sides of a join by them.
     return frame.localCheckpoint().toDF(*frame.columns)
 
 
 def matched_resources(grouped: DataFrame) -> DataFrame:
-    """Per owner the pairs of resource name and log, from what occurs together."""
+    """Return per owner the pairs of resource name and log, from what occurs together."""
     note = F.filter("parts", lambda part: part["bqual"].isNull())
     branches = F.filter("parts", lambda part: part["bqual"].isNotNull())
     place = F.transform(branches, lambda part: F.struct(part["log"], part["system"]))
@@ -65,7 +67,7 @@ def matched_resources(grouped: DataFrame) -> DataFrame:
 
 
 def given_resources(journals: DataFrame, resources: Mapping[str, str]) -> DataFrame:
-    """The same pairs for every journal, as an operator gave them."""
+    """Return the same pairs for every journal, as an operator gave them."""
     pairs = F.array(
         *(F.struct(F.lit(n).alias("name"), F.lit(p).alias("log")) for n, p in resources.items())
     )
@@ -113,8 +115,10 @@ def _is_nameless_rollback() -> Column:
 
 
 def _likelihood() -> Column:
-    """How likely a transaction in this state left a branch that was rolled back from outside:
-    open decisions wait for an operator, undecided ones were rolled back by recovery."""
+    """Return how likely a transaction in this state has a branch that was rolled back by hand.
+
+    Open decisions wait for an operator; undecided ones were rolled back by recovery.
+    """
     rank = F.lit(0)
     for place, state in enumerate((State.COMMITTED, State.UNDECIDED, State.COMMITTING), 1):
         rank = F.when(F.col("state") == state.value, F.lit(place)).otherwise(rank)
@@ -122,7 +126,7 @@ def _likelihood() -> Column:
 
 
 def _claims(xa: DataFrame, named: DataFrame) -> DataFrame:
-    """The logs in which a coordinator's transaction should have a branch."""
+    """Return the logs in which a coordinator's transaction should have a branch."""
     notes = xa.where(F.col("bqual").isNull()).withColumnRenamed("log", "journal")
     names = notes.select(
         "format_id",

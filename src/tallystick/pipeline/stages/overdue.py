@@ -14,8 +14,10 @@ from tallystick.pipeline.stages.profile import per_second
 
 
 def overdue(global_transactions: DataFrame, limit_seconds: float) -> DataFrame:
-    """Rows with the column ``age_seconds``. Without a journal, or a clock, there is no age,
-    and no alert: `findings` has the foreign ones."""
+    """Return rows with the column ``age_seconds``.
+
+    Without a journal, or a clock, there is no age, and no alert: `findings` has the foreign ones.
+    """
     newest = global_transactions.groupBy("coordinator").agg(F.max("last_time").alias("newest"))
     age = (F.col("newest") - F.col("last_time")) / per_second()
     aged = global_transactions.join(newest, "coordinator").withColumn("age_seconds", age)

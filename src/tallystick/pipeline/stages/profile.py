@@ -24,7 +24,7 @@ _IN_DOUBT = (State.PREPARED.value, State.COMMITTING.value, State.UNDECIDED.value
 def profile(
     records: DataFrame, transactions: DataFrame, bucket_seconds: int = BUCKET_SECONDS
 ) -> DataFrame:
-    """Records, bytes, transactions by end, commit latency, group sizes and in-doubt ages."""
+    """Return records, bytes, transactions by end, commit latency, group sizes and in-doubt ages."""
     written = _written(records, bucket_seconds)
     ended = _ended(transactions, bucket_seconds)
     # Null keys (no resource, no clock) have to meet, so they are compared null-safely.

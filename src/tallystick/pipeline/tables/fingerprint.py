@@ -1,6 +1,6 @@
 """What shows that a file changed, or is gone, without reading it.
 
-In: a path or URL. Out: its mark: two numbers that differ when its bytes do.
+In: a path or URL. Out: its fingerprint: two numbers that differ when its bytes do.
 """
 
 from __future__ import annotations
@@ -12,25 +12,27 @@ from typing import Any
 from tallystick.storage.source import is_remote
 
 ABSENT = (-1, 0)
-"""The mark of a file that is not there, or cannot be looked at."""
+"""The fingerprint of a file that is not there, or cannot be looked at."""
 
 _VERSIONS = ("ETag", "etag", "generation", "version_id", "LastModified", "last_modified", "mtime")
 """What object stores call the version of an object, best first."""
 
 
-def mark(file: str) -> list[int]:
-    """Size and time of change of a file, of an object its version; `ABSENT` where it cannot be
-    looked at."""
+def fingerprint(file: str) -> list[int]:
+    """Return size and time of change of a file, or size and version of an object.
+
+    `ABSENT` where it cannot be looked at.
+    """
     try:
-        return _remote_mark(file) if is_remote(file) else _local_mark(file)
+        return _remote_fingerprint(file) if is_remote(file) else _local_fingerprint(file)
     except OSError:
         return list(ABSENT)
 
 
 def gone(file: str) -> bool:
-    """True if it is known that the file is not there: not if it only cannot be looked at."""
+    """Return True if it is known that the file is not there: not if it only cannot be looked at."""
     try:
-        _ = _remote_mark(file) if is_remote(file) else _local_mark(file)
+        _ = _remote_fingerprint(file) if is_remote(file) else _local_fingerprint(file)
     except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError:
@@ -44,12 +46,12 @@ def forget_listings(file: str) -> None:
         _remote(file)[0].invalidate_cache()
 
 
-def _local_mark(file: str) -> list[int]:
+def _local_fingerprint(file: str) -> list[int]:
     status = Path(file.removeprefix("file://")).stat()
     return [status.st_size, status.st_mtime_ns]
 
 
-def _remote_mark(file: str) -> list[int]:
+def _remote_fingerprint(file: str) -> list[int]:
     """Size and a checksum of the version: an object may be written anew with the same size."""
     filesystem, key = _remote(file)
     info = filesystem.info(key)

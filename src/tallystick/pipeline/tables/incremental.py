@@ -21,7 +21,13 @@ from tallystick.pipeline.source.batch import spark_schema
 from tallystick.pipeline.source.options import SourceOptions
 from tallystick.pipeline.tables.output_dir import TableSpace
 from tallystick.pipeline.tables.run_state import RunState
-from tallystick.pipeline.tables.write_task import SUFFIX, Carrying, Chore, Telling, parquet_writer
+from tallystick.pipeline.tables.write_task import (
+    SUFFIX,
+    FileRewrite,
+    TableWrite,
+    WriteTask,
+    parquet_writer,
+)
 from tallystick.reading.tables import TABLES, log_name
 
 if TYPE_CHECKING:
@@ -36,7 +42,7 @@ _OTHERS = tuple(table for table in TABLES if table not in _RECORDS)
 _ALL = "all"
 """In the names of files whose rows came from several bundles of a generation."""
 _OVER = "over"
-"""The generation in the names of files with rows that no single log tells: never kept."""
+"""The generation in the names of files with rows that need all logs: never kept."""
 
 _CODEC = "spark.sql.parquet.compression.codec"
 _CODECS = {"uncompressed": "none", "lz4_raw": "lz4"}
@@ -44,7 +50,7 @@ _CODECS = {"uncompressed": "none", "lz4_raw": "lz4"}
 
 
 @dataclass
-class Bundling:
+class BundledTables:
     """The making of all tables of one run; ``now`` learns the bundle of every log."""
 
     spark: SparkSession
@@ -67,13 +73,16 @@ class Bundling:
     # -- steps --------------------------------------------------------------------------
 
     def _logs(self) -> None:
-        """The tables that single logs tell, in one job; and what the last run left of any."""
+        """Write the tables of single logs in one job, and keep what the last run left."""
         tables = (*TABLES, "profile")
         for table in tables:
             self.space.staging(table).mkdir(parents=True)
-        chores = [*self._tellings(), *(one for table in tables for one in self._carried(table))]
-        if chores:
-            self.spark.sparkContext.parallelize(chores, len(chores)).foreach(_do)
+        work = [
+            *self._table_writes(),
+            *(one for table in tables for one in self._kept_files(table)),
+        ]
+        if work:
+            self.spark.sparkContext.parallelize(work, len(work)).foreach(_do)
         for table in tables:
             for partial in self.space.staging(table).glob(".*"):
                 partial.unlink()  # of attempts that failed
@@ -132,8 +141,8 @@ class Bundling:
                 found.setdefault(part, set()).add(log)
         return found
 
-    def _tellings(self) -> Iterator[Chore]:
-        """The reading of every log that changed, and the bundle that each is in from now on."""
+    def _table_writes(self) -> Iterator[WriteTask]:
+        """Yield the writing of every changed log, and note the new bundle of each."""
         if self.last is not None:
             kept = set(self.now.logs) - self._fresh
             self.now.bundles = {log: self.last.bundles[log] for log in kept}
@@ -145,9 +154,9 @@ class Bundling:
             work = [(name, bundle.whole, tables)]
             work += [(f"{name}-{n:05d}", part, _RECORDS) for n, part in enumerate(bundle.parts)]
             for file, task, of in work:
-                yield Telling(self._root, file, task, of, self.options, self._codec)
+                yield TableWrite(self._root, file, task, of, self.options, self._codec)
 
-    def _carried(self, table: str) -> Iterator[Chore]:
+    def _kept_files(self, table: str) -> Iterator[WriteTask]:
         """Link the files that stay as they are; yields the writing of those that lose a log."""
         if self.last is None or not set(self.now.logs) - self._fresh:
             return
@@ -157,7 +166,9 @@ class Bundling:
             if logs and logs.isdisjoint(self._stale):
                 _link(file, staging / file.name)
             elif logs - self._stale:
-                yield Carrying(str(file), str(staging), frozenset(logs & self._stale), self._codec)
+                yield FileRewrite(
+                    str(file), str(staging), frozenset(logs & self._stale), self._codec
+                )
 
     # -- files --------------------------------------------------------------------------
 
@@ -189,17 +200,17 @@ class Bundling:
         shutil.rmtree(folder)
 
 
-def _do(chore: Chore) -> None:
-    chore()
+def _do(task: WriteTask) -> None:
+    task()
 
 
 def _part_of(name: str) -> str:
-    """The bundle whose rows a file has, or the generation."""
+    """Return the bundle whose rows a file has, or the generation."""
     return "-".join(name.removesuffix(SUFFIX).split("-")[:2])
 
 
 def _link(file: Path, place: Path) -> None:
-    """The same file in another folder; a copy where the file system has no links."""
+    """Link the file into another folder; copy it where the file system has no links."""
     try:
         place.hardlink_to(file)
     except OSError:

@@ -55,11 +55,11 @@ class TableSpace:
         return state.load(home / STATE)
 
     def has(self, table: str) -> bool:
-        """True if the table is there."""
+        """Return True if the table is there."""
         return is_remote(self.root) or Path(self.root, table).is_dir()
 
     def read(self, spark: SparkSession, table: str) -> DataFrame:
-        """The table as the last good run left it."""
+        """Return the table as the last good run left it."""
         return spark.read.format(self.form).load(f"{self.root}/{table}")
 
     def write(self, frame: DataFrame, table: str) -> None:
@@ -68,15 +68,15 @@ class TableSpace:
         frame.write.format(self.form).mode("overwrite").save(f"{self.root}/{folder}")
 
     def staging(self, table: str) -> Path:
-        """The folder of a staged table; `commit` brings it in its place."""
+        """Return the folder of a staged table; `commit` brings it in its place."""
         return Path(self.root, _STAGING, table)
 
     def files(self, table: str) -> list[Path]:
-        """The data files of the table as the last good run left it."""
+        """Return the data files of the table as the last good run left it."""
         return sorted(Path(self.root, table).glob(f"[!._]*.{self.form}"))
 
     def written(self, spark: SparkSession, table: str) -> DataFrame:
-        """A table that this run has written."""
+        """Return a table that this run has written."""
         folder = f"{_STAGING}/{table}" if self.staged else table
         return spark.read.format(self.form).load(f"{self.root}/{folder}")
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from tallystick.pipeline.tables.fingerprint import mark
+from tallystick.pipeline.tables.fingerprint import fingerprint
 from tallystick.reading.tables import log_name
 from tallystick.records import Finding
 from tallystick.systems.protocol import LogSource
@@ -24,8 +24,10 @@ VERSION = 2
 
 @dataclass(slots=True)
 class RunState:
-    """What the tables hold: ``logs`` has a fingerprint by log, ``settings`` what else
-    the rows depend on."""
+    """What the tables hold.
+
+    ``logs`` has a fingerprint by log, ``settings`` what else the rows depend on.
+    """
 
     settings: dict[str, Any]
     logs: dict[str, list[list[Any]]] = field(default_factory=dict)
@@ -37,30 +39,30 @@ class RunState:
     """By log the bundle that its rows are in, where tables are written in bundles."""
 
     def changed(self, last: RunState | None) -> set[str]:
-        """Logs whose rows must be made anew."""
+        """Return logs whose rows must be made anew."""
         if last is None or last.settings != self.settings:
             return set(self.logs)
         return {log for log, files in self.logs.items() if last.logs.get(log) != files}
 
     def vanished(self, last: RunState | None) -> set[str]:
-        """Logs that are gone."""
+        """Return logs that are gone."""
         return set() if last is None else set(last.logs) - set(self.logs)
 
 
 def state_of(
     logs: Iterable[LogSource], settings: dict[str, Any], problems: Iterable[Finding] = ()
 ) -> RunState:
-    """The state of the logs as they are now."""
-    told = [finding.to_dict() for finding in problems]
-    state = RunState({"version": VERSION} | settings, problems=told)
+    """Return the state of the logs as they are now."""
+    found = [finding.to_dict() for finding in problems]
+    state = RunState({"version": VERSION} | settings, problems=found)
     for log in logs:
-        marks = [[log.system, file, *mark(file)] for file in log.files]
+        marks = [[log.system, file, *fingerprint(file)] for file in log.files]
         state.logs.setdefault(log_name(log), []).extend(marks)
     return state
 
 
 def load(path: Path) -> RunState | None:
-    """The state that the last good run left; None if there is none that can be used."""
+    """Return the state that the last good run left; None if there is none that can be used."""
     try:
         value = json.loads(path.read_text())
         return from_json(value)
@@ -69,7 +71,7 @@ def load(path: Path) -> RunState | None:
 
 
 def from_json(value: dict[str, Any]) -> RunState:
-    """A state from its JSON form. Raises `KeyError`, `TypeError` if it is none."""
+    """Return a state from its JSON form. Raises `KeyError`, `TypeError` if it is none."""
     return RunState(**{one.name: value[one.name] for one in fields(RunState)})
 
 

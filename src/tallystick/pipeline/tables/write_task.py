@@ -1,8 +1,8 @@
 """What a task writes: the rows of a few logs, each table into a file of its own.
 
-In: `Chore` objects. Out: Parquet files ``TABLE/BUNDLE.parquet``. A log is opened once for all of
-its tables, rows go from Arrow into the file without becoming rows of Java, and a file appears whole
-or not at all, however often the task is tried.
+In: `WriteTask` objects. Out: Parquet files ``TABLE/BUNDLE.parquet``. A log is opened once for all
+of its tables, rows go from Arrow into the file without becoming rows of Java, and a file appears
+whole or not at all, however often the task is tried.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ GROUP_BYTES = 32 << 20
 """Bytes of Arrow buffers that become one row group: what a task holds of a table at most."""
 
 
-class Chore(Protocol):
+class WriteTask(Protocol):
     """The work of one task."""
 
-    def __call__(self) -> None: ...
+    def __call__(self) -> None:
+        """Do the work; doing it again gives the same files."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class TableWrite:
     """Reads the pieces of ``task`` and writes ``tables`` of them below ``root``."""
 
     root: str
@@ -45,6 +47,7 @@ class Telling:
     codec: str
 
     def __call__(self) -> None:
+        """Write one file per table that has rows."""
         files = {
             table: TableFile(f"{self.root}/{table}", self.bundle, TABLES[table], self.codec)
             for table in self.tables
@@ -56,7 +59,7 @@ class Telling:
 
 
 @dataclass(frozen=True, slots=True)
-class Carrying:
+class FileRewrite:
     """Writes the rows of a file again, without those of some logs."""
 
     file: str
@@ -65,6 +68,7 @@ class Carrying:
     codec: str
 
     def __call__(self) -> None:
+        """Write the file without the rows of the dropped logs."""
         with pq.ParquetFile(self.file) as old:
             name = Path(self.file).name.removesuffix(SUFFIX)
             new = TableFile(self.folder, name, old.schema_arrow, self.codec)
@@ -88,11 +92,11 @@ class TableFile:
     _bytes: int = 0
 
     def __post_init__(self) -> None:
-        # Spark and Arrow pass over names with a point in front.
+        # Spark and Arrow pass over names that begin with a point.
         self._partial = Path(self.folder, f".{self.name}.{uuid.uuid4().hex}")
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows of the schema."""
+        """Add rows of the schema."""
         if batch.num_rows:
             self._waiting.append(batch)
             self._bytes += batch.nbytes
@@ -100,7 +104,7 @@ class TableFile:
             self._flush()
 
     def close(self) -> None:
-        """Have the file appear with all its rows."""
+        """Give the file its name, with all its rows."""
         if self._waiting:
             self._flush()
         if self._writer is not None:
@@ -116,5 +120,5 @@ class TableFile:
 
 
 def parquet_writer(path: Path, schema: pa.Schema, codec: str) -> pq.ParquetWriter:
-    """A writer of plain Parquet, as Spark would write it."""
+    """Return a writer of plain Parquet, as Spark would write it."""
     return pq.ParquetWriter(path, schema, compression=codec, store_schema=False)
