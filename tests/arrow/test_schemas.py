@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tallystick.arrow import schemas
+import pyarrow as pa
+import pytest
+
+from tallystick.arrow import columns, schemas
 from tallystick.records import (
     Clock,
     Finding,
@@ -45,3 +48,23 @@ def test_bytes_by_outcome_add_up_to_the_file() -> None:
     file = LogFile("f", 10, "log file", 0, spans=spans)
     (row,) = schemas.file_rows([file], "h2", "l")
     assert sum(row[f"{outcome.value}_bytes"] for outcome in Outcome) == row["size"] == 10
+
+
+@pytest.mark.parametrize("count", [0, 1, 4095, 4096, 16384, 16385])
+def test_plain_decodes_repeated_texts_of_any_number(count: int) -> None:
+    files = columns.whole_records("h2", "/log", "/log/ä", Clock.NONE, count)
+    batch = columns.record_batch(files, count)
+    found = schemas.plain(batch)
+    found.validate(full=True)
+    assert found.schema == schemas.RECORDS
+    assert found.column("file").equals(pa.array(["/log/ä"] * count, pa.string()))
+    assert found.column("gtrid").null_count == count
+    assert found.nbytes < batch.nbytes + count * 100, "a slice counts its own rows"
+
+
+@pytest.mark.parametrize("count", [10, 5000])
+def test_plain_keeps_nulls_of_a_repeated_text(count: int) -> None:
+    codes = pa.array([0, None] * (count // 2), pa.int8())
+    column = pa.DictionaryArray.from_arrays(codes, pa.array(["one"]))
+    batch = columns.record_batch({"type": column}, count)
+    assert schemas.plain(batch).column("type").to_pylist() == ["one", None] * (count // 2)

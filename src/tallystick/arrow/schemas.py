@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -149,6 +150,9 @@ CHANGES = pa.schema(
 
 BATCH_ROWS = 10_000
 """Most rows of a batch, where the caller does not say."""
+_REPEATED_MIN, _REPEATED_ROWS = 4096, 16384
+"""Rows of a column that repeats one text for which `plain` slices an array that it keeps: larger
+ones would take too much memory, and it takes several small ones to pay for making it."""
 
 
 def record_batches(
@@ -230,8 +234,25 @@ def plain(batch: pa.RecordBatch, schema: pa.Schema = RECORDS) -> pa.RecordBatch:
 
     Spark takes neither. Columns that the schema lacks are left out, and not decoded.
     """
-    columns = [batch.column(field.name).cast(field.type) for field in schema]
+    columns = [_plain(batch.column(field.name), field.type) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _plain(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    count = len(column)
+    if (
+        _REPEATED_MIN <= count <= _REPEATED_ROWS
+        and pa.types.is_dictionary(column.type)
+        and len(column.dictionary) == 1
+        and not column.null_count
+    ):
+        return _repeated(column.dictionary[0].as_py(), kind).slice(0, count)
+    return column.cast(kind)
+
+
+@lru_cache(maxsize=16)
+def _repeated(text: str, kind: pa.DataType) -> pa.Array:
+    return pa.repeat(pa.scalar(text, kind), _REPEATED_ROWS)
 
 
 def json_text(value: dict[str, Any]) -> str | None:
