@@ -32,7 +32,7 @@ from tests.interop.bitronix.original import read_records  # noqa: E402
 from tests.interop.java import classpath, compile_java, run_java  # noqa: E402
 
 from tallystick.reading.discovery import discover  # noqa: E402
-from tallystick.storage.zeros import zeros_back  # noqa: E402
+from tallystick.storage.zeros import last_nonzero_end  # noqa: E402
 from tallystick.systems.protocol import ReadOptions  # noqa: E402
 from tallystick.systems.registry import system  # noqa: E402
 
@@ -107,7 +107,7 @@ def derby(folder: Path, mib: int) -> Iterator[Line]:
     run("derby", DERBY, "BootLog", "make", folder / "db", min(mib, 100))
     ours = our_seconds(folder / "db" / "log")
     contents = [path.read_bytes() for path in (folder / "db" / "log").glob("log*.dat")]
-    size = sum(zeros_back(memoryview(data), 0, len(data)) for data in contents)
+    size = sum(last_nonzero_end(memoryview(data), 0, len(data)) for data in contents)
     copies = [folder / f"copy{number}" for number in range(ROUNDS)]
     for copy in copies:
         shutil.copytree(folder / "db", copy)

@@ -32,7 +32,7 @@ def _picture(root: Path) -> dict[str, tuple[int, int, int, str]]:
 
 
 def first_difference(ours: Any, oracle: Any, path: str = "$") -> str | None:
-    """The first place where two JSON values part, as text; None if they are equal."""
+    """Return the first path at which two JSON values differ, as text; None if they are equal."""
     if isinstance(ours, dict) and isinstance(oracle, dict):
         if ours.keys() != oracle.keys():
             return f"{path}: keys {sorted(ours)} instead of {sorted(oracle)}"

@@ -5,10 +5,10 @@
     │   ├── CorruptLogError       acknowledged data is damaged; recovery refuses
     │   ├── NotALogError          the bytes are no log of any known system
     │   └── UnsupportedFormatError  a format or option that this version does not read
-    ├── LogUnreadableError        the operating system would not give the bytes
+    ├── LogUnreadableError        the operating system could not read the bytes
     ├── LogWriteError             a record that cannot be written; the log is unharmed
     │   ├── RecordTooLargeError   larger than the log can ever hold
-    │   └── LogFullError          no room; retriable once room was made
+    │   └── LogFullError          no space; retriable once space was made
     ├── LogClosedError            an operation on a log that is not open
     ├── LogLockedError            another process or object owns the log
     ├── LogPoisonedError          a write or fsync failed; nothing more is acknowledged
@@ -27,12 +27,19 @@ the reader can do next, as far as each is known.
 
 from __future__ import annotations
 
+import copy
+
 
 class TallystickError(Exception):
     """Root of all errors; carries the place and the advice, and prints them.
 
-    ``file`` is a path, ``offset`` a byte offset in it, ``expected`` and ``found``
-    are short texts, ``advice`` says what to do next.
+    Args:
+        message: What is the case, in one sentence without a full stop.
+        file: Path of the file, or of the log's folder.
+        offset: Byte offset in the file.
+        expected: What the format or the operation requires there, as a short text.
+        found: What is there instead.
+        advice: What to do next, in one sentence.
     """
 
     def __init__(
@@ -84,7 +91,7 @@ class UnsupportedFormatError(LogFormatError):
 
 
 class LogUnreadableError(TallystickError):
-    """The operating system would not give the bytes: permission, vanished, I/O error."""
+    """The operating system could not read the bytes: permission, missing file, I/O error."""
 
 
 class LogWriteError(TallystickError):
@@ -96,7 +103,7 @@ class RecordTooLargeError(LogWriteError):
 
 
 class LogFullError(LogWriteError):
-    """There is no room now; it may be retried once room was made."""
+    """There is no space now; it may be retried once space was made."""
 
 
 class LogClosedError(TallystickError):
@@ -140,10 +147,22 @@ class BusyError(TallystickError):
 
 
 class MissingExtraError(TallystickError):
-    """An optional dependency is needed for this operation."""
+    """An optional dependency is needed for this operation.
+
+    Args:
+        package: The distribution that is missing.
+        extra: The extra of ``tallystick`` that installs it.
+    """
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(
             f"{package} is not installed",
             advice=f"Install it with: pip install 'tallystick[{extra}]'",
         )
+
+
+def copy_error(error: TallystickError) -> TallystickError:
+    """Return a copy to raise in one of several threads, so that each has its own traceback."""
+    mine = copy.copy(error)
+    mine.__cause__ = error.__cause__
+    return mine

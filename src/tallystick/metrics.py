@@ -1,8 +1,8 @@
-"""Numbers for operators, through the OpenTelemetry API where it is installed.
+"""Metrics for operators, through the OpenTelemetry API where it is installed.
 
-In: names, units and values. Out: instruments of the application's own meter provider, or
-nothing at all: without the ``otel`` extra every call here is a no-op. Never the SDK.
-Durations are in seconds, sizes in bytes, counters end in ``_total``.
+In: names, units and values. Out: instruments of the application's own meter provider; without the
+``otel`` extra every call here does nothing. Never uses the SDK. Durations are in seconds, sizes in
+bytes, and names of counters end in ``_total``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ Observation = tuple[float, Mapping[str, str]]
 
 
 class Meter:
-    """Makes instruments of one scope, such as ``tallystick.transactions``."""
+    """Makes instruments of one scope.
+
+    Args:
+        scope: A dotted name, such as ``tallystick.transactions``.
+    """
 
     def __init__(self, scope: str) -> None:
         self._meter: Any = None
@@ -28,14 +32,14 @@ class Meter:
         self._observation = metrics.Observation
 
     def counter(self, name: str, description: str, unit: str = "1") -> Callable[..., None]:
-        """``add(value, **attributes)`` of a counter."""
+        """Make a counter; returns its ``add(value=1, **attributes)``."""
         if self._meter is None:
             return _nothing
         instrument = self._meter.create_counter(name, unit=unit, description=description)
         return lambda value=1, **attributes: instrument.add(value, attributes)
 
     def histogram(self, name: str, description: str, unit: str = "s") -> Callable[..., None]:
-        """``record(value, **attributes)`` of a histogram."""
+        """Make a histogram; returns its ``record(value, **attributes)``."""
         if self._meter is None:
             return _nothing
         instrument = self._meter.create_histogram(name, unit=unit, description=description)
@@ -48,7 +52,7 @@ class Meter:
         read: Callable[[], Iterable[Observation]],
         unit: str = "1",
     ) -> None:
-        """A gauge whose values ``read`` gives whenever a reader asks."""
+        """Make a gauge; ``read`` gives its values whenever the provider collects them."""
         if self._meter is None:
             return
 
@@ -61,4 +65,4 @@ class Meter:
 
 
 def _nothing(*_: object, **__: object) -> None:
-    """What an instrument does where OpenTelemetry is not installed."""
+    """Take the place of an instrument where OpenTelemetry is not installed."""

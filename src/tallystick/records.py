@@ -1,15 +1,15 @@
-"""The one language spoken between rooms: spans, records, transactions, findings, verdicts.
+"""The records that every part of the library understands: spans, transactions, findings, verdicts.
 
-Readers of all six systems speak it, and the command line, the pipeline and the report
-understand nothing else. Nothing here reads a file or knows a format.
+Readers of all six systems return them, and the command line, the pipeline and the report know
+nothing else of a log. Nothing here reads a file or knows a format.
 
 * A `Span` says what a range of bytes *is*; the spans of a file tile it.
 * A `Record` is one physical log record with its place and its meaning.
 * A `Transaction` is what one log says of one transaction.
 * A `Finding` is something a person should know, with its evidence.
-* A `Verdict` sets what the log's own engine would do beside what the bytes prove.
+* A `Verdict` compares what the log's own engine would do with what the bytes prove.
 
-The Arrow schemas of the same things stand in `tallystick.arrow.schemas`.
+`tallystick.arrow.schemas` has the Arrow schemas of the same things.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 
 class Outcome(StrEnum):
-    """What a range of bytes can be (what recovery does with it in brackets)."""
+    """What a range of bytes can be; in brackets, what recovery does with it."""
 
     VALID = "valid"
     """A whole record or header of this life of the file (used)."""
@@ -36,7 +36,7 @@ class Outcome(StrEnum):
 
 
 class Kind(StrEnum):
-    """What a record does, in the words of the field; `Record.type` has the system's own name."""
+    """What a record does, in general terms; `Record.type` has the system's own name."""
 
     BEGIN = "begin"
     ADD = "add"
@@ -53,7 +53,7 @@ class Kind(StrEnum):
     COMMIT = "commit"
     ROLLBACK = "rollback"
     HEURISTIC = "heuristic"
-    """A branch or transaction whose outcome went, or may have gone, its own way."""
+    """A branch or transaction whose outcome differs, or may differ, from the decision."""
     STATUS = "status"
     """A coordinator's note that decides nothing."""
     PERSISTING = "persisting"
@@ -66,7 +66,7 @@ class Kind(StrEnum):
 
 
 class State(StrEnum):
-    """Where a transaction stands according to one log."""
+    """The state of a transaction according to one log."""
 
     ACTIVE = "active"
     """Begun, not prepared and not ended: a restart rolls it back."""
@@ -88,7 +88,7 @@ class State(StrEnum):
 
 
 class Severity(StrEnum):
-    """How much a finding matters: the last two make a command exit with 1."""
+    """How much a finding matters; the last two make a command exit with status 1."""
 
     INFO = "info"
     WARNING = "warning"
@@ -128,7 +128,7 @@ class Span:
 
     @property
     def end(self) -> int:
-        """Offset of the first byte behind the span."""
+        """Return the offset of the first byte after the span."""
         return self.offset + self.length
 
 
@@ -145,12 +145,12 @@ class Xid:
 class Record:
     """One physical log record.
 
-    ``file`` is a path, ``offset`` and ``length`` are bytes in it (where a record is spread
-    over pages, the offset of its first byte and the number of its own bytes). ``type`` is
-    the system's own name of the record. ``sequence`` and ``time`` are as the log has them
-    (the unit of time is the `Clock` of the file), null where it has none.
-    ``transaction`` is the number of a local transaction, ``gtrid`` the global id.
-    ``attributes`` holds what only this system has, as plain JSON values and bytes.
+    ``file`` is a path, ``offset`` and ``length`` are bytes in it (where a record is spread over
+    pages, the offset of its first byte and the number of its own bytes). ``type`` is the system's
+    own name of the record. ``sequence`` and ``time`` are as the log has them (the unit of time is
+    the `Clock` of the file), None where it has none. ``transaction`` is the number of a local
+    transaction, ``gtrid`` the global id. ``attributes`` holds what only this system has, as plain
+    JSON values and bytes.
     """
 
     system: str
@@ -172,9 +172,9 @@ class Record:
     attributes: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """The record as ``tallystick dump --json`` prints it: binary as lower-case hex.
+        """Return the record as ``tallystick dump --json`` prints it, with binary as lower-case hex.
 
-        Empty ``format_id`` and ``bqual`` are left out of ``attributes``, where they go.
+        ``format_id`` and ``bqual`` become attributes, unless they are None.
         """
         attributes = dict(self.attributes)
         if self.format_id is not None:
@@ -204,11 +204,10 @@ class Record:
 class LogFile:
     """One file of a log as a reader found it.
 
-    ``identity`` is the id in its header, ``generation`` the recycling stamp or section,
-    ``order`` its place in the log (0 first), ``role`` the format's word for it ("log file",
-    "control file", "part 1", "passive"). ``spans`` tile the file. ``redundant`` is true
-    where the log's own rules allow the file to go, null where they do not apply;
-    ``why`` explains it.
+    ``identity`` is the id in its header, ``generation`` the recycling stamp or section, ``order``
+    its place in the log (0 first), ``role`` the format's word for it ("log file", "control file",
+    "part 1", "passive"). ``spans`` tile the file. ``redundant`` is True if the log's own rules
+    allow the file to go, None where they do not apply; ``why`` explains it.
     """
 
     path: str
@@ -223,7 +222,7 @@ class LogFile:
     spans: tuple[Span, ...] = ()
 
     def bytes_by_outcome(self) -> dict[Outcome, int]:
-        """Bytes of the file per outcome; they add up to its size."""
+        """Return the bytes of the file per outcome; they add up to its size."""
         totals = dict.fromkeys(Outcome, 0)
         for span in self.spans:
             totals[span.outcome] += span.length
@@ -234,10 +233,10 @@ class LogFile:
 class Transaction:
     """What one log says of one transaction.
 
-    ``key`` is unique within the log. ``participants`` are resource or target names.
-    ``complete`` is false if elements are missing, and ``holes`` then says which.
-    ``evidence`` is the place (file, offset) of the record that decides the state, and
-    ``evidence_type`` the system's name of that record.
+    ``key`` is unique within the log. ``participants`` are resource or target names. ``complete`` is
+    False if elements are missing, and ``holes`` then says which. ``evidence`` is the place (file,
+    offset) of the record that decides the state, and ``evidence_type`` the system's name of that
+    record. ``bytes`` is the length of its ``records`` together.
     """
 
     system: str
@@ -263,7 +262,7 @@ class Transaction:
     attributes: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; binary as lower-case hex."""
+        """Return plain JSON values, with binary as lower-case hex."""
         return {name: jsonable(getattr(self, name)) for name in self.__slots__}
 
 
@@ -271,8 +270,8 @@ class Transaction:
 class Finding:
     """Something a person should know about a log, with its evidence.
 
-    ``code`` is a stable slug ("torn-tail", "missing-file"); ``message`` is a sentence for
-    a tired operator; ``bytes_at_risk`` counts bytes that a restart would drop or misread.
+    ``code`` is a stable slug ("torn-tail", "missing-file"); ``message`` is one sentence for an
+    operator; ``bytes_at_risk`` counts bytes that a restart would drop or misread.
     """
 
     code: str
@@ -290,17 +289,17 @@ class Finding:
     gtrid: bytes | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; binary as lower-case hex."""
+        """Return plain JSON values, with binary as lower-case hex."""
         return {name: jsonable(getattr(self, name)) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One point where the engine's verdict and the strict one part.
+    """One point where the engine's verdict and the strict one differ.
 
-    ``what`` names it, ``engine`` and ``strict`` say what each makes of it, ``meaning``
-    tells an operator what a restart would do because of it. ``refuses``: the log's own system
-    does not start over it.
+    ``what`` names it, ``engine`` and ``strict`` are the two values, ``meaning`` tells an operator
+    what a restart would do because of it. ``refuses`` is True if the log's own system then does not
+    start.
     """
 
     what: str
@@ -313,7 +312,7 @@ class Difference:
     refuses: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         return {name: jsonable(getattr(self, name)) for name in self.__slots__}
 
 
@@ -335,7 +334,7 @@ class Verdict:
     differences: tuple[Difference, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """One entry of ``tallystick explain --json``."""
+        """Return one entry of ``tallystick explain --json``."""
         return {
             "path": self.path,
             "system": self.system,
@@ -373,7 +372,11 @@ class Change:
 
 
 def jsonable(value: Any) -> Any:
-    """The value with bytes as lower-case hex, tuples as lists and enums as their values."""
+    """Convert a value to JSON: bytes to lower-case hex, sequences to lists, enums to values.
+
+    Raises:
+        TypeError: The value, or one inside it, has no JSON form.
+    """
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, StrEnum):

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
-import random
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -22,17 +20,14 @@ from tallystick.roles import DecisionLog, DecisionOutcome
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.testing import (
-    SYNCS,
     CrashState,
-    Fault,
     FaultyFileSystem,
     MemoryFileSystem,
     RecordingFileSystem,
     Reporter,
-    check_items,
-    every_fault,
     run_and_kill,
 )
+from tests.roles.durability import SurvivalContract, becomes_done_by_start_flush
 
 COMMITTED, ROLLED_BACK = DecisionOutcome.COMMITTED, DecisionOutcome.ROLLED_BACK
 HEURISTIC = DecisionOutcome.HEURISTIC
@@ -45,7 +40,7 @@ def gtrid(number: int) -> bytes:
     return b"node" + number.to_bytes(12, "big")
 
 
-class DecisionLogContract:
+class DecisionLogContract(SurvivalContract):
     """The contract; each test opens logs below a folder of its own."""
 
     one_order = True
@@ -71,6 +66,11 @@ class DecisionLogContract:
         log = self._reopened(log, tmp_path)
         assert self._open_names(log) == {ONE: frozenset(NAMES)}
         assert log.open_decisions()[ONE].gtrid == ONE
+        log.close()
+
+    def test_decision_is_durable_by_start_flush_alone(self, tmp_path: Path) -> None:
+        log = self.open_log(str(tmp_path / "log"))
+        assert becomes_done_by_start_flush(log.decide(ONE, NAMES))
         log.close()
 
     def test_finish_closes_resource_by_resource(self, tmp_path: Path) -> None:
@@ -204,27 +204,15 @@ class DecisionLogContract:
         for state in fs.crash_states(limit=40, seed=7):
             self._check_state(state)
 
-    def test_every_fault_leaves_a_log_that_opens(self) -> None:
-        for faulty in every_fault(RecordingFileSystem, lambda nth: Fault(nth, error=errno.ENOSPC)):
-            self._run_until_error(faulty)
-        for faulty in every_fault(RecordingFileSystem, lambda nth: Fault(nth, calls=SYNCS)):
-            self._run_until_error(faulty)
+    def _appender(self, folder: str) -> Callable[[int], object]:
+        log = self.open_log(folder)
+        return lambda index: log.decide(gtrid(index), NAMES).wait()
 
-    def test_a_kill_loses_nothing(self, tmp_path: Path) -> None:
-        for number in range(3):
-            folder = str(tmp_path / str(number))
-
-            def work(reporter: Reporter, folder: str = folder) -> None:
-                log = self.open_log(folder)
-                for index in range(60):
-                    reporter.submitted(index)
-                    log.decide(gtrid(index), NAMES).wait()
-                    reporter.acknowledged(index)
-
-            killed = run_and_kill(work, after=random.Random(number).randrange(5, 50))
-            log = self.open_log(folder)
-            check_items(killed.submitted, killed.acknowledged, sorted(_numbers(log)))
-            log.close()
+    def _items(self, folder: str) -> list[int]:
+        log = self.open_log(folder)
+        found = sorted(_numbers(log))
+        log.close()
+        return found
 
     def _run(
         self,

@@ -15,6 +15,7 @@ from tallystick.roles import Operation, OperationCode, PersistLog
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.testing import RecordingFileSystem, check_recovery
+from tests.roles.durability import becomes_done_by_start_flush
 
 TARGETS = ("orders", "billing")
 BILLING = frozenset(("billing",))
@@ -45,6 +46,12 @@ class PersistLogContract:
         assert (entry.targets, entry.operations) == (TARGETS, OPERATIONS)
         assert pending == frozenset(TARGETS)
         assert entry.time > 1_500_000_000_000_000
+
+    def test_entry_is_durable_by_start_flush_alone(self, tmp_path: Path) -> None:
+        log = self.open_log(str(tmp_path / "log"))
+        _, ticket = log.persisting(TARGETS, OPERATIONS)
+        assert becomes_done_by_start_flush(ticket)
+        log.close()
 
     def test_numbers_grow_and_are_not_reused_after_reopening(self, tmp_path: Path) -> None:
         numbers = []

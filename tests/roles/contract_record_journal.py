@@ -14,6 +14,7 @@ import pytest
 
 from tallystick.errors import LogLockedError, TallystickError
 from tallystick.roles import JournalRecord, RecordJournal, Ticket
+from tests.roles.durability import becomes_done_by_start_flush
 
 Opener = Callable[[], RecordJournal]
 
@@ -35,6 +36,11 @@ class RecordJournalContract:
         journal.add(1, b"body", 7).wait()
         journal = reopened(opener, journal)
         assert list(journal.live_records()) == [JournalRecord(1, 7, b"body")]
+        journal.close()
+
+    def test_record_is_durable_by_start_flush_alone(self, opener: Opener) -> None:
+        journal = opener()
+        assert becomes_done_by_start_flush(journal.add(1, b"body"))
         journal.close()
 
     def test_update_follows_its_add(self, opener: Opener) -> None:

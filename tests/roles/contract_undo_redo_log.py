@@ -6,7 +6,6 @@ Derive a test class from `UndoRedoLogContract` and give it `open_log`.
 from __future__ import annotations
 
 import contextlib
-import errno
 import random
 import threading
 from collections.abc import Callable
@@ -21,17 +20,12 @@ from tallystick.roles import UndoRedoLog
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.testing import (
-    SYNCS,
     CrashState,
-    Fault,
     FaultyFileSystem,
     MemoryFileSystem,
     RecordingFileSystem,
-    Reporter,
-    check_items,
-    every_fault,
-    run_and_kill,
 )
+from tests.roles.durability import SurvivalContract, becomes_done_by_start_flush
 
 FOLDER = "/log"
 TABLE = 16
@@ -69,7 +63,7 @@ def recovered(log: UndoRedoLog) -> Store:
     return store
 
 
-class UndoRedoLogContract:
+class UndoRedoLogContract(SurvivalContract):
     """The contract; each test opens logs below a folder of its own."""
 
     page_size = 512
@@ -97,6 +91,12 @@ class UndoRedoLogContract:
         log.commit(7).wait()
         log = self._reopened(log, tmp_path)
         assert recovered(log).rows == {(TABLE, 1): b"again" * 100, (TABLE, -3): b""}
+        log.close()
+
+    def test_commit_is_durable_by_start_flush_alone(self, tmp_path: Path) -> None:
+        log = self.open_log(str(tmp_path / "log"))
+        log.log_row(7, TABLE, 1, b"one")
+        assert becomes_done_by_start_flush(log.commit(7))
         log.close()
 
     def test_rows_logged_together_are_as_if_logged_one_by_one(self, tmp_path: Path) -> None:
@@ -342,29 +342,20 @@ class UndoRedoLogContract:
         for state in fs.crash_states(limit=40, seed=3):
             self._check(state)
 
-    def test_every_fault_leaves_a_log_that_opens(self) -> None:
-        for faulty in every_fault(RecordingFileSystem, lambda nth: Fault(nth, error=errno.ENOSPC)):
-            self._run_until_error(faulty)
-        for faulty in every_fault(RecordingFileSystem, lambda nth: Fault(nth, calls=SYNCS)):
-            self._run_until_error(faulty)
+    def _appender(self, folder: str) -> Callable[[int], object]:
+        log = self.open_log(folder)
 
-    def test_a_kill_loses_nothing(self, tmp_path: Path) -> None:
-        for number in range(3):
-            folder = str(tmp_path / str(number))
+        def append(index: int) -> None:
+            log.log_row(3, TABLE, index, b"row")
+            log.commit(3).wait()
 
-            def work(reporter: Reporter, folder: str = folder) -> None:
-                log = self.open_log(folder)
-                for index in range(60):
-                    reporter.submitted(index)
-                    log.log_row(3, TABLE, index, b"row")
-                    log.commit(3).wait()
-                    reporter.acknowledged(index)
+        return append
 
-            killed = run_and_kill(work, after=random.Random(number).randrange(5, 50))
-            log = self.open_log(folder)
-            found = sorted(key for _, key in recovered(log).rows)
-            check_items(killed.submitted, killed.acknowledged, found)
-            log.close()
+    def _items(self, folder: str) -> list[int]:
+        log = self.open_log(folder)
+        found = sorted(key for _, key in recovered(log).rows)
+        log.close()
+        return found
 
     def _run(
         self,

@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def interruptible() -> Iterator[None]:
-    """Python's own handler."""
+    """Install the handler of Python itself."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class SlowDisk:
-    """Remembers groups and syncs; a sync takes ``seconds``; fails where it is told to."""
+    """Remembers groups and syncs; a sync takes ``seconds``; fails at call number ``fail_at``."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         self.seconds = seconds

@@ -55,7 +55,7 @@ def test_what_is_written_is_read(fs: FileSystem, folder: str) -> None:
     assert (source.name, bytes(source.data)) == ("a", b"\0\0\0Jelly")
 
 
-def test_many_buffers_are_written_one_behind_the_other(fs: FileSystem, folder: str) -> None:
+def test_many_buffers_are_written_one_after_the_other(fs: FileSystem, folder: str) -> None:
     buffers = [bytes([number % 251]) * (number % 7) for number in range(3000)]
     file = fs.create(f"{folder}/a")
     file.pwritev(buffers, 5)
@@ -97,7 +97,7 @@ def test_names_are_made_changed_and_removed(fs: FileSystem, folder: str) -> None
     assert file.pread(1, 0) == b"3"
 
 
-def test_missing_and_present_names_are_told_apart(fs: FileSystem, folder: str) -> None:
+def test_missing_and_present_names_are_distinguished(fs: FileSystem, folder: str) -> None:
     fs.create(f"{folder}/a").close()
     with pytest.raises(FileExistsError):
         fs.create(f"{folder}/a")

@@ -78,7 +78,7 @@ def test_segments_roll_and_are_used_again(background: bool) -> None:
     assert len(fs.disk.inodes) <= 6, "retired files are used again, not made anew"
 
 
-def test_a_fresh_segment_is_zeros_behind_its_beginning() -> None:
+def test_a_fresh_segment_is_zeros_after_its_beginning() -> None:
     fs = MemoryFileSystem()
     segments = _segments(fs)
     segments.roll(1, _begin(1))
@@ -133,7 +133,7 @@ def test_retiring_goes_by_age_and_keeps_what_is_held_or_wanted() -> None:
 
 
 @pytest.mark.parametrize("background", [False, True])
-def test_a_full_disk_is_told_and_may_be_tried_again(background: bool) -> None:
+def test_a_full_disk_is_reported_and_may_be_tried_again(background: bool) -> None:
     inner = MemoryFileSystem()
     fs = FaultyFileSystem(inner, Fault(1, calls={"pwrite"}, error=errno.ENOSPC))
     segments = _segments(fs, background=background)
@@ -270,7 +270,7 @@ def _history(fs: RecordingFileSystem, steps: tuple[str, ...]) -> None:
 def test_every_short_history_survives_every_crash(
     record_property: Callable[[str, object], None],
 ) -> None:
-    """All sequences of five steps; behind each crash the next segment can be made."""
+    """Run all sequences of five steps; after each crash the next segment can be made."""
     histories = states = 0
     for steps in itertools.product(("roll", "retire", "reopen"), repeat=5):
         fs = RecordingFileSystem()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tallystick.storage.zeros import is_zero, zeros_back, zeros_from
+from tallystick.storage.zeros import first_nonzero, is_zero, last_nonzero_end
 
 SIZE = 200_000
 EDGES = [3, 7, 65_535, 65_536, 65_538, 65_539, 131_071, 131_074, 199_990, 199_999]
@@ -15,8 +15,8 @@ def test_one_byte_in_zeros_is_found_from_both_sides(place: int) -> None:
     data = bytearray(SIZE)
     data[place] = 1
     view = memoryview(data)
-    assert zeros_from(view, 3, SIZE) == place
-    assert zeros_back(view, 3, SIZE) == place + 1
+    assert first_nonzero(view, 3, SIZE) == place
+    assert last_nonzero_end(view, 3, SIZE) == place + 1
     assert not is_zero(view, 3, SIZE)
     assert is_zero(view, 3, place)
     assert is_zero(view, place + 1, SIZE)
@@ -24,6 +24,6 @@ def test_one_byte_in_zeros_is_found_from_both_sides(place: int) -> None:
 
 def test_zeros_alone_end_where_the_range_ends() -> None:
     view = memoryview(bytes(SIZE))
-    assert zeros_from(view, 5, SIZE - 5) == SIZE - 5
-    assert zeros_back(view, 5, SIZE - 5) == 5
+    assert first_nonzero(view, 5, SIZE - 5) == SIZE - 5
+    assert last_nonzero_end(view, 5, SIZE - 5) == 5
     assert is_zero(view, 9, 9)

@@ -72,7 +72,7 @@ def test_a_right_log_survives_crashes_of_its_second_life() -> None:
     assert _second_lives([]) > 100
 
 
-def test_records_appended_behind_a_torn_tail_are_found_to_be_lost() -> None:
+def test_records_appended_after_a_torn_tail_are_found_to_be_lost() -> None:
     with pytest.raises(AssertionError, match=r"acknowledged but lost: \[b'second life'\]"):
         _second_lives(["keeps torn tail"])
 

@@ -1,4 +1,4 @@
-"""`testing.kill`: children are killed, failures are told apart, and a right log loses nothing."""
+"""`testing.kill`: children are killed, failures are distinguished, a right log loses nothing."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ Script = Callable[[MemoryFileSystem], object]
 
 
 def _states(script: Script, *, start: dict[str, bytes], limit: int = 10_000) -> set[object]:
-    """Every state of the disk behind the script, as frozensets of (name, content)."""
+    """Return every state of the disk after the script, as frozensets of (name, content)."""
     fs = MemoryFileSystem(start)
     script(fs)
     assert is_exhaustive(fs.disk, limit)
@@ -223,7 +223,7 @@ def test_a_state_describes_what_it_is_made_of() -> None:
 def test_states_of_aligned_writes_agree_with_a_naive_model(
     calls: list[tuple[str, int, int]],
 ) -> None:
-    """The naive model knows for each sector the set of its contents since the last sync."""
+    """Compare with a naive model: for each sector, the set of its contents since the last sync."""
     fs = MemoryFileSystem({"/a": bytes(6 * SECTOR)})
     file = fs.open("/a")
     now = [0] * 6

@@ -85,13 +85,13 @@ class ToyLog:
 
 
 def recover(fs: FileSystem, folder: str = FOLDER) -> list[bytes]:
-    """What a restart finds: the restart may write, as it cuts a torn tail."""
+    """Restart: return what it finds; it may write, as it cuts a torn tail."""
     log = ToyLog(fs, folder)
     log.close()
     return log.bodies
 
 
 def recover_reading(fs: FileSystem, folder: str = FOLDER) -> list[bytes]:
-    """The same, without writing."""
+    """Return what a restart would find, without writing."""
     path = f"{folder}/toy.log"
     return list(decode(read_file(fs, path))) if fs.exists(path) else []

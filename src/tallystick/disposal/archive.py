@@ -1,4 +1,4 @@
-"""Log files into an archive, on any file system that fsspec knows.
+"""Copy log files to an archive, on any file system that fsspec knows.
 
 In: the path of a redundant log file, and a URL such as ``s3://bucket/logs`` or a folder. Out: the
 file is in the archive, read back and compared, and gone from the log directory.
@@ -20,12 +20,15 @@ _PIECE = 1 << 20
 
 
 class ArchiveDisposer:
-    """Copies the file below ``url``, reads it back, compares, and only then deletes it.
+    """Copies the file into the folder ``url``, reads it back, compares, and only then deletes it.
 
-    A file of that name in the archive counts as archived if it is identical; else
-    `FileExistsError`. ``options`` go to fsspec (credentials, endpoints). What is uploaded has
-    another name until it is whole, where the file system can rename; object stores show an
-    object only once it is whole.
+    A file of that name in the archive counts as archived if it is identical. What is uploaded has
+    another name until it is whole, where the file system can rename; object stores show an object
+    only once it is whole.
+
+    Args:
+        url: A folder, or a URL that fsspec knows.
+        options: Arguments for fsspec (credentials, endpoints).
     """
 
     def __init__(self, url: str, *, options: Mapping[str, Any] | None = None) -> None:
@@ -35,6 +38,13 @@ class ArchiveDisposer:
         self._root = ""
 
     def dispose(self, path: str) -> None:
+        """Archive the file at ``path``.
+
+        Raises:
+            FileExistsError: The archive has another file of that name.
+            LogFormatError: The archive returned other bytes than it was given.
+            MissingExtraError: fsspec is not installed.
+        """
         system = self._connect()
         target = posixpath.join(self._root, posixpath.basename(path))
         wanted = digest(path)
@@ -89,12 +99,12 @@ class ArchiveDisposer:
 
 
 def _is_object_store(system: Any) -> bool:
-    """True where an object appears whole and a rename would be a copy."""
+    """Return True if an object appears whole, and a rename would be a copy."""
     return not {"file", "local", "memory", "sftp", "ssh", "smb", "hdfs"} & _protocols(system)
 
 
 def _is_local(system: Any) -> bool:
-    """True where durability is up to us."""
+    """Return True if the caller has to sync what it writes."""
     return bool({"file", "local"} & _protocols(system))
 
 

@@ -1,8 +1,8 @@
-"""What happens to a log file that is no longer needed.
+"""Disposers: what gets a redundant log file out of the log directory.
 
-In: the path of a closed, redundant file. Out: the file is gone from the log directory: deleted,
-moved, compressed, or whatever your own class does. Archives on any fsspec file system and
-files held back for a reader: `archives`, `holding` of `tallystick.services`.
+In: the path of a closed, redundant file. Out: the file is deleted, moved, compressed, or given to
+a function, a command or a class of the user. `archive` has one for archives, `retention` those
+that wait for a reader.
 """
 
 from __future__ import annotations
@@ -28,8 +28,15 @@ AnyDisposer = LogDisposer | type[LogDisposer] | Callable[[str], None] | str
 
 
 def disposer_of(disposer: AnyDisposer, fs: FileSystem = LOCAL) -> LogDisposer:
-    """The disposer that is meant: ``"delete"``, or see `AnyDisposer`. A class is called without
-    arguments. Raises `ValueError` for a name that leads nowhere."""
+    """Make a disposer of what a user has configured.
+
+    Args:
+        disposer: ``"delete"``, or see `AnyDisposer`. A class is called without arguments.
+        fs: The file system to delete from.
+
+    Raises:
+        ValueError: A name that cannot be imported, or something that cannot dispose of a file.
+    """
     if disposer == "delete":
         return DeleteDisposer(fs)
     found = _named(disposer) if isinstance(disposer, str) else disposer
@@ -61,6 +68,7 @@ class DeleteDisposer:
     fs: FileSystem = LOCAL
 
     def dispose(self, path: str) -> None:
+        """Delete the file."""
         self.fs.remove(path)
 
 
@@ -71,17 +79,22 @@ class FunctionDisposer:
     function: Callable[[str], None]
 
     def dispose(self, path: str) -> None:
+        """Call the function; what it raises is a failure."""
         self.function(path)
 
 
 @dataclass(frozen=True, slots=True)
 class CommandDisposer:
-    """Runs a command with the path as its last argument; exit status 0 is success."""
+    """Runs a command with the path as its last argument.
+
+    ``timeout`` is in seconds; None waits without limit.
+    """
 
     command: Sequence[str]
     timeout: float | None = None
 
     def dispose(self, path: str) -> None:
+        """Run the command; an exit status other than 0 is a failure."""
         subprocess.run([*self.command, path], check=True, timeout=self.timeout)
 
 
@@ -89,13 +102,17 @@ class CommandDisposer:
 class MoveDisposer:
     """Moves the file to another folder, on this file system or another one.
 
-    A file of that name that is there already counts as moved if it is identical; else
-    `FileExistsError`. Durable on return.
+    A file of that name that is there already counts as moved if it is identical.
     """
 
     folder: str
 
     def dispose(self, path: str) -> None:
+        """Move the file; durable on return.
+
+        Raises:
+            FileExistsError: The folder has another file of that name.
+        """
         LOCAL.mkdir(self.folder)
         target = Path(self.folder) / posixpath.basename(path)
         if not target.exists():
@@ -110,13 +127,19 @@ class MoveDisposer:
 class CompressDisposer:
     """Moves the file to another folder as ``.gz``; readers take it as it is.
 
-    What is there already counts as moved if it unpacks to the same bytes.
+    A file that is there already counts as moved if it unpacks to the same bytes. ``level`` is that
+    of gzip, 1 to 9.
     """
 
     folder: str
     level: int = 6
 
     def dispose(self, path: str) -> None:
+        """Compress the file into the folder; durable on return.
+
+        Raises:
+            FileExistsError: The folder has another file of that name.
+        """
         LOCAL.mkdir(self.folder)
         target = Path(self.folder) / (posixpath.basename(path) + ".gz")
         if not target.exists():
@@ -137,7 +160,7 @@ class CompressDisposer:
 
 
 def install(source: str, target: Path, write: Callable[[str, Path], None]) -> None:
-    """Make ``target`` from ``source`` under a temporary name, sync it, then give it its name."""
+    """Write ``target`` under a temporary name, sync it, then rename it."""
     fresh = target.with_name(f".{target.name}.part")
     write(source, fresh)
     _sync(fresh)
@@ -145,8 +168,11 @@ def install(source: str, target: Path, write: Callable[[str, Path], None]) -> No
 
 
 def make_durable(target: Path) -> None:
-    """Sync a file and its name: also one that was there, as a run that was killed may have made
-    it, and what it was made from is about to go."""
+    """Sync a file and its name.
+
+    Also needed for a target that was there already: a killed run may have made it without a sync,
+    and the source is about to be deleted.
+    """
     _sync(target)
     LOCAL.sync_dir(str(target.parent))
 
@@ -162,7 +188,7 @@ def _sync(path: Path) -> None:
 
 
 def digest(path: str) -> str:
-    """SHA-256 of a file, in hex."""
+    """Return the SHA-256 of a file, in hex."""
     with open(path, "rb") as file:
         return _digest(file.read)
 

@@ -1,4 +1,4 @@
-"""Disposers around disposers: hold files back for a reader, do several things in turn.
+"""Disposers that call other disposers: wait for a reader, do several things in turn.
 
 In: a redundant log file, and another disposer. Out: the other one is called, now or later.
 """
@@ -12,33 +12,39 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tallystick.disposal.worker import HoldingDisposer, LogDisposer, Postponed
+from tallystick.storage.files import write_whole
 from tallystick.storage.local import LOCAL
 
 Committed = Callable[[], str | None]
-"""The name of the newest log file that a reader is through with; None if there is none."""
+"""Returns the name of the newest log file that a reader has finished with; None if none."""
 
 
 def agreed_by(disposer: LogDisposer, path: str) -> bool:
-    """True unless the disposer holds the file for a reader."""
+    """Return True unless the disposer keeps the file for a reader."""
     return not isinstance(disposer, HoldingDisposer) or disposer.agrees(path)
 
 
 @dataclass(frozen=True, slots=True)
 class KeepForReader:
-    """Holds files back until the reader ``committed`` speaks for is through with them.
+    """Keeps files until a reader has finished with them, then calls ``disposer``.
 
-    Names of log files sort in the order of the log, so a file may go when its name is not above
-    the committed one. Then ``disposer`` gets it.
+    Names of log files sort in the order of the log, so a file may go once its name is not above the
+    one that ``committed`` returns.
     """
 
     committed: Committed
     disposer: LogDisposer
 
     def agrees(self, path: str) -> bool:
-        """True once the reader is through with the file."""
+        """Return True once the reader has finished with the file."""
         return self._waiting(path) is None and agreed_by(self.disposer, path)
 
     def dispose(self, path: str) -> None:
+        """Dispose of the file.
+
+        Raises:
+            Postponed: The reader has not finished with it.
+        """
         if waiting := self._waiting(path):
             raise Postponed(waiting)
         self.disposer.dispose(path)
@@ -55,7 +61,7 @@ class KeepForReader:
 class ReaderOffset:
     """The committed offset of a named reader in a file, for `KeepForReader`.
 
-    The reader calls `commit` with the name of the newest log file that it is through with.
+    The reader calls `commit` with the name of the newest log file that it has finished with.
     """
 
     folder: str
@@ -63,29 +69,18 @@ class ReaderOffset:
 
     @property
     def path(self) -> Path:
-        """Where the offset is kept."""
+        """Return the path of the file that keeps the offset."""
         return Path(self.folder) / f"{self.reader}.offset"
 
     def commit(self, name: str) -> None:
-        """Move on, durably; never back."""
+        """Move the offset to a file's name, durably; never backwards."""
         if (before := self()) is not None and name <= before:
             return
-        folder = Path(self.folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        fresh = str(self.path.with_suffix(".new"))
-        if LOCAL.exists(fresh):
-            LOCAL.remove(fresh)
-        file = LOCAL.create(fresh)
-        try:
-            file.pwrite(json.dumps({"file": name}).encode(), 0)
-            file.datasync()
-        finally:
-            file.close()
-        LOCAL.rename(fresh, str(self.path))
-        LOCAL.sync_dir(self.folder)
+        Path(self.folder).mkdir(parents=True, exist_ok=True)
+        write_whole(LOCAL, str(self.path), [json.dumps({"file": name}).encode()])
 
     def __call__(self) -> str | None:
-        """The committed name; None if nothing is committed yet."""
+        """Return the committed name; None if nothing is committed yet."""
         try:
             text = self.path.read_text("utf-8")
         except FileNotFoundError:
@@ -98,16 +93,17 @@ class ReaderOffset:
 class Chain:
     """Calls several disposers with the file, the last of which takes it away.
 
-    After a failure all are called again, so each has to bear that, as a disposer has anyhow.
+    After a failure all are called again; a disposer must bear that anyway.
     """
 
     steps: Sequence[LogDisposer]
 
     def agrees(self, path: str) -> bool:
-        """True once every step agrees."""
+        """Return True once every step agrees."""
         return all(agreed_by(step, path) for step in self.steps)
 
     def dispose(self, path: str) -> None:
+        """Call every step in turn."""
         for step in self.steps:
             step.dispose(path)
 
@@ -116,16 +112,17 @@ class Chain:
 class Copying:
     """Turns a disposer that takes files away into a step of a `Chain` that leaves them.
 
-    It gets a hard link in a folder beside the log, and takes that away.
+    It takes away a hard link instead, in a folder next to the log's files.
     """
 
     disposer: LogDisposer
 
     def agrees(self, path: str) -> bool:
-        """True once the disposer agrees."""
+        """Return True once the disposer agrees."""
         return agreed_by(self.disposer, path)
 
     def dispose(self, path: str) -> None:
+        """Make the link and dispose of it."""
         folder = Path(path).parent / ".disposal"
         folder.mkdir(exist_ok=True)
         link = folder / posixpath.basename(path)

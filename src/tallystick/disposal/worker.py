@@ -1,8 +1,7 @@
-"""When a disposer is called: on a thread of its own, oldest file first, again after a failure.
+"""The thread that disposes of log files: oldest first, and again after a failure.
 
-In: a log that says which files may go, and a disposer. Out: files leave the log directory. The
-log is told of each one that has gone; it stays where it is until its disposer has succeeded,
-and later files wait for it.
+In: a log that knows which files may go, and a disposer. Out: files leave the log directory, and the
+log forgets each of them. A file stays until its disposer has succeeded, and later ones wait for it.
 """
 
 from __future__ import annotations
@@ -19,11 +18,13 @@ from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 
 RETRY_SECONDS = 1.0
+"""Default delay after the first failure."""
 RETRY_SECONDS_MAX = 60.0
+"""Longest delay after a failure."""
 POLL_SECONDS = 0.5
-"""How often the log is asked without being prompted."""
+"""Default of the longest time between two rounds."""
 PAUSE_SECONDS = 0.1
-"""Between two rounds, however often it is prompted: each of them may cost the log a sync."""
+"""Shortest time between two rounds: each of them may cost the log a sync."""
 
 _log = logging.getLogger(__name__)
 
@@ -37,39 +38,55 @@ class LogDisposer(Protocol):
     file: an identical copy at the destination is then a success, a differing one a failure.
     """
 
-    def dispose(self, path: str) -> None: ...
+    def dispose(self, path: str) -> None:
+        """Get the file at ``path`` out of the log directory."""
+        ...
 
 
 class DisposableLog(Protocol):
     """What disposal needs of a log; see `tallystick.roles.PersistLog`."""
 
-    def disposable(self) -> Sequence[str]: ...
+    def disposable(self) -> Sequence[str]:
+        """Return the files that may go now, oldest first."""
+        ...
 
-    def disposed(self, path: str) -> None: ...
+    def disposed(self, path: str) -> None:
+        """Forget a file that has gone, durably."""
+        ...
 
 
 @runtime_checkable
 class HoldingDisposer(Protocol):
-    """A disposer that may want a file to stay for a reader; it says so before the log gives the
-    file up, and from then on agrees."""
+    """A disposer that may keep a file for a reader.
 
-    def agrees(self, path: str) -> bool: ...
+    It says so before the log gives the file up; once it has agreed, it goes on agreeing.
+    """
+
+    def agrees(self, path: str) -> bool:
+        """Return True if the file may go."""
+        ...
 
 
 @runtime_checkable
 class AskingLog(Protocol):
-    """A log that can do without a file before it is disposed of, and so asks earlier."""
+    """A log that gives files up before they are disposed of, and so asks earlier."""
 
-    def ask_first(self, agreed: Callable[[str], bool]) -> None: ...
+    def ask_first(self, agreed: Callable[[str], bool]) -> None:
+        """Give no file up for which ``agreed(path)`` is False."""
+        ...
 
 
 class Postponed(Exception):  # noqa: N818 - not an error: the file may not go yet
-    """Raised by a disposer that wants to be asked again later; not counted as a failure."""
+    """Raised by a disposer that is to be called again later; not counted as a failure."""
 
 
 @dataclass(slots=True)
 class DisposalCounters:
-    """Files that went, calls that failed, calls that were put off, and the last failure."""
+    """What the worker has counted.
+
+    ``disposed`` counts files that are gone, ``failed`` and ``postponed`` calls; ``last_error`` is
+    the last failure as text.
+    """
 
     disposed: int = 0
     failed: int = 0
@@ -78,7 +95,15 @@ class DisposalCounters:
 
 
 class Disposal:
-    """Runs a disposer for a log until it is closed."""
+    """Runs a disposer for a log in a thread, until it is closed.
+
+    Args:
+        log: The log; if it is an `AskingLog`, it asks the disposer before it gives a file up.
+        disposer: The disposer.
+        fs: The file system of the log.
+        retry_seconds: Delay after the first failure; doubled with each further one.
+        poll_seconds: Longest time between two looks for files.
+    """
 
     def __init__(
         self,
@@ -104,14 +129,14 @@ class Disposal:
         self._thread.start()
 
     def prompt(self) -> None:
-        """Files may have become disposable."""
+        """Have the thread look soon: files may have become disposable."""
         if not self._wake.is_set():
             self._wake.set()
 
     def close(self, seconds: float) -> None:
         """Finish the running call, then go on for at most ``seconds`` with what may go now.
 
-        A disposer that does not return is left behind on its daemon thread.
+        A disposer that does not return is abandoned on its daemon thread.
         """
         self._deadline = time.monotonic() + seconds
         self._closing.set()
@@ -131,11 +156,11 @@ class Disposal:
     def _round(self) -> bool:
         try:
             return self.dispose_all()
-        except (TallystickError, OSError) as error:  # the log cannot tell, or not take note
+        except (TallystickError, OSError) as error:  # the log cannot answer, or not forget the file
             return self._failed("the log", error)
 
     def dispose_all(self) -> bool:
-        """Offer every disposable file once; False at the first that will not go."""
+        """Offer every disposable file once; return False at the first that cannot go."""
         for path in self._log.disposable():
             if self._deadline is not None and time.monotonic() > self._deadline:
                 return True
@@ -145,7 +170,7 @@ class Disposal:
         return True
 
     def _agrees(self, path: str) -> bool:
-        """Asked by the log, in whichever thread makes room: a failure is no agreement."""
+        """Ask the disposer, in the thread of the log; a failure is no agreement."""
         assert isinstance(self._disposer, HoldingDisposer)
         try:
             agreed = self._disposer.agrees(path)

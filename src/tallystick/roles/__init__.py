@@ -1,11 +1,8 @@
-"""The roles a log can play, each a small protocol.
+"""The roles a log can play, each a Protocol that `tally` and one historic system implement.
 
-The historic system of a role and `tally` both implement it, and the same contract tests
-run over every implementation. Everything that returns a `Ticket` is durable when the
-ticket is done; everything else promises durability with the next forced record.
-
-Errors common to all: `LogClosedError`, `LogPoisonedError` after a failed write or fsync,
-`RecordTooLargeError`, and `CorruptLogError` when opening finds acknowledged data damaged.
+What returns a `Ticket` is durable once the ticket is done, everything else with the next forced
+record. All raise `LogClosedError`, `LogPoisonedError` after a failed write or sync,
+`RecordTooLargeError`, and on opening `CorruptLogError` if acknowledged data is damaged.
 """
 
 from __future__ import annotations
@@ -28,7 +25,6 @@ from tallystick.roles.persist_log import (
     OperationCode,
     PersistEntry,
     PersistLog,
-    PersistTicket,
 )
 from tallystick.roles.record_journal import JournalRecord, PreparedTransaction, RecordJournal
 from tallystick.roles.role import Role
@@ -58,7 +54,6 @@ __all__ = [
     "Pages",
     "PersistEntry",
     "PersistLog",
-    "PersistTicket",
     "PreparedTransaction",
     "RecordJournal",
     "RecoveryHandler",

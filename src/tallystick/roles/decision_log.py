@@ -1,7 +1,7 @@
 """The role of a two-phase-commit coordinator's log.
 
-In: decisions to commit, and how they ended. Out: what is still to be committed, what ended
-heuristically.
+In: decisions to commit, and how they ended. Out: the decisions that are still open, and the
+heuristic outcomes.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ class DecisionOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A decision to commit that is not closed: the names still to be committed.
+    """A decision to commit that is not closed.
 
-    ``time`` is in milliseconds of the log's clock, None where it has none.
+    ``resources`` are the names still to be committed; ``time`` is in milliseconds of the log's
+    clock, None where it has none.
     """
 
     gtrid: bytes
@@ -39,27 +40,43 @@ class DecisionLog(Protocol):
     """A two-phase-commit coordinator's log. Presumed abort: only `decide` is forced."""
 
     def note(self, state: State, gtrid: bytes, resources: Collection[str]) -> None:
-        """Record a status that decides nothing; a log that keeps no such notes ignores it."""
+        """Record a status that decides nothing, without forcing; a log may ignore it.
+
+        Args:
+            state: The status of the global transaction.
+            gtrid: Its global id, at most 64 bytes.
+            resources: The names of its resources.
+        """
         ...
 
     def decide(self, gtrid: bytes, resources: Collection[str]) -> Ticket:
-        """Record the decision to commit; decisions of concurrent callers share a group."""
+        """Record the decision to commit; decisions of concurrent callers share a group.
+
+        Args:
+            gtrid: Global id, at most 64 bytes.
+            resources: The names of the resources to commit.
+
+        Returns:
+            The promise that the decision is durable.
+        """
         ...
 
     def finish(self, gtrid: bytes, resources: Collection[str], outcome: DecisionOutcome) -> None:
-        """Record, without forcing, that these resources have ended so."""
+        """Record, without forcing, that these resources have ended with this outcome."""
         ...
 
     def open_decisions(self) -> Mapping[bytes, Decision]:
-        """Decisions not closed for all of their resources, by gtrid."""
+        """Return the decisions not closed for all of their resources, by gtrid."""
         ...
 
     def heuristics(self) -> Mapping[bytes, frozenset[str]]:
-        """Heuristic outcomes that no operator has settled yet, by gtrid."""
+        """Return, by gtrid, the resources whose heuristic outcome is not settled."""
         ...
 
     def settle(self, gtrid: bytes) -> Ticket:
-        """Record durably that an operator has dealt with a heuristic outcome."""
+        """Record that an operator has dealt with a heuristic outcome."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Make everything durable and release the log."""
+        ...

@@ -1,4 +1,8 @@
-"""The role of the log under a `tallystick.Journal`: a record journal and more."""
+"""The role of the log of a `tallystick.Journal`: a record journal and more.
+
+In: bodies, with or without ids and transactions. Out: tickets, and the records again, by LSN or
+time, also while they are being written.
+"""
 
 from __future__ import annotations
 
@@ -15,50 +19,96 @@ class TailPosition(Protocol):
     """A position in a log that moves on with it."""
 
     @property
-    def segment(self) -> int: ...
-
-    def read(self) -> Iterator[Record]:
-        """The records that became durable since the last call."""
+    def segment(self) -> int:
+        """Return the number of the segment that the position stands in."""
         ...
 
-    def close(self) -> None: ...
+    def read(self) -> Iterator[Record]:
+        """Yield the records that became durable since the last call."""
+        ...
+
+    def close(self) -> None:
+        """Give the position up; the log may then retire its segments."""
+        ...
 
 
 class JournalEngine(RecordJournal, Protocol):
-    """A `RecordJournal` with plain records, replay, and care for its files."""
+    """A `RecordJournal` with plain records, replay, and reclaiming of files."""
 
-    def append(self, body: bytes) -> Ticket: ...
+    def append(self, body: bytes) -> Ticket:
+        """Record a plain body, which has no id."""
+        ...
 
     def append_durably(self, body: bytes) -> int:
-        """Durable when it returns the LSN."""
+        """Record a plain body; it is durable when this returns its LSN."""
         ...
 
-    def append_in(self, transaction: int, body: bytes) -> None: ...
+    def append_in(self, transaction: int, body: bytes) -> None:
+        """Record a plain body in a transaction, without forcing."""
+        ...
 
     def append_many(self, bodies: Sequence[bytes]) -> Sequence[int]:
-        """Durable when it returns the LSNs."""
+        """Record plain bodies; all are durable when this returns their LSNs."""
         ...
 
-    def prepare(self, transaction: int, extra: bytes = b"", xid: Xid | None = None) -> Ticket: ...
+    def prepare(self, transaction: int, extra: bytes = b"", xid: Xid | None = None) -> Ticket:
+        """Record that a transaction can commit.
 
-    def live_ids(self) -> set[int]: ...
+        Args:
+            transaction: Its number.
+            extra: Bytes that come back with `prepared`.
+            xid: The branch's XA id, if it is one of a global transaction.
 
-    def next_transaction(self) -> int: ...
+        Returns:
+            The promise that this and the transaction's records are durable.
+        """
+        ...
 
-    def records(
-        self, *, from_lsn: int = 0, from_time_us: int | None = None
-    ) -> Iterator[Record]: ...
+    def live_ids(self) -> set[int]:
+        """Return the ids of live records."""
+        ...
 
-    def tail(self, from_lsn: int) -> TailPosition: ...
+    def next_transaction(self) -> int:
+        """Return a number above that of every transaction so far."""
+        ...
 
-    def reclaim(self, checkpoint_lsn: int = 0) -> int: ...
+    def records(self, *, from_lsn: int = 0, from_time_us: int | None = None) -> Iterator[Record]:
+        """Yield every record that is durable now, in log order.
 
-    def compact(self, *, force: bool = False) -> int: ...
+        Args:
+            from_lsn: Lowest LSN.
+            from_time_us: Earliest time, in microseconds since 1970-01-01 UTC.
+        """
+        ...
 
-    def flush(self) -> None: ...
+    def tail(self, from_lsn: int) -> TailPosition:
+        """Return a position that begins at an LSN and follows the log."""
+        ...
+
+    def reclaim(self, checkpoint_lsn: int = 0) -> int:
+        """Free the files that no live record and no reader needs; return their number.
+
+        Plain records below ``checkpoint_lsn`` are not needed any more.
+        """
+        ...
+
+    def compact(self, *, force: bool = False) -> int:
+        """Carry live records forward so that their files can go; return the number of files freed.
+
+        Does nothing if it is not due, unless ``force`` is set.
+        """
+        ...
+
+    def flush(self) -> None:
+        """Return when everything recorded so far is durable."""
+        ...
 
     @property
-    def next_lsn(self) -> int: ...
+    def next_lsn(self) -> int:
+        """Return the LSN that the next record gets."""
+        ...
 
     @property
-    def counters(self) -> GroupCounters: ...
+    def counters(self) -> GroupCounters:
+        """Return what the group writer has counted."""
+        ...

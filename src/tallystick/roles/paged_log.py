@@ -1,4 +1,4 @@
-"""The role of an undo/redo log that keeps the pages beside itself, in its own file and layout.
+"""The role of an undo/redo log that keeps the pages in a file and layout of its own.
 
 In: a store's pages in memory, changed rows. Out: tables over these pages, a codec for them, and the
 file with both.
@@ -26,15 +26,17 @@ Changes = Mapping[Row, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """Something wrong, with the number of the page where it shows."""
+    """Something wrong: ``what``, found on page number ``page``."""
 
     page: int
     what: str
 
 
 class Codec(NamedTuple):
-    """Pages of ``page_size`` bytes <-> nodes, each with its page number. ``decode`` raises
-    `CorruptLogError`."""
+    """Pages of ``page_size`` bytes <-> nodes, each with its page number.
+
+    ``decode`` raises `CorruptLogError`.
+    """
 
     page_size: int
     encode: Callable[[int, Any], bytes]
@@ -46,27 +48,34 @@ class Pages(Protocol):
 
     @property
     def sections(self) -> int:
-        """Sections of the log that were begun."""
+        """Return how many sections of the log were begun."""
         ...
 
     def get(self, number: int) -> Any:
-        """The node of a page; not to be changed. Raises `CorruptLogError`."""
+        """Return the node of a page; it must not be changed.
+
+        Raises:
+            CorruptLogError: The page is damaged.
+        """
         ...
 
     def edit(self, number: int) -> Any:
-        """The node of a page, to be changed: its old image is in the undo log."""
+        """Return the node of a page to be changed; the undo log holds its old image."""
         ...
 
     def put(self, number: int, node: Any) -> None:
-        """A node for a page that held another kind, or nothing."""
+        """Set the node of a page that held another kind, or nothing."""
         ...
 
     def log_image(self, number: int) -> None:
-        """Let the undo log have the page as of the last checkpoint, though it may not change."""
+        """Log the page's image as of the last checkpoint, though it may not change."""
         ...
 
     def trim(self) -> None:
-        """Make room. Called where nobody holds a node: a change to one let go would be lost."""
+        """Evict pages. Call it while no caller holds a node.
+
+        A change to an evicted node would be lost.
+        """
         ...
 
 
@@ -74,14 +83,22 @@ class Tree(Protocol):
     """The committed rows of one table, in order of their keys."""
 
     def get(self, key: int) -> bytes | None:
-        """The row of ``key``, None if there is none."""
+        """Return the row of ``key``, None if there is none."""
         ...
 
     def batch(
         self, start: int, count: int, size: int
     ) -> tuple[list[tuple[int, bytes]], int | None]:
-        """Rows from ``start`` on, at most ``count``, and no more once they have ``size`` bytes;
-        and the key to go on from, if any."""
+        """Return some rows in order of their keys.
+
+        Args:
+            start: Lowest key.
+            count: Most rows.
+            size: Bytes of rows after which no more are added.
+
+        Returns:
+            Pairs of key and row, and the key to go on from, None at the end.
+        """
         ...
 
 
@@ -90,26 +107,38 @@ class TableSpace(Protocol):
 
     @property
     def store_id(self) -> int:
-        """A random number made with the store."""
+        """Return the random number that was made with the store."""
         ...
 
-    def names(self) -> list[str]: ...
+    def names(self) -> list[str]:
+        """Return the names of the tables."""
+        ...
 
     def id_of(self, name: str) -> int:
-        """The number of a table. Raises `KeyError`."""
+        """Return the number of a table.
+
+        Raises:
+            KeyError: There is no table of that name.
+        """
         ...
 
     def free_id(self) -> int:
-        """A number that a new table can have."""
+        """Return a number that a new table can have."""
         ...
 
     def tree(self, table: int) -> Tree:
-        """The rows of a table. Raises `CorruptLogError` for a number that none has."""
+        """Return the rows of a table.
+
+        Raises:
+            CorruptLogError: No table has this number.
+        """
         ...
 
     def to_log(self, changes: Changes, latch: AbstractContextManager[object], /) -> Changes:
-        """What the log is told of these changes; their rows are locked, so that it stays true
-        until they are applied."""
+        """Return what the log records for these changes.
+
+        The caller has locked their rows, so that the result holds until they are applied.
+        """
         ...
 
     def apply(self, table: int, key: int, row: bytes | None) -> None:
@@ -117,36 +146,44 @@ class TableSpace(Protocol):
         ...
 
     def check(self) -> list[Defect]:
-        """Everything that is wrong; empty is good."""
+        """Return every defect found; an empty list is good."""
         ...
 
 
 class PagedLog(UndoRedoLog, Protocol):
-    """An undo/redo log that keeps the pages beside itself, in its own file and layout."""
+    """An undo/redo log that keeps the pages in a file and layout of its own."""
 
     @property
-    def codec(self) -> Codec: ...
+    def codec(self) -> Codec:
+        """Return the codec of the pages."""
+        ...
 
     @property
     def file(self) -> File:
-        """The file of the pages: page ``n`` stands at ``n`` times the page size."""
+        """Return the file of the pages: page ``n`` is at ``n`` times the page size."""
         ...
 
     @property
     def section(self) -> int:
-        """The section that is being logged."""
+        """Return the number of the section that is being logged."""
         ...
 
     def open_tables(self, pages: Pages) -> TableSpace:
-        """The tables with every committed row; called once. What recovery changes is undone by
-        the log like any other change, so it may be interrupted and repeated."""
+        """Open the tables with every committed row; called once.
+
+        The log undoes the changes of recovery like any others, so recovery may be interrupted and
+        repeated.
+        """
         ...
 
     def copy(self, fs: FileSystem, target: Path) -> None:
-        """The pages as they are in the file now, in a folder of their own. Raises
-        `LogWriteError` if there is a store already."""
+        """Copy the pages, as they are in the file now, to a folder of their own.
+
+        Raises:
+            LogWriteError: There is a store in the folder already.
+        """
         ...
 
     def finish(self) -> None:
-        """Give the log up, as far as nobody needs it; every change is in the pages, durably."""
+        """Give up what the log need not keep: every change is durable in the pages."""
         ...

@@ -1,7 +1,7 @@
 """The role of a write-behind log.
 
-In: transactions and what has to reach which targets. Out: what is pending, files that nobody
-needs any more.
+In: transactions, and which targets each of them has to reach. Out: what is pending, and files that
+are no longer needed.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Operation(NamedTuple):
 
 
 class PersistEntry(NamedTuple):
-    """A transaction that is persisting: what has to reach which targets.
+    """A transaction that is persisting.
 
-    ``number`` grows in commit order and is never reused; ``time`` is in microseconds since
-    1970-01-01 UTC; ``reference`` is the application's own key.
+    ``number`` grows in commit order and is never reused; ``targets`` are those it has to reach;
+    ``reference`` is the application's own key; ``time`` is in microseconds since 1970-01-01 UTC.
     """
 
     number: int
@@ -46,67 +46,79 @@ class PersistEntry(NamedTuple):
     time: int = 0
 
 
-class PersistTicket(Ticket, Protocol):
-    """The promise that a transaction is persisting."""
-
-    @property
-    def finished(self) -> bool:
-        """`done`, for somebody who does not want anything written for having asked."""
-        ...
-
-
 class PersistLog(Protocol):
-    """Persisting and persisted, per transaction and target, and files that become redundant."""
+    """Persisting and persisted, per transaction and target; files become redundant by it."""
 
     @property
     def identity(self) -> str | None:
-        """The name that the log got when it was made, as 32 hexadecimal digits; None where the
-        format has none."""
+        """Return the name that the log got when it was made: 32 hexadecimal digits.
+
+        None where the format has none.
+        """
         ...
 
     @property
     def last_number(self) -> int:
-        """The greatest number that any transaction ever got, or may have got; 0 if none did."""
+        """Return the greatest number a transaction may have got; 0 if none did."""
         ...
 
     def persisting(
         self, targets: Sequence[str], operations: Iterable[Operation], reference: str = ""
-    ) -> tuple[int, PersistTicket]:
-        """Record a transaction; returns its number and the promise that it is durable."""
+    ) -> tuple[int, Ticket]:
+        """Record a transaction.
+
+        Args:
+            targets: Names of the targets that it has to reach.
+            operations: What to do there.
+            reference: The application's own key.
+
+        Returns:
+            Its number, and the promise that it is durable.
+        """
         ...
 
     def persisted(self, number: int, targets: Collection[str]) -> None:
-        """Record, without forcing, that these targets hold it."""
+        """Record, without forcing, that these targets hold the transaction."""
         ...
 
     def persisted_all(self, numbers: Sequence[int], targets: Collection[str]) -> None:
-        """`persisted` for each of these transactions, at less cost."""
+        """Record, without forcing, that these targets hold all the transactions."""
         ...
 
     def lowest_pending(self) -> int | None:
-        """The smallest number that some target does not hold, as far as the log knows: a mark
-        that is not durable does not count."""
+        """Return the smallest number that some target does not hold; None if there is none.
+
+        A persisted mark counts once it is durable.
+        """
         ...
 
     def discard(self, number: int) -> Ticket:
-        """An operator's durable decision not to persist what is still pending."""
+        """Record an operator's decision not to persist what is still pending of a transaction.
+
+        Raises:
+            KeyError: The transaction is not pending.
+        """
         ...
 
     def pending(self) -> Iterator[tuple[PersistEntry, frozenset[str]]]:
-        """Entries with the targets that do not hold them yet, by ascending number."""
+        """Yield entries and the targets that do not hold them, by ascending number."""
         ...
 
     def sync(self) -> Ticket:
-        """Everything recorded so far, persisted marks included."""
+        """Promise that everything recorded so far is durable, persisted marks included."""
         ...
 
     def disposable(self) -> Sequence[str]:
-        """Files that a disposer may take now, oldest first: redundant, as are all older ones,
-        and the marks that made them so are durable."""
+        """Return files that a disposer may take now, oldest first.
+
+        They and all older ones are redundant, and the marks that made them so are durable.
+        """
         ...
 
     def disposed(self, path: str) -> None:
-        """A disposer has taken this file out of the log: forget it, durably."""
+        """Forget a file, durably: a disposer has taken it out of the log."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Make everything durable and release the log."""
+        ...

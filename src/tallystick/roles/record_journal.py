@@ -1,6 +1,7 @@
 """The role of a journal of records by id.
 
-In: adds, updates and deletes, in and out of transactions. Out: what is live, what is in doubt.
+In: adds, updates and deletes, in and out of transactions. Out: the live records, and the prepared
+transactions.
 """
 
 from __future__ import annotations
@@ -33,32 +34,56 @@ class PreparedTransaction:
 
 
 class RecordJournal(Protocol):
-    """A journal of records by id, in and out of transactions. Ids are 64-bit and not reused."""
+    """A journal of records by id, in and out of transactions.
 
-    def add(self, record_id: int, body: bytes, user_type: int = 0) -> Ticket: ...
+    Ids are 64-bit and never reused. What a transaction's methods (``*_in``) record is durable with
+    its `prepare` or `commit`, and takes effect with `commit`.
+    """
 
-    def update(self, record_id: int, body: bytes, user_type: int = 0) -> Ticket: ...
-
-    def delete(self, record_id: int) -> Ticket: ...
-
-    def add_in(self, transaction: int, record_id: int, body: bytes, user_type: int = 0) -> None: ...
-
-    def update_in(
-        self, transaction: int, record_id: int, body: bytes, user_type: int = 0
-    ) -> None: ...
-
-    def delete_in(self, transaction: int, record_id: int, body: bytes = b"") -> None: ...
-
-    def prepare(self, transaction: int, extra: bytes = b"") -> Ticket: ...
-
-    def commit(self, transaction: int) -> Ticket: ...
-
-    def rollback(self, transaction: int) -> Ticket: ...
-
-    def live_records(self) -> Iterator[JournalRecord]:
-        """Adds and updates of live ids, in log order."""
+    def add(self, record_id: int, body: bytes, user_type: int = 0) -> Ticket:
+        """Add a record; ``user_type`` (-128..127) belongs to the application."""
         ...
 
-    def prepared(self) -> Sequence[PreparedTransaction]: ...
+    def update(self, record_id: int, body: bytes, user_type: int = 0) -> Ticket:
+        """Record a new body for an id."""
+        ...
 
-    def close(self) -> None: ...
+    def delete(self, record_id: int) -> Ticket:
+        """Delete the record of an id."""
+        ...
+
+    def add_in(self, transaction: int, record_id: int, body: bytes, user_type: int = 0) -> None:
+        """Add a record in a transaction."""
+        ...
+
+    def update_in(self, transaction: int, record_id: int, body: bytes, user_type: int = 0) -> None:
+        """Record a new body for an id in a transaction."""
+        ...
+
+    def delete_in(self, transaction: int, record_id: int, body: bytes = b"") -> None:
+        """Delete the record of an id in a transaction; ``body`` is kept with it."""
+        ...
+
+    def prepare(self, transaction: int, extra: bytes = b"") -> Ticket:
+        """Record that a transaction can commit; ``extra`` comes back with `prepared`."""
+        ...
+
+    def commit(self, transaction: int) -> Ticket:
+        """Commit a transaction, prepared or not."""
+        ...
+
+    def rollback(self, transaction: int) -> Ticket:
+        """Roll a transaction back, prepared or not."""
+        ...
+
+    def live_records(self) -> Iterator[JournalRecord]:
+        """Yield adds and updates of live ids, in log order."""
+        ...
+
+    def prepared(self) -> Sequence[PreparedTransaction]:
+        """Return the transactions in doubt."""
+        ...
+
+    def close(self) -> None:
+        """Make everything durable and release the log."""
+        ...

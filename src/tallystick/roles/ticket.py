@@ -1,6 +1,6 @@
-"""What every role promises durability with.
+"""The promise of durability that every role gives.
 
-In: a write that is on its way. Out: a thread or a task that goes on once it is durable.
+In: a record that was submitted. Out: a thread or a task that goes on once it is durable.
 """
 
 from __future__ import annotations
@@ -11,15 +11,37 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class Ticket(Protocol):
-    """A promise of durability, to be waited for by a thread or awaited by a task."""
+    """The promise that a record is durable, to be waited for by a thread or awaited by a task.
+
+    Who flushes: a record becomes durable when somebody waits for it or for a later record of the
+    same log, and at the latest when the log is closed. A caller that only polls `done` calls
+    `start_flush` once, before the first poll; a `wait` that times out does so itself.
+    """
 
     def wait(self, timeout: float | None = None) -> int:
-        """Block until durable; returns the log sequence number of the record. Raises
-        `LogPoisonedError` if it will never be, `TimeoutError` after ``timeout`` seconds."""
+        """Block until the record is durable.
+
+        Args:
+            timeout: Seconds; None waits without limit.
+
+        Returns:
+            The record's log sequence number.
+
+        Raises:
+            LogPoisonedError: A write or sync of the log has failed.
+            LogWriteError: The log has refused the record, and goes on.
+            TimeoutError: The record is not durable in time; it may still become so.
+        """
         ...
 
     def done(self) -> bool:
-        """True once `wait` would return or raise at once."""
+        """Return True once `wait` would return or raise at once; has no other effect."""
         ...
 
-    def __await__(self) -> Generator[object, None, int]: ...
+    def start_flush(self) -> None:
+        """Have the log make the record durable in the background; returns at once."""
+        ...
+
+    def __await__(self) -> Generator[object, None, int]:
+        """Wait like `wait`, without blocking the event loop."""
+        ...

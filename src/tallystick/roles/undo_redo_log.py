@@ -1,7 +1,7 @@
-"""The role of the log under a store of pages.
+"""The role of the log of a store of pages.
 
 In: images of pages, changed rows, ends of transactions. Out: after a crash, pages put back and
-rows done again, transactions in doubt.
+rows redone, and the transactions in doubt.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tallystick.roles.ticket import Ticket
 
 @dataclass(frozen=True, slots=True)
 class InDoubt:
-    """A prepared transaction that no one has decided: its session and its name."""
+    """A prepared transaction whose outcome is not decided: its session and its name."""
 
     session: int
     name: str
@@ -24,12 +24,12 @@ class InDoubt:
 
 
 def branch_name(xid: Xid) -> str:
-    """The name a branch is prepared under; bqual before gtrid, as H2 has it."""
+    """Return the name a branch is prepared under; bqual before gtrid, as in H2."""
     return f"XID_{xid.format_id}_{xid.bqual.hex()}_{xid.gtrid.hex()}"
 
 
 def branch_of(name: str) -> Xid | None:
-    """The branch behind a name; None if it is not one of these."""
+    """Return the branch that a name stands for; None if `branch_name` did not make it."""
     parts = name.split("_")
     if len(parts) != 4 or parts[0] != "XID":
         return None
@@ -42,17 +42,23 @@ def branch_of(name: str) -> Xid | None:
 
 
 class RecoveryHandler(Protocol):
-    """What recovery does to the store behind an undo/redo log."""
+    """What recovery does to the store of an undo/redo log."""
 
     def undo_page(self, page: int, image: bytes | None) -> None:
         """Put the page back to this image; None means it was empty."""
         ...
 
-    def redo_add(self, table: int, key: int, row: bytes) -> None: ...
+    def redo_add(self, table: int, key: int, row: bytes) -> None:
+        """Set the row of a key."""
+        ...
 
-    def redo_remove(self, table: int, key: int) -> None: ...
+    def redo_remove(self, table: int, key: int) -> None:
+        """Remove the row of a key, if there is one."""
+        ...
 
-    def redo_truncate(self, table: int) -> None: ...
+    def redo_truncate(self, table: int) -> None:
+        """Remove all rows of a table."""
+        ...
 
 
 class UndoRedoLog(Protocol):
@@ -63,7 +69,7 @@ class UndoRedoLog(Protocol):
         ...
 
     def has_undo(self, page: int) -> bool:
-        """True if this section holds an image of the page already."""
+        """Return True if this section holds an image of the page already."""
         ...
 
     def log_row(self, session: int, table: int, key: int, row: bytes | None) -> None:
@@ -71,24 +77,38 @@ class UndoRedoLog(Protocol):
         ...
 
     def log_rows(self, session: int, rows: Mapping[tuple[int, int], bytes | None]) -> None:
-        """Log changed rows by table and key, in order: as `log_row` for each, at less cost."""
+        """Log changed rows by table and key, in order, at less cost than `log_row` for each.
+
+        None stands for a removed row.
+        """
         ...
 
-    def log_truncate(self, session: int, table: int) -> None: ...
+    def log_truncate(self, session: int, table: int) -> None:
+        """Log that all rows of a table are removed."""
+        ...
 
     def prepare_commit(self, session: int, name: str) -> Ticket:
-        """Record that the session can commit. One whose name is a `branch_name` is a branch of
-        a global transaction, which readers of the log then find."""
+        """Record that the session can commit.
+
+        Args:
+            session: The session's number.
+            name: With a `branch_name`, readers of the log find the branch it stands for.
+
+        Returns:
+            The promise that this and the session's rows are durable.
+        """
         ...
 
-    def commit(self, session: int) -> Ticket: ...
+    def commit(self, session: int) -> Ticket:
+        """Commit the session."""
+        ...
 
     def rollback(self, session: int) -> Ticket:
-        """End a session that is prepared, and alive, without its rows."""
+        """Give up the rows of a session, which may be a prepared one of this run."""
         ...
 
     def flush(self) -> Ticket:
-        """Everything logged so far; to be waited for before a page is written in place."""
+        """Promise that all logged so far is durable; wait before a page is written."""
         ...
 
     def checkpoint(self) -> int:
@@ -100,13 +120,21 @@ class UndoRedoLog(Protocol):
         ...
 
     def recover(self, handler: RecoveryHandler) -> None:
-        """All stages, in order; idempotent, and may be interrupted at any step."""
+        """Run all stages in order; may be interrupted at any step and repeated."""
         ...
 
-    def in_doubt(self) -> Sequence[InDoubt]: ...
+    def in_doubt(self) -> Sequence[InDoubt]:
+        """Return the prepared transactions that earlier runs left undecided."""
+        ...
 
     def settle(self, name: str, *, commit: bool) -> Ticket:
-        """Decide an in-doubt transaction durably. Raises `KeyError` for an unknown name."""
+        """Decide an in-doubt transaction durably.
+
+        Raises:
+            KeyError: No transaction in doubt has this name.
+        """
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Make everything durable and release the log."""
+        ...

@@ -15,6 +15,7 @@ crc32: Callable[..., int]
 
 
 def _fastest() -> Callable[..., int]:
+    """Return isal's CRC-32 if it is installed, else zlib's."""
     try:
         from isal import isal_zlib
     except ImportError:

@@ -2,15 +2,15 @@
 
 In: paths and byte ranges. Out: bytes, and durability where it was asked for. A live log takes
 ``fs: FileSystem = LOCAL`` (`tallystick.storage.local`), so that the recording, faulty and
-in-memory file systems of `tallystick.testing` can stand in for the real one.
+in-memory file systems of `tallystick.testing` can take the place of the real one.
 
-What is promised, and by whom:
+What is promised, and by which call:
 
 * `File.datasync` makes the bytes and the size of a file durable, not its name.
 * `FileSystem.sync_dir` makes the names in a folder durable: creates, renames, removals.
 * Nothing else is durable, and unsynced writes may reach the disk in any order and in parts.
 
-Everything here fails with `OSError`, except locks: `LogLockedError`.
+Every call raises `OSError` if the operating system fails it; locks raise `LogLockedError`.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from tallystick.storage.source import ByteSource
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 ZERO_PIECE = 1 << 20
-"""Bytes per write when a file is filled with zeros."""
+"""Most bytes per write when a file is filled with zeros."""
 VECTOR_MAX = 1024
-"""Buffers per vectored write: IOV_MAX of Linux and macOS."""
+"""Most buffers per vectored write: IOV_MAX of Linux and macOS."""
 
 
 class Lock(Protocol):
     """An exclusive lock; it ends with its owner, however the owner ends."""
 
     def release(self) -> None:
-        """Give the lock back; a second call, or one in a forked child, does nothing."""
+        """Release the lock; a second call, or one in a forked child, does nothing."""
         ...
 
 
@@ -42,37 +42,59 @@ class File(Protocol):
     """One open file. Offsets and sizes are in bytes; there is no current position."""
 
     @property
-    def path(self) -> str: ...
+    def path(self) -> str:
+        """Return the path that the file was opened with."""
+        ...
 
     def pread(self, size: int, offset: int) -> bytes:
-        """The bytes at ``offset``: fewer than ``size`` only at the end of the file."""
+        """Read bytes at an offset.
+
+        Args:
+            size: Bytes to read.
+            offset: Byte offset in the file.
+
+        Returns:
+            The bytes; fewer than ``size`` only at the end of the file.
+        """
         ...
 
     def pwrite(self, data: Bytes, offset: int) -> None:
-        """Write all of ``data``, however many system calls it takes."""
+        """Write all of ``data`` at a byte offset, however many system calls it takes."""
         ...
 
     def pwritev(self, buffers: Sequence[Bytes], offset: int) -> None:
-        """Write all buffers one behind the other."""
+        """Write all buffers, one after the other, from a byte offset on."""
         ...
 
     def datasync(self) -> None:
-        """Make what was written, and the size, durable. After a failure the state of the
-        unsynced bytes is unknown: never call it again to make up for one."""
+        """Make what was written, and the size, durable.
+
+        After a failure the state of the unsynced bytes is unknown: a second call may succeed
+        without having saved them, so never repeat it.
+        """
         ...
 
     def allocate(self, size: int) -> None:
-        """Grow the file to ``size`` with real zeros (no holes, so that later writes change no
-        metadata); what is there stays, a larger file is left alone. Not synced."""
+        """Grow the file to ``size`` bytes with written zeros; a larger file stays as it is.
+
+        Zeros rather than holes, so that later writes change no metadata. Not synced.
+        """
         ...
 
-    def truncate(self, size: int) -> None: ...
+    def truncate(self, size: int) -> None:
+        """Set the size in bytes: cut the file, or grow it with a hole. Not synced."""
+        ...
 
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """Return the size in bytes."""
+        ...
 
     def lock_range(self, offset: int, length: int) -> Lock:
-        """An exclusive lock on a byte range that other programs' POSIX record locks see.
-        Raises `LogLockedError`."""
+        """Lock a range of bytes exclusively; POSIX record locks of other programs conflict with it.
+
+        Raises:
+            LogLockedError: The range, or a part of it, is locked already.
+        """
         ...
 
     def close(self) -> None:
@@ -84,27 +106,42 @@ class FileSystem(Protocol):
     """Files by path."""
 
     def open(self, path: str, *, write: bool = True) -> File:
-        """An existing file, to be read from the disk rather than from a cache that a failed
-        sync may have left wrong. Raises `FileNotFoundError`."""
+        """Open an existing file.
+
+        Reads come from the disk rather than from a cache that a failed sync may have left wrong.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+        """
         ...
 
     def create(self, path: str) -> File:
-        """A new, empty file, opened for reading and writing. Raises `FileExistsError`."""
+        """Make a new, empty file and open it for reading and writing.
+
+        Raises:
+            FileExistsError: There is a file of that name.
+        """
         ...
 
-    def exists(self, path: str) -> bool: ...
+    def exists(self, path: str) -> bool:
+        """Return True if there is a file or folder at ``path``."""
+        ...
 
-    def size(self, path: str) -> int: ...
+    def size(self, path: str) -> int:
+        """Return the size of a file in bytes."""
+        ...
 
     def list(self, path: str) -> list[str]:
-        """The names in a folder, sorted; empty if there is no such folder."""
+        """Return the names in a folder, sorted; none if there is no such folder."""
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file a new name, replacing what has it; durable with `sync_dir`."""
+        """Give a file a new name, replacing the file that has it. Not synced."""
         ...
 
-    def remove(self, path: str) -> None: ...
+    def remove(self, path: str) -> None:
+        """Remove a file. Not synced."""
+        ...
 
     def mkdir(self, path: str) -> None:
         """Make a folder and its missing parents, durably; fine if it exists."""
@@ -115,13 +152,16 @@ class FileSystem(Protocol):
         ...
 
     def lock(self, path: str) -> Lock:
-        """Own the lock file at ``path``, made if missing and left behind. Refuses every second
-        owner, in this process too. Raises `LogLockedError` with the owner's process id."""
+        """Take the lock file at ``path``, which is made if missing and never removed.
+
+        Raises:
+            LogLockedError: It has an owner, in this process or another; names its process id.
+        """
         ...
 
 
 def read_file(fs: FileSystem, path: str) -> bytes:
-    """The whole content of a file."""
+    """Read the whole content of a file."""
     file = fs.open(path, write=False)
     try:
         return file.pread(file.size(), 0)
@@ -130,8 +170,14 @@ def read_file(fs: FileSystem, path: str) -> bytes:
 
 
 def write_whole(fs: FileSystem, path: str, pieces: Iterable[bytes], *, size: int = 0) -> None:
-    """Make a file that is there whole and durable, or not at all; replaces an older one. It is
-    filled with zeros up to ``size``."""
+    """Make a file that is there whole and durable, or not at all; replace an older one.
+
+    Args:
+        fs: The file system.
+        path: The file. A file of this name with ``.new`` after it is made first.
+        pieces: The content.
+        size: Least size in bytes; the rest is zeros.
+    """
     fresh = f"{path}.new"
     if fs.exists(fresh):
         fs.remove(fresh)
@@ -154,14 +200,14 @@ def write_whole(fs: FileSystem, path: str, pieces: Iterable[bytes], *, size: int
 
 
 def read_source(fs: FileSystem, path: str) -> ByteSource:
-    """The whole content of a file in the form that readers take."""
+    """Read the whole content of a file in the form that readers take."""
     return ByteSource(path, memoryview(read_file(fs, path)))
 
 
 def write_all(write_some: Callable[[Bytes, int], int], data: Bytes, offset: int) -> None:
     """Call ``write_some(rest, offset)``, which returns how much it wrote, until all is written.
 
-    Interrupted calls (EINTR) are repeated; one that writes nothing is an `OSError`.
+    Interrupted calls (EINTR) are repeated; one that writes nothing raises `OSError`.
     """
     rest = memoryview(data).cast("B")
     while rest:

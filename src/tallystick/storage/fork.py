@@ -1,4 +1,4 @@
-"""A forked child owns nothing of its parent's logs: whoever holds a piece of one is told.
+"""What holds a part of a log is called in every forked child, where it must not go on.
 
 In: objects that hold descriptors, locks or unwritten records. Out: a call of their ``forked``
 in every child, before anything else runs there.
@@ -17,20 +17,20 @@ class Forked(Protocol):
     """Something that must not go on in a forked child."""
 
     def forked(self) -> None:
-        """Called in the child, in its only thread."""
+        """Give up in the child; called in its only thread."""
         ...
 
 
-_alive: weakref.WeakSet[Forked] = weakref.WeakSet()
+_registered: weakref.WeakSet[Forked] = weakref.WeakSet()
 
 
-def tell_of_forks(thing: Forked) -> None:
+def register_in_child(thing: Forked) -> None:
     """Call ``thing.forked()`` in every child forked from now on, while ``thing`` lives."""
-    _alive.add(thing)
+    _registered.add(thing)
 
 
 def forked_error(path: str) -> LogClosedError:
-    """What a child is told that uses a log of its parent."""
+    """Return the error for a child that uses a log of its parent."""
     return LogClosedError(
         "it belongs to the process that forked this one",
         file=path,
@@ -38,9 +38,9 @@ def forked_error(path: str) -> LogClosedError:
     )
 
 
-def _tell_all() -> None:
-    for thing in list(_alive):
+def _call_registered() -> None:
+    for thing in list(_registered):
         thing.forked()
 
 
-os.register_at_fork(after_in_child=_tell_all)
+os.register_at_fork(after_in_child=_call_registered)

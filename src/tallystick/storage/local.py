@@ -29,7 +29,7 @@ from tallystick.storage.files import (
     fill_with_zeros,
     write_all,
 )
-from tallystick.storage.fork import forked_error, tell_of_forks
+from tallystick.storage.fork import forked_error, register_in_child
 
 _CLOSED = -1
 _FORKED = -2
@@ -37,7 +37,7 @@ _REFUSED = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 
 
 class _Descriptor:
-    """A descriptor that is closed in forked children, and says so when it is used there."""
+    """A descriptor that is closed in forked children, and raises when used there."""
 
     __slots__ = ("__weakref__", "_fd", "path")
 
@@ -45,10 +45,11 @@ class _Descriptor:
         self.path = path
         self._fd = _CLOSED
         self._fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
-        tell_of_forks(self)
+        register_in_child(self)
 
     @property
     def fd(self) -> int:
+        """Return the open descriptor, or raise `LogClosedError`."""
         if self._fd < 0:
             raise self._unusable()
         return self._fd
@@ -59,10 +60,11 @@ class _Descriptor:
         return LogClosedError("the file is closed", file=self.path)
 
     def close(self) -> None:
+        """Close the descriptor; a second call does nothing."""
         self._shut(_CLOSED)
 
     def forked(self) -> None:
-        """In the child: its copy is closed, which leaves the parent's locks alone."""
+        """Close the child's copy, which leaves the parent's locks alone."""
         self._shut(_FORKED)
 
     def _shut(self, mark: int) -> None:
@@ -80,6 +82,7 @@ class LocalFile(_Descriptor):
     __slots__ = ()
 
     def pread(self, size: int, offset: int) -> bytes:
+        """Read bytes; see `File.pread`."""
         fd = self.fd
         data = os.pread(fd, size, offset)
         while len(data) < size and (more := os.pread(fd, size - len(data), offset + len(data))):
@@ -87,6 +90,7 @@ class LocalFile(_Descriptor):
         return data
 
     def pwrite(self, data: Bytes, offset: int) -> None:
+        """Write bytes; see `File.pwrite`."""
         # The plain case first: this is the hot path of a log with one caller.
         written = os.pwrite(self.fd, data, offset)
         if type(data) is not bytes or written != len(data):
@@ -97,6 +101,7 @@ class LocalFile(_Descriptor):
         return os.pwrite(self.fd, data, offset)
 
     def pwritev(self, buffers: Sequence[Bytes], offset: int) -> None:
+        """Write buffers; see `File.pwritev`."""
         for start in range(0, len(buffers), VECTOR_MAX):
             some = buffers[start : start + VECTOR_MAX]
             total = sum(memoryview(buffer).nbytes for buffer in some)
@@ -106,18 +111,23 @@ class LocalFile(_Descriptor):
             offset += total
 
     def datasync(self) -> None:
+        """Sync the file; see `File.datasync`."""
         _datasync(self.fd)
 
     def allocate(self, size: int) -> None:
+        """Grow the file with zeros; see `File.allocate`."""
         fill_with_zeros(self, size)
 
     def truncate(self, size: int) -> None:
+        """Set the size; see `File.truncate`."""
         os.ftruncate(self.fd, size)
 
     def size(self) -> int:
+        """Return the size in bytes."""
         return os.fstat(self.fd).st_size
 
     def lock_range(self, offset: int, length: int) -> Lock:
+        """Lock bytes; see `File.lock_range`."""
         try:
             _lock_bytes(self.fd, fcntl.F_WRLCK, offset, length)
         except OSError as error:
@@ -171,6 +181,7 @@ class _RangeLock:
         self._range = (offset, length)
 
     def release(self) -> None:
+        """Unlock the bytes."""
         file, self._file = self._file, None
         if file is not None:
             with contextlib.suppress(LogClosedError):
@@ -201,6 +212,7 @@ class _FileLock(_Descriptor):
         os.pwrite(self.fd, b"%d\n" % os.getpid(), 0)
 
     def release(self) -> None:
+        """Close the lock file, which unlocks it."""
         self.close()
 
 
@@ -208,32 +220,40 @@ class LocalFileSystem:
     """The operating system's files."""
 
     def open(self, path: str, *, write: bool = True) -> File:
+        """Open a file; see `FileSystem.open`."""
         file = LocalFile(path, os.O_RDWR if write else os.O_RDONLY)
         _distrust_cache(file.fd)
         return file
 
     def create(self, path: str) -> File:
+        """Make a file; see `FileSystem.create`."""
         return LocalFile(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
 
     def exists(self, path: str) -> bool:
+        """Return True if there is such a file or folder."""
         return Path(path).exists()
 
     def size(self, path: str) -> int:
+        """Return the size of a file in bytes."""
         return Path(path).stat().st_size
 
     def list(self, path: str) -> list[str]:
+        """Return the names in a folder, sorted."""
         try:
             return sorted(os.listdir(path))  # noqa: PTH208 - names are wanted, not paths
         except FileNotFoundError:
             return []
 
     def rename(self, source: str, target: str) -> None:
+        """Rename a file; see `FileSystem.rename`."""
         Path(source).replace(target)
 
     def remove(self, path: str) -> None:
+        """Remove a file."""
         Path(path).unlink()
 
     def mkdir(self, path: str) -> None:
+        """Make a folder; see `FileSystem.mkdir`."""
         folder = Path(path)
         if folder.is_dir():
             return
@@ -242,6 +262,7 @@ class LocalFileSystem:
         self.sync_dir(str(folder.parent))
 
     def sync_dir(self, path: str) -> None:
+        """Make the names in a folder durable."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -249,6 +270,7 @@ class LocalFileSystem:
             os.close(fd)
 
     def lock(self, path: str) -> Lock:
+        """Take a lock file; see `FileSystem.lock`."""
         return _FileLock(path)
 
 

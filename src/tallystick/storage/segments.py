@@ -4,15 +4,14 @@ In: a folder that the caller has locked, and a size. Out: files of that size, fi
 (or with an earlier life), under durable names. What a crash can leave, and what `Segments` makes
 of it when it opens the folder:
 
-* ``<prefix><number><suffix>``: a segment; it got its name after its beginning was durable;
+* ``<prefix><number><suffix>``: a segment, named once its beginning was durable;
 * ``spare-<n>``: a whole file without a number, kept to become the next segment;
-* ``spare-<n>.new``: a file whose filling never ended: removed.
+* ``spare-<n>.new``: a file that was not filled to its end; it is removed.
 """
 
 from __future__ import annotations
 
 import contextlib
-import copy
 import errno
 import itertools
 import threading
@@ -20,29 +19,29 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tallystick.errors import LogClosedError, LogFullError, LogWriteError
+from tallystick.errors import LogClosedError, LogFullError, LogWriteError, copy_error
 from tallystick.storage.files import File, FileSystem
-from tallystick.storage.fork import forked_error, tell_of_forks
+from tallystick.storage.fork import forked_error, register_in_child
 
 _SPARE = "spare-"
 _NEW = ".new"
-_ROOM_ERRORS = (errno.ENOSPC, errno.EDQUOT)
+_SPACE_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """How the name of a segment is made of its number."""
+    """How the name of a segment is built from its number."""
 
     prefix: str
     suffix: str
     digits: int = 10
 
     def name(self, number: int) -> str:
-        """The name of segment ``number``."""
+        """Return the name of segment ``number``."""
         return f"{self.prefix}{number:0{self.digits}d}{self.suffix}"
 
     def number(self, name: str) -> int | None:
-        """The number in a name; None if it is no segment's."""
+        """Return the number in a name; None if it is not the name of a segment."""
         digits = name.removeprefix(self.prefix).removesuffix(self.suffix)
         if digits.isascii() and digits.isdigit() and self.name(int(digits)) == name:
             return int(digits)
@@ -50,11 +49,16 @@ class Naming:
 
 
 class Segments:
-    """The segment files of one log.
+    """The segment files of one log. Safe for use by several threads.
 
-    ``size`` is the bytes of a new segment; ``ahead`` spares are kept ready, made by a thread
-    if ``background``, and at most ``spares_max`` retired files are kept to be used again.
-    Safe for use by several threads.
+    Args:
+        fs: The file system.
+        folder: The log's folder, which the caller has locked.
+        naming: How segments are named.
+        size: Bytes of a new segment.
+        ahead: Spares that are kept ready.
+        spares_max: Most retired files that are kept to be used again.
+        background: True if a thread makes the spares; else `roll` does.
     """
 
     def __init__(
@@ -81,32 +85,38 @@ class Segments:
         self._holds: Counter[int] = Counter()
         self._spares: deque[str] = deque(self._sweep())
         self._spare_numbers = itertools.count(self._first_free_number())
-        tell_of_forks(self)
+        register_in_child(self)
 
     # -- what is there ----------------------------------------------------------------------
 
     def path(self, number: int) -> str:
-        """The path of a segment, whether it exists or not."""
+        """Return the path of a segment, whether it exists or not."""
         return f"{self.folder}/{self.naming.name(number)}"
 
     def numbers(self) -> list[int]:
-        """The numbers of the segments that exist, ascending."""
+        """Return the numbers of the segments that exist, ascending."""
         found = (self.naming.number(name) for name in self._fs.list(self.folder))
         return sorted(number for number in found if number is not None)
 
     def open(self, number: int) -> File:
-        """An existing segment."""
+        """Open an existing segment."""
         return self._fs.open(self.path(number))
 
     # -- rolling ----------------------------------------------------------------------------
 
     def roll(self, number: int, begin: Callable[[File], object]) -> File:
-        """A new segment, durable under its name and open for writing.
+        """Make a new segment, durable under its name, and open it for writing.
 
-        ``begin`` writes its first bytes, which are made durable before it gets the name; what
-        lies behind them is zeros, or an earlier life of the file. Raises `LogFullError` if
-        there is no room (nothing has changed then, and it may be tried again), and whatever
-        else kept the file from being made.
+        Args:
+            number: The segment's number.
+            begin: Writes its first bytes, which are made durable before it gets the name. The
+                bytes after them are zeros, or an earlier life of the file.
+
+        Raises:
+            LogFullError: There is no space. Nothing has changed, and it may be tried again.
+            LogWriteError: The segment exists already.
+            LogClosedError: The log is closed, or belongs to the parent of this process.
+            OSError: The file system failed otherwise.
         """
         self._check()
         if self._fs.exists(self.path(number)):
@@ -124,7 +134,7 @@ class Segments:
         return self.open(number)
 
     def prepare(self) -> None:
-        """Have spares made in the background, if any are wanting; returns at once."""
+        """Start a thread that makes the missing spares, if any; return at once."""
         with self._changed:
             if self._job is None and not self._stop and len(self._spares) < self._ahead:
                 self._job = threading.Thread(
@@ -136,7 +146,7 @@ class Segments:
 
     @contextlib.contextmanager
     def hold(self, number: int) -> Iterator[None]:
-        """Keep segment ``number`` and all later ones from being retired: somebody reads them."""
+        """Keep segment ``number`` and all later ones from being retired while they are read."""
         with self._changed:
             self._holds[number] += 1
         try:
@@ -146,11 +156,17 @@ class Segments:
                 self._holds[number] -= 1
 
     def retire_below(self, number: int, *, keep: int = 0) -> list[int]:
-        """Retire every segment below ``number`` that nobody holds, except the last ``keep`` of
-        them; oldest first. Returns those retired.
+        """Retire every segment below ``number`` that is not held, oldest first.
 
-        That they are redundant must be durable before. Each becomes a spare, or is removed
-        where there are enough; durably, before anything else is done with the file.
+        The caller has made durable what makes them redundant. Each becomes a spare, or is
+        removed where there are enough; durably, before the file is used for anything else.
+
+        Args:
+            number: The first segment that stays.
+            keep: How many of the segments below it stay as well.
+
+        Returns:
+            The numbers of those retired.
         """
         self._check()
         with self._changed:
@@ -170,19 +186,19 @@ class Segments:
             job.join()
 
     def forked(self) -> None:
-        """In a forked child: the files are the parent's."""
+        """Refuse everything in a forked child: the files are the parent's."""
         self._changed = threading.Condition()
         self._job = None
         self._stop = forked_error(self.folder)
 
     def _check(self) -> None:
         if self._stop is not None:
-            raise copy.copy(self._stop)
+            raise copy_error(self._stop)
 
     # -- spares -----------------------------------------------------------------------------
 
     def _sweep(self) -> list[str]:
-        """Paths of usable spares; others are removed."""
+        """Return the paths of usable spares; remove the others."""
         spares = []
         for name in self._fs.list(self.folder):
             path = f"{self.folder}/{name}"
@@ -212,7 +228,7 @@ class Segments:
             raise self._failure(problem) from problem
 
     def _work(self) -> None:
-        """The background job: make spares until there are enough. An error waits for `roll`."""
+        """Make spares until there are enough; an error waits for the next `roll`."""
         try:
             while not self._stop and len(self._spares) < self._ahead:
                 spare = self._make()
@@ -255,7 +271,7 @@ class Segments:
                 self._spares.append(spare)
 
     def _failure(self, error: BaseException) -> BaseException:
-        if isinstance(error, OSError) and error.errno in _ROOM_ERRORS:
+        if isinstance(error, OSError) and error.errno in _SPACE_ERRORS:
             return LogFullError(
                 f"no room for another segment of {self.size} bytes: {error.strerror}",
                 file=self.folder,

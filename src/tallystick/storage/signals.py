@@ -1,6 +1,6 @@
-"""Ctrl-C must not tear a flush that other callers wait for.
+"""Keep Ctrl-C from interrupting a flush that other callers wait for.
 
-In: a block of work. Out: the same block, with SIGINT held back to its end.
+In: a block of work. Out: the same block; a SIGINT during it takes effect at its end.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import threading
 from types import TracebackType
 from typing import Any
 
-# Two calls with every lone commit: beneath its conversions to enums the module is ten times
-# as fast. Where an interpreter has no such layer, the public one does.
+# Two calls with every lone commit: without its conversions to enums the module is ten times
+# as fast. Where an interpreter has no such layer, the public module does.
 try:
     _fast: Any = importlib.import_module("_signal")
 except ImportError:
@@ -21,11 +21,11 @@ _SIGINT = int(signal.SIGINT)
 _main = threading.main_thread()
 
 
-class InterruptsHeldBack:
-    """A context manager: a SIGINT that arrives in the block is raised again behind it.
+class defer_sigint:  # noqa: N801 - called like a function, as `contextlib.suppress` is
+    """Raise a SIGINT that arrives during the block again at its end.
 
-    Only the main thread runs signal handlers, so elsewhere it does nothing, nor where the
-    handler was not installed by Python.
+    Only the main thread runs signal handlers, so in others this does nothing, nor where Python
+    did not install the handler.
     """
 
     __slots__ = ("_caught", "_handler")

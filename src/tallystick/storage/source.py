@@ -1,4 +1,4 @@
-"""Read-only bytes of one file, wherever it lies and however it is packed.
+"""Read-only bytes of one file, local or remote, plain or compressed.
 
 In: a path (local, or a URL that fsspec knows). Out: a `ByteSource` whose ``data`` is a
 read-only memoryview of the unpacked bytes. Reading changes nothing: files are opened
@@ -6,8 +6,8 @@ without updating the access time where the system allows it.
 
 Files up to `READ_WHOLE_MAX` are read into memory at once, so that a file which shrinks while
 it is read cannot hurt; larger ones are mapped, because memory for a copy of them would cost
-more time than most of what is done with the bytes. ``.gz`` and ``.zst`` are unpacked to an unnamed
-temporary file in pieces, never more than `UNPACKED_MAX` bytes.
+more time than most of what is done with the bytes. ``.gz`` and ``.zst`` are unpacked to an
+unnamed temporary file in pieces, never more than `UNPACKED_MAX` bytes.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ import tempfile
 import zlib
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from types import TracebackType
 from typing import IO, Any, Self
 
 from tallystick.errors import LogUnreadableError, MissingExtraError
 
 READ_WHOLE_MAX = 32 << 20
+"""Most bytes of a file that is read rather than mapped."""
 UNPACKED_MAX = 1 << 40
+"""Most bytes that a packed file may unpack to."""
 _PIECE = 1 << 20
 PACKINGS = (".gz", ".zst")
+"""Suffixes of packed files."""
 
 
 def logical_name(path: str) -> str:
-    """The file's name without folders and without a packing suffix."""
+    """Return the file's name without folders and without a packing suffix."""
     name = PurePath(path).name
     for suffix in PACKINGS:
         name = name.removesuffix(suffix)
@@ -40,7 +42,7 @@ def logical_name(path: str) -> str:
 
 
 def is_remote(path: str) -> bool:
-    """True for a URL such as ``s3://bucket/key``; local paths and ``file://`` are not."""
+    """Return True for a URL such as ``s3://bucket/key``, not for ``file://``."""
     return "://" in path and not path.startswith("file://")
 
 
@@ -48,8 +50,7 @@ def is_remote(path: str) -> bool:
 class ByteSource:
     """The unpacked bytes of one file; a context manager.
 
-    ``path`` is as given, ``name`` without folder and packing suffix, ``size`` in bytes
-    after unpacking.
+    ``path`` is as given to `open_source`, ``data`` the bytes.
     """
 
     path: str
@@ -58,10 +59,12 @@ class ByteSource:
 
     @property
     def name(self) -> str:
+        """Return the name without folders and packing suffix."""
         return logical_name(self.path)
 
     @property
     def size(self) -> int:
+        """Return the size in bytes, unpacked."""
         return len(self.data)
 
     def close(self) -> None:
@@ -74,17 +77,17 @@ class ByteSource:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 def open_source(path: str) -> ByteSource:
-    """The bytes of ``path``. Raises `LogUnreadableError` if they cannot be had."""
+    """Open a file and unpack it.
+
+    Raises:
+        LogUnreadableError: The bytes cannot be read or unpacked.
+        MissingExtraError: A package for this kind of URL or packing is not installed.
+    """
     try:
         if is_remote(path):
             with _open_remote(path) as stream:
@@ -98,7 +101,7 @@ def open_source(path: str) -> ByteSource:
 
 
 def read_head(path: str, size: int) -> bytes:
-    """At most ``size`` first bytes, unpacked. Raises `LogUnreadableError`."""
+    """Read at most ``size`` first bytes, unpacked. Raises as `open_source` does."""
     try:
         with _open_remote(path) if is_remote(path) else _open_local(path) as stream:
             head: bytes = _unpacking(path, stream).read(size)
@@ -108,7 +111,7 @@ def read_head(path: str, size: int) -> bytes:
 
 
 def read_part(path: str, offset: int, size: int) -> bytes:
-    """At most ``size`` unpacked bytes at ``offset``. Raises `LogUnreadableError`."""
+    """Read at most ``size`` unpacked bytes at ``offset``. Raises as `open_source` does."""
     if path.endswith(PACKINGS):
         with open_source(path) as source:
             return bytes(source.data[offset : offset + size])
@@ -124,7 +127,7 @@ def read_part(path: str, offset: int, size: int) -> bytes:
 
 
 def unreadable(path: str, error: Exception) -> LogUnreadableError:
-    """The error for bytes that could not be had, with advice by its cause."""
+    """Make the error for bytes that cannot be read, with advice by its cause."""
     advice_of: dict[type[Exception], str] = {
         PermissionError: "Read it as a user who may, or grant read permission",
         FileNotFoundError: "It vanished or was never there; look again",
@@ -136,7 +139,7 @@ def unreadable(path: str, error: Exception) -> LogUnreadableError:
 
 
 def _open_local(path: str) -> IO[bytes]:
-    # O_NOATIME is refused to anyone but the owner; the access time is then the system's affair.
+    # O_NOATIME is refused to anyone but the owner; the system then decides about the access time.
     flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
     local = path.removeprefix("file://")
     try:
@@ -168,7 +171,7 @@ def _unpacking(path: str, stream: IO[bytes]) -> Any:
 
 
 class _ZstandardErrors:
-    """A zstd reader that fails with OSError, as files and gzip do."""
+    """A zstd reader that raises `OSError`, as files and gzip do."""
 
     def __init__(self, reader: Any, module: Any) -> None:
         self._reader = reader

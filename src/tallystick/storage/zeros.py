@@ -1,7 +1,7 @@
-"""Where zeros begin and end: what preallocated files mostly hold.
+"""Where zeros begin and end: preallocated files consist mostly of them.
 
 In: the bytes of a file and a range. Out: offsets. Windows of zeros are compared in place, at memory
-speed; only the one that ends a run is looked into.
+speed; only the one that ends a run is searched.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ _ZEROS = bytes(1 << 16)
 
 
 def is_zero(data: memoryview, begin: int, end: int) -> bool:
-    """True if the whole range is zeros."""
-    return zeros_from(data, begin, end) == end
+    """Return True if all bytes of ``data[begin:end]`` are zero."""
+    return first_nonzero(data, begin, end) == end
 
 
-def zeros_from(data: memoryview, begin: int, end: int) -> int:
-    """The first place from ``begin`` on that is not zero, at most ``end``."""
+def first_nonzero(data: memoryview, begin: int, end: int) -> int:
+    """Return the offset of the first byte of ``data[begin:end]`` that is not zero, else ``end``."""
     for place in range(begin, end, len(_ZEROS)):
         window = data[place : min(place + len(_ZEROS), end)]
         if not _ZEROS.startswith(window):
@@ -23,8 +23,11 @@ def zeros_from(data: memoryview, begin: int, end: int) -> int:
     return end
 
 
-def zeros_back(data: memoryview, begin: int, end: int) -> int:
-    """The place behind the last byte below ``end`` that is not zero, at least ``begin``."""
+def last_nonzero_end(data: memoryview, begin: int, end: int) -> int:
+    """Return the offset after the last nonzero byte of ``data[begin:end]``, else ``begin``.
+
+    So ``data[last_nonzero_end(data, begin, end):end]`` is the run of zeros at the end.
+    """
     place = end
     while place > begin:
         start = max(begin, place - len(_ZEROS))

@@ -1,13 +1,8 @@
 """For users: test your own recovery, and readers of your own formats.
 
-In: code of yours that does its file calls through a `tallystick.storage.files.FileSystem`.
-Out: proof, or a counterexample, that it survives crashes, faults and kills.
-
-* `RecordingFileSystem`, `check_recovery`: crash a recorded run in every legal way, recover, check
-* `FaultyFileSystem`, `every_fault`: fail the n-th call, for every n; failed syncs of three kinds
-* `check_kills`, `run_and_kill`: SIGKILL a child process, recover, check
-* `MemoryFileSystem`: fast, and knows what a crash would leave
-* `check_tiling`: the invariant that every byte of a file lies in exactly one span
+In: code that makes its file calls through a `tallystick.storage.files.FileSystem`. Out: proof, or a
+counterexample, that it survives crashes (`RecordingFileSystem`, `check_recovery`), failing calls
+(`FaultyFileSystem`, `every_fault`) and kills (`check_kills`); see ``docs/guide/testing.md``.
 """
 
 from __future__ import annotations

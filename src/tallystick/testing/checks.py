@@ -1,7 +1,7 @@
 """What must hold after a crash: acknowledged ⊆ recovered ⊆ submitted, in order.
 
-In: recorded runs and a recovery of yours. Out: a `CrashReport`, or an `AssertionError` that
-names the crash state and what is wrong with what came back.
+In: recorded runs and a recovery of the user's. Out: a `CrashReport`, or an `AssertionError` that
+names the crash state and what is wrong with the items that were recovered.
 """
 
 from __future__ import annotations
@@ -14,13 +14,17 @@ from tallystick.testing.crashes import LIMIT, CrashState, RecordingFileSystem
 from tallystick.testing.states import Key
 
 Recover = Callable[[FileSystem], Iterable[Hashable]]
-"""Opens the log on the file system given, closes it, and returns the items it holds, in order."""
+"""Opens the log on a file system, closes it, and returns the items it holds, in order."""
 
 
 @dataclass(slots=True)
 class CrashReport:
-    """How much was tried: moments of the run, states, recoveries (equal states share one),
-    recoveries that were crashed in turn, and moments of which only a sample was taken."""
+    """How much `check_recovery` has tried.
+
+    ``points`` are moments of the run; of ``sampled_points`` of them only a sample of the states was
+    tried, by ``seed``. ``states`` were checked with ``recoveries`` runs of the recovery, as equal
+    states share one; ``recoveries_crashed`` counts how often such a run was crashed in turn.
+    """
 
     points: int
     sampled_points: int
@@ -49,12 +53,24 @@ def check_recovery(
     writer_of: Callable[[Hashable], Hashable] | None = None,
     again: int = 0,
 ) -> CrashReport:
-    """Run ``recover`` on every crash state of ``recording`` and check what it returns.
+    """Run a recovery on every crash state of a recorded run and check what it returns.
 
-    ``limit`` and ``seed`` are those of `RecordingFileSystem.crash_states`. With ``writer_of``,
-    which tells who submitted an item, what is recovered of each writer must be a prefix of what
-    it submitted. With ``again`` > 0 each recovery is crashed too, at each of its calls in at
-    most about so many states, and run again: it must then return the same.
+    Args:
+        recording: The file system of the run, with the marks of its items.
+        recover: Opens the log on a file system, closes it, and returns its items in order.
+        limit: Most states per moment; see `RecordingFileSystem.crash_states`.
+        seed: Of the sample, where there are more.
+        writer_of: Returns who submitted an item. With it, the items recovered of each writer must
+            be a prefix of those it submitted, in order.
+        again: If positive, each recovery is crashed too, at each of its calls in about this many
+            states at most, and run again; it must then return the same items.
+
+    Returns:
+        How much was tried.
+
+    Raises:
+        AssertionError: An item is lost, invented, repeated or out of order, or the recovery failed;
+            the message finds the crash state again.
     """
     points = recording.points + 1
     report = CrashReport(points, recording.sampled_points(limit=limit), seed)
@@ -81,7 +97,18 @@ def check_items(
     writer_of: Callable[[Hashable], Hashable] | None = None,
     where: str = "",
 ) -> None:
-    """Assert acknowledged ⊆ recovered ⊆ submitted, nothing twice, and a prefix per writer."""
+    """Check acknowledged ⊆ recovered ⊆ submitted, no item twice, and a prefix per writer.
+
+    Args:
+        submitted: Items handed to the log, in order.
+        acknowledged: Items that the log reported durable.
+        recovered: Items that a recovery returned, in order.
+        writer_of: As for `check_recovery`; None checks no order.
+        where: Added to every message.
+
+    Raises:
+        AssertionError: One of these does not hold; names the first few items.
+    """
     found = set(recovered)
     lost = [item for item in acknowledged if item not in found]
     assert not lost, f"acknowledged but lost: {lost[:5]!r} ({len(lost)} in all); {where}"

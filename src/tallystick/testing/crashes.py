@@ -1,7 +1,8 @@
-"""Record a run, then crash it everywhere.
+"""Record a run, then crash it at every moment.
 
-In: a run of your code over a `RecordingFileSystem`, with marks of what it submitted and what was
-acknowledged. Out: a `CrashState` for every legal state of the disk at every moment of the run.
+In: a run of the user's code over a `RecordingFileSystem`, with marks of the items it submitted and
+of those that were acknowledged. Out: a `CrashState` for every legal state of the disk at every
+moment of the run.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from tallystick.testing.memory import MemoryFileSystem
 from tallystick.testing.states import DiskState, Key, disk_states, is_exhaustive
 
 LIMIT = 200
-"""Default of most states per moment."""
+"""Default limit of states per moment."""
 
 
 @dataclass(frozen=True, slots=True)
 class CrashState:
-    """The disk after a crash behind the first ``point`` calls of a run.
+    """The disk after a crash that came after the first ``point`` calls of a run.
 
-    ``submitted`` and ``acknowledged`` are the marks set up to then, in order. ``number``
-    counts the states of the point. Equal ``key`` within one run means equal files.
+    ``submitted`` and ``acknowledged`` are the items marked until then, in order. ``number`` counts
+    the states of the point. Within one run, equal ``key`` means equal files.
     """
 
     point: int
@@ -35,20 +36,24 @@ class CrashState:
     _state: DiskState = field(repr=False)
 
     def fs(self) -> MemoryFileSystem:
-        """A fresh file system with these files, for a recovery to work on."""
+        """Make a new file system with these files, for a recovery to work on."""
         return MemoryFileSystem(self._contents)
 
     def recording(self) -> RecordingFileSystem:
-        """The same, recording: to crash the recovery as well."""
+        """Make a new recording file system with these files, to crash the recovery too."""
         return RecordingFileSystem(self._contents)
 
     def describe(self) -> str:
-        """What is on the disk, in words that find the state again."""
+        """Return the point, the number and what is on the disk, as text."""
         return f"crash at call {self.point}, state {self.number}: {self._state.describe()}"
 
 
 class RecordingFileSystem(MemoryFileSystem):
-    """A `MemoryFileSystem` that remembers every change, in order."""
+    """A `MemoryFileSystem` that records every change, in order.
+
+    Args:
+        contents: Files that are there, durable, from the start, by path.
+    """
 
     def __init__(self, contents: Mapping[str, bytes | bytearray] | None = None) -> None:
         self._calls: list[tuple[str, tuple[object, ...]]] = []
@@ -56,27 +61,41 @@ class RecordingFileSystem(MemoryFileSystem):
         super().__init__(contents)
 
     def apply(self, call: str, *arguments: object) -> None:
+        """Change the disk by one call, and record the call."""
         with self._mutex:
             super().apply(call, *arguments)
             self._calls.append((call, arguments))
 
     def submitted(self, item: Hashable) -> None:
-        """Mark, before it is handed over, what the run is about to write."""
+        """Mark an item before it is handed to the log.
+
+        Args:
+            item: Anything hashable that the recovery returns for it.
+        """
         self._mark("submitted", item)
 
     def acknowledged(self, item: Hashable) -> None:
-        """Mark what was reported durable: it must survive every later crash."""
+        """Mark an item that was reported durable: it must survive every later crash.
+
+        Args:
+            item: As for `submitted`.
+        """
         self._mark("acknowledged", item)
 
     @property
     def points(self) -> int:
-        """Calls that changed the disk, so far."""
+        """Return the number of calls that have changed the disk so far."""
         return sum(call not in _MARKS for call, _ in self._calls)
 
     def crash_states(self, *, limit: int = LIMIT, seed: int = 0) -> Iterator[CrashState]:
-        """Every legal state before each call and after the last one, at most about ``limit``
-        for each of these moments. A state that was there before with the same
-        acknowledgements is not repeated."""
+        """Yield every legal state before each call and after the last one.
+
+        A state with the same files and acknowledgements as one before is not repeated.
+
+        Args:
+            limit: Most states per moment, roughly; where there are more, a sample is taken.
+            seed: Of that sample.
+        """
         marks: dict[str, list[Hashable]] = {name: [] for name in _MARKS}
         seen: set[tuple[Key, int]] = set()
         for point, disk in self._replay(marks):
@@ -96,7 +115,10 @@ class RecordingFileSystem(MemoryFileSystem):
                     )
 
     def sampled_points(self, *, limit: int = LIMIT) -> int:
-        """How many moments have more than ``limit`` states, so that a sample was taken."""
+        """Return the number of moments that have more than ``limit`` states.
+
+        Of these `crash_states` takes a sample.
+        """
         marks: dict[str, list[Hashable]] = {name: [] for name in _MARKS}
         return sum(not is_exhaustive(disk, limit) for _, disk in self._replay(marks))
 

@@ -1,7 +1,7 @@
-"""A disk with a write cache, as a model: what is visible, and what a crash may leave of it.
+"""A model of a disk with a write cache: what reads see, and what a crash may leave.
 
-In: writes, renames, syncs. Out: the visible files, and for every one the versions of each sector
-and size that may be on the disk. The assumptions, which are those of ``docs/assumptions.md``:
+In: writes, renames, syncs. Out: the visible files, and for each the versions of every sector and
+size that may be on the disk. The assumptions, which are those of ``docs/assumptions.md``:
 
 * a sector of `SECTOR` bytes is written whole or not at all;
 * between two syncs of a file its sectors, and its size, reach the disk in any order, each in any
@@ -23,11 +23,11 @@ from tallystick.storage.files import Bytes
 SECTOR = 512
 """Bytes that are written whole or not at all."""
 _SIZES_MAX = 8
-"""Most sizes between two that are tried, at sector boundaries."""
+"""Most sizes between an old and a new one that are tried, at sector boundaries."""
 
 
 class Version(NamedTuple):
-    """A sector's content, or as ``size`` a file's, since the write numbered ``clock``."""
+    """A sector's content, or the ``size`` of a file, since the write numbered ``clock``."""
 
     clock: int
     content: bytes
@@ -38,7 +38,9 @@ class Version(NamedTuple):
 class Inode:
     """One file: ``data`` is what reads see; the rest is what the disk may hold.
 
-    ``sectors`` and ``sizes`` list versions in order; the first one is on the disk already.
+    ``durable`` is the content as of the last sync. ``sectors`` and ``sizes`` list versions in
+    order; the first one is on the disk already. ``lost`` is True while reads see bytes that a
+    failed sync has lost.
     """
 
     number: int
@@ -51,12 +53,12 @@ class Inode:
 
     @classmethod
     def settled(cls, number: int, content: Bytes) -> Inode:
-        """A file that is on the disk as it is."""
+        """Make a file whose content is on the disk."""
         size = [Version(0, b"", len(content))]
         return cls(number, bytearray(content), bytearray(content), sizes=size)
 
     def write(self, data: Bytes, offset: int, clock: int) -> None:
-        """Change the visible bytes, and note the new versions of the sectors touched."""
+        """Change the visible bytes, and note the new versions of the sectors they touch."""
         old_size = len(self.data)
         if not data:
             return  # not even the size changes
@@ -67,7 +69,7 @@ class Inode:
         self._note_sizes(old_size, clock)
 
     def truncate(self, size: int, clock: int) -> None:
-        """Cut, or grow with zeros."""
+        """Cut the file, or grow it with zeros."""
         old_size = len(self.data)
         if size > old_size:
             self.data.extend(bytes(size - old_size))
@@ -76,7 +78,7 @@ class Inode:
         self._note_sizes(old_size, clock)
 
     def sync(self) -> None:
-        """Everything visible is on the disk."""
+        """Put everything visible on the disk."""
         for number, versions in self.sectors.items():
             self._put(self.durable, number, versions[-1].content)
         _resize(self.durable, len(self.data))
@@ -84,8 +86,11 @@ class Inode:
         self._forget()
 
     def lose(self, clock: int, *, visible: bool) -> None:
-        """What is unsynced will never be written. If it stays ``visible``, that is until
-        `evict`, and the size may still become durable; else reads see the old bytes."""
+        """Drop what is unsynced, as a failed sync does: it will never be written.
+
+        If it stays ``visible``, which it does until `evict`, the size may still become durable;
+        else reads see the old bytes.
+        """
         self._forget()
         if visible:
             self.lost = True
@@ -94,13 +99,13 @@ class Inode:
             self.data[:] = self.durable
 
     def evict(self) -> None:
-        """Reads see what is on the disk, or will be with the next sync."""
+        """Have reads see what is on the disk, or will be after the next sync."""
         dirty = {number: versions[-1].content for number, versions in self.sectors.items()}
         self.data[:] = self.content(self.sizes[-1].size, dirty)
         self.lost = False
 
     def content(self, size: int, versions: dict[int, bytes]) -> bytearray:
-        """The file with these sectors in place of the durable ones."""
+        """Return the file with these sectors in place of the durable ones."""
         content = bytearray(self.durable)
         for number, sector in versions.items():
             self._put(content, number, sector)
@@ -131,9 +136,9 @@ class Inode:
                 versions.append(Version(clock, new))
 
     def _only_new_zeros(self, begin: int, end: int) -> bool:
-        """True for the usual filling of a new file, whose sectors then have one version only."""
-        behind = begin >= len(self.durable) and max(self.sectors, default=-1) < begin // SECTOR
-        return behind and self.data[begin:end] == bytes(end - begin)
+        """Return True if a new file is being filled: its sectors then have one version."""
+        new = begin >= len(self.durable) and max(self.sectors, default=-1) < begin // SECTOR
+        return new and self.data[begin:end] == bytes(end - begin)
 
     def _note_sizes(self, old: int, clock: int) -> None:
         new = len(self.data)
@@ -155,7 +160,7 @@ def _resize(data: bytearray, size: int) -> None:
 
 
 class NameChange(NamedTuple):
-    """An inode lost the name ``old`` (or None) and got the name ``new`` (or None)."""
+    """The inode lost the name ``old`` (or None) and got the name ``new`` (or None)."""
 
     inode: int
     old: str | None
@@ -179,44 +184,51 @@ class Disk:
         self._numbers = itertools.count(1)
 
     def inode(self, path: str) -> Inode:
-        """The file of that name. Raises `FileNotFoundError`."""
+        """Return the file of that name, or raise `FileNotFoundError`."""
         try:
             return self.inodes[self.names[path]]
         except KeyError:
             raise FileNotFoundError(2, "No such file", path) from None
 
     def create(self, path: str, content: Bytes = b"") -> None:
-        """A new file, whose ``content`` is on the disk."""
+        """Make a file whose ``content`` is on the disk; its name is not."""
         inode = Inode.settled(next(self._numbers), content)
         self.inodes[inode.number] = inode
         self._change(inode.number, None, path)
 
     def rename(self, source: str, target: str) -> None:
+        """Give a file a new name."""
         self._change(self.inode(source).number, source, target)
 
     def remove(self, path: str) -> None:
+        """Take a file's name away."""
         self._change(self.inode(path).number, path, None)
 
     def write(self, inode: int, data: Bytes, offset: int) -> None:
+        """Write to a file; see `Inode.write`."""
         self.clock += 1
         self.inodes[inode].write(data, offset, self.clock)
 
     def truncate(self, inode: int, size: int) -> None:
+        """Set a file's size; see `Inode.truncate`."""
         self.clock += 1
         self.inodes[inode].truncate(size, self.clock)
 
     def sync(self, inode: int) -> None:
+        """Sync a file; see `Inode.sync`."""
         self.inodes[inode].sync()
 
     def lose(self, inode: int, visible: bool) -> None:
+        """Lose what is unsynced in a file; see `Inode.lose`."""
         self.clock += 1
         self.inodes[inode].lose(self.clock, visible=visible)
 
     def evict(self, inode: int) -> None:
+        """Drop what a failed sync left visible; see `Inode.evict`."""
         self.inodes[inode].evict()
 
     def sync_dir(self, path: str) -> None:
-        """Changes of names in the folder are durable, once their other folder is synced too."""
+        """Make changes of names in a folder durable, once their other folder is synced too."""
         changes = [change._replace(unsynced=change.unsynced - {path}) for change in self.changes]
         durable = [change for change in changes if not change.unsynced]
         self.durable_names = applied(self.durable_names, durable)
@@ -230,7 +242,7 @@ class Disk:
 
 
 def applied(names: Names, changes: Sequence[NameChange]) -> Names:
-    """The names after some changes, in order."""
+    """Return the names after some changes, in order."""
     names = dict(names)
     for change in changes:
         if change.old is not None and names.get(change.old) == change.inode:

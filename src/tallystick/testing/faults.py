@@ -1,7 +1,7 @@
 """A file system that fails on purpose: at the n-th call, with an error of your choice.
 
 In: any `FileSystem` and a `Fault`. Out: the same file system, until the fault strikes.
-`every_fault` runs through n = 1, 2, ... until a run ends before its fault was due.
+`every_fault` counts n = 1, 2, ... until a run ends before its fault was reached.
 
 `FailedSync` has the three ways in which file systems behave after a failed sync, as found by
 "Can Applications Recover from fsync Failures?" (USENIX ATC 2020).
@@ -27,9 +27,13 @@ from tallystick.storage.files import (
 from tallystick.testing.memory import MemoryFileSystem
 
 WRITES = frozenset({"pwrite", "pwritev", "truncate"})
+"""Calls that change the bytes of a file."""
 SYNCS = frozenset({"datasync", "sync_dir"})
+"""Calls that make something durable."""
 NAMES = frozenset({"create", "rename", "remove", "mkdir"})
+"""Calls that change names in a folder."""
 READS = frozenset({"open", "pread"})
+"""Calls that read."""
 CHANGES = WRITES | SYNCS | NAMES
 """Calls that change what is on the disk."""
 
@@ -47,10 +51,15 @@ class FailedSync(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Fail the ``nth`` (1 first) of the ``calls``, once, or with ``lasting`` from then on.
+    """Which call fails, and how.
 
-    A failing write first writes the first ``partial`` of its bytes. ``sync`` says what a
-    failing datasync does to the file; it needs a `MemoryFileSystem` below.
+    Args:
+        nth: Fail the n-th of the ``calls``, 1 first.
+        calls: Names of the calls that count.
+        error: The ``errno`` of the `OSError`.
+        partial: Share (0 to 1) of its bytes that a failing write writes first.
+        lasting: True if all later ones of the ``calls`` fail too.
+        sync: What a failing ``datasync`` does to the file; needs a `MemoryFileSystem` below.
     """
 
     nth: int
@@ -64,9 +73,16 @@ class Fault:
 class FaultyFileSystem:
     """A file system around ``inner`` that fails as ``fault`` says.
 
-    ``struck`` tells whether it did. With ``short_writes`` every write takes several calls,
-    some of them interrupted (EINTR). After a `FailedSync`, opening a file reads what is on
-    the disk, as the real file system of `tallystick.storage.local` asks for.
+    After a `FailedSync`, opening a file reads what is on the disk, as the real file system of
+    `tallystick.storage.local` does.
+
+    Args:
+        inner: The file system below.
+        fault: What fails; None fails nothing.
+        short_writes: True if every write takes several calls, some of them interrupted (EINTR).
+
+    Attributes:
+        struck: True once the fault was reached.
     """
 
     def __init__(
@@ -81,7 +97,7 @@ class FaultyFileSystem:
         self._mutex = threading.Lock()
 
     def strikes(self, call: str) -> bool:
-        """Count a call; true if it is to fail."""
+        """Count a call; return True if it is to fail."""
         with self._mutex:
             if self.fault is None or call not in self.fault.calls:
                 return False
@@ -92,7 +108,7 @@ class FaultyFileSystem:
             return strikes
 
     def failure(self, path: str) -> OSError:
-        """The error to raise."""
+        """Make the error to raise."""
         number = self.fault.error if self.fault else errno.EIO
         return OSError(number, os.strerror(number) + " (injected)", path)
 
@@ -103,39 +119,49 @@ class FaultyFileSystem:
     # -- FileSystem -----------------------------------------------------------------------
 
     def open(self, path: str, *, write: bool = True) -> File:
+        """Open a file; see `FileSystem.open`."""
         self._fail_if_due("open", path)
         return FaultyFile(self, self.inner.open(path, write=write))
 
     def create(self, path: str) -> File:
+        """Make a file; see `FileSystem.create`."""
         self._fail_if_due("create", path)
         return FaultyFile(self, self.inner.create(path))
 
     def exists(self, path: str) -> bool:
+        """Return True if there is such a file or folder."""
         return self.inner.exists(path)
 
     def size(self, path: str) -> int:
+        """Return the size of a file in bytes."""
         return self.inner.size(path)
 
     def list(self, path: str) -> list[str]:
+        """Return the names in a folder, sorted."""
         return self.inner.list(path)
 
     def rename(self, source: str, target: str) -> None:
+        """Rename a file; see `FileSystem.rename`."""
         self._fail_if_due("rename", source)
         self.inner.rename(source, target)
 
     def remove(self, path: str) -> None:
+        """Remove a file."""
         self._fail_if_due("remove", path)
         self.inner.remove(path)
 
     def mkdir(self, path: str) -> None:
+        """Make a folder; see `FileSystem.mkdir`."""
         self._fail_if_due("mkdir", path)
         self.inner.mkdir(path)
 
     def sync_dir(self, path: str) -> None:
+        """Make the names in a folder durable."""
         self._fail_if_due("sync_dir", path)
         self.inner.sync_dir(path)
 
     def lock(self, path: str) -> Lock:
+        """Take a lock file; see `FileSystem.lock`."""
         return self.inner.lock(path)
 
 
@@ -149,17 +175,21 @@ class FaultyFile:
 
     @property
     def path(self) -> str:
+        """Return the path that the file was opened with."""
         return self._inner.path
 
     def pread(self, size: int, offset: int) -> bytes:
+        """Read bytes; see `File.pread`."""
         if self._fs.strikes("pread"):
             raise self._fs.failure(self.path)
         return self._inner.pread(size, offset)
 
     def pwrite(self, data: Bytes, offset: int) -> None:
+        """Write bytes; see `File.pwrite`."""
         self._write("pwrite", data, offset)
 
     def pwritev(self, buffers: Sequence[Bytes], offset: int) -> None:
+        """Write buffers; see `File.pwritev`."""
         self._write("pwritev", b"".join(buffers), offset)
 
     def _write(self, call: str, data: Bytes, offset: int) -> None:
@@ -181,6 +211,7 @@ class FaultyFile:
         return count
 
     def datasync(self) -> None:
+        """Sync the file; see `File.datasync`."""
         sync = self._fs.fault.sync if self._fs.fault else None
         if self.path in self._fs.due_at_next_sync:
             self._fs.due_at_next_sync.discard(self.path)
@@ -203,28 +234,44 @@ class FaultyFile:
         memory.lose(self.path, visible=visible)
 
     def allocate(self, size: int) -> None:
+        """Grow the file with zeros; see `File.allocate`."""
         fill_with_zeros(self, size)
 
     def truncate(self, size: int) -> None:
+        """Set the size; see `File.truncate`."""
         if self._fs.strikes("truncate"):
             raise self._fs.failure(self.path)
         self._inner.truncate(size)
 
     def size(self) -> int:
+        """Return the size in bytes."""
         return self._inner.size()
 
     def lock_range(self, offset: int, length: int) -> Lock:
+        """Lock bytes; see `File.lock_range`."""
         return self._inner.lock_range(offset, length)
 
     def close(self) -> None:
+        """Close the file without syncing."""
         self._inner.close()
 
 
 def every_fault(
     make: Callable[[], FileSystem], fault: Callable[[int], Fault] = Fault, *, limit: int = 100_000
 ) -> Iterator[FaultyFileSystem]:
-    """A fresh faulty file system for n = 1, 2, ...; ends after the first whose fault was not
-    reached by what you did with it."""
+    """Yield a new faulty file system for n = 1, 2, ..., until a fault is not reached.
+
+    Args:
+        make: Makes the file system below, new for each n.
+        fault: Makes the fault for n.
+        limit: Largest n.
+
+    Yields:
+        File systems to run the code on. The last is one whose fault the run did not reach.
+
+    Raises:
+        AssertionError: Each of ``limit`` runs reached its fault.
+    """
     for nth in range(1, limit):
         faulty = FaultyFileSystem(make(), fault(nth))
         yield faulty

@@ -1,7 +1,7 @@
-"""Kill a working process with SIGKILL, again and again, and look at what its log kept.
+"""Kill a working process with SIGKILL, again and again, and check what its log kept.
 
-In: a ``work`` function that runs in a forked child and reports over a pipe. Out: what it had
-submitted and what had been acknowledged when it died. Killing a process loses nothing that the
+In: a ``work`` function that runs in a forked child and reports over a pipe. Out: the items it had
+submitted and those that had been acknowledged when it died. A killed process loses nothing that the
 operating system has, so this tests atomicity and restart, not the disk: for that there is
 `tallystick.testing.crashes`.
 """
@@ -23,15 +23,16 @@ from typing import Any, NoReturn
 from tallystick.testing.checks import check_items
 
 _LINE_MAX = 4096
-"""Bytes that a pipe takes whole (PIPE_BUF of Linux), so that no report is torn."""
+"""Most bytes that a pipe takes at once (PIPE_BUF of Linux), so that no report is torn."""
 _SUBMITTED, _ACKNOWLEDGED = b"\ns", b"\na"
 
 
 class Reporter:
     """The child's end of the pipe. Items are JSON values; lists come back as tuples.
 
-    ``run`` is the number of the child among those of one check, 0 first: a good part of items
-    that must differ from those of earlier children.
+    Attributes:
+        run: The number of the child within one check, 0 first: useful as a part of items that must
+            differ from those of earlier children.
     """
 
     def __init__(self, descriptor: int, run: int = 0) -> None:
@@ -39,15 +40,29 @@ class Reporter:
         self._descriptor = descriptor
 
     def submitted(self, item: Any) -> None:
-        """Call it before the item is handed to the log."""
+        """Report an item before it is handed to the log.
+
+        Args:
+            item: A JSON value.
+
+        Raises:
+            ValueError: The report has more than 4096 bytes.
+        """
         self._send(_SUBMITTED, item)
 
     def acknowledged(self, item: Any) -> None:
-        """Call it after the log has reported the item durable."""
+        """Report an item after the log has reported it durable.
+
+        Args:
+            item: As for `submitted`.
+
+        Raises:
+            ValueError: The report has more than 4096 bytes.
+        """
         self._send(_ACKNOWLEDGED, item)
 
     def _send(self, kind: bytes, item: Any) -> None:
-        # JSON text holds no line feed, so that one always begins a report.
+        # JSON text has no line feed, so each line feed begins a report.
         line = kind + json.dumps(item).encode()
         if len(line) > _LINE_MAX:
             raise ValueError(f"a report of {len(line)} bytes, at most {_LINE_MAX}")
@@ -71,10 +86,23 @@ def run_and_kill(
     timeout: float = 60.0,
     run: int = 0,
 ) -> Killed:
-    """Run ``work`` in a forked child and kill it ``seconds`` after ``after`` acknowledgements.
+    """Run ``work`` in a forked child and kill it some time after an acknowledgement.
 
-    Call it where no other threads run: a fork takes only the calling one along. Raises
-    `AssertionError` if the child fails by itself, `TimeoutError` if it stops reporting.
+    Call it where no other threads run: a fork takes only the calling one along.
+
+    Args:
+        work: Opens the log, and reports each item before and after it is made durable.
+        after: Acknowledgements to wait for before the kill.
+        seconds: Further delay before the kill.
+        timeout: Longest wait for the acknowledgements, in seconds.
+        run: Number of the child, for its `Reporter`.
+
+    Returns:
+        What the child had reported.
+
+    Raises:
+        AssertionError: The child failed by itself; its traceback is on stderr.
+        TimeoutError: The child has stopped reporting.
     """
     reading, writing = os.pipe()
     child = os.fork()
@@ -106,10 +134,26 @@ def check_kills(
     seconds_max: float = 0.005,
     writer_of: Callable[[Hashable], Hashable] | None = None,
 ) -> int:
-    """Kill ``work`` at random moments, ``kills`` times, over the same log, which it reopens.
+    """Kill ``work`` at random moments, over the same log, which it reopens each time.
 
-    After each kill ``recover`` must return everything acknowledged so far, of all runs, and
-    nothing that was never submitted. Returns the number of acknowledged items.
+    After each kill the recovery must return every item acknowledged so far, of all runs, and none
+    that was never submitted.
+
+    Args:
+        work: As for `run_and_kill`.
+        recover: Opens the log, closes it, and returns its items in order.
+        kills: How often.
+        seed: Of the moments.
+        after_max: Acknowledgements before a kill are fewer than this.
+        seconds_max: Longest further delay before a kill.
+        writer_of: As for `check_recovery`.
+
+    Returns:
+        The number of acknowledged items.
+
+    Raises:
+        AssertionError: As for `check_items` and `run_and_kill`.
+        TimeoutError: A child has stopped reporting.
     """
     rng = random.Random(seed)
     total = Killed()

@@ -1,6 +1,6 @@
 """A file system in memory, for fast tests.
 
-In: the calls of `tallystick.storage.files.FileSystem`. Out: what the real one would answer, from
+In: the calls of `tallystick.storage.files.FileSystem`. Out: what the real one would return, from
 a `Disk` model that also knows what a crash would leave.
 """
 
@@ -17,10 +17,12 @@ from tallystick.testing.disk import Disk, Inode
 
 
 class MemoryFileSystem:
-    """Files in memory. ``contents`` (by path) are there, durable, from the start.
+    """Files in memory; may be used by several threads.
 
-    Paths are plain strings with ``/``; folders exist as soon as they are named. May be used by
-    several threads. Subclasses see every change in `apply`.
+    Paths are plain strings with ``/``; folders exist as soon as they are named.
+
+    Args:
+        contents: Files that are there, durable, from the start, by path.
     """
 
     def __init__(self, contents: Mapping[str, bytes | bytearray] | None = None) -> None:
@@ -33,19 +35,21 @@ class MemoryFileSystem:
             self.disk.sync_dir(posixpath.dirname(path))
 
     def apply(self, call: str, *arguments: object) -> None:
-        """Change the disk by one call of `Disk`."""
+        """Change the disk by one call of `Disk`; subclasses see every change here."""
         with self._mutex:
             getattr(self.disk, call)(*arguments)
 
     # -- FileSystem -----------------------------------------------------------------------
 
     def open(self, path: str, *, write: bool = True) -> File:
+        """Open a file; see `FileSystem.open`."""
         inode = self.disk.inode(path)
         if inode.lost:
             self.apply("evict", inode.number)
         return MemoryFile(self, path, inode, writable=write)
 
     def create(self, path: str) -> File:
+        """Make a file; see `FileSystem.create`."""
         with self._mutex:
             if path in self.disk.names:
                 raise FileExistsError(17, "File exists", path)
@@ -53,46 +57,58 @@ class MemoryFileSystem:
             return MemoryFile(self, path, self.disk.inode(path), writable=True)
 
     def exists(self, path: str) -> bool:
+        """Return True if there is such a file or folder."""
         prefix = path.rstrip("/") + "/"
         if path.rstrip("/") in self._folders:
             return True
         return any(name == path or name.startswith(prefix) for name in list(self.disk.names))
 
     def size(self, path: str) -> int:
+        """Return the size of a file in bytes."""
         return len(self.disk.inode(path).data)
 
     def list(self, path: str) -> list[str]:
+        """Return the names in a folder, sorted."""
         prefix = path.rstrip("/") + "/"
         inside = [name[len(prefix) :] for name in list(self.disk.names) if name.startswith(prefix)]
         return sorted({name.split("/")[0] for name in inside})
 
     def rename(self, source: str, target: str) -> None:
+        """Rename a file; see `FileSystem.rename`."""
         self.disk.inode(source)
         self.apply("rename", source, target)
 
     def remove(self, path: str) -> None:
+        """Remove a file."""
         self.disk.inode(path)
         self.apply("remove", path)
 
     def mkdir(self, path: str) -> None:
+        """Make a folder; see `FileSystem.mkdir`."""
         self._folders.add(path.rstrip("/"))
 
     def sync_dir(self, path: str) -> None:
+        """Make the names in a folder durable."""
         self.apply("sync_dir", path.rstrip("/") or "/")
 
     def lock(self, path: str) -> Lock:
+        """Take a lock file; see `FileSystem.lock`."""
         return self.take_lock(path, 0, 1)
 
     # -- for tests --------------------------------------------------------------------------
 
     def contents(self) -> dict[str, bytes]:
-        """All files, as reads see them."""
+        """Return all files as reads see them, by path."""
         with self._mutex:
             inodes = self.disk.inodes
             return {path: bytes(inodes[inode].data) for path, inode in self.disk.names.items()}
 
     def write_to(self, folder: Path) -> None:
-        """Copy all files below a real folder, to look at them or to open them by path."""
+        """Copy all files into a real folder, to look at them or to open them by path.
+
+        Args:
+            folder: The folder; made if missing.
+        """
         for path, content in self.contents().items():
             target = folder / path.lstrip("/")
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -100,12 +116,20 @@ class MemoryFileSystem:
 
     def lose(self, path: str, *, visible: bool) -> None:
         """Drop what is unsynced in a file, as a failed sync does: it will never reach the disk.
-        If it stays ``visible``, that is until the file is opened again."""
+
+        Args:
+            path: The file.
+            visible: True if reads see it until the file is opened again.
+        """
         number = self.disk.inode(path).number
         self.apply("lose", number, visible)
 
     def take_lock(self, path: str, offset: int, length: int) -> Lock:
-        """Lock a range of a file, or refuse."""
+        """Lock a range of bytes of a file.
+
+        Raises:
+            LogLockedError: A part of it is locked already.
+        """
         wanted = (offset, offset + length)
         with self._mutex:
             held = self._locks.setdefault(path, set())
@@ -129,38 +153,47 @@ class MemoryFile:
         self._locks: list[Lock] = []
 
     def pread(self, size: int, offset: int) -> bytes:
+        """Read bytes; see `File.pread`."""
         self._check()
         return bytes(self._inode.data[offset : offset + size])
 
     def pwrite(self, data: Bytes, offset: int) -> None:
+        """Write bytes; see `File.pwrite`."""
         self._check_writable()
         self._fs.apply("write", self._inode.number, bytes(data), offset)
 
     def pwritev(self, buffers: Sequence[Bytes], offset: int) -> None:
+        """Write buffers; see `File.pwritev`."""
         self.pwrite(b"".join(buffers), offset)
 
     def datasync(self) -> None:
+        """Sync the file; see `File.datasync`."""
         self._check()
         self._fs.apply("sync", self._inode.number)
 
     def allocate(self, size: int) -> None:
+        """Grow the file with zeros; see `File.allocate`."""
         fill_with_zeros(self, size)
 
     def truncate(self, size: int) -> None:
+        """Set the size; see `File.truncate`."""
         self._check_writable()
         self._fs.apply("truncate", self._inode.number, size)
 
     def size(self) -> int:
+        """Return the size in bytes."""
         self._check()
         return len(self._inode.data)
 
     def lock_range(self, offset: int, length: int) -> Lock:
+        """Lock bytes; see `File.lock_range`."""
         self._check()
         lock = self._fs.take_lock(self.path, offset, length)
         self._locks.append(lock)
         return lock
 
     def close(self) -> None:
+        """Close the file without syncing."""
         self._open = False
         while self._locks:
             self._locks.pop().release()
@@ -181,6 +214,7 @@ class _MemoryLock:
         self._span: tuple[int, int] | None = span
 
     def release(self) -> None:
+        """Unlock the bytes; a second call does nothing."""
         if self._span is not None:
             self._held.discard(self._span)
             self._span = None

@@ -1,4 +1,4 @@
-"""The invariant of every reader: spans tile a file, no byte in two, none in none.
+"""The invariant of every reader: the spans of a file tile it, no byte in two, none in none.
 
 In: a `LogFile`. Out: nothing, or an `AssertionError` that names the first byte that breaks it.
 """
@@ -9,9 +9,13 @@ from tallystick.records import LogFile, Outcome
 
 
 def check_tiling(file: LogFile) -> None:
-    """Assert that the spans of ``file`` cover its bytes once, in order, each with a reason.
+    """Check that the spans of a file cover its bytes once, in order, each with a reason.
 
-    A span that is not valid must say why.
+    Args:
+        file: A file as a reader returned it. A span that is not valid must give a reason.
+
+    Raises:
+        AssertionError: Names the file and the offset.
     """
     place = 0
     for span in file.spans:

@@ -1,4 +1,4 @@
-"""Every legal state of a `Disk` after a crash at this moment: all of them, or a fair sample.
+"""Every legal state of a `Disk` after a crash at this moment: all of them, or a sample.
 
 In: a disk with unsynced changes. Out: `DiskState` values, each different from the others.
 
@@ -35,7 +35,7 @@ class Unit(NamedTuple):
 
 
 class DiskState(NamedTuple):
-    """What may be on the disk. ``key`` is equal for equal states of one run."""
+    """What may be on the disk; equal states of one run have equal ``key``."""
 
     key: Key
     names: Names
@@ -43,7 +43,7 @@ class DiskState(NamedTuple):
     choice: Choice
 
     def contents(self, disk: Disk) -> dict[str, bytearray]:
-        """The files by name; ``disk`` is as it was when the state was made."""
+        """Return the files by name; ``disk`` is as it was when the state was made."""
         sizes = {inode: len(disk.inodes[inode].durable) for inode in self.names.values()}
         sectors: dict[int, dict[int, bytes]] = {inode: {} for inode in sizes}
         for unit, chosen in zip(self.units, self.choice, strict=True):
@@ -58,7 +58,7 @@ class DiskState(NamedTuple):
         }
 
     def describe(self) -> str:
-        """The choice in words, as far as it differs from what was durable."""
+        """Return the choice as text, as far as it differs from what was durable."""
         paths = {inode: path for path, inode in self.names.items()}
         words = []
         for unit, chosen in zip(self.units, self.choice, strict=True):
@@ -70,7 +70,7 @@ class DiskState(NamedTuple):
 
 
 def disk_states(disk: Disk, limit: int, rng: random.Random) -> Iterator[DiskState]:
-    """Legal states, at most about ``limit``; all of them if there are no more than that."""
+    """Yield legal states, at most about ``limit``; all of them if there are no more."""
     variants = _name_variants(disk, rng)
     share = max(limit // len(variants), 8)
     for names in variants:
@@ -80,7 +80,7 @@ def disk_states(disk: Disk, limit: int, rng: random.Random) -> Iterator[DiskStat
 
 
 def is_exhaustive(disk: Disk, limit: int) -> bool:
-    """True if `disk_states` with this limit leaves none out."""
+    """Return True if `disk_states` with this limit yields every state."""
     if len(disk.changes) > _SUBSETS_MAX:
         return False
     variants = _name_variants(disk, random.Random(0))

@@ -39,6 +39,9 @@ class Wait:
     def done(self) -> bool:
         return self._tape.durable >= self._end
 
+    def start_flush(self) -> None:
+        self._tape.durable = max(self._tape.durable, self._end)
+
     def __await__(self) -> Generator[object, None, int]:
         yield from ()
         return self.wait()

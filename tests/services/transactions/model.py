@@ -71,6 +71,9 @@ class Done:
     def done(self) -> bool:
         return True
 
+    def start_flush(self) -> None:
+        pass
+
     def __await__(self) -> Generator[object, None, int]:
         yield from ()
         return self.wait()

@@ -32,6 +32,9 @@ class Slow:
     def done(self) -> bool:
         return self.durable.is_set()
 
+    def start_flush(self) -> None:
+        raise AssertionError("somebody awaits it")
+
     def __await__(self) -> Generator[object, None, int]:
         yield from self.durable.wait().__await__()
         return 7

@@ -112,7 +112,7 @@ def test_every_fault_ends_in_errors_for_all_and_losses_for_none(face: Face, erro
 
 @pytest.mark.parametrize("face", [_threads, _committers, _tasks])
 @pytest.mark.parametrize("kind", [FailedSync.ORDERED, FailedSync.REVERTED])
-def test_no_failed_sync_is_acknowledged_to_anybody(face: Face, kind: FailedSync) -> None:
+def test_no_failed_sync_is_acknowledged(face: Face, kind: FailedSync) -> None:
     for fs in every_fault(RecordingFileSystem, lambda n: Fault(n, {"datasync"}, sync=kind)):
         assert isinstance(fs.inner, RecordingFileSystem)
         _faulty(face, fs, fs.inner)

@@ -14,7 +14,7 @@ from tallystick.errors import LogPoisonedError
 from tallystick.storage.group.writer import GroupWriter
 from tests.storage.disks import SlowDisk
 
-PATIENCE = 20.0
+HANGS_AFTER = 20.0
 
 
 def _writer(disk: SlowDisk, **options: Any) -> GroupWriter[int]:
@@ -33,7 +33,7 @@ def test_a_thousand_tasks_share_a_handful_of_syncs() -> None:
             assert lsn < sum(map(len, disk.groups[: disk.synced]))
 
     async def run() -> None:
-        await asyncio.wait_for(asyncio.gather(*map(work, range(1000))), PATIENCE)
+        await asyncio.wait_for(asyncio.gather(*map(work, range(1000))), HANGS_AFTER)
 
     asyncio.run(run())
     assert sorted(disk.durable) == sorted(n * 10 + s for n in range(1000) for s in range(3))
@@ -73,7 +73,7 @@ def test_awaiting_what_is_durable_already_returns_at_once() -> None:
     assert asyncio.run(run()) == (0, 0)
 
 
-def test_a_cancelled_task_takes_nobody_with_it() -> None:
+def test_a_cancelled_task_does_not_cancel_others() -> None:
     disk = SlowDisk(seconds=0.05)
     writer = _writer(disk)
 
@@ -110,7 +110,7 @@ def test_threads_and_tasks_of_two_loops_share_one_log() -> None:
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(PATIENCE)
+        worker.join(HANGS_AFTER)
         assert not worker.is_alive(), "a waiter hangs"
     assert len(set(disk.durable)) == 2 * 200 + 3 * 50
     writer.close()
@@ -132,14 +132,14 @@ def test_no_task_hangs_wherever_a_call_fails(fail_at: int) -> None:
         return "done"
 
     async def run() -> list[str]:
-        return await asyncio.wait_for(asyncio.gather(*map(work, range(20))), PATIENCE)
+        return await asyncio.wait_for(asyncio.gather(*map(work, range(20))), HANGS_AFTER)
 
     outcomes = asyncio.run(run())
     assert writer.poisoned == ("refused" in outcomes)
     writer.close()
 
 
-def test_a_task_is_never_made_to_help() -> None:
+def test_a_task_never_has_to_write_what_is_pending() -> None:
     disk = SlowDisk(seconds=0.05)
     writer = _writer(disk, group_bytes=10, pending_bytes=20)
 
@@ -154,7 +154,7 @@ def test_a_task_is_never_made_to_help() -> None:
     writer.close()
 
 
-def test_a_loop_that_closed_before_its_flush_ended_harms_nobody() -> None:
+def test_a_loop_that_closed_before_its_flush_ended_does_no_harm() -> None:
     disk = SlowDisk(seconds=0.1)
     writer = _writer(disk)
 
@@ -221,7 +221,7 @@ def test_a_task_that_ends_the_loop_strands_no_other() -> None:
     others = loop.run_until_complete(starts())
     with pytest.raises(SystemExit):
         loop.run_until_complete(gone)
-    found = loop.run_until_complete(asyncio.wait_for(asyncio.gather(*others), PATIENCE))
+    found = loop.run_until_complete(asyncio.wait_for(asyncio.gather(*others), HANGS_AFTER))
     assert found == [1, 2, 3]
     assert isinstance(gone.exception(), SystemExit)
     loop.close()
@@ -234,7 +234,7 @@ def test_a_ticket_can_be_given_to_everything_that_takes_awaitables() -> None:
 
     async def run() -> None:
         found = [*await asyncio.gather(writer.submit(1), writer.submit(2))]
-        found.append(await asyncio.wait_for(writer.submit(3), PATIENCE))
+        found.append(await asyncio.wait_for(writer.submit(3), HANGS_AFTER))
         found.append(await asyncio.shield(writer.submit(4)))
         assert found == [0, 1, 2, 3]
         with pytest.raises(TimeoutError):

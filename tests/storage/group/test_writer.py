@@ -22,7 +22,7 @@ from tallystick.roles import Ticket
 from tallystick.storage.group.writer import GroupWriter
 from tests.storage.disks import SlowDisk
 
-PATIENCE = 20.0
+HANGS_AFTER = 20.0
 """Seconds after which a waiter counts as hanging."""
 
 
@@ -39,7 +39,7 @@ def _commit(writer: GroupWriter[int], item: int) -> int:
 
 
 WAYS = pytest.mark.parametrize("way", [_submit_and_wait, _commit])
-"""To make an item durable, with a group or, where nobody else is about, without."""
+"""To make an item durable, with a group or, for a lone caller, without."""
 
 Way = Callable[[GroupWriter[int], int], int]
 
@@ -51,7 +51,7 @@ def _run_threads(count: int, work: Callable[[int], None]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(PATIENCE)
+        thread.join(HANGS_AFTER)
         assert not thread.is_alive(), "a waiter hangs"
 
 
@@ -156,14 +156,63 @@ def test_flush_of_nothing_touches_nothing() -> None:
     assert disk.calls == 2
 
 
-def test_asking_for_done_alone_makes_it_durable() -> None:
+def _poll(ticket: Ticket) -> None:
+    deadline = time.monotonic() + HANGS_AFTER
+    while not ticket.done():
+        assert time.monotonic() < deadline, "nobody flushes"
+        time.sleep(0.001)
+
+
+def test_start_flush_alone_makes_it_durable() -> None:
     disk = SlowDisk()
     writer = _writer(disk)
+    writer.submit(1, sync=False)
+    ticket = writer.submit(2, sync=False)
+    ticket.start_flush()
+    _poll(ticket)
+    assert disk.durable == [1, 2]
+    writer.close()
+
+
+def test_polling_done_has_no_effect() -> None:
+    disk = SlowDisk()
+    writer = _writer(disk)
+    threads = threading.active_count()
     ticket = writer.submit(1)
-    deadline = time.monotonic() + PATIENCE
-    while not ticket.done():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    time.sleep(0.01)
+    assert not ticket.done()
+    assert disk.calls == 0
+    writer.submit(2).wait()
+    assert ticket.done()
+    ticket.start_flush()
+    assert threading.active_count() == threads, "there is nothing to flush"
+
+
+def test_one_start_flush_is_enough_while_another_flush_runs() -> None:
+    disk = SlowDisk(seconds=0.02)
+    writer = _writer(disk)
+    for item in range(0, 20, 2):
+        leader = threading.Thread(target=writer.submit(item).wait)
+        leader.start()
+        while len(disk.groups) <= item:
+            time.sleep(0.0005)
+        ticket = writer.submit(item + 1)
+        ticket.start_flush()
+        _poll(ticket)
+        leader.join()
+    assert disk.durable == list(range(20))
+    writer.close()
+
+
+def test_start_flush_inside_an_exclusive_block_takes_effect_after_it() -> None:
+    disk = SlowDisk()
+    writer = _writer(disk)
+    with writer.exclusive():
+        ticket = writer.submit(1)
+        ticket.start_flush()
+        time.sleep(0.01)
+        assert disk.calls == 0
+    _poll(ticket)
     assert disk.durable == [1]
     writer.close()
 
@@ -179,11 +228,13 @@ def test_a_wait_that_times_out_loses_nothing() -> None:
     with pytest.raises(TimeoutError):
         ticket.wait(timeout=0.01)
     leader.join()
-    assert ticket.wait() == 1
+    _poll(ticket)
     assert disk.durable == [1, 2]
+    assert ticket.wait() == 1
+    writer.close()
 
 
-def test_a_delay_gathers_company_only_where_there_is_some() -> None:
+def test_the_delay_applies_only_if_siblings_are_there() -> None:
     disk = SlowDisk()
     writer = _writer(disk, delay=0.2, siblings=2)
     started = time.monotonic()
@@ -204,7 +255,7 @@ def test_no_flush_runs_inside_an_exclusive_block() -> None:
         waiter.start()
         time.sleep(0.02)
         assert disk.calls == 0
-    waiter.join(PATIENCE)
+    waiter.join(HANGS_AFTER)
     assert disk.durable == [1]
 
 
@@ -258,7 +309,7 @@ def test_a_failed_sync_poisons_everyone_present_and_future() -> None:
 
 
 @WAYS
-def test_a_lone_caller_is_told_of_a_failed_sync_and_so_is_everyone_after_it(way: Way) -> None:
+def test_a_failed_sync_is_raised_to_a_lone_caller_and_to_everyone_after_it(way: Way) -> None:
     disk = SlowDisk()
     writer = _writer(disk, name="/logs/a")
     disk.fail_at = 2
@@ -426,7 +477,7 @@ def test_ctrl_c_of_a_waiter_leaves_the_flush_to_the_others() -> None:
     with pytest.raises(KeyboardInterrupt):
         mine.wait()
     for thread in (leader, follower, timer):
-        thread.join(PATIENCE)
+        thread.join(HANGS_AFTER)
         assert not thread.is_alive()
     assert disk.durable == [1, 2, 3]
 
@@ -443,7 +494,7 @@ def _in_child(work: Callable[[], None]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def test_a_forked_child_writes_nothing_and_is_told_so() -> None:
+def test_a_forked_child_writes_nothing_and_gets_errors() -> None:
     disk = SlowDisk()
     writer = _writer(disk)
     ticket = writer.submit(1)
@@ -473,5 +524,5 @@ def test_a_fork_in_the_middle_of_a_flush_hangs_neither_side() -> None:
             ticket.wait()
 
     assert _in_child(work) == 0
-    leader.join(PATIENCE)
+    leader.join(HANGS_AFTER)
     assert ticket.wait() == 1

@@ -33,7 +33,7 @@ from tallystick.services.page_store.recovery import (
 )
 from tallystick.services.page_store.transactions import Limits, Session, Transactions
 from tallystick.storage.files import FileSystem
-from tallystick.storage.fork import tell_of_forks
+from tallystick.storage.fork import register_in_child
 from tallystick.storage.local import LOCAL
 from tallystick.systems.registry import (
     NATIVE,
@@ -93,7 +93,7 @@ class PageStore:
         self._latches = Latches()
         fs.mkdir(str(self.path))
         self._open()
-        tell_of_forks(self)
+        register_in_child(self)
 
     def _open(self) -> None:
         opened = self._opener(self.path, self._fs, self._limits.cache_bytes)

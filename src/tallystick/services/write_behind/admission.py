@@ -10,11 +10,11 @@ import time
 from collections.abc import Collection, Sequence
 
 from tallystick.errors import BusyError, TransactionUsageError
-from tallystick.roles import Operation, PersistEntry, PersistLog, PersistTicket
+from tallystick.roles import Operation, PersistEntry, PersistLog, Ticket
 from tallystick.services.write_behind.backlog import Backlog, size_of
 from tallystick.services.write_behind.metrics import WriteBehindMetrics
 from tallystick.services.write_behind.sequencer import Sequencer
-from tallystick.storage.signals import InterruptsHeldBack
+from tallystick.storage.signals import defer_sigint
 
 _FOR_ALL_TARGETS = {None}
 """The target names of a transaction whose operations are all for every target."""
@@ -47,7 +47,7 @@ class Admission:
         reference: str,
         targets: Sequence[str] | None,
         timeout: float,
-    ) -> tuple[int, PersistTicket]:
+    ) -> tuple[int, Ticket]:
         """Log a new transaction; return its number and ticket.
 
         Raises `BusyError` if the backlog is full for ``timeout`` seconds, `TransactionUsageError`
@@ -64,7 +64,7 @@ class Admission:
         deadline = time.monotonic() + timeout
         backlog = self._backlog
         while True:
-            with InterruptsHeldBack(), backlog.entrance:
+            with defer_sigint(), backlog.entrance:
                 if backlog.has_space(size):
                     return self._admit(names, operations, reference, size)
             self._wait_for_space(size, deadline)
@@ -78,7 +78,7 @@ class Admission:
 
     def _admit(
         self, names: tuple[str, ...], operations: tuple[Operation, ...], reference: str, size: int
-    ) -> tuple[int, PersistTicket]:
+    ) -> tuple[int, Ticket]:
         now = int(time.time() * 1_000_000)
         left = self._left.get(names) or self._left.setdefault(names, frozenset(names))
         number, ticket = self._log.persisting(names, operations, reference)

@@ -15,11 +15,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isinf
 
-from tallystick.errors import BusyError, TallystickError
+from tallystick.errors import BusyError, TallystickError, copy_error
 from tallystick.roles import Operation, PersistEntry
 from tallystick.services.write_behind.metrics import BacklogSize
 from tallystick.services.write_behind.settings import WriteBehindSettings
-from tallystick.storage.group.ticket import fresh
 
 _OVERHEAD = 64
 """Bytes counted for an entry and for each of its operations, in addition to their content."""
@@ -108,7 +107,7 @@ class Backlog:
                     )
                 self._changed.wait(left)
             if self._refusal is not None:
-                raise fresh(self._refusal)
+                raise copy_error(self._refusal)
 
     def refuse(self, reason: TallystickError) -> None:
         """Admit no more transactions; return once all admitted ones have been added."""

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from tallystick.errors import TallystickError
-from tallystick.roles import PersistEntry, PersistTicket
+from tallystick.roles import PersistEntry, Ticket
 
 GATHER_SECONDS = 0.003
 """Time between two checks of which entries are durable."""
@@ -46,7 +46,7 @@ class Sequencer:
         self._lost = lost
         self._broken = broken
         self._idle_max = 1 if alone else IDLE_MAX
-        self._queue: deque[tuple[PersistEntry, PersistTicket]] = deque()
+        self._queue: deque[tuple[PersistEntry, Ticket]] = deque()
         self._wake = threading.Event()
         self._closing = False
         self._thread = threading.Thread(
@@ -54,7 +54,7 @@ class Sequencer:
         )
         self._thread.start()
 
-    def append(self, entry: PersistEntry, ticket: PersistTicket) -> None:
+    def append(self, entry: PersistEntry, ticket: Ticket) -> None:
         """Add the next entry; calls come in the order of numbers."""
         self._queue.append((entry, ticket))
         if not self._wake.is_set():
@@ -88,7 +88,7 @@ class Sequencer:
     def _hand_over(self, least: int) -> int:
         """Pass on finished entries, and at least the first ``least``; return how many."""
         queue, ready, count = self._queue, [], 0
-        while queue and (count < least or queue[0][1].finished):
+        while queue and (count < least or queue[0][1].done()):
             entry, ticket = queue.popleft()
             count += 1
             try:

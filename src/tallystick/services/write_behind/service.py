@@ -37,7 +37,7 @@ from tallystick.services.write_behind.targets.workers import Workers
 from tallystick.services.write_behind.transaction import WriteBehindTransaction
 from tallystick.services.write_behind.unfinished import incomplete, unfinished, unknown_targets
 from tallystick.storage.files import FileSystem
-from tallystick.storage.fork import forked_error, tell_of_forks
+from tallystick.storage.fork import forked_error, register_in_child
 from tallystick.storage.local import LOCAL
 
 
@@ -116,7 +116,7 @@ class WriteBehind:
         )
         if chosen is not None:
             self._disposal = Disposal(self._log, chosen, fs=fs)
-        tell_of_forks(self)
+        register_in_child(self)
         if not self._holding:
             self._workers.start()
 

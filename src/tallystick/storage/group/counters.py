@@ -1,23 +1,21 @@
-"""What a group writer counts.
-
-In: one call per flush. Out: totals and a histogram, cheap enough to be always on.
-"""
+"""What a group writer counts: totals and a histogram, cheap enough to be always on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 BUCKETS = 16
-"""Bucket n counts flushes shorter than 1 ms x 2**n; the last one also all that took longer."""
+"""Bucket n counts flushes shorter than 1 ms x 2**n that no lower one counts; the last one also
+all that took longer."""
 
 
 @dataclass(slots=True)
 class GroupCounters:
     """Totals since the writer was opened.
 
-    ``groups`` counts calls of write, ``records`` items, ``bytes`` their declared sizes,
-    ``fsyncs`` calls of sync, ``refused`` items of groups that the log could not take;
-    ``seconds`` is time spent in flushes and ``histogram`` sorts flushes by their duration.
+    ``groups`` counts calls of ``write``, ``records`` items, ``bytes`` their declared sizes,
+    ``fsyncs`` calls of ``sync``, ``refused`` items of groups that the log could not take.
+    ``seconds`` is the time spent in flushes, and ``histogram`` counts flushes by duration.
     """
 
     groups: int = 0
@@ -30,7 +28,7 @@ class GroupCounters:
 
     @property
     def fsyncs_per_record(self) -> float:
-        """The honest, machine-independent figure of group commit."""
+        """Return syncs per item: the figure of group commit that no machine changes."""
         return self.fsyncs / self.records if self.records else 0.0
 
     def add_group(self, records: int, size: int) -> None:
@@ -40,7 +38,7 @@ class GroupCounters:
         self.bytes += size
 
     def add_time(self, seconds: float) -> None:
-        """Count one flush that took so long."""
+        """Count one flush of this duration."""
         self.seconds += seconds
         milliseconds = int(seconds * 1000)
         self.histogram[min(milliseconds.bit_length(), BUCKETS - 1)] += 1

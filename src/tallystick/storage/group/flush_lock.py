@@ -1,6 +1,6 @@
-"""Whose turn it is to flush: one thread at a time, which cannot wait for itself.
+"""The lock under which a thread flushes: one at a time, and never by itself twice.
 
-In: threads that want to flush, or to keep others from it. Out: one of them has the turn.
+In: threads that want to flush, or to keep others from it. Out: one of them owns the lock.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import threading
 from tallystick.errors import LogWriteError
 
 
-class Turn:
-    """A lock that knows its owner."""
+class FlushLock:
+    """A lock that knows its owner; ``name`` is the log's path, for errors."""
 
     __slots__ = ("_lock", "_name", "_owner")
 
@@ -21,30 +21,30 @@ class Turn:
         self._owner = 0
 
     @property
-    def mine(self) -> bool:
-        """True if the calling thread has the turn."""
+    def owned(self) -> bool:
+        """True if the calling thread owns the lock."""
         return self._owner == threading.get_ident()
 
-    def take(self) -> None:
-        """Wait for the turn. Raises `LogWriteError` if the caller has it already."""
-        self.check()
+    def acquire(self) -> None:
+        """Block until the lock is free and take it. Raises as `refuse_owner` does."""
+        self.refuse_owner()
         self._lock.acquire()
         self._owner = threading.get_ident()
 
-    def try_take(self) -> bool:
-        """Take the turn if nobody has it."""
+    def try_acquire(self) -> bool:
+        """Take the lock if it is free; False if it is not."""
         if not self._lock.acquire(blocking=False):
             return False
         self._owner = threading.get_ident()
         return True
 
-    def give_back(self) -> None:
-        """Let the next one have it."""
+    def release(self) -> None:
+        """Let another thread have the lock."""
         self._owner = 0
         self._lock.release()
 
-    def check(self) -> None:
-        """Raise `LogWriteError` if the caller has the turn: it would wait for ever."""
+    def refuse_owner(self) -> None:
+        """Raise `LogWriteError` if the caller owns the lock: it would wait for ever."""
         if self._owner == threading.get_ident():
             raise LogWriteError(
                 "a flush cannot wait for itself",

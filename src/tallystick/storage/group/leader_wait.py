@@ -1,8 +1,9 @@
-"""How long a leader waits for the callers that the last flush has just acknowledged.
+"""Adaptive delay of a group commit: how long a leader waits before it flushes.
 
-They are on their way back with their next item, one wake-up after the other; a flush that starts
-at once would sync for the first few of them and leave the rest to the next. So a leader gives
-them time, but never more than two flushes take, and none where nobody is on the way: a lone
+The callers that the last flush has acknowledged wake one after the other, and most of them are
+about to commit again. A flush that starts at once would sync for the first few of them and leave
+the rest to the next one. So the leader waits until all of them have woken, at most twice as long
+as the last flush took and at most 5 ms. It does not wait where no caller is about to wake: a lone
 caller never waits.
 """
 
@@ -11,48 +12,49 @@ from __future__ import annotations
 import contextlib
 import threading
 
-_PATIENCE = 2.0
+_FLUSHES_MAX = 2.0
 """Longest wait, in durations of the last flush."""
-_PATIENCE_MAX = 0.005
+_SECONDS_MAX = 0.005
 """Longest wait in seconds: a slow disk does not make it longer."""
 
 
-class Company:
-    """Watches the waiters that were acknowledged last until they have woken: of each group the
-    list ``waiting``, which has an entry for every one that has not.
+class LeaderWait:
+    """Counts the waiters that were acknowledged last and have not woken yet.
 
-    The writer's lock guards it, except for `returned`, which any waiter calls, and `wait`.
+    Each group keeps a list ``waiting`` with one entry for every thread that has not woken; this
+    object holds those of the groups acknowledged last. The writer's lock guards it, except for
+    `woken`, which any waiter calls, and `wait`.
     """
 
-    __slots__ = ("_back", "_patience", "_waiting")
+    __slots__ = ("_all_awake", "_seconds", "_waiting")
 
     def __init__(self) -> None:
         self._waiting: list[list[None]] = []
-        self._patience = 0.0
-        self._back = threading.Lock()
-        self._back.acquire()
+        self._seconds = 0.0
+        self._all_awake = threading.Lock()  # released by the last waiter that wakes
+        self._all_awake.acquire()
 
     def flushed(self, seconds: float) -> None:
-        """The last flush took so long."""
-        self._patience = min(seconds * _PATIENCE, _PATIENCE_MAX)
+        """Set the longest wait from the duration of the last flush."""
+        self._seconds = min(seconds * _FLUSHES_MAX, _SECONDS_MAX)
 
     def expect(self, waiting: list[list[None]]) -> None:
-        """These will be acknowledged now."""
+        """Watch these waiters, which are acknowledged now, instead of the ones before."""
         self._waiting = waiting
         if waiting:
-            self._back.acquire(blocking=False)
+            self._all_awake.acquire(blocking=False)
 
-    def returned(self, waiting: list[None]) -> None:
-        """One of them has woken, and is not in ``waiting`` any more."""
-        if not waiting and not self.out():
+    def woken(self, waiting: list[None]) -> None:
+        """Note that one waiter has woken; it is no longer in ``waiting``."""
+        if not waiting and not self.pending_count():
             with contextlib.suppress(RuntimeError):
-                self._back.release()
+                self._all_awake.release()
 
     def wait(self) -> None:
-        """Return when all have woken, or patience has ended."""
-        if self.out():
-            self._back.acquire(timeout=self._patience)
+        """Return when every watched waiter has woken, or the longest wait is over."""
+        if self.pending_count():
+            self._all_awake.acquire(timeout=self._seconds)
 
-    def out(self) -> int:
-        """How many have not woken yet."""
+    def pending_count(self) -> int:
+        """Return how many of the watched waiters have not woken."""
         return sum(map(len, self._waiting))

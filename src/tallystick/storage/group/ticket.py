@@ -4,36 +4,46 @@ In: items, by `tallystick.storage.group.writer.GroupWriter`. Out: waiting thread
 once per group.
 
 A group's *gate* is a lock that its waiting threads queue at. An open gate means: the group is
-finished, or nobody is flushing and whoever comes next should lead. A waiter that finds the group
-finished opens the gate again for the one behind it: one wake-up after the other, which is how
-the interpreter lock would let them run anyway, and without a herd. Opening a gate once too often
-does no harm: who comes through looks for itself.
+finished, or no thread is flushing and the next one through should lead. A waiter that finds the
+group finished opens the gate again for the next in the queue: one wake-up after the other, which
+is how the interpreter lock would let them run anyway, and without a herd. To open a gate once too
+often does no harm: a thread that passes checks the group's state itself.
 """
 
 from __future__ import annotations
 
 import contextlib
-import copy
 import threading
 from asyncio import get_running_loop
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-from tallystick.errors import LogPoisonedError, TallystickError
-from tallystick.storage.group.task_waiters import Loop, TaskWaiter, TaskWaiters
-
-if TYPE_CHECKING:
-    from tallystick.storage.group.writer import GroupWriter
+from tallystick.errors import TallystickError, copy_error
+from tallystick.storage.group.tasks import Loop, TaskFlusher, TaskWaiter, TaskWaiters
 
 Item = TypeVar("Item")
 
 
+class Flushing(Protocol):
+    """What a group and its tickets need of their writer."""
+
+    @property
+    def task_flusher(self) -> TaskFlusher:
+        """The thread that flushes for tasks, and for callers that do not wait."""
+        ...
+
+    def wait_for(self, group: Group[Any], timeout: float | None = None) -> None:
+        """Block until ``group`` is finished."""
+        ...
+
+
 class Group(Generic[Item]):
-    """Items that are written by one call.
+    """Items that one call of ``write`` writes.
 
     ``waiting`` has an entry for each thread that blocks at the gate, ``tasks`` the waiting tasks
-    by their loop. The writer's lock guards all but these and the gate: a list grows and shrinks
-    by itself at one go, and a loop that has added a task looks at ``finished`` once more.
+    by their loop; ``requested`` is True if a caller wants a flush without waiting for it. The
+    writer's lock guards all but these and the gate: a list grows and shrinks atomically, and a
+    loop that has added a task looks at ``finished`` once more.
     """
 
     __slots__ = (
@@ -43,17 +53,19 @@ class Group(Generic[Item]):
         "gate",
         "items",
         "lsns",
+        "requested",
         "sync",
         "tasks",
         "waiting",
         "writer",
     )
 
-    def __init__(self, writer: GroupWriter[Item]) -> None:
+    def __init__(self, writer: Flushing) -> None:
         self.writer = writer
         self.items: list[Item] = []
         self.bytes = 0
         self.sync = False
+        self.requested = False
         self.finished = False
         self.error: TallystickError | None = None
         self.lsns: Sequence[int] = ()
@@ -61,9 +73,13 @@ class Group(Generic[Item]):
         self.waiting: list[None] = []
         self.tasks: dict[Loop, TaskWaiters] = {}
 
-    def waits(self) -> bool:
-        """True if it is not finished: asked anew, as another thread may change it."""
+    def unfinished(self) -> bool:
+        """Return True if the group is not finished; read anew, as another thread may end it."""
         return not self.finished
+
+    def needs_flusher(self) -> bool:
+        """Return True if callers want the group flushed that cannot lead a flush."""
+        return self.requested or bool(self.tasks)
 
     def open_gate(self) -> None:
         """Let one waiter through."""
@@ -74,15 +90,21 @@ class Group(Generic[Item]):
                 pass
 
     def forget_waiters(self) -> None:
-        """In a forked child there are none."""
+        """Drop the waiters, which a forked child has not inherited."""
         self.gate = threading.Lock()
         self.waiting = []
         self.tasks = {}
 
-    def tasks_of(self, loop: Loop) -> TaskWaiters:
-        """Those of a loop whose first one comes now: it has the flusher begin."""
+    def request_flush(self) -> None:
+        """Have the task flusher flush this group."""
+        # The flag first: a running flush reads it after it has released the flush lock.
+        self.requested = True
+        self.writer.task_flusher.request()
+
+    def add_loop(self, loop: Loop) -> TaskWaiters:
+        """Create the list of waiting tasks of this loop, and have the task flusher run."""
         # In the loop's next round: by then every task that is ready now has submitted.
-        loop.call_soon(self.writer.flusher.wake)
+        loop.call_soon(self.writer.task_flusher.request)
         waiters = self.tasks[loop] = TaskWaiters()
         return waiters
 
@@ -106,63 +128,62 @@ class GroupTicket(Generic[Item]):
         self._index = index
 
     def wait(self, timeout: float | None = None) -> int:
-        """Block until durable; returns the item's log sequence number.
+        """Block until the item is durable; the caller may have to flush for it.
 
-        Raises `LogPoisonedError`, `LogWriteError` if the log refused the item's group, or
-        `TimeoutError` after ``timeout`` seconds (the item is written all the same).
+        Args:
+            timeout: Seconds; None waits without limit.
+
+        Returns:
+            The item's log sequence number.
+
+        Raises:
+            LogPoisonedError: A write or sync failed; the item may or may not be on the disk.
+            LogClosedError: The log was closed, or belongs to the parent of this process.
+            LogWriteError: The log refused the item's group; nothing of it is on the disk.
+            TimeoutError: It is not durable in time. A thread of the log goes on with it, as after
+                `start_flush`.
         """
         group = self._group
         if not group.finished:
             group.writer.wait_for(group, timeout)
         if group.error is None:
             return group.lsns[self._index]
-        raise fresh(group.error)
+        raise copy_error(group.error)
 
     def done(self) -> bool:
-        """True once `wait` would return or raise at once; starts a flush if there is none."""
-        group = self._group
-        if not group.finished:
-            group.writer.flusher.wake()
-        return group.finished
+        """Return True once the item is durable or has failed: `wait` would not block.
 
-    @property
-    def finished(self) -> bool:
-        """`done`, for somebody who does not want to start a flush by asking."""
+        The call itself has no effect. An item becomes durable when a caller waits for it or for
+        a later one, when the log is closed, or after `start_flush`.
+        """
         return self._group.finished
 
+    def start_flush(self) -> None:
+        """Have a thread of the log make the item durable; returns at once.
+
+        One call is enough, for all items submitted before, and for a caller that polls `done`.
+        """
+        group = self._group
+        if not group.finished:
+            group.request_flush()
+
     def __await__(self) -> Generator[object, None, int]:
-        """Like `wait`, without blocking the event loop; a cancelled task's item is written
-        all the same."""
+        """Wait like `wait` does, without blocking the event loop.
+
+        The item of a cancelled task is written all the same.
+        """
         group = self._group
         if not group.finished:
             loop = get_running_loop()
             waiters = group.tasks.get(loop)
             if waiters is None:
-                waiters = group.tasks_of(loop)
+                waiters = group.add_loop(loop)
             waiter = TaskWaiter(loop)
             waiters.append(waiter)
-            if group.waits():
+            if group.unfinished():
                 yield waiter
             else:  # finished by another thread, which may not have seen this task
                 waiters.pop()
         if group.error is None:
             return group.lsns[self._index]
-        raise fresh(group.error)
-
-
-def poisoned_by(cause: BaseException, name: str) -> LogPoisonedError:
-    """What everyone is told of the log ``name`` once a write or sync failed by ``cause``."""
-    error = LogPoisonedError(
-        f"a write or sync failed: {cause!r}; nothing after it is acknowledged",
-        file=name,
-        advice="Close the log and open it again: recovery reads what is on the disk",
-    )
-    error.__cause__ = cause
-    return error
-
-
-def fresh(error: TallystickError) -> TallystickError:
-    """A copy for one caller: what it adds to the traceback concerns nobody else."""
-    mine = copy.copy(error)
-    mine.__cause__ = error.__cause__
-    return mine
+        raise copy_error(group.error)

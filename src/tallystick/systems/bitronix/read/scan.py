@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tallystick.records import Outcome
-from tallystick.storage.zeros import is_zero, zeros_back, zeros_from
+from tallystick.storage.zeros import first_nonzero, is_zero, last_nonzero_end
 from tallystick.systems.bitronix.engine.cursor_v2 import Accepted, RandomAccessCursor, Stop
 from tallystick.systems.bitronix.format.layout import FORMAT_ID, HEADER_LENGTH, FileHeader
 from tallystick.systems.bitronix.format.record import TransactionLogRecord, decode_record
@@ -181,11 +181,11 @@ def _tail_record(offset: int, record: TransactionLogRecord, fresh: bool) -> Piec
 
 
 def _remains(data: memoryview, begin: int, end: int) -> Iterator[Piece]:
-    zeros = zeros_from(data, begin, end)
+    zeros = first_nonzero(data, begin, end)
     if zeros > begin:
         yield Piece(begin, zeros - begin, Outcome.UNUSED, "zeros", "never written", counted=False)
     if zeros < end:
-        last = zeros_back(data, zeros, end)
+        last = last_nonzero_end(data, zeros, end)
         reason = "parts of records from before the file was rewound"
         yield Piece(zeros, last - zeros, Outcome.UNUSED, "remains", reason, counted=False)
         if last < end:

@@ -23,7 +23,7 @@ from tallystick.errors import (
     LogFullError,
     TallystickError,
 )
-from tallystick.roles import PersistTicket, Ticket
+from tallystick.roles import Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.systems.cloudtran.format.entries import (
@@ -106,7 +106,7 @@ class BlockLog:
 
     def persisting(
         self, targets: Sequence[str], operations: Sequence[Operation], reference: str = ""
-    ) -> tuple[int, PersistTicket]:
+    ) -> tuple[int, Ticket]:
         """Record a transaction. Returns its number and a ticket that is done once it is durable
         (at once with ``log_after_commit``). Raises `BusyError` where the disk is nearly full,
         `RecordTooLargeError`, and `LogWriteError` for what the form cannot hold."""

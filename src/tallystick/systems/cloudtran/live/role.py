@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from tallystick.errors import LogWriteError
-from tallystick.roles import Operation, OperationCode, PersistEntry, PersistTicket, Ticket
+from tallystick.roles import Operation, OperationCode, PersistEntry, Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.systems.cloudtran.format import entries
@@ -50,7 +50,7 @@ class CloudtranPersistLog:
 
     def persisting(
         self, targets: Sequence[str], operations: Iterable[Operation], reference: str = ""
-    ) -> tuple[int, PersistTicket]:
+    ) -> tuple[int, Ticket]:
         names = {target: index for index, target in enumerate(targets)}
         return self._log.persisting(
             targets, [_block_operation(one, names) for one in operations], reference

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tallystick.errors import LogFullError
-from tallystick.roles import PersistTicket
+from tallystick.roles import Ticket
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.systems.cloudtran.live.batch import Batch, Effect, EffectKind
 from tallystick.systems.cloudtran.live.files import Series
@@ -36,9 +36,8 @@ class DoneTicket:
     def done(self) -> bool:
         return True
 
-    @property
-    def finished(self) -> bool:
-        return True
+    def start_flush(self) -> None:
+        pass
 
     def __await__(self) -> Generator[object, None, int]:
         yield from ()
@@ -52,7 +51,7 @@ class BlockWriter:
         self.lock = threading.Lock()
         """Guards ``state``."""
         self.state = state
-        self.last: PersistTicket = DoneTicket()
+        self.last: Ticket = DoneTicket()
         """Done once everything appended so far is durable."""
         self._settings = settings
         self._series = series
@@ -70,7 +69,7 @@ class BlockWriter:
             siblings=1,
         )
 
-    def append(self, encoded: bytes, effect: Effect) -> PersistTicket:
+    def append(self, encoded: bytes, effect: Effect) -> Ticket:
         """Put an entry into the current batch, or into a new one."""
         batch = self._batch
         if batch is None or not batch.add(encoded, effect):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tallystick.errors import LogFormatError
-from tallystick.storage.zeros import zeros_back
+from tallystick.storage.zeros import last_nonzero_end
 from tallystick.systems.cloudtran.format.entries import PlacedEntry, Suspect, parse_suspects
 from tallystick.systems.cloudtran.format.layout import (
     CODEC_ZLIB,
@@ -127,7 +127,7 @@ class FileScan:
     def end(self) -> int:
         """The offset behind the last byte that is not zero; found once."""
         if self._end < 0:
-            self._end = zeros_back(self.data, 0, len(self.data))
+            self._end = last_nonzero_end(self.data, 0, len(self.data))
         return self._end
 
     def blocks(self, offset: int = 0, end: int | None = None) -> Iterator[Block]:

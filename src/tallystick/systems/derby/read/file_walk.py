@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tallystick.records import Outcome
-from tallystick.storage.zeros import zeros_back
+from tallystick.storage.zeros import last_nonzero_end
 from tallystick.systems.derby.format.layout import (
     CHECKSUM_OPERATION,
     HEADER,
@@ -151,7 +151,7 @@ class FileWalk:
     def _gap(self, begin: int, end: int, found: int | None) -> Iterator[Piece]:
         """Bytes that are no record: damage, end marker, fill."""
         file = self._file
-        used = zeros_back(file.data, begin, end) if found is None else end
+        used = last_nonzero_end(file.data, begin, end) if found is None else end
         if used > begin:
             outcome, reason = self._damage(end)
             yield Piece(file, begin, used - begin, outcome, "damaged bytes", reason)

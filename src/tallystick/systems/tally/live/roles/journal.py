@@ -72,7 +72,7 @@ class TallyJournal(TallyRecordJournal):
             if len(waiting) == 2:
                 written.append(_awaited(*waiting.popleft()))
             ticket = self.log.submit(block)
-            ticket.done()  # has the flusher begin at once
+            ticket.start_flush()
             waiting.append((ticket, block.records))
         return _joined([*written, *(_awaited(*one) for one in waiting)])
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from tallystick.errors import LogWriteError
-from tallystick.roles import Operation, OperationCode, PersistEntry, PersistTicket, Ticket
+from tallystick.roles import Operation, OperationCode, PersistEntry, Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.local import LOCAL
@@ -57,7 +57,7 @@ class TallyPersistLog(Role):
 
     def persisting(
         self, targets: Sequence[str], operations: Iterable[Operation], reference: str = ""
-    ) -> tuple[int, PersistTicket]:
+    ) -> tuple[int, Ticket]:
         """Record a transaction; its number grows in commit order."""
         body = encode_persisting(tuple(targets), operations, reference)
         with self._number_lock:
@@ -85,7 +85,7 @@ class TallyPersistLog(Role):
         with self._number_lock:
             for _ in range(len(self._marks)):
                 bundle, ticket = self._marks[0]
-                if not ticket.finished:
+                if not ticket.done():
                     return
                 self._marks.popleft()
                 try:
