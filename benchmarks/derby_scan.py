@@ -30,7 +30,7 @@ from tallystick.systems.derby.format.layout import (
     encode_header,
     make_instant,
 )
-from tallystick.systems.derby.format.operation_encoders import encode_begin, encode_end
+from tallystick.systems.derby.format.operations import encode_begin, encode_end
 from tallystick.systems.derby.format.record_body import encode_body
 from tallystick.systems.derby.live.access_file import LogAccessFile
 from tallystick.systems.protocol import ReadOptions

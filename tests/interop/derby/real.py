@@ -14,7 +14,7 @@ from tallystick.systems.derby.format.compressed_numbers import (
     compressed_long,
     format_id,
 )
-from tallystick.systems.derby.format.operations import Page
+from tallystick.systems.derby.format.field_types import Page
 from tallystick.systems.derby.live.log import LogToFile
 from tallystick.systems.derby.reader import DerbyReading
 from tests.interop.java import classpath, compile_java, run_java
@@ -66,13 +66,13 @@ class Heap:
 
 
 def heap_of(reading: DerbyReading) -> Heap:
-    """The table's page and its state after all records, which only the log has."""
+    """The table's page and its state after all records, from the log alone."""
     first = next(change for change in reading.changes() if b"derby" in (change.after or b""))
     page = Page(0, int(first.collection), int(first.key.partition(":")[0]))
     version, ids = 0, set[int]()
-    for piece in reading.walk.pieces():
-        body = piece.body
-        if body is None or body.fields.get("pageId") != page or not piece.in_scan:
+    for one in reading.scan.ranges():
+        body = one.body
+        if body is None or body.fields.get("pageId") != page or not one.in_scan:
             continue
         version = body.fields["pageVersion"] + 1
         if body.operation == operations.INSERT:

@@ -7,7 +7,6 @@ from bisect import bisect_left
 from pathlib import Path
 
 from tallystick.storage.local import LOCAL
-from tallystick.systems.derby.format import operation_encoders as encoders
 from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.layout import (
     CHECKSUM_RECORD_SIZE,
@@ -17,6 +16,7 @@ from tallystick.systems.derby.format.layout import (
     decode_control,
     make_instant,
 )
+from tallystick.systems.derby.format.operations import encode_operation
 from tallystick.systems.derby.format.record_body import Body, encode_body
 from tallystick.systems.derby.live.access_file import LogAccessFile
 from tallystick.systems.derby.live.files import LogFolder
@@ -25,12 +25,11 @@ from tests.systems.derby.logs import reading_of
 
 def regroup(database: Path, per_group: int) -> None:
     """Write the one log file anew with so many records in a group; 0: no checksum records."""
-    pieces = [
-        piece
-        for piece in reading_of(database).walk.pieces()
-        if piece.body is not None and not piece.body.group & Group.CHECKSUM
+    bodies = [
+        (one.place, one.body, one.clear or b"")
+        for one in reading_of(database).scan.ranges()
+        if one.body is not None and not one.body.group & Group.CHECKSUM
     ]
-    bodies = [(piece.place, piece.body, piece.clear or b"") for piece in pieces if piece.body]
     moved = _new_places(bodies, per_group)
     path = database / "log" / "log1.dat"
     content = bytearray(path.stat().st_size)
@@ -65,7 +64,7 @@ class _Memory:
 
 
 def _new_places(bodies: list[tuple[int, Body, bytes]], per_group: int) -> dict[int, int]:
-    """New instants by old ones; bodies keep their sizes, as all instants lie in one range."""
+    """New instants by old ones; bodies keep their sizes, as all instants are in one range."""
     moved, end = {}, HEADER_SIZE
     for index, (place, _, raw) in enumerate(bodies):
         if per_group and index % per_group == 0:
@@ -84,17 +83,18 @@ def _adjusted(body: Body, raw: bytes, moved: dict[int, int]) -> bytes:
         entry | {"first": moved[entry["first"]], "last": moved.get(entry["last"])}
         for entry in body.fields["transactionTable"]
     ]
-    operation = encoders.encode_checkpoint(
-        _mark(body.fields["redoLWM"], moved),
-        _mark(body.fields["undoLWM"], moved),
-        encoders.encode_transaction_table(table),
-    )
+    fields = {
+        "redoLWM": _mark(body.fields["redoLWM"], moved),
+        "undoLWM": _mark(body.fields["undoLWM"], moved),
+        "transactionTable": table,
+    }
+    operation = encode_operation(operations.CHECKPOINT, fields)
     assert body.transaction is not None
     return encode_body(body.group, body.transaction, operation)
 
 
 def _mark(old: int, moved: dict[int, int]) -> int:
-    """A mark is the next free place; its record is the first one at or after it."""
+    """A mark is the next free place; its record is the first one from there on."""
     places = list(moved)
     return moved[places[bisect_left(places, old)]]
 

@@ -1,4 +1,4 @@
-"""The hex example of the format's page is what it says, and stands in a real file."""
+"""The hex example of the format's page is what it says, and a real file begins with it."""
 
 from __future__ import annotations
 

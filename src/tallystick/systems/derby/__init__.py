@@ -1,7 +1,7 @@
 """Apache Derby's transaction log, read and written byte for byte (10.1 to 10.17).
 
-In: the files of one log folder and the properties of its database. Out: records, transactions, row
-changes and both verdicts, and a live log that Derby boots from.
+In: the files of one log folder and the properties of its database. Out: records, transactions,
+row changes and both verdicts, and a live log that Derby boots from.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ SYSTEM = System(
     title="Apache Derby",
     detector="tallystick.systems.derby.read.detect:detect",
     reader="tallystick.systems.derby.reader:DerbyReading",
+    codes="tallystick.systems.derby.codes:CODES",
     clocks=frozenset({Clock.NONE}),
     secrets=frozenset({"boot_password", "encryption_key"}),
     settings={

@@ -1,19 +1,19 @@
-"""The compiled walk is plain Python where numba is absent, and gives the same columns."""
+"""The compiled scan is plain Python where numba is absent, and gives the same columns."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
-import zlib
 from types import ModuleType
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from tallystick.arrow.byte_kernels import Bytes
 from tallystick.systems.derby.columns import kernels
-from tallystick.systems.derby.columns.batches import OPERATION_IDS
+from tallystick.systems.derby.columns.batches import CONTENTS
+from tallystick.systems.derby.format import operations
+from tallystick.systems.derby.format.layout import HEADER_SIZE
 from tests.systems.derby.logs import log_bytes
 
 
@@ -32,35 +32,43 @@ def plain() -> ModuleType:
 
 def test_plain_functions_give_the_same_columns(plain: ModuleType) -> None:
     data = np.frombuffer(log_bytes("xa-indoubt"), np.uint8)
-    compiled, interpreted = (_walk(module, data) for module in (kernels, plain))
+    compiled, interpreted = (_scan(module, data) for module in (kernels, plain))
     assert compiled == interpreted
     assert compiled[0] == 285
 
 
-def _walk(module: ModuleType, data: kernels.Bytes) -> tuple[int, int, int, list[list[int]]]:
+def _scan(module: ModuleType, data: Bytes) -> tuple[int, int, int, list[list[int]]]:
     columns = np.zeros((kernels.COLUMNS, 1000), np.int64)
-    large = np.zeros((5, 1000), np.int64)
-    count, checks, position, how = module.walk(
-        data, 1, 24, len(data), columns, OPERATION_IDS, module.CRC_TABLES, large
+    large = np.zeros((kernels.LARGE_COLUMNS, 1000), np.int64)
+    count, checks, position, how = module.scan_records(
+        data, 1, HEADER_SIZE, len(data), columns, CONTENTS, large
     )
     assert how == kernels.ENDED
     return count, checks, position, columns[:, :count].tolist()
 
 
-@given(st.binary(max_size=200))
-def test_crc_in_slices_is_the_common_one(data: bytes) -> None:
-    array = np.frombuffer(data, np.uint8)
-    assert kernels.crc_of(array, 0, len(array), kernels.CRC_TABLES) == zlib.crc32(data)
+@pytest.mark.parametrize("module", ["compiled", "plain"])
+@pytest.mark.parametrize(
+    "cut", [1, 12, 16, 25, 26, 40, 61, 75, 90, 100, 190], ids=lambda cut: f"cut-at-{cut}"
+)
+def test_cut_files_stop_the_scan_before_the_cut_record(
+    plain: ModuleType, module: str, cut: int
+) -> None:
+    """The bytes after the cut are there, as those of another file would be; they are not read."""
+    whole = np.frombuffer(log_bytes("xa-indoubt"), np.uint8)
+    columns = np.zeros((kernels.COLUMNS, 1000), np.int64)
+    large = np.zeros((kernels.LARGE_COLUMNS, 1000), np.int64)
+    scan = (kernels if module == "compiled" else plain).scan_records
+    data = whole[: HEADER_SIZE + cut]
+    count, checks, position, how = scan(data, 1, HEADER_SIZE, len(data), columns, CONTENTS, large)
+    assert (count, checks, position, how) == (0, 0, HEADER_SIZE, kernels.STUCK)
 
 
-def test_views_hold_short_bytes_and_point_to_long_ones(plain: ModuleType) -> None:
-    data = np.frombuffer(bytes(range(100)), np.uint8)
-    starts, sizes = np.array([3, 10, 50]), np.array([12, 13, 0])
-    for module in (kernels, plain):
-        views = np.zeros((3, 16), np.uint8)
-        module.put_views(data, starts, sizes, views)
-        assert views[0].tobytes() == b"\x0c\0\0\0" + bytes(range(3, 15))
-        assert (
-            views[1].tobytes() == b"\x0d\0\0\0" + bytes(range(10, 14)) + b"\0" * 4 + b"\x0a\0\0\0"
-        )
-        assert not views[2].any()
+def test_table_of_operations_follows_from_the_types_of_their_fields() -> None:
+    assert CONTENTS[:, operations.INSERT].tolist() == [kernels.HAS_RECORD_ID, 0]
+    assert CONTENTS[:, operations.UPDATE_ROW].tolist() == [kernels.HAS_RECORD_ID, 1]
+    assert CONTENTS[:, operations.SET_RESERVED_SPACE].tolist() == [kernels.HAS_RECORD_ID, 1]
+    assert CONTENTS[:, operations.BEGIN].tolist() == [kernels.HAS_GLOBAL_ID, 4]
+    assert CONTENTS[:, operations.END].tolist() == [kernels.HAS_GLOBAL_ID, 0]
+    assert CONTENTS[:, operations.PURGE].tolist() == [kernels.NO_ID, 0]
+    assert CONTENTS[:, 1].tolist() == [kernels.UNKNOWN, kernels.UNKNOWN]

@@ -29,7 +29,7 @@ NOT_A_WRITERS = {"empty-group", "short-checksum", "nested-checksum", "instant-to
 
 
 class RecordingFile:
-    """Notes the calls; fails when told to."""
+    """Records the calls; fails as often as requested."""
 
     def __init__(self, position: int = 0) -> None:
         self.start = position
@@ -41,7 +41,7 @@ class RecordingFile:
         if self.failing_writes:
             self.failing_writes -= 1
             self.calls.append(["write-failed", len(data)])
-            raise OSError(errno.EIO, "told to fail")
+            raise OSError(errno.EIO, "made to fail")
         self.calls.append(["write", len(data), f"{zlib.crc32(data):08x}"])
         place = offset - self.start
         self.content[place : place + len(data)] = data
@@ -50,7 +50,7 @@ class RecordingFile:
         if self.failing_syncs:
             self.failing_syncs -= 1
             self.calls.append(["sync-failed"])
-            raise OSError(errno.EIO, "told to fail")
+            raise OSError(errno.EIO, "made to fail")
         self.calls.append(["sync"])
 
     def close(self) -> None:

@@ -23,13 +23,10 @@ from tallystick.errors import (
 from tallystick.records import Kind, State, Xid
 from tallystick.storage.files import FileSystem
 from tallystick.systems.derby.format import operations
-from tallystick.systems.derby.format.compressed_numbers import (
-    compressed_int,
-    compressed_long,
-    format_id,
-)
 from tallystick.systems.derby.format.crypto import LogCipher
+from tallystick.systems.derby.format.field_types import Page
 from tallystick.systems.derby.format.layout import Group
+from tallystick.systems.derby.format.operations import encode_operation
 from tallystick.systems.derby.format.record_body import Body
 from tallystick.systems.derby.live.log import LogToFile
 from tallystick.systems.protocol import ReadOptions
@@ -47,6 +44,7 @@ from tallystick.testing import (
 from tests.systems.derby.logs import reading_of
 
 FOLDER = "/db/log"
+PAGE = Page(0, 1168, 1)
 
 
 def small(fs: FileSystem) -> LogToFile:
@@ -56,9 +54,15 @@ def small(fs: FileSystem) -> LogToFile:
 
 def insert(version: int, record_id: int = 6) -> bytes:
     """An insert into page 1 of container 1168."""
-    page = b"".join(map(compressed_long, (0, 1168, 1, version)))
-    slot = compressed_int(0)
-    return format_id(operations.INSERT) + page + compressed_int(record_id) + b"\0\0" + slot + b"\1"
+    fields = {
+        "pageId": PAGE,
+        "pageVersion": version,
+        "recordId": record_id,
+        "undo": None,
+        "doMeSlot": 0,
+        "insertFlag": 1,
+    }
+    return encode_operation(operations.INSERT, fields)
 
 
 def row(text: str) -> bytes:
@@ -137,8 +141,9 @@ def test_compensated_work_is_no_change(tmp_path: Path) -> None:
     with LogToFile(str(tmp_path / "log")) as log:
         number = log.begin()
         place = log.log(number, insert(0), row("undone"))
-        page = b"".join(map(compressed_long, (0, 1168, 1, 1)))
-        log.compensate(number, format_id(104) + page + compressed_int(6), place)
+        undo = {"pageId": PAGE, "pageVersion": 1, "recordId": 6}
+        operation = encode_operation(operations.LOGICAL_UNDO_OF_ROW, undo)
+        log.compensate(number, operation, place)
         log.log(number, insert(2), row("kept"))
         log.commit(number)
     assert [change.after for change in reading_of(tmp_path).changes()] == [row("kept")]
@@ -307,7 +312,7 @@ def test_any_failing_call_loses_nothing_that_was_acknowledged(error: int) -> Non
 
 
 def _after_crash(faulty: FaultyFileSystem) -> FileSystem:
-    """What a process that comes after sees; the locks of the dead one are gone."""
+    """The files that the next process finds; the locks of the dead one are gone."""
     inner = faulty.inner
     assert isinstance(inner, MemoryFileSystem)
     return MemoryFileSystem(inner.contents())

@@ -45,7 +45,7 @@ CHECKPOINT = 41502
 
 
 def groups() -> list[int]:
-    """Positions of the checksum records behind the undo mark."""
+    """Positions of the checksum records after the undo mark."""
     data = log_bytes(CASE)
     found, place = [], data.find(bytes.fromhex("0081 4900 0000 01c5"))
     while place >= 0:
@@ -103,8 +103,8 @@ TABLE: list[tuple[str, str, Patch | None, bool, bool | None, int | None]] = [
     ("cut between groups", LOG, cut(MIDDLE), True, False, MIDDLE),
     ("cut before the checkpoint", LOG, cut(UNDO - 100), True, True, None),
     ("bit flip in the checkpoint's head", LOG, flip(CHECKPOINT + 13, 3), False, None, None),
-    ("noise behind the end", LOG, append(b"\x11" * 60, END), True, True, END),
-    ("noise behind four zeros", LOG, append(b"\x11" * 60, END + 4), True, False, END),
+    ("noise after the end", LOG, append(b"\x11" * 60, END), True, True, END),
+    ("noise after four zeros", LOG, append(b"\x11" * 60, END + 4), True, False, END),
     ("header format id", LOG, flip(3), False, None, None),
     ("header file number", LOG, flip(15, 2), False, None, None),
     ("empty file", LOG, cut(0), False, None, None),
@@ -178,7 +178,7 @@ def damage_of(log: DerbyReading) -> set[Outcome]:
     return {record.outcome for record in log.records()} - {Outcome.VALID}
 
 
-def test_damage_before_recoverys_start_is_told_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_damage_before_recoverys_start_is_reported_and_nothing_is_lost(tmp_path: Path) -> None:
     log = damaged(tmp_path, LOG, flip(UNDO - 50))
     (difference,) = log.verdict().differences
     assert difference.severity is Severity.DAMAGE
@@ -188,7 +188,7 @@ def test_damage_before_recoverys_start_is_told_and_nothing_is_lost(tmp_path: Pat
     assert ours == {record.offset for record in healthy.records()}
 
 
-def test_checkpoint_behind_the_end_warns_of_undo_against_newer_pages(tmp_path: Path) -> None:
+def test_checkpoint_after_the_end_warns_of_undo_against_newer_pages(tmp_path: Path) -> None:
     log = damaged(tmp_path, LOG, cut(UNDO - 100))
     assert "undo-against-newer-pages" in log.verdict().strict["findings"]
 
@@ -212,7 +212,7 @@ def test_archived_file_missing_before_recoverys_start_is_found(tmp_path: Path) -
     everything_holds_together(log)
 
 
-def test_records_behind_a_missing_file_are_salvaged(tmp_path: Path) -> None:
+def test_records_after_a_missing_file_are_salvaged(tmp_path: Path) -> None:
     first = control(checkpoint=0)
     patches = {"log3.dat": None, "log.ctrl": first, "logmirror.ctrl": first}
     log = reading_of(copy("switch-archive", tmp_path / "db", patches))

@@ -1,4 +1,4 @@
-"""Records of Derby's log as Arrow batches, without a Python object per record.
+"""Derby's records as Arrow batches: compiled scan, batches, splits.
 
-In: bytes of files. Out: batches of the `RECORDS` schema, and splits that are read on their own.
+In: the files of a log, and a `Split` of them. Out: batches of the `RECORDS` schema.
 """

@@ -1,156 +1,124 @@
-"""Columns of numbers from the compiled walk as one Arrow batch; byte ranges become views.
+"""Columns of numbers from the compiled scan as one Arrow batch; byte ranges become views.
 
-In: the columns of `kernels.walk`. Out: a batch of the `RECORDS` schema with null attributes.
+In: the columns of `kernels.scan_records`. Out: a batch of the `RECORDS` schema with null
+attributes.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tallystick.arrow.schemas import RECORDS
-from tallystick.records import Clock, Outcome
+from tallystick.arrow.byte_kernels import Bytes
+from tallystick.arrow.columns import (
+    bitmap,
+    byte_ranges,
+    coded,
+    no_texts,
+    numbers,
+    record_batch,
+    whole_records,
+)
+from tallystick.records import Clock, Kind
 from tallystick.systems.derby.columns import kernels
 from tallystick.systems.derby.format import operations
-from tallystick.systems.derby.format.layout import PREFIX, Group
-from tallystick.systems.derby.format.operations import OPERATIONS
+from tallystick.systems.derby.format.field_types import XID, FieldType
+from tallystick.systems.derby.format.layout import OVERHEAD, PREFIX, SYSTEM_NAME, Group
+from tallystick.systems.derby.format.operations import OPERATIONS, Operation
 from tallystick.systems.derby.read.files import LogBytes
 
-if TYPE_CHECKING:
-    pass
+_OPERATION_COUNT = max(OPERATIONS) + 1
+_GTRID_AT = 4
+"""Offset of the gtrid's length in a global id: after the XA format id."""
 
 
-_NO_RECORD_ID = 100
+def _contents() -> kernels.Contents:
+    """Make the kernel's table of operations from the types of their fields."""
+    table = np.full((2, _OPERATION_COUNT), kernels.UNKNOWN, np.int8)
+    for number, operation in OPERATIONS.items():
+        table[:, number] = _content(operation)
+    return table
 
 
-_INTS_BEFORE_ID = {
-    operations.INSERT: 0,
-    operations.DELETE: 0,
-    operations.UPDATE_FIELD: 0,
-    operations.UPDATE_ROW: 1,
-    287: 1,
-    104: 0,
-}
+def _content(operation: Operation) -> tuple[int, int]:
+    before: list[FieldType] = []
+    for name, kind in operation.fields:
+        if name == "recordId":
+            assert sum(one.longs for one in before) == kernels.PAGE_LONGS
+            return kernels.HAS_RECORD_ID, sum(one.ints for one in before)
+        if kind is XID:
+            return kernels.HAS_GLOBAL_ID, sum(one.fixed for one in before)
+        before.append(kind)
+    return kernels.NO_ID, 0
 
 
-def _operation_ids() -> NDArray[np.int8]:
-    ids = np.full(max(OPERATIONS) + 1, -1, np.int8)
-    for number in OPERATIONS:
-        ids[number] = _INTS_BEFORE_ID.get(number, _NO_RECORD_ID)
-    return ids
-
-
-OPERATION_IDS = _operation_ids()
-
-
-_NAMES = sorted({operation.name for operation in OPERATIONS.values()})
-
-
-_KINDS = sorted({"commit", "rollback", "prepare"} | {str(one.kind) for one in OPERATIONS.values()})
-
-
-def _codes(words: list[str], word: dict[int, str]) -> NDArray[np.int8]:
-    codes = np.zeros(max(OPERATIONS) + 1, np.int8)
-    for number, name in word.items():
-        codes[number] = words.index(name)
+def _codes(texts: dict[int, str], distinct: list[str]) -> NDArray[np.int8]:
+    """Return the index in ``distinct`` of each operation's text."""
+    codes = np.zeros(_OPERATION_COUNT, np.int8)
+    for number, text in texts.items():
+        codes[number] = distinct.index(text)
     return codes
 
 
-_NAME_CODES = _codes(_NAMES, {number: one.name for number, one in OPERATIONS.items()})
+CONTENTS = _contents()
+_NAMES = sorted({one.name for one in OPERATIONS.values()})
+_NAME_CODES = _codes({number: one.name for number, one in OPERATIONS.items()}, _NAMES)
+_KINDS = [kind.value for kind in Kind]
+_KIND_CODES = _codes({number: one.kind.value for number, one in OPERATIONS.items()}, _KINDS)
+_ROLLBACK, _PREPARE = _KINDS.index(Kind.ROLLBACK), _KINDS.index(Kind.PREPARE)
+_NAME_TEXTS, _KIND_TEXTS = pa.array(_NAMES), pa.array(_KINDS)
 
 
-_KIND_CODES = _codes(_KINDS, {number: str(one.kind) for number, one in OPERATIONS.items()})
-
-
-def batch_of(
-    log: str, file: LogBytes, data: kernels.Bytes, columns: kernels.Columns
-) -> pa.RecordBatch:
-    offset, length, group = columns[kernels.OFFSET], columns[kernels.LENGTH], columns[kernels.GROUP]
+def batch_of(log: str, file: LogBytes, data: Bytes, columns: kernels.Columns) -> pa.RecordBatch:
+    """Return the batch of one file's records; ``data`` are the bytes of the file."""
+    offset, length = columns[kernels.OFFSET], columns[kernels.LENGTH]
     operation, count = columns[kernels.OPERATION], columns.shape[1]
-    globals_ = _global_ids(data, columns[kernels.GLOBAL_ID])
-    fields: dict[str, Any] = {
-        "system": _constant("derby", count),
-        "log": _constant(log, count),
-        "file": _constant(file.path, count),
-        "offset": pa.array(offset),
-        "length": pa.array(length + PREFIX.size + 4),
-        "outcome": _constant(Outcome.VALID.value, count),
-        "kind": _words(_kind_codes(operation, group), _KINDS),
-        "type": _words(_NAME_CODES[operation], _NAMES),
-        "sequence": pa.array(offset | file.number << 32),
-        "clock": _constant(Clock.NONE.value, count),
-        "transaction": _optional(columns[kernels.TRANSACTION]),
-        "record_id": _optional(columns[kernels.RECORD_ID]),
-        "body": _binary(data, offset + PREFIX.size, length),
-        "resources": _no_resources(count),
-        **globals_,
-    }
-    arrays = [fields.get(field.name) for field in RECORDS]
-    names = RECORDS.names
-    filled = [
-        pa.nulls(count, RECORDS.field(name).type) if array is None else array
-        for name, array in zip(names, arrays, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(filled, names=names)
-
-
-def _constant(word: str, count: int) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(np.zeros(count, np.int8), [word])
-
-
-def _words(codes: NDArray[np.int8], words: list[str]) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(codes, words)
+    return record_batch(
+        whole_records(SYSTEM_NAME, log, file.path, Clock.NONE, count)
+        | {
+            "offset": numbers(offset, None),
+            "length": numbers(length + OVERHEAD, None),
+            "kind": coded(_kind_codes(operation, columns[kernels.GROUP]), _KIND_TEXTS),
+            "type": coded(_NAME_CODES[operation], _NAME_TEXTS),
+            "sequence": numbers(offset | file.number << 32, None),
+            "transaction": _optional(columns[kernels.TRANSACTION]),
+            "record_id": _optional(columns[kernels.RECORD_ID]),
+            "body": byte_ranges(data, offset + PREFIX.size, length),
+            "resources": no_texts(count),
+        }
+        | _global_ids(data, columns[kernels.GLOBAL_ID]),
+        count,
+    )
 
 
 def _kind_codes(operation: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int8]:
     codes = _KIND_CODES[operation]
     ends = operation == operations.END
-    aborted = ends & (group & Group.COMMIT == 0) & (group & Group.ABORT != 0)
-    prepared = ends & (group & (Group.COMMIT | Group.ABORT) == 0)
-    codes[aborted] = _KINDS.index("rollback")
-    codes[prepared] = _KINDS.index("prepare")
+    codes[ends & (group & Group.COMMIT == 0) & (group & Group.ABORT != 0)] = _ROLLBACK
+    codes[ends & (group & (Group.COMMIT | Group.ABORT) == 0)] = _PREPARE
     return codes
 
 
 def _optional(values: NDArray[np.int64]) -> pa.Array:
-    return pa.array(values, mask=values < 0)
+    return numbers(values, bitmap(values >= 0))
 
 
-def _binary(
-    data: kernels.Bytes, starts: NDArray[np.int64], sizes: NDArray[np.int64], valid: Any = None
-) -> pa.Array:
-    """Views of byte ranges of the file: nothing is copied."""
-    views = np.zeros((len(starts), 16), np.uint8)
-    kernels.put_views(data, starts, sizes, views)
-    bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    buffers = [bits, pa.py_buffer(views), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.binary_view(), len(starts), buffers)
-
-
-def _no_resources(count: int) -> pa.Array:
-    offsets = np.zeros(count + 1, np.int32)
-    return pa.ListArray.from_arrays(offsets, pa.array([], pa.string())).cast(
-        RECORDS.field("resources").type
-    )
-
-
-def _global_ids(data: kernels.Bytes, places: NDArray[np.int64]) -> dict[str, Any]:
-    """The three columns of the global id; ``places`` are those of its format number, or -1."""
-    valid = places >= 0
-    if not valid.any():
+def _global_ids(data: Bytes, places: NDArray[np.int64]) -> dict[str, Any]:
+    """Make the columns of the global id; ``places`` are offsets of its XA format id, or -1."""
+    known = places >= 0
+    if not known.any():
         return {}
-    at = np.where(valid, places, 0)
-    gtrid_size = np.where(valid, data[at + 4], 0).astype(np.int64)
-    bqual_at = at + 5 + gtrid_size
-    bqual_size = np.where(valid, data[np.where(valid, bqual_at, 0)], 0).astype(np.int64)
-    number = np.zeros(len(at), np.int64)
-    for step in range(4):
-        number = number << 8 | data[at + step]
+    at = np.where(known, places, 0)
+    gtrid_at = at + _GTRID_AT
+    gtrid_size = data[gtrid_at].astype(np.int64)
+    bqual_at = np.where(known, gtrid_at + 1 + gtrid_size, 0)
+    bqual_size = data[bqual_at].astype(np.int64)
+    format_id = data[at[:, None] + np.arange(4)].view(">i4").astype(np.int32).ravel()
     return {
-        "format_id": pa.array(number.astype(np.uint32).view(np.int32), mask=~valid),
-        "gtrid": _binary(data, at + 5, gtrid_size, valid),
-        "bqual": _binary(data, bqual_at + 1, bqual_size, valid),
+        "format_id": numbers(format_id, bitmap(known)),
+        "gtrid": byte_ranges(data, gtrid_at + 1, np.where(known, gtrid_size, -1)),
+        "bqual": byte_ranges(data, bqual_at + 1, np.where(known, bqual_size, -1)),
     }

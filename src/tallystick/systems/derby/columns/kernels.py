@@ -1,4 +1,4 @@
-"""Compiled walks over the bytes of a plain log file: envelopes, columns, group checksums.
+"""Compiled scan of a plain log file: envelopes, heads of bodies, ids, group checksums.
 
 In: the file as a NumPy array of bytes. Out: columns of numbers. No Python object per record;
 without numba the same functions run as plain Python.
@@ -9,202 +9,270 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tallystick.arrow.byte_kernels import (
+    Bytes,
+    Number,
+    be_int32,
+    be_int64,
+    be_uint16,
+    be_uint32,
+    int64,
+    uint64,
+)
+from tallystick.arrow.crc_kernel import crc32_of
 from tallystick.arrow.numba_kernel import kernel
+from tallystick.systems.derby.format import layout
+from tallystick.systems.derby.format.field_types import COMPRESSED_LONG, PAGE
+from tallystick.systems.derby.format.record_body import BODY_SIZE_MIN
 
-Bytes = NDArray[np.uint8]
 Columns = NDArray[np.int64]
+Contents = NDArray[np.int8]
 
 ENDED, FULL, STUCK = 0, 1, 2
-"""How a walk stopped: at zeros or the end of the file, with full columns, at anything else."""
+"""Why a scan stopped: at zeros or the end of the file, with full columns, at anything else."""
 
 OFFSET, LENGTH, GROUP, TRANSACTION, OPERATION, RECORD_ID, GLOBAL_ID = range(7)
+"""Columns of records. GLOBAL_ID is the offset of the XA format id. -1 is null."""
 COLUMNS = 7
+
+LARGE_BEGIN, LARGE_END, LARGE_CRC, LARGE_OFFSET, LARGE_ROW = range(5)
+"""Columns of large groups: the range, its stored CRC, offset and row of the checksum record."""
+LARGE_COLUMNS = 5
 LARGE_GROUP = 2048
-"""Groups of so many bytes are checked outside, by the CRC of the machine."""
-_SLICES = 16
+"""Groups of so many bytes are left to the caller, who has the CRC of the machine."""
 
+CONTENT, SKIP = 0, 1
+"""Rows of the table of operations: what a scan takes from its fields, and what precedes that."""
+UNKNOWN, NO_ID, HAS_RECORD_ID, HAS_GLOBAL_ID = range(4)
+"""SKIP counts the compressed ints after the page, and the bytes before the global id."""
 
-def _crc_tables() -> NDArray[np.uint32]:
-    """Tables of CRC-32 for 16 bytes at a time: row k for a byte with k more behind it."""
-    rows = np.zeros((_SLICES, 256), np.uint32)
-    for byte in range(256):
-        value = byte
-        for _ in range(8):
-            value = value >> 1 ^ (0xEDB88320 if value & 1 else 0)
-        rows[0, byte] = value
-    for row in range(1, _SLICES):
-        before = rows[row - 1]
-        rows[row] = before >> np.uint32(8) ^ rows[0][before & np.uint32(255)]
-    return rows
+PAGE_LONGS = PAGE.longs + COMPRESSED_LONG.longs
+"""Compressed longs at the start of every operation on a page: the page and its version."""
 
-
-CRC_TABLES = _crc_tables()
-
-
-@kernel
-def crc_of(data: Bytes, begin: int, end: int, tables: NDArray[np.uint32]) -> int:
-    """CRC-32 of ``data[begin:end]``."""
-    value = 0xFFFFFFFF
-    place = begin
-    while place + 16 <= end:
-        mixed = 0
-        for step in range(4):
-            mixed ^= tables[15 - step, data[place + step] ^ (value >> (8 * step) & 255)]
-        for step in range(4, 16):
-            mixed ^= tables[15 - step, data[place + step]]
-        value = mixed
-        place += 16
-    while place < end:
-        value = value >> 8 ^ tables[0, (value ^ data[place]) & 255]
-        place += 1
-    return value ^ 0xFFFFFFFF
+_LENGTH_SIZE = layout.LENGTH.size
+_PREFIX_SIZE = layout.PREFIX.size
+_INSTANT_AT = _LENGTH_SIZE
+_POSITION_AT = _INSTANT_AT + 4
+_ID_SIZE = 2
+_CHECKSUM_GROUP = int(layout.Group.CHECKSUM)
+_CHECKSUM_SIZE = layout.CHECKSUM.size
+_COVERED_AT = 1
+_CRC_AT = 5
+_GTRID_AT = 4
+_TAIL_SIZE_MIN = 4
 
 
 @kernel
-def _uint(data: Bytes, place: int, size: int) -> int:
-    if place + size > len(data):
-        return -1
-    value = 0
-    for step in range(size):
-        value = value << 8 | int(data[place + step])
-    return value
-
-
-@kernel
-def _c_int_size(data: Bytes, place: int) -> int:
-    first = _uint(data, place, 1)
-    return 1 if first < 0x40 else 2 if first < 0x80 else 4
-
-
-@kernel
-def _c_int(data: Bytes, place: int) -> int:
-    size = _c_int_size(data, place)
-    value = _uint(data, place, size)
-    if size == 1:
-        return value
-    return value & 0x3FFF if size == 2 else value & 0x7FFFFFFF
-
-
-@kernel
-def _c_long_size(data: Bytes, place: int) -> int:
-    first = _uint(data, place, 1)
-    return 2 if first < 0x40 else 4 if first < 0x80 else 8
-
-
-@kernel
-def _c_long(data: Bytes, place: int) -> int:
-    size = _c_long_size(data, place)
-    if size == 2:
-        return _uint(data, place, 2)
-    if size == 4:
-        return _uint(data, place, 4) & 0x3FFFFFFF
-    return _uint(data, place, 8) & 0x7FFFFFFFFFFFFFFF
-
-
-@kernel
-def _record_id(data: Bytes, place: int, ints_before: int) -> int:
-    """The record id of a page operation; ``ints_before`` compressed ints stand before it."""
-    for _ in range(4):
-        place += _c_long_size(data, place)
-    for _ in range(ints_before):
-        place += _c_int_size(data, place)
-    return _c_int(data, place)
-
-
-@kernel
-def walk(
+def scan_records(
     data: Bytes,
-    number: int,
-    position: int,
-    limit: int,
+    number: Number,
+    position: Number,
+    limit: Number,
     columns: Columns,
-    ids: NDArray[np.int8],
-    tables: NDArray[np.uint32],
+    contents: Contents,
     large: Columns,
-) -> tuple[int, int, int, int]:
-    """Records from ``position`` that begin before ``limit``, into the rows of ``columns``.
+) -> tuple[Number, Number, Number, Number]:
+    """Decode the records from ``position`` that begin before ``limit`` into ``columns``.
 
-    ``ids`` tells per operation: -1 unknown, 100 no record id, else compressed ints before it.
-    ``large`` takes (begin, end, CRC) of groups to be checked outside. Returns (rows, large
-    groups, position, how it stopped); whatever is not plainly whole stops it.
+    Args:
+        data: the bytes of the file.
+        number: the file's number.
+        position: offset of a record.
+        limit: an offset.
+        columns: array of `COLUMNS` rows; it limits the number of records.
+        contents: the table of operations, by format id.
+        large: array of `LARGE_COLUMNS` rows; takes the groups that the caller has to check.
+
+    Returns:
+        Number of records, number of large groups, offset of the next record, and `ENDED`, `FULL`
+        or `STUCK`: whatever is not plainly whole stops the scan.
     """
-    size = len(data)
     count = 0
     checks = 0
     while position < limit:
-        if position + 4 > size:
-            return count, checks, position, ENDED if position == size else STUCK
-        length = _uint(data, position, 4)
+        length = _body_length(data, number, position)
         if length == 0:
             return count, checks, position, ENDED
+        if length < 0:
+            return count, checks, position, STUCK
         if count == columns.shape[1] or checks == large.shape[1]:
             return count, checks, position, FULL
-        end = position + length + 16
-        if length < 10 or end > size or _uint(data, end - 4, 4) != length:
+        body_end = position + _PREFIX_SIZE + length
+        place = _put_head(data, position + _PREFIX_SIZE, body_end, columns, count)
+        if place < 0 or not _put_ids(data, place, body_end, contents, columns, count):
             return count, checks, position, STUCK
-        if _uint(data, position + 4, 4) != number or _uint(data, position + 8, 4) != position:
-            return count, checks, position, STUCK
-        place = position + 12
-        if _uint(data, place, 2) != 129:
-            return count, checks, position, STUCK
-        group = _c_int(data, place + 2)
-        place += 2 + _c_int_size(data, place + 2)
-        transaction = -1
-        if _uint(data, place, 2) == 147:
-            transaction = _c_long(data, place + 2)
-            place += _c_long_size(data, place + 2)
-        elif _uint(data, place, 2) != 0:
-            return count, checks, position, STUCK
-        operation = _uint(data, place + 2, 2)
-        place += 4
-        if operation >= len(ids) or ids[operation] < 0 or place + 4 > end:
-            return count, checks, position, STUCK
-        columns[RECORD_ID, count] = -1
-        columns[GLOBAL_ID, count] = -1
-        if ids[operation] < 100:
-            columns[RECORD_ID, count] = _record_id(data, place, ids[operation])
-        elif operation == 169 or operation == 102:
-            at = place + 4 if operation == 169 else place
-            if _uint(data, at, 2) == 328:
-                columns[GLOBAL_ID, count] = at + 2
-                gtrid = _uint(data, at + 6, 1)
-                if gtrid > 64 or at + 8 + gtrid + _uint(data, at + 7 + gtrid, 1) > end:
-                    return count, checks, position, STUCK
-        if group & 0x800:
-            covered = _uint(data, place + 1, 4)
-            crc = _uint(data, place + 5, 8)
-            if operation != 453 or data[place] != 1 or end + covered > size:
+        if columns[GROUP, count] & _CHECKSUM_GROUP:
+            left = _check_group(data, place, body_end, large, checks)
+            if columns[OPERATION, count] != layout.CHECKSUM_OPERATION or left < 0:
                 return count, checks, position, STUCK
-            if covered >= 2048:
-                large[0, checks] = end
-                large[1, checks] = end + covered
-                large[2, checks] = crc
-                large[3, checks] = position
-                large[4, checks] = count
+            if left:
+                large[LARGE_OFFSET, checks] = position
+                large[LARGE_ROW, checks] = count
                 checks += 1
-            elif crc_of(data, end, end + covered, tables) != crc:
-                return count, checks, position, STUCK
         columns[OFFSET, count] = position
         columns[LENGTH, count] = length
-        columns[GROUP, count] = group
-        columns[TRANSACTION, count] = transaction
-        columns[OPERATION, count] = operation
         count += 1
-        position = end
+        position = body_end + _LENGTH_SIZE
     return count, checks, position, FULL
 
 
 @kernel
-def put_views(data: Bytes, starts: Columns, sizes: Columns, views: Bytes) -> None:
-    """Arrow views of byte ranges, 16 bytes each: length, then the bytes if they are at most 12,
-    else the first four, buffer 0 and the offset in it; little-endian."""
-    for index in range(len(starts)):
-        start, size = starts[index], sizes[index]
-        view = views[index]
-        for step in range(4):
-            view[step] = size >> 8 * step & 255
-        for step in range(min(size, 4 if size > 12 else 12)):
-            view[4 + step] = data[start + step]
-        if size > 12:
-            for step in range(4):
-                view[12 + step] = start >> 8 * step & 255
+def _body_length(data: Bytes, number: Number, position: Number) -> Number:
+    """Return the length of the body at ``position``; 0 at the end, -1 unless plainly whole."""
+    size = len(data)
+    if position + _LENGTH_SIZE > size:
+        return 0 if position == size else -1
+    length = be_int32(data, position)
+    if length == 0:
+        return 0
+    body_end = position + _PREFIX_SIZE + length
+    if length < BODY_SIZE_MIN or body_end + _LENGTH_SIZE > size:
+        return -1
+    if be_int32(data, body_end) != length:
+        return -1
+    if be_uint32(data, position + _INSTANT_AT) != number:
+        return -1
+    return length if be_uint32(data, position + _POSITION_AT) == position else -1
+
+
+@kernel
+def _put_head(
+    data: Bytes, begin: Number, body_end: Number, columns: Columns, row: Number
+) -> Number:
+    """Decode group, transaction and operation; return the offset of the fields, or -1.
+
+    The first `BODY_SIZE_MIN` bytes are known to be there.
+    """
+    if be_uint16(data, begin) != layout.LOG_RECORD:
+        return -1
+    place = begin + _ID_SIZE
+    columns[GROUP, row] = _compressed_int(data, place)
+    place += _int_size(data, place)
+    object_id = be_uint16(data, place)
+    place += _ID_SIZE
+    columns[TRANSACTION, row] = -1
+    if object_id == layout.TRANSACTION_ID:
+        size = _long_size(data, place)
+        if place + size + _ID_SIZE > body_end:
+            return -1
+        columns[TRANSACTION, row] = _compressed_long(data, place)
+        place += size
+    elif object_id != layout.NULL:
+        return -1
+    columns[OPERATION, row] = be_uint16(data, place)
+    return place + _ID_SIZE
+
+
+@kernel
+def _put_ids(
+    data: Bytes,
+    place: Number,
+    body_end: Number,
+    contents: Contents,
+    columns: Columns,
+    row: Number,
+) -> bool:
+    """Decode the record id or global id of the operation; return False if it is not plain."""
+    columns[RECORD_ID, row] = -1
+    columns[GLOBAL_ID, row] = -1
+    operation = columns[OPERATION, row]
+    if operation >= contents.shape[1]:
+        return False
+    content = contents[CONTENT, operation]
+    skip = int64(contents[SKIP, operation])
+    if content == HAS_RECORD_ID:
+        columns[RECORD_ID, row] = _record_id(data, place, body_end, skip)
+        return bool(columns[RECORD_ID, row] >= 0)
+    if content == HAS_GLOBAL_ID:
+        return _put_global_id(data, place + skip, body_end, columns, row)
+    return bool(content == NO_ID)
+
+
+@kernel
+def _record_id(data: Bytes, place: Number, body_end: Number, ints: Number) -> Number:
+    """Return the record id of an operation on a page, after so many compressed ints; -1 if cut."""
+    for _ in range(PAGE_LONGS):
+        if place >= body_end:
+            return -1
+        place += _long_size(data, place)
+    for _ in range(ints):
+        if place >= body_end:
+            return -1
+        place += _int_size(data, place)
+    if place + _TAIL_SIZE_MIN >= body_end:
+        return -1
+    return _compressed_int(data, place)
+
+
+@kernel
+def _put_global_id(
+    data: Bytes, place: Number, body_end: Number, columns: Columns, row: Number
+) -> bool:
+    """Note where a global id begins; return False unless it is whole or null."""
+    if place + _ID_SIZE > body_end:
+        return False
+    object_id = be_uint16(data, place)
+    if object_id == layout.NULL:
+        return True
+    gtrid_at = place + _ID_SIZE + _GTRID_AT
+    if object_id != layout.GLOBAL_ID or gtrid_at >= body_end:
+        return False
+    gtrid_size = int64(data[uint64(gtrid_at)])
+    bqual_at = gtrid_at + 1 + gtrid_size
+    if gtrid_size > layout.GLOBAL_ID_PART_MAX or bqual_at >= body_end:
+        return False
+    bqual_size = int64(data[uint64(bqual_at)])
+    if bqual_size > layout.GLOBAL_ID_PART_MAX or bqual_at + 1 + bqual_size > body_end:
+        return False
+    columns[GLOBAL_ID, row] = place + _ID_SIZE
+    return True
+
+
+@kernel
+def _check_group(
+    data: Bytes, place: Number, body_end: Number, large: Columns, row: Number
+) -> Number:
+    """Check the group after a checksum record; return 0, 1 if it is in ``large``, -1 if bad."""
+    if place + _CHECKSUM_SIZE > body_end or data[uint64(place)] != layout.CHECKSUM_CRC32:
+        return -1
+    covered = be_int32(data, place + _COVERED_AT)
+    crc = be_int64(data, place + _CRC_AT)
+    begin = body_end + _LENGTH_SIZE
+    if covered < 0 or begin + covered > len(data):
+        return -1
+    if covered < LARGE_GROUP:
+        return 0 if crc32_of(data, begin, begin + covered) == crc else -1
+    large[LARGE_BEGIN, row] = begin
+    large[LARGE_END, row] = begin + covered
+    large[LARGE_CRC, row] = crc
+    return 1
+
+
+@kernel
+def _int_size(data: Bytes, place: Number) -> Number:
+    first = data[uint64(place)]
+    return 1 if first < 0x40 else 2 if first < 0x80 else 4
+
+
+@kernel
+def _compressed_int(data: Bytes, place: Number) -> Number:
+    first = int64(data[uint64(place)])
+    if first < 0x40:
+        return first
+    return be_uint16(data, place) & 0x3FFF if first < 0x80 else be_uint32(data, place) & 0x7FFFFFFF
+
+
+@kernel
+def _long_size(data: Bytes, place: Number) -> Number:
+    first = data[uint64(place)]
+    return 2 if first < 0x40 else 4 if first < 0x80 else 8
+
+
+@kernel
+def _compressed_long(data: Bytes, place: Number) -> Number:
+    first = data[uint64(place)]
+    if first < 0x40:
+        return be_uint16(data, place)
+    if first < 0x80:
+        return be_uint32(data, place) & 0x3FFFFFFF
+    return be_int64(data, place) & 0x7FFFFFFFFFFFFFFF

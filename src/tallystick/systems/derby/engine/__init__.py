@@ -1,4 +1,4 @@
-"""What the original's own recovery does with Derby's log, its defects included.
+"""The recovery of Derby's own engine, its defects included.
 
-In: the files as `read` gives them. Out: the engine's result in the words of the oracle.
+In: the files as `read` gives them. Out: what a boot would do, in the words of the oracle.
 """

@@ -1,10 +1,10 @@
-"""The engine's own forward scan: which records it returns, where it ends, and how.
+"""The engine's own forward scan: the records that it returns, where it ends, and why.
 
 Rules in the order in which the engine applies them, at position p of a file of F bytes:
 
     p + 4 > F                       end; fuzzy unless p = F
     length 0                        next file; missing, or not linked to the end reached: clean end;
-                                    header wrong: failure; no room for a record: clean end there
+                                    header wrong: failure; no bytes for a record: clean end there
     p + length + 16 > F             fuzzy end
     instant < known good end        fuzzy end (one that is too large is not noticed)
     length < 0, body undecodable    failure
@@ -43,11 +43,11 @@ from tallystick.systems.derby.format.record_body import Body, decode_body, decod
 from tallystick.systems.derby.read.files import LogBytes, LogFiles
 
 ARRAY_MAX = (1 << 31) - 3
-"""The engine allocates what a checksum record says before it looks; a Java array holds no more."""
+"""Largest Java array: the engine allocates the length in a checksum record before it reads."""
 
 
 class ScanFailureError(Exception):
-    """The engine would die here: ``place`` is the instant, the text says of what."""
+    """The engine throws an exception at the instant ``place``; ``text`` is its cause."""
 
     def __init__(self, place: int, text: str) -> None:
         super().__init__(f"{instant_text(place)}: {text}")
@@ -57,7 +57,7 @@ class ScanFailureError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """A record that the scan returned; its body is decoded only on demand."""
+    """A record that the scan returned; its body is decoded on demand."""
 
     file: int
     envelope: Envelope
@@ -70,7 +70,7 @@ class Scanned:
         return make_instant(self.file, self.envelope.position)
 
     def body(self) -> Body:
-        """Raises `ScanFailureError` if the engine could not decode it."""
+        """Decode the body; raises `ScanFailureError` if the engine could not."""
         try:
             return decode_body(self.clear)
         except LogFormatError as error:
@@ -78,10 +78,17 @@ class Scanned:
 
 
 class ForwardScan:
-    """Iterate over it once; afterwards the attributes say how it ended.
+    """A scan from ``start``: iterate over it once, then its attributes say how it ended.
 
-    ``log_end`` is the instant behind the last record returned, or the start of an empty file that
-    the scan ended in, 0 if nothing was returned. ``stop`` is where the scan stood.
+    Attributes:
+        records: number of records returned.
+        last: instant in the envelope of the last record returned.
+        log_end: instant after the last record returned, or the start of an empty file that the
+            scan ended in; 0 if nothing was returned.
+        stop: instant at which the scan stopped.
+        fuzzy: the engine would overwrite the rest of the file with zeros.
+        reason: why the scan ended.
+        trailing_wrong: instants of records whose trailing length is too large.
     """
 
     def __init__(self, log: LogFiles, start: int) -> None:
@@ -120,12 +127,12 @@ class ForwardScan:
         yield found
 
     def _settle_end(self) -> None:
-        """An empty file at the end is where writing goes on."""
+        """Move the end into an empty last file: writing continues there."""
         if self._good >> 32 > self.log_end >> 32 and self._good != self.start:
             self.log_end = self._good
 
     def _next(self, file: LogBytes, position: int) -> Scanned | LogBytes | None:
-        """The record at ``position``, the next file, or None at the end."""
+        """Return the record at ``position``, the next file, or None at the end."""
         self.stop = make_instant(file.number, position)
         if position + LENGTH.size > file.size:
             self._note_end(position != file.size, "the file ends here")
@@ -195,8 +202,19 @@ class ForwardScan:
             raise ScanFailureError(place, str(error)) from error
 
 
+def scanned_range(log: LogFiles, start: int) -> tuple[int, int]:
+    """Return ``start`` and the instant at which a scan from there stops or fails."""
+    scan = ForwardScan(log, start)
+    try:
+        for _ in scan:
+            pass
+    except ScanFailureError:
+        pass
+    return start, scan.stop
+
+
 def check_header(file: LogBytes, place: int) -> None:
-    """Raises `ScanFailureError` where the engine refuses the file: format id or number wrong."""
+    """Raise `ScanFailureError` if the engine refuses the file for its format id or number."""
     if file.size < HEADER_CHECKED_SIZE:
         raise ScanFailureError(place, f"log file {file.number} has only {file.size} bytes")
     number = int.from_bytes(file.data[8:16], signed=True)

@@ -1,7 +1,7 @@
 """What a boot of the engine would do with the log: start, redo, undo, in doubt, or no boot.
 
-In: `LogFiles`. Out: a `Recovery`. Nothing is changed; page versions on disk are unknown, so a gap
-is told only where the log itself shows which version a page must have.
+In: `LogFiles`. Out: a `Recovery`. Nothing is changed. Page versions on disk are unknown, so a gap
+is found only where the log itself shows which version a page must have.
 
     control file                    recovery starts
     log.ctrl missing                file 1, offset 24; the mirror is not read
@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tallystick.errors import LogFormatError
 from tallystick.records import Xid
 from tallystick.storage.crc import crc32
 from tallystick.systems.derby.engine.forward_scan import (
@@ -27,23 +26,25 @@ from tallystick.systems.derby.engine.forward_scan import (
     ScanFailureError,
     Scanned,
     check_header,
+    scanned_range,
 )
 from tallystick.systems.derby.format import operations
+from tallystick.systems.derby.format.field_types import Page
 from tallystick.systems.derby.format.layout import (
     CONTROL,
     CONTROL_CRC,
+    CONTROL_NAMES,
     CONTROL_SIZE_MIN,
     FLAG_BETA,
     HEADER_SIZE,
     LOG_FILE,
     Control,
     Group,
-    decode_control,
     make_instant,
 )
-from tallystick.systems.derby.format.operations import Page
 from tallystick.systems.derby.format.record_body import Body
 from tallystick.systems.derby.read.files import ControlBytes, LogFiles
+from tallystick.systems.derby.read.scan import EngineReach
 
 ENGINE_VERSION = (10, 14)
 VERSION_SETTING = "derby_version"
@@ -65,13 +66,21 @@ class OpenTransaction:
 
 @dataclass(slots=True)
 class Recovery:
-    """The engine's verdict. ``reason`` says why it does not boot, or what it would complain of.
-    ``boots`` is null where an encrypted log cannot be judged for want of its key.
+    """What a boot of the engine would do. Places are instants, 0 for none.
 
-    ``table`` holds what is open at the end of the log. ``new_log``: every change that is not in
-    the data pages yet is gone. ``past_end``: the checkpoint lies behind the end that redo
-    reached, so undo would work against newer pages. ``highest`` is the largest number of a
-    transaction that begins in what was scanned.
+    Attributes:
+        boots: None if the log is encrypted and the key is missing.
+        reason: why it does not boot, or what it warns of.
+        control: name of the control file that it uses.
+        start: where redo begins.
+        log_end, stop, fuzzy, end_reason: as `ForwardScan` found them from there.
+        new_log: it creates an empty log: every change that is not in the data pages yet is gone.
+        past_end: the checkpoint is after the end that redo reached, so undo would work against
+            newer pages.
+        redone: number of records redone.
+        highest: largest number of a transaction that begins in what was scanned.
+        table: transactions that are open at the end of the log, by number.
+        trailing_wrong: instants of records whose trailing length is too large.
     """
 
     boots: bool | None = True
@@ -95,12 +104,13 @@ class Recovery:
 
     @property
     def undo(self) -> list[OpenTransaction]:
-        """What would be rolled back: internal ones first, then the most recent."""
+        """Transactions that it rolls back: internal ones first, then the most recent."""
         losers = [one for one in self.table.values() if not one.prepared]
         return sorted(losers, key=lambda one: (not one.internal, -one.first))
 
     @property
     def in_doubt(self) -> list[OpenTransaction]:
+        """Transactions that stay prepared."""
         return [one for one in self.table.values() if one.prepared]
 
 
@@ -109,7 +119,7 @@ class _NoBootError(Exception):
 
 
 def recover(log: LogFiles, settings: Mapping[str, str] | None = None) -> Recovery:
-    """Go through a boot as the engine would."""
+    """Return what a boot would do; ``settings`` may have `VERSION_SETTING`."""
     result = Recovery()
     try:
         _choose_start(log, result, settings or {})
@@ -145,9 +155,9 @@ def _valid_control(
     controls: tuple[ControlBytes, ...], result: Recovery, settings: Mapping[str, str]
 ) -> Control | None:
     by_name = {control.name: control for control in controls}
-    if "log.ctrl" not in by_name:
+    if CONTROL_NAMES[0] not in by_name:
         return None
-    for name in ("log.ctrl", "logmirror.ctrl"):
+    for name in CONTROL_NAMES:
         if name in by_name and (found := _control(by_name[name].data)) is not None:
             _check_control(by_name[name].data, found, settings)
             if found.checkpoint > 0:
@@ -157,12 +167,12 @@ def _valid_control(
 
 
 def _control(data: memoryview) -> Control | None:
-    """The content if the engine takes it; no exception for what it calls invalid."""
+    """Return the content, None if the engine calls it invalid; raise if it does not boot."""
     if len(data) < CONTROL_SIZE_MIN:
         return None
     if len(data) == CONTROL_SIZE_MIN:
         raise _NoBootError("the control file ends before the version")
-    stored = CONTROL_CRC.unpack(data[-CONTROL_CRC.size :])[0] if len(data) > 8 else 0
+    stored = CONTROL_CRC.unpack(data[-CONTROL_CRC.size :])[0]
     if stored == 0 or stored != crc32(data[: -CONTROL_CRC.size]):
         return None
     if len(data) < CONTROL.size:
@@ -181,16 +191,8 @@ def _check_control(data: memoryview, control: Control, settings: Mapping[str, st
         raise _NoBootError("XSLAP: written by a beta version")
 
 
-def control_or_error(data: memoryview) -> Control | str:
-    """The content of a control file, or what is wrong with it."""
-    try:
-        return decode_control(data)
-    except LogFormatError as error:
-        return str(error)
-
-
 def _find_checkpoint(log: LogFiles, result: Recovery) -> None:
-    """The record is read without any checksum test, as its own lies before it."""
+    """Read the record without a checksum test: its checksum record is before the checkpoint."""
     if not result.checkpoint or log.sealed:
         return
     scanned = next(iter(ForwardScan(log, result.checkpoint)), None)
@@ -239,7 +241,7 @@ def _redo_record(scanned: Scanned, result: Recovery, versions: dict[Page, int]) 
         result.highest = max(result.highest, number)
     result.redone += not early
     _check_version(scanned.place, body, versions)
-    _note(result.table, number, scanned)
+    _add_record(result.table, number, scanned)
 
 
 def _begun(number: int, place: int, body: Body) -> OpenTransaction:
@@ -247,7 +249,7 @@ def _begun(number: int, place: int, body: Body) -> OpenTransaction:
     return OpenTransaction(number, place, place, internal, body.xid)
 
 
-def _note(table: dict[int, OpenTransaction], number: int, scanned: Scanned) -> None:
+def _add_record(table: dict[int, OpenTransaction], number: int, scanned: Scanned) -> None:
     one = table[number]
     one.last = scanned.place
     one.records += 1
@@ -257,7 +259,7 @@ def _note(table: dict[int, OpenTransaction], number: int, scanned: Scanned) -> N
 
 
 def _check_version(place: int, body: Body, versions: dict[Page, int]) -> None:
-    """XSDB4: the change is for a newer page than the log can have made."""
+    """Raise XSDB4 if the change is for a newer page than the log can have made."""
     page = body.fields.get("pageId")
     if page is None:
         return
@@ -271,10 +273,26 @@ def _check_version(place: int, body: Body, versions: dict[Page, int]) -> None:
 
 
 def _check_undo(result: Recovery) -> None:
-    """Undo and the locks of prepared transactions go backward by trailing lengths."""
+    """Refuse a wrong trailing length: undo and the locks of prepared ones read backward by it."""
     if not result.table:
         return
     oldest = min(one.first for one in result.table.values())
     for place in result.trailing_wrong:
         if place >= oldest:
             raise ScanFailureError(place, "the trailing length is too large, undo cannot pass it")
+
+
+# -- for the scan of all bytes -------------------------------------------------------------------
+
+
+def reach_of(log: LogFiles, recovery: Recovery) -> EngineReach:
+    """Return how far the engine's scans get, that of ``recovery`` and one from the first file."""
+    recovered = whole = (0, 0)
+    if recovery.stop:
+        recovered = recovery.start, recovery.stop
+    elif recovery.start >> 32 in log.files:
+        recovered = scanned_range(log, recovery.start)
+    if log.files:
+        first = make_instant(log.first, HEADER_SIZE)
+        whole = recovered if recovered[0] == first else scanned_range(log, first)
+    return EngineReach(recovered, whole, recovery.undo_mark)

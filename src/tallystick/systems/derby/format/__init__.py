@@ -1,4 +1,4 @@
-"""Bytes <-> structures of Derby's log: pure functions without I/O.
+"""Derby's log as bytes and as structures: pure functions without I/O.
 
-In: bytes or values. Out: values or bytes; `LogFormatError` where bytes are no such structure.
+In: bytes or values. Out: values or bytes; `LogFormatError` if bytes are no such structure.
 """

@@ -1,6 +1,6 @@
-"""Derby's encodings: compressed numbers, format ids, and a cursor that reads them from bytes.
+"""Derby's encodings: compressed numbers, objects with format ids, and a cursor that reads them.
 
-In: numbers, or bytes. Out: bytes, or numbers. Every read is checked against the end of the bytes
+In: values, or bytes. Out: bytes, or values. Every read is checked against the end of the bytes
 and raises `LogFormatError` with the place. Source: docs/formats/derby.md, "Numbers and objects".
 """
 
@@ -12,13 +12,17 @@ from tallystick.systems.derby.format.layout import (
     GLOBAL_ID,
     GLOBAL_ID_PART_MAX,
     LOG_COUNTER,
+    NULL,
     TRANSACTION_ID,
     make_instant,
+    split_instant,
 )
+
+# -- encode --------------------------------------------------------------------------------------
 
 
 def compressed_int(value: int) -> bytes:
-    """The shortest form of a number from 0 to 2^31-1: 1, 2 or 4 bytes."""
+    """Return the shortest form of a number from 0 to 2^31-1: 1, 2 or 4 bytes."""
     if value <= 0x3F:
         return value.to_bytes(1)
     if value <= 0x3FFF:
@@ -27,7 +31,7 @@ def compressed_int(value: int) -> bytes:
 
 
 def compressed_long(value: int) -> bytes:
-    """The shortest form of a number from 0 to 2^63-1: 2, 4 or 8 bytes."""
+    """Return the shortest form of a number from 0 to 2^63-1: 2, 4 or 8 bytes."""
     if value <= 0x3FFF:
         return value.to_bytes(2)
     if value <= 0x3FFFFFFF:
@@ -36,8 +40,30 @@ def compressed_long(value: int) -> bytes:
 
 
 def format_id(number: int) -> bytes:
-    """The two bytes in front of an object."""
+    """Return the two bytes in front of an object."""
     return number.to_bytes(2)
+
+
+_NULL = format_id(NULL)
+
+
+def encode_global_id(xid: Xid | None) -> bytes:
+    """Return a global id object; the null object for None."""
+    if xid is None:
+        return _NULL
+    parts = b"".join(len(part).to_bytes(1) + part for part in (xid.gtrid, xid.bqual))
+    return format_id(GLOBAL_ID) + xid.format_id.to_bytes(4, signed=True) + parts
+
+
+def encode_counter(instant: int | None) -> bytes:
+    """Return a log counter object; the null object for None."""
+    if instant is None:
+        return _NULL
+    file, position = split_instant(instant)
+    return format_id(LOG_COUNTER) + compressed_long(file) + compressed_long(position)
+
+
+# -- decode --------------------------------------------------------------------------------------
 
 
 class Cursor:
@@ -51,10 +77,11 @@ class Cursor:
 
     @property
     def left(self) -> int:
+        """Number of bytes that are left."""
         return len(self.data) - self.place
 
     def take(self, size: int) -> bytes:
-        """The next ``size`` bytes."""
+        """Read ``size`` bytes."""
         if size < 0 or size > self.left:
             raise LogFormatError(
                 "record body ends early",
@@ -66,13 +93,15 @@ class Cursor:
         return bytes(self.data[self.place - size : self.place])
 
     def uint(self, size: int) -> int:
+        """Read an unsigned number of ``size`` bytes."""
         return int.from_bytes(self.take(size))
 
     def sint(self, size: int) -> int:
+        """Read a signed number of ``size`` bytes."""
         return int.from_bytes(self.take(size), signed=True)
 
     def compressed_int(self) -> int:
-        """1, 2 or 4 bytes, told by the first two bits."""
+        """Read a number of 1, 2 or 4 bytes; its first two bits give the size."""
         first = self.uint(1)
         if first < 0x40:
             return first
@@ -81,7 +110,7 @@ class Cursor:
         return (first & 0x7F) << 24 | self.uint(3)
 
     def compressed_long(self) -> int:
-        """2, 4 or 8 bytes, told by the first two bits."""
+        """Read a number of 2, 4 or 8 bytes; its first two bits give the size."""
         first = self.uint(2)
         if first < 0x4000:
             return first
@@ -90,7 +119,7 @@ class Cursor:
         return (first & 0x7FFF) << 48 | self.uint(6)
 
     def utf(self) -> str:
-        """Two-byte length and modified UTF-8."""
+        """Read a text: its length in two bytes, then modified UTF-8."""
         raw = self.take(self.uint(2))
         try:
             return raw.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
@@ -98,28 +127,50 @@ class Cursor:
             raise LogFormatError("no modified UTF-8", offset=self.place, found=raw.hex()) from error
 
     def expect(self, number: int, what: str) -> None:
-        """The format id of an object that must be there."""
+        """Read a format id that must be ``number``, that of ``what``."""
         if (found := self.uint(2)) != number:
             raise LogFormatError(
                 f"no {what}", offset=self.place - 2, expected=str(number), found=str(found)
             )
 
+    def check_count(self, count: int, size_min: int, what: str) -> None:
+        """Refuse ``count`` items of at least ``size_min`` bytes that cannot fit what is left."""
+        if count * size_min > self.left:
+            raise LogFormatError(
+                f"more {what} can hold",
+                offset=self.place,
+                expected=f"at most {self.left // size_min}",
+                found=str(count),
+            )
+
     def transaction(self) -> int | None:
-        """A transaction id object, None for null."""
-        if self.data[self.place : self.place + 2] == bytes(2):
-            self.place += 2
+        """Read a transaction id object; None for the null object."""
+        if self._null():
             return None
         self.expect(TRANSACTION_ID, "transaction id")
         return self.compressed_long()
 
     def global_id(self) -> Xid | None:
-        """A global id object, None for null."""
-        if self.data[self.place : self.place + 2] == bytes(2):
-            self.place += 2
+        """Read a global id object; None for the null object."""
+        if self._null():
             return None
         self.expect(GLOBAL_ID, "global transaction id")
         number = self.sint(4)
         return Xid(number, self._part(), self._part())
+
+    def counter(self) -> int | None:
+        """Read a log counter object as an instant; None for the null object."""
+        if self._null():
+            return None
+        self.expect(LOG_COUNTER, "log counter")
+        file = self.compressed_long()
+        return make_instant(file, self.compressed_long())
+
+    def _null(self) -> bool:
+        if self.data[self.place : self.place + len(_NULL)] != _NULL:
+            return False
+        self.place += len(_NULL)
+        return True
 
     def _part(self) -> bytes:
         size = self.uint(1)
@@ -131,12 +182,3 @@ class Cursor:
                 found=str(size),
             )
         return self.take(size)
-
-    def counter(self) -> int | None:
-        """A log counter object as an instant, None for null."""
-        if self.data[self.place : self.place + 2] == bytes(2):
-            self.place += 2
-            return None
-        self.expect(LOG_COUNTER, "log counter")
-        file = self.compressed_long()
-        return make_instant(file, self.compressed_long())

@@ -1,7 +1,7 @@
-"""Encrypted logs: the key from a boot password or from outside, and the bodies in clear.
+"""Encryption of logs: the key from a boot password or given directly, and the clear bodies.
 
-In: the keys of ``service.properties`` and the caller's secret. Out: a `LogCipher`, or an error
-that says what is wrong with the secret. Only record bodies are encrypted, each on its own with
+In: ``service.properties`` and the caller's secret. Out: a `LogCipher`, or an error that says
+what is wrong with the secret. Only record bodies are encrypted, each on its own with
 the same key and the same initial vector. Source: docs/formats/derby.md, section "Encryption".
 """
 
@@ -37,11 +37,11 @@ class LogCipher:
         self._cipher = _cipher(name, mode, key, initial_vector(key, name))
 
     def decrypt(self, body: bytes | memoryview) -> bytes:
-        """The clear body; padding bytes are left behind it."""
+        """Return the clear body; its padding stays at the end."""
         return self._run(self._cipher.decryptor(), body)
 
     def encrypt(self, body: bytes | memoryview) -> bytes:
-        """The encrypted body. Raises `LogFormatError` unless it fills whole blocks."""
+        """Return the encrypted body; raises `LogFormatError` unless it fills whole blocks."""
         return self._run(self._cipher.encryptor(), body)
 
     def _run(self, context: Any, body: bytes | memoryview) -> bytes:
@@ -56,7 +56,7 @@ class LogCipher:
 
 
 def initial_vector(key: bytes, name: str) -> bytes:
-    """The vector that Derby makes from the key: 8 bytes, twice for AES."""
+    """Return the initial vector that Derby derives from the key: 8 bytes, twice for AES."""
     signed = [byte - 256 if byte > 127 else byte for byte in key]
     first = (((signed[-1] << 2) | 15) ^ signed[0]) & _PAD_MASK
     rest = (
@@ -102,9 +102,9 @@ def _cipher(name: str, mode: str, key: bytes, vector: bytes) -> Any:
 
 
 def algorithm_of(properties: Mapping[str, str], key: bytes) -> str:
-    """The named algorithm, or the one that block size and key length tell.
+    """Return the named algorithm, or the one that block size and key length imply.
 
-    With an external key the database's properties name none.
+    A database with an external key names none in its properties.
     """
     if named := properties.get(ALGORITHM):
         return named
@@ -114,7 +114,7 @@ def algorithm_of(properties: Mapping[str, str], key: bytes) -> str:
 
 
 def key_of_password(properties: Mapping[str, str], password: str) -> bytes:
-    """The key that the boot password unlocks. Raises `LogFormatError` if it does not."""
+    """Decrypt the stored key with the boot password; raises `LogFormatError` if that fails."""
     stored, dash, check = properties.get(STORED_KEY, "").partition("-")
     try:
         sealed, expected = bytes.fromhex(stored), int(check)

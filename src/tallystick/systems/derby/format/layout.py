@@ -1,7 +1,8 @@
-"""Derby's log, bytes <-> structures: control file, file header, envelopes, record bodies.
+"""Constants and structures of Derby's log: control file, file header, record envelope.
 
-All numbers are big-endian; all positions and lengths are bytes. Source: docs/formats/derby.md.
-Nothing here opens a file. Decoding raises `LogFormatError` with the offset inside the bytes given.
+In: bytes or values. Out: values or bytes. All numbers are big-endian; all positions and lengths
+are bytes. Decoding raises `LogFormatError` with the offset in the bytes given. Source:
+docs/formats/derby.md.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ PREFIX = struct.Struct(">iq")
 OVERHEAD = PREFIX.size + LENGTH.size
 END_MARKER = bytes(4)
 POSITION_MAX = 0x0FFFFFFF
+POSITION_MASK = 0x7FFFFFFF
+"""The bits of an instant that hold the position."""
 GLOBAL_ID_PART_MAX = 64
 
 # -- checksum record -----------------------------------------------------------------------------
@@ -59,14 +62,14 @@ GLOBAL_ID_PART_MAX = 64
 CHECKSUM_OPERATION = 453
 CHECKSUM_CRC32 = 1
 CHECKSUM = struct.Struct(">biq")
-"""algorithm, length of the data behind the record, CRC-32 of it."""
+"""algorithm, length of the data after the record, CRC-32 of it."""
 CHECKSUM_HEAD = bytes.fromhex("0081 4900 0000 01c5")
 CHECKSUM_BODY_SIZE = len(CHECKSUM_HEAD) + CHECKSUM.size
 CHECKSUM_RECORD_SIZE = CHECKSUM_BODY_SIZE + OVERHEAD
 
 
 class Group(IntFlag):
-    """What a log record is for: the compressed int behind its format id."""
+    """The group bits of a log record: the compressed int after its format id."""
 
     FIRST = 0x001
     LAST = 0x002
@@ -82,17 +85,17 @@ class Group(IntFlag):
 
 
 def make_instant(file: int, position: int) -> int:
-    """The log sequence number of a place: file number above, position below."""
+    """Return the log sequence number of a place: its file in the upper 32 bits, then position."""
     return file << 32 | position
 
 
 def split_instant(instant: int) -> tuple[int, int]:
-    """(file number, position) of an instant."""
-    return instant >> 32, instant & 0x7FFFFFFF
+    """Return file number and position of an instant."""
+    return instant >> 32, instant & POSITION_MASK
 
 
 def instant_text(instant: int) -> str:
-    """The engine's own spelling, ``(file,position)``."""
+    """Return the instant as the engine prints it, ``(file,position)``."""
     return "({},{})".format(*split_instant(instant))
 
 
@@ -100,23 +103,26 @@ def instant_text(instant: int) -> str:
 
 
 def encode_record(instant: int, body: bytes) -> bytes:
-    """A whole record: length, instant, body, length again."""
+    """Return a whole record: length, instant, body, length again."""
     return PREFIX.pack(len(body), instant) + body + LENGTH.pack(len(body))
 
 
 def encode_checksum_body(data_length: int, crc: int) -> bytes:
-    """The body of a checksum record over ``data_length`` bytes behind it."""
+    """Return the body of a checksum record over the ``data_length`` bytes that follow it."""
     return CHECKSUM_HEAD + CHECKSUM.pack(CHECKSUM_CRC32, data_length, crc)
 
 
 def encode_header(number: int, previous: int) -> bytes:
-    """The header of log file ``number``; ``previous`` is the end of the file before, 0 for none."""
+    """Return the header of log file ``number``.
+
+    ``previous`` is the instant of the end of the file before, 0 for none.
+    """
     return HEADER.pack(LOG_FILE, OBSOLETE_VERSION, number, previous)
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What a control file says; ``checkpoint`` is an instant, 0 for none."""
+    """The content of a control file; ``checkpoint`` is an instant, 0 for none."""
 
     checkpoint: int
     major: int = 10
@@ -126,7 +132,7 @@ class Control:
 
 
 def encode_control(control: Control) -> bytes:
-    """The 48 bytes of a control file."""
+    """Return the 48 bytes of a control file."""
     head = CONTROL.pack(
         LOG_FILE,
         OBSOLETE_VERSION,
@@ -144,7 +150,7 @@ def encode_control(control: Control) -> bytes:
 
 
 def decode_control(data: bytes | memoryview) -> Control:
-    """A control file of any length from 48 bytes. Raises `LogFormatError`."""
+    """Decode a control file of at least 48 bytes; raises `LogFormatError`."""
     if len(data) < CONTROL_SIZE:
         raise LogFormatError(
             "control file too short", expected=f"{CONTROL_SIZE} bytes", found=str(len(data))
@@ -162,7 +168,7 @@ def decode_control(data: bytes | memoryview) -> Control:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The header of a log file as it stands, checked or not."""
+    """The header of a log file, unchecked."""
 
     format_id: int
     obsolete: int
@@ -171,7 +177,7 @@ class Header:
 
 
 def decode_header(data: bytes | memoryview) -> Header:
-    """The first 24 bytes of a log file. Raises `LogFormatError` if there are fewer."""
+    """Decode the first 24 bytes of a log file; raises `LogFormatError` if there are fewer."""
     if len(data) < HEADER_SIZE:
         raise LogFormatError(
             "log file header cut short", expected=f"{HEADER_SIZE} bytes", found=str(len(data))
@@ -181,7 +187,10 @@ def decode_header(data: bytes | memoryview) -> Header:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """Where a record lies and what surrounds it. ``position`` is that of the length field."""
+    """The place of a record in its file and the numbers around its body.
+
+    ``position`` is the offset of the leading length.
+    """
 
     position: int
     length: int
@@ -190,15 +199,17 @@ class Envelope:
 
     @property
     def body(self) -> int:
+        """Offset of the body."""
         return self.position + PREFIX.size
 
     @property
     def end(self) -> int:
+        """Offset after the trailing length."""
         return self.position + self.length + OVERHEAD
 
 
 def read_envelope(data: memoryview, position: int) -> Envelope | None:
-    """The envelope at ``position`` if a positive length says that it lies within the file."""
+    """Return the envelope at ``position``; None unless its length is positive and fits the file."""
     if position + OVERHEAD > len(data):
         return None
     length, instant = PREFIX.unpack_from(data, position)
@@ -211,23 +222,25 @@ def read_envelope(data: memoryview, position: int) -> Envelope | None:
 _WINDOW = 1 << 20
 
 
-def stands_at(data: memoryview, number: int, place: int) -> bool:
-    """True if a whole record stands here: own instant, the same length before and behind."""
-    if int.from_bytes(data[place + 4 : place + 12]) != make_instant(number, place):
+def is_record_at(data: memoryview, number: int, place: int) -> bool:
+    """Return whether a whole record is here: its own instant, and equal lengths around the body."""
+    if int.from_bytes(data[place + LENGTH.size : place + PREFIX.size]) != make_instant(
+        number, place
+    ):
         return False
     envelope = read_envelope(data, place)
     return envelope is not None and envelope.trailing == envelope.length
 
 
 def find_record(data: memoryview, number: int, position: int) -> int | None:
-    """The first place at or behind ``position`` where a whole record of file ``number`` stands."""
+    """Return the first offset from ``position`` on of a whole record of file ``number``."""
     high = number.to_bytes(4)
     for start in range(position, len(data), _WINDOW):
         window = bytes(data[start : start + _WINDOW + OVERHEAD])
         hit = window.find(high)
         while hit >= 0:
             place = start + hit - LENGTH.size
-            if place >= position and stands_at(data, number, place):
+            if place >= position and is_record_at(data, number, place):
                 return place
             hit = window.find(high, hit + 1)
     return None

@@ -1,36 +1,66 @@
 """Every operation that Derby can log: its number, its name and its fields, in byte order.
 
-In: a `Cursor` behind an operation's format id. Out: a dictionary of plain values under the names
-of the engine's own fields; `spelling` prints them as the engine does. Source:
-docs/formats/derby.md, section "Operations".
+In: a `Cursor` at an operation's fields, or their values. Out: `Fields` under the names of the
+engine's own fields, or an operation's bytes. Source: docs/formats/derby.md, section "Operations".
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Protocol
 
-from tallystick.errors import LogFormatError
 from tallystick.records import Kind, Xid
-from tallystick.systems.derby.format.compressed_numbers import Cursor
-from tallystick.systems.derby.format.layout import (
-    LOGICAL_UNDO_BTREE,
-    NULL,
-    TRANSACTION_ENTRY,
-    TRANSACTION_TABLE,
+from tallystick.systems.derby.format.compressed_numbers import (
+    Cursor,
+    compressed_int,
+    encode_global_id,
+    format_id,
 )
+from tallystick.systems.derby.format.field_types import (
+    BOOLEAN,
+    BYTE,
+    CHECKPOINT_TABLE,
+    COMPRESSED_INT,
+    COMPRESSED_LONG,
+    CONTAINER,
+    INSTANT,
+    INT,
+    LOGICAL_UNDO,
+    LONG,
+    PAGE,
+    SIGNED_BYTE,
+    UTF,
+    XID,
+    Fields,
+    FieldType,
+)
+from tallystick.systems.derby.format.layout import CHECKSUM_OPERATION
 
-BEGIN = 169
-END = 102
-CHECKPOINT = 263
-CHECKSUM = 453
-INSERT = 103
+CHAIN_ALLOC_PAGE = 97
 DELETE = 101
-UPDATE_FIELD = 109
-UPDATE_ROW = 108
+END = 102
+INSERT = 103
+LOGICAL_UNDO_OF_ROW = 104
+PHYSICAL_UNDO = 105
 PURGE = 106
+CONTAINER_UNDO = 107
+UPDATE_ROW = 108
+UPDATE_FIELD = 109
+ALLOC_PAGE = 111
+INVALIDATE_PAGE = 113
+BEGIN = 169
 COPY_ROWS = 210
+INIT_PAGE = 241
+CONTAINER_CHANGE = 242
+CHECKPOINT = 263
+SET_RESERVED_SPACE = 287
+REMOVE_FILE = 291
+COMPRESS_SPACE_10_2 = 454
+ENCRYPT_CONTAINER = 459
+ENCRYPT_CONTAINER_UNDO = 460
+COMPRESS_SPACE = 465
 
 STATUS_USER = 0
 STATUS_INTERNAL = 16
@@ -40,248 +70,252 @@ STATUS_COMMITTED = 4
 
 CONTAINER_CREATE = 1
 
-Fields = dict[str, Any]
-_Read = Callable[[Cursor], Any]
+
+class Tail(Protocol):
+    """Fields whose number or presence depends on the fields before them."""
+
+    def read(self, cursor: Cursor, fields: Fields) -> None:
+        """Decode them into ``fields``; raises `LogFormatError`."""
+        ...
+
+    def encode(self, fields: Fields) -> bytes:
+        """Return their bytes."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """A page of a container; ``segment`` is 0 for tables."""
+class _RowLists:
+    """Lists of compressed ints under ``names``: one int of each list for each row."""
 
-    segment: int
-    container: int
-    number: int
+    names: tuple[str, ...]
 
-    def __str__(self) -> str:
-        return f"Page({self.number},Container({self.segment}, {self.container}))"
+    def read(self, cursor: Cursor, fields: Fields) -> None:
+        width = len(self.names)
+        count = fields["num_rows"]
+        cursor.check_count(count, width, "rows than the record")
+        values = [cursor.compressed_int() for _ in range(count * width)]
+        fields |= {name: values[column::width] for column, name in enumerate(self.names)}
+
+    def encode(self, fields: Fields) -> bytes:
+        rows = zip(*(fields[name] for name in self.names), strict=True)
+        return b"".join(compressed_int(value) for row in rows for value in row)
+
+
+class _CreateBytes:
+    """What a new container is made from, in hex; only where the operation creates one."""
+
+    def read(self, cursor: Cursor, fields: Fields) -> None:
+        created = fields["operation"] == CONTAINER_CREATE
+        fields["createByteArray"] = cursor.take(cursor.sint(4)).hex() if created else None
+
+    def encode(self, fields: Fields) -> bytes:
+        if fields["createByteArray"] is None:
+            return b""
+        data = bytes.fromhex(fields["createByteArray"])
+        return len(data).to_bytes(4) + data
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """How one operation is called, what it does and how its fields are read."""
+    """One operation: its name, its kind, its fields in byte order, and its decoder.
+
+    Attributes:
+        name: the name of the engine's class.
+        kind: what the operation does; for `END` the group of the record decides.
+        fields: names and types.
+        read: decodes the fields; raises `LogFormatError`.
+        tail: fields that depend on those before.
+    """
 
     name: str
     kind: Kind
+    fields: tuple[tuple[str, FieldType], ...]
     read: Callable[[Cursor], Fields]
+    tail: Tail | None = None
+
+    def encode(self, fields: Fields) -> bytes:
+        """Return the bytes of the fields."""
+        encoded = b"".join([kind.encode(fields[name]) for name, kind in self.fields])
+        return encoded + self.tail.encode(fields) if self.tail else encoded
+
+    def printed(self, fields: Fields) -> Fields:
+        """Return the fields as the engine prints them, as plain JSON values."""
+        found = dict(fields)
+        for name, kind in self.fields:
+            if kind.printed is not None:
+                found[name] = kind.printed(found[name])
+        return found
 
 
-def _c_int(cursor: Cursor) -> int:
-    return cursor.compressed_int()
-
-
-def _c_long(cursor: Cursor) -> int:
-    return cursor.compressed_long()
-
-
-def _int4(cursor: Cursor) -> int:
-    return cursor.sint(4)
-
-
-def _long8(cursor: Cursor) -> int:
-    return cursor.sint(8)
-
-
-def _byte(cursor: Cursor) -> int:
-    return cursor.uint(1)
-
-
-def _boolean(cursor: Cursor) -> bool:
-    return cursor.uint(1) != 0
-
-
-def _container(cursor: Cursor) -> str:
-    segment = cursor.compressed_long()
-    return f"Container({segment}, {cursor.compressed_long()})"
-
-
-def _page(cursor: Cursor) -> Page:
-    segment = cursor.compressed_long()
-    container = cursor.compressed_long()
-    return Page(segment, container, cursor.compressed_long())
-
-
-def _logical_undo(cursor: Cursor) -> str | None:
-    number = cursor.uint(2)
-    if number == NULL:
-        return None
-    if number == LOGICAL_UNDO_BTREE:
-        return "B2IUndo"
-    raise LogFormatError(
-        "unknown logical undo",
-        offset=cursor.place - 2,
-        expected=str(LOGICAL_UNDO_BTREE),
-        found=str(number),
-    )
-
-
-def _global_id(cursor: Cursor) -> Xid | None:
-    return cursor.global_id()
-
-
-def _fields(*parts: tuple[str, _Read]) -> Callable[[Cursor], Fields]:
-    """A reader of fields in this order."""
+def _operation(
+    name: str, kind: Kind, tail: Tail | None = None, /, **fields: FieldType
+) -> Operation:
+    readers = [(field, one.read) for field, one in fields.items()]
 
     def read(cursor: Cursor) -> Fields:
-        return {name: one(cursor) for name, one in parts}
+        return {field: one(cursor) for field, one in readers}
 
-    return read
+    def read_with_tail(cursor: Cursor) -> Fields:
+        found = read(cursor)
+        if tail is not None:
+            tail.read(cursor, found)
+        return found
 
-
-def _on_page(*parts: tuple[str, _Read]) -> Callable[[Cursor], Fields]:
-    """Fields of a page operation: page and its version before the change come first."""
-    return _fields(("pageId", _page), ("pageVersion", _c_long), *parts)
-
-
-_ROW = (("recordId", _c_int), ("undo", _logical_undo), ("doMeSlot", _c_int))
+    return Operation(name, kind, tuple(fields.items()), read_with_tail if tail else read, tail)
 
 
-def _counted(cursor: Cursor, fields: Fields, size_min: int) -> range:
-    """As many rounds as ``num_rows`` says; refused if the body cannot hold that many."""
-    count = fields["num_rows"]
-    if count * size_min > cursor.left:
-        raise LogFormatError(
-            "more rows than the record can hold",
-            offset=cursor.place,
-            expected=f"at most {cursor.left // size_min}",
-            found=str(count),
-        )
-    return range(count)
-
-
-def _purge(cursor: Cursor) -> Fields:
-    fields = _on_page(("slot", _c_int), ("num_rows", _c_int))(cursor)
-    fields["recordIds"] = [cursor.compressed_int() for _ in _counted(cursor, fields, 1)]
-    return fields
-
-
-def _copy_rows(cursor: Cursor) -> Fields:
-    fields = _on_page(("num_rows", _c_int), ("destSlot", _c_int))(cursor)
-    pairs = [
-        (cursor.compressed_int(), cursor.compressed_int()) for _ in _counted(cursor, fields, 2)
-    ]
-    fields["recordIds"] = [record for record, _ in pairs]
-    fields["reservedSpace"] = [space for _, space in pairs]
-    return fields
-
-
-def _container_operation(cursor: Cursor) -> Fields:
-    fields = _fields(
-        ("containerId", _container), ("containerVersion", _c_long), ("operation", _byte)
-    )(cursor)
-    created = fields["operation"] == CONTAINER_CREATE
-    fields["createByteArray"] = cursor.take(cursor.sint(4)).hex() if created else None
-    return fields
-
-
-def _checkpoint(cursor: Cursor) -> Fields:
-    fields = {
-        "redoLWM": cursor.compressed_long(),
-        "undoLWM": cursor.compressed_long(),
-    }
-    cursor.compressed_int()
-    table = _table(cursor) if cursor.compressed_int() else []
-    return {**fields, "transactionTable": table}
-
-
-def _table(cursor: Cursor) -> list[Fields]:
-    cursor.expect(TRANSACTION_TABLE, "transaction table")
-    return [_entry(cursor) for _ in _counted(cursor, {"num_rows": cursor.compressed_int()}, 2)]
-
-
-def _entry(cursor: Cursor) -> Fields:
-    cursor.expect(TRANSACTION_ENTRY, "transaction table entry")
-    return {
-        "xid": cursor.transaction(),
-        "gid": cursor.global_id(),
-        "first": cursor.counter(),
-        "last": cursor.counter(),
-        "status": cursor.sint(4),
-    }
-
+_PAGE = {"pageId": PAGE, "pageVersion": COMPRESSED_LONG}
+"""A page, and its version before the change: first in every operation on a page."""
+_ROW = {"recordId": COMPRESSED_INT, "undo": LOGICAL_UNDO, "doMeSlot": COMPRESSED_INT}
+_CONTAINER = {"containerId": CONTAINER, "containerVersion": COMPRESSED_LONG}
 
 OPERATIONS: dict[int, Operation] = {
-    BEGIN: Operation(
-        "BeginXact",
-        Kind.BEGIN,
-        _fields(("transactionStatus", _int4), ("xactId", _global_id)),
+    BEGIN: _operation("BeginXact", Kind.BEGIN, transactionStatus=INT, xactId=XID),
+    END: _operation("EndXact", Kind.COMMIT, xactId=XID, transactionStatus=COMPRESSED_INT),
+    CHECKPOINT: _operation(
+        "CheckpointOperation",
+        Kind.CHECKPOINT,
+        redoLWM=INSTANT,
+        undoLWM=INSTANT,
+        transactionTable=CHECKPOINT_TABLE,
     ),
-    END: Operation(
-        "EndXact",
-        Kind.COMMIT,  # or rollback, or prepare: `kind_of` tells
-        _fields(("xactId", _global_id), ("transactionStatus", _c_int)),
-    ),
-    CHECKPOINT: Operation("CheckpointOperation", Kind.CHECKPOINT, _checkpoint),
-    CHECKSUM: Operation(
+    CHECKSUM_OPERATION: _operation(
         "ChecksumOperation",
         Kind.CONTROL,
-        _fields(
-            ("checksumAlgo", lambda cursor: cursor.sint(1)),
-            ("dataLength", _int4),
-            ("checksumValue", _long8),
-        ),
+        checksumAlgo=SIGNED_BYTE,
+        dataLength=INT,
+        checksumValue=LONG,
     ),
-    INSERT: Operation("InsertOperation", Kind.ADD, _on_page(*_ROW, ("insertFlag", _byte))),
-    DELETE: Operation("DeleteOperation", Kind.DELETE, _on_page(*_ROW, ("delete", _boolean))),
-    UPDATE_FIELD: Operation(
-        "UpdateFieldOperation", Kind.UPDATE, _on_page(*_ROW, ("fieldId", _c_int))
+    INSERT: _operation("InsertOperation", Kind.ADD, **_PAGE, **_ROW, insertFlag=BYTE),
+    DELETE: _operation("DeleteOperation", Kind.DELETE, **_PAGE, **_ROW, delete=BOOLEAN),
+    UPDATE_FIELD: _operation(
+        "UpdateFieldOperation", Kind.UPDATE, **_PAGE, **_ROW, fieldId=COMPRESSED_INT
     ),
-    UPDATE_ROW: Operation(
-        "UpdateOperation", Kind.UPDATE, _on_page(("doMeSlot", _c_int), ("recordId", _c_int))
+    UPDATE_ROW: _operation(
+        "UpdateOperation", Kind.UPDATE, **_PAGE, doMeSlot=COMPRESSED_INT, recordId=COMPRESSED_INT
     ),
-    PURGE: Operation("PurgeOperation", Kind.PAGE, _purge),
-    COPY_ROWS: Operation("CopyRowsOperation", Kind.PAGE, _copy_rows),
-    287: Operation(
+    PURGE: _operation(
+        "PurgeOperation",
+        Kind.PAGE,
+        _RowLists(("recordIds",)),
+        **_PAGE,
+        slot=COMPRESSED_INT,
+        num_rows=COMPRESSED_INT,
+    ),
+    COPY_ROWS: _operation(
+        "CopyRowsOperation",
+        Kind.PAGE,
+        _RowLists(("recordIds", "reservedSpace")),
+        **_PAGE,
+        num_rows=COMPRESSED_INT,
+        destSlot=COMPRESSED_INT,
+    ),
+    SET_RESERVED_SPACE: _operation(
         "SetReservedSpaceOperation",
         Kind.PAGE,
-        _on_page(
-            ("doMeSlot", _c_int), ("recordId", _c_int), ("newValue", _c_int), ("oldValue", _c_int)
-        ),
+        **_PAGE,
+        doMeSlot=COMPRESSED_INT,
+        recordId=COMPRESSED_INT,
+        newValue=COMPRESSED_INT,
+        oldValue=COMPRESSED_INT,
     ),
-    241: Operation(
+    INIT_PAGE: _operation(
         "InitPageOperation",
         Kind.PAGE,
-        _on_page(
-            ("nextRecordId", _c_int),
-            ("initFlag", _c_int),
-            ("pageOffset", _c_long),
-            ("pageFormatId", _int4),
-        ),
+        **_PAGE,
+        nextRecordId=COMPRESSED_INT,
+        initFlag=COMPRESSED_INT,
+        pageOffset=COMPRESSED_LONG,
+        pageFormatId=INT,
     ),
-    113: Operation("InvalidatePageOperation", Kind.PAGE, _on_page()),
-    111: Operation(
+    INVALIDATE_PAGE: _operation("InvalidatePageOperation", Kind.PAGE, **_PAGE),
+    ALLOC_PAGE: _operation(
         "AllocPageOperation",
         Kind.PAGE,
-        _on_page(("newPageNumber", _c_long), ("doStatus", _c_int), ("undoStatus", _c_int)),
+        **_PAGE,
+        newPageNumber=COMPRESSED_LONG,
+        doStatus=COMPRESSED_INT,
+        undoStatus=COMPRESSED_INT,
     ),
-    97: Operation(
+    CHAIN_ALLOC_PAGE: _operation(
         "ChainAllocPageOperation",
         Kind.PAGE,
-        _on_page(("newAllocPageNum", _c_long), ("newAllocPageOffset", _c_long)),
+        **_PAGE,
+        newAllocPageNum=COMPRESSED_LONG,
+        newAllocPageOffset=COMPRESSED_LONG,
     ),
-    465: Operation(
+    COMPRESS_SPACE: _operation(
         "CompressSpacePageOperation",
         Kind.PAGE,
-        _on_page(("newHighestPage", _int4), ("num_pages_truncated", _c_int)),
+        **_PAGE,
+        newHighestPage=INT,
+        num_pages_truncated=COMPRESSED_INT,
     ),
-    454: Operation(
+    COMPRESS_SPACE_10_2: _operation(
         "CompressSpacePageOperation10_2",
         Kind.PAGE,
-        _on_page(("newHighestPage", _c_int), ("num_pages_truncated", _c_int)),
+        **_PAGE,
+        newHighestPage=COMPRESSED_INT,
+        num_pages_truncated=COMPRESSED_INT,
     ),
-    104: Operation("LogicalUndoOperation", Kind.UNDO, _on_page(("recordId", _c_int))),
-    105: Operation("PhysicalUndoOperation", Kind.UNDO, _on_page()),
-    242: Operation("ContainerOperation", Kind.PAGE, _container_operation),
-    107: Operation(
-        "ContainerUndoOperation",
-        Kind.UNDO,
-        _fields(("containerId", _container), ("containerVersion", _c_long)),
+    LOGICAL_UNDO_OF_ROW: _operation(
+        "LogicalUndoOperation", Kind.UNDO, **_PAGE, recordId=COMPRESSED_INT
     ),
-    291: Operation(
-        "RemoveFileOperation",
-        Kind.PAGE,
-        _fields(("name", Cursor.utf), ("generationId", _long8), ("removeAtOnce", _boolean)),
+    PHYSICAL_UNDO: _operation("PhysicalUndoOperation", Kind.UNDO, **_PAGE),
+    CONTAINER_CHANGE: _operation(
+        "ContainerOperation", Kind.PAGE, _CreateBytes(), **_CONTAINER, operation=BYTE
     ),
-    459: Operation("EncryptContainerOperation", Kind.PAGE, _fields(("containerId", _container))),
-    460: Operation("EncryptContainerUndoOperation", Kind.UNDO, _fields()),
+    CONTAINER_UNDO: _operation("ContainerUndoOperation", Kind.UNDO, **_CONTAINER),
+    REMOVE_FILE: _operation(
+        "RemoveFileOperation", Kind.PAGE, name=UTF, generationId=LONG, removeAtOnce=BOOLEAN
+    ),
+    ENCRYPT_CONTAINER: _operation("EncryptContainerOperation", Kind.PAGE, containerId=CONTAINER),
+    ENCRYPT_CONTAINER_UNDO: _operation("EncryptContainerUndoOperation", Kind.UNDO),
 }
 """By format id."""
+
+
+# -- encode --------------------------------------------------------------------------------------
+
+
+def encode_operation(number: int, fields: Fields) -> bytes:
+    """Return format id and fields of an operation, as `LogToFile.log` takes them.
+
+    Args:
+        number: a key of `OPERATIONS`.
+        fields: a value for each of its fields, by name.
+
+    Raises:
+        KeyError: there is no such operation, or a field is missing.
+    """
+    return format_id(number) + OPERATIONS[number].encode(fields)
+
+
+# Begin and end are on the commit path: without a global id they are encoded once for all, and with
+# one without a dictionary of fields.
+
+_BEGIN_ID, _END_ID = format_id(BEGIN), format_id(END)
+
+
+def encode_begin(status: int, xid: Xid | None) -> bytes:
+    """Return a begin operation; ``status`` is `STATUS_USER` or `STATUS_INTERNAL`."""
+    if xid is None:
+        return _begin_without_xid(status)
+    return _BEGIN_ID + status.to_bytes(4) + encode_global_id(xid)
+
+
+def encode_end(status: int, xid: Xid | None) -> bytes:
+    """Return an end operation; ``status`` says committed, aborted or prepared."""
+    if xid is None:
+        return _end_without_xid(status)
+    return _END_ID + encode_global_id(xid) + compressed_int(status)
+
+
+@cache
+def _begin_without_xid(status: int) -> bytes:
+    return encode_operation(BEGIN, {"transactionStatus": status, "xactId": None})
+
+
+@cache
+def _end_without_xid(status: int) -> bytes:
+    return encode_operation(END, {"transactionStatus": status, "xactId": None})

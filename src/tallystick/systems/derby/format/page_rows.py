@@ -1,4 +1,4 @@
-"""Rows and fields as log records carry them: images of what stood on a page.
+"""Row and field images of pages, as log records carry them.
 
 In: the optional data of an operation. Out: the images before and after, raw and cut into fields.
 Column types are not in the log. Source: docs/formats/derby.md, section "Rows and fields".
@@ -8,23 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tallystick.errors import LogFormatError
 from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.compressed_numbers import Cursor
 from tallystick.systems.derby.format.record_body import Body
 
-ROW_DELETED = 1
 ROW_OVERFLOW = 2
 ROW_FIRST_FIELD = 4
 FIELD_NULL = 1
-FIELD_OVERFLOW = 2
 FIELD_NONEXISTENT = 5
 FIELD_FIXED_LENGTH = 0x20
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One column: its status byte and its bytes, None for null or nonexistent."""
+    """One column: its status byte, and its bytes or None for null or nonexistent."""
 
     status: int
     data: bytes | None
@@ -43,7 +40,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """Raw bytes of the images of one operation, and the rows they hold where they are rows."""
+    """The images of one operation: raw bytes, and decoded where they are whole rows."""
 
     before: bytes | None = None
     after: bytes | None = None
@@ -52,7 +49,7 @@ class Images:
 
 
 def read_field(cursor: Cursor) -> Field:
-    """One field. Raises `LogFormatError`."""
+    """Decode one field; raises `LogFormatError`."""
     status = cursor.uint(1)
     if status & FIELD_NULL:
         return Field(status, None)
@@ -61,7 +58,7 @@ def read_field(cursor: Cursor) -> Field:
 
 
 def read_row(cursor: Cursor) -> Row:
-    """One row. Raises `LogFormatError`."""
+    """Decode one row; raises `LogFormatError`."""
     status = cursor.uint(1)
     record_id = cursor.compressed_int()
     overflow = None
@@ -72,25 +69,19 @@ def read_row(cursor: Cursor) -> Row:
     if status & ROW_OVERFLOW and not status & ROW_FIRST_FIELD:
         return Row(status, record_id, overflow, first, ())
     count = cursor.compressed_int()
-    if count > cursor.left:
-        raise LogFormatError(
-            "more fields than the row can hold",
-            offset=cursor.place,
-            expected=f"at most {cursor.left}",
-            found=str(count),
-        )
+    cursor.check_count(count, 1, "fields than the row")
     fields = tuple(read_field(cursor) for _ in range(count))
     return Row(status, record_id, overflow, first, fields)
 
 
 def rows_of(body: Body) -> list[Row]:
-    """The rows in the optional data of a purge or copy. Raises `LogFormatError`."""
+    """Decode the rows of a purge or copy; raises `LogFormatError`."""
     cursor = Cursor(body.optional or b"")
     return [read_row(cursor) for _ in range(body.fields["num_rows"])]
 
 
 def images_of(body: Body) -> Images:
-    """The images of an insert, update or delete. Raises `LogFormatError`."""
+    """Decode the images of an insert, update or delete; raises `LogFormatError`."""
     data = body.optional or b""
     cursor = Cursor(data)
     if body.operation == operations.INSERT:

@@ -1,7 +1,7 @@
 """The body of a log record: group, transaction, operation and tail.
 
 In: the bytes between the two lengths, decrypted. Out: a `Body`. Decoding raises
-`LogFormatError`; surplus bytes behind the tail are counted, never read.
+`LogFormatError`; surplus bytes after the tail are counted, never read.
 """
 
 from __future__ import annotations
@@ -18,16 +18,20 @@ from tallystick.systems.derby.format.compressed_numbers import (
     compressed_long,
     format_id,
 )
+from tallystick.systems.derby.format.field_types import Fields
 from tallystick.systems.derby.format.layout import LOG_RECORD, NULL, TRANSACTION_ID, Group
-from tallystick.systems.derby.format.operations import OPERATIONS, Fields
+from tallystick.systems.derby.format.operations import OPERATIONS
+
+BODY_SIZE_MIN = 11
+"""Format id 2, group 1, null transaction 2, operation 2, and at least 4 bytes of tail or fields."""
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
     """A decoded log record.
 
-    ``head`` counts the bytes before the tail, ``pad`` the surplus bytes behind it. The tail is
-    ``undo`` (instant of the undone record) of a compensation record, else ``optional``.
+    ``head`` counts the bytes before the tail, ``pad`` the surplus bytes after it. The tail is
+    ``undo`` (instant of the undone record) in a compensation record, else ``optional``.
     """
 
     group: Group
@@ -41,6 +45,7 @@ class Body:
 
     @property
     def name(self) -> str:
+        """The engine's name of the operation."""
         return OPERATIONS[self.operation].name
 
     @property
@@ -60,14 +65,14 @@ class Body:
 
 
 def decode_group(data: bytes | memoryview) -> tuple[Group, Cursor]:
-    """The group of a record, and a cursor behind it: all that a scan reads at first."""
+    """Decode the group only; returns it and a cursor after it. Raises `LogFormatError`."""
     cursor = Cursor(data)
     cursor.expect(LOG_RECORD, "log record")
     return Group(cursor.compressed_int()), cursor
 
 
 def decode_body(data: bytes | memoryview) -> Body:
-    """The whole record. Raises `LogFormatError`."""
+    """Decode the whole body; raises `LogFormatError`."""
     group, cursor = decode_group(data)
     transaction = cursor.transaction()
     operation = cursor.uint(2)
@@ -94,7 +99,7 @@ def _with_tail(
 def encode_body(
     group: int, transaction: int, operation: bytes, optional: bytes = b"", undo: int | None = None
 ) -> bytes:
-    """A record body; ``undo`` is the instant a compensation record undoes."""
+    """Return a record body; ``undo`` is the instant of the record that it compensates."""
     head = _head(group, bool(transaction))
     number = compressed_long(transaction) if transaction else b""
     if undo is not None:
@@ -104,6 +109,6 @@ def encode_body(
 
 @cache
 def _head(group: int, numbered: bool) -> bytes:
-    """What stands before the number of the transaction: groups are few."""
+    """Return what precedes the transaction's number; there are few groups."""
     number = TRANSACTION_ID if numbered else NULL
     return format_id(LOG_RECORD) + compressed_int(group) + format_id(number)

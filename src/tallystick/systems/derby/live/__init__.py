@@ -1,4 +1,5 @@
-"""The log that is written, for Derby's log.
+"""The live log: a log folder that is written.
 
-In: calls of an application. Out: files that the original reads; durable when acknowledged.
+In: records, operations and transactions of an application. Out: files from which Derby boots;
+what was acknowledged is durable.
 """

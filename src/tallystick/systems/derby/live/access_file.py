@@ -1,8 +1,8 @@
 """Derby's buffered log writer: three buffers, a checksum record in front of each.
 
 In: encoded record bodies, in log order. Out: the sequence of file writes that the engine makes,
-byte for byte. One buffer is *current*, the others are *free* or *dirty*. A checksum record owns
-the first place of its group and is filled in when the buffer becomes dirty.
+byte for byte. One buffer is *current*, the others are *free* or *dirty*. A checksum record takes
+the first bytes of its group and is filled in when the buffer becomes dirty.
 
 `LogAccessFile` keeps the document's names: reserve_space_for_checksum, write_log_record,
 switch_log_buffer, flush_dirty_buffers, flush_log_access_file, sync_log_access_file,
@@ -39,42 +39,50 @@ SYNC_PAUSE_S = 0.2
 
 
 class Target(Protocol):
-    """What is needed of a file: a `tallystick.storage.files.File` has it."""
+    """The calls of a `tallystick.storage.files.File` that the writer makes."""
 
-    def pwrite(self, data: bytes | memoryview, offset: int) -> None: ...
+    def pwrite(self, data: bytes | memoryview, offset: int) -> None:
+        """Write all of ``data`` at ``offset``."""
+        ...
 
-    def datasync(self) -> None: ...
+    def datasync(self) -> None:
+        """Make what was written durable."""
+        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the file."""
+        ...
 
 
 class WriteSynced:
-    """A file whose every write is durable when it returns, as the engine's default mode has it."""
+    """A file whose every write is durable when it returns: the engine's default mode."""
 
     def __init__(self, file: Target) -> None:
         self._file = file
 
     def pwrite(self, data: bytes | memoryview, offset: int) -> None:
+        """Write durably."""
         self._file.pwrite(data, offset)
         self._file.datasync()
 
     def datasync(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing: every write was durable."""
 
     def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
 
 def checksum_record_size(cipher: LogCipher | None) -> int:
-    """Bytes of a whole checksum record: 37, or more where its body fills cipher blocks."""
+    """Return the bytes of a whole checksum record: 37, more if its body is padded to blocks."""
     block = cipher.block_size if cipher else 1
     return OVERHEAD + -(-CHECKSUM_BODY_SIZE // block) * block
 
 
 class LogBuffer:
-    """One buffer; ``position`` is where the next record goes, ``reserved`` where the first did.
+    """One buffer; the next record goes to ``position``, the first one went to ``reserved``.
 
-    ``parts`` are the records, and once the buffer is dirty all that is to be written.
+    ``parts`` are the records; in a dirty buffer they are everything that is to be written.
     """
 
     __slots__ = ("instant", "parts", "position", "reserved", "size")
@@ -88,24 +96,35 @@ class LogBuffer:
 
     @property
     def empty(self) -> bool:
+        """True if it holds no record."""
         return self.position == self.reserved
 
     @property
     def bytes_free(self) -> int:
+        """Bytes that are left."""
         return self.size - self.position
 
     def clear(self) -> None:
-        """Forget what was written."""
+        """Drop what was written."""
         self.parts = []
         self.position = self.reserved
 
 
 class LogAccessFile:
-    """The writer of one log file; ``position`` is where its next byte goes.
+    """The writer of one log file.
 
-    ``checksums=False`` is a store from before 10.1. ``in_parts`` writes large records in parts
-    as versions before 10.4 did. Appends and switches are to be called under the log's lock; they
-    go on while another thread is inside a file write.
+    Call appends and switches under the log's lock; they do not wait while another thread is
+    inside a file write.
+
+    Args:
+        file: the open log file.
+        position: offset of its next byte.
+        buffer_size: bytes of each buffer.
+        checksums: False for a store from before 10.1.
+        cipher: encrypts the checksum records.
+        in_parts: write large records in parts, as versions before 10.4 did.
+        write_attempts, sync_attempts: how often a failing call is made.
+        pause: sleeps for so many seconds between attempts to sync.
     """
 
     def __init__(
@@ -140,10 +159,10 @@ class LogAccessFile:
     # -- appending --------------------------------------------------------------------------
 
     def reserve_space_for_checksum(self, length: int, file_number: int, end: int) -> int:
-        """Bytes that the next record of ``length`` must leave for a checksum record before it.
+        """Return the bytes that a checksum record takes before the next record of ``length``.
 
-        Called before every record with the log's current end, which then becomes the instant of
-        the checksum record.
+        Call it before every record with the log's current end, file number and position; the
+        checksum record gets this instant.
         """
         current = self.current
         if current.position != current.reserved:
@@ -154,7 +173,7 @@ class LogAccessFile:
         return self.checksum_size
 
     def write_log_record(self, instant: int, data: bytes, optional: bytes = b"") -> None:
-        """Take a record in; one that no buffer can hold goes to the file directly."""
+        """Buffer a record; one that no buffer can hold is written to the file directly."""
         length = len(data) + len(optional)
         parts = PREFIX.pack(length, instant), data, optional, LENGTH.pack(length)
         current = self.current
@@ -187,7 +206,7 @@ class LogAccessFile:
     # -- flushing ---------------------------------------------------------------------------
 
     def switch_log_buffer(self) -> None:
-        """Make the current buffer dirty and a free one current; nothing if it is empty."""
+        """Make the current buffer dirty and a free one current, unless it is empty."""
         with self._lists:
             if self.current.empty:
                 return
@@ -219,7 +238,7 @@ class LogAccessFile:
                 self._lists.notify_all()
 
     def _write_dirty(self, wanted: int) -> None:
-        """So many, and then what became dirty meanwhile, but not for ever."""
+        """Write ``wanted`` buffers, and a bounded number of those that became dirty meanwhile."""
         written = 0
         while written < wanted or written <= BUFFERS:
             with self._lists:
@@ -237,7 +256,7 @@ class LogAccessFile:
         self.flush_dirty_buffers()
 
     def sync_log_access_file(self) -> None:
-        """Make what was written durable. Raises `LogFullError` after the last attempt."""
+        """Make what was written durable; raises `LogFullError` after the last attempt."""
         with self._writing:
             for attempt in range(self._sync_attempts):
                 try:
@@ -255,7 +274,7 @@ class LogAccessFile:
         self._write(END_MARKER)
 
     def _write(self, data: bytes) -> None:
-        """One file write; tried again, it puts the same bytes in the same place."""
+        """Write to the file; every attempt writes the same bytes to the same place."""
         with self._writing:
             for attempt in range(self._write_attempts):
                 try:
@@ -275,5 +294,5 @@ class LogAccessFile:
         self._file.close()
 
     def corrupt(self) -> None:
-        """Close without writing: what is buffered stays where it is."""
+        """Close without writing what is buffered."""
         self._file.close()

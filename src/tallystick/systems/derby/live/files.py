@@ -1,13 +1,13 @@
-"""The files of a live log: made, opened, cut, removed, and the control file with its mirror.
+"""The files of a live log: created, opened, cut, removed, and the control file with its mirror.
 
-In: a folder and a file system. Out: files that are on the disk, header and all, before a name
-points to them: the engine does not boot from a log file that exists and is empty.
+In: a folder and a file system. Out: log files that are durable, with their header, before they
+get their name: the engine does not boot if a log file exists and is empty.
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from dataclasses import replace
 
 from tallystick.errors import CorruptLogError
 from tallystick.storage.files import File, FileSystem, Lock, read_source
@@ -18,8 +18,7 @@ from tallystick.systems.derby.format.layout import (
     encode_control,
     encode_header,
 )
-from tallystick.systems.derby.read.detect import file_number
-from tallystick.systems.derby.read.files import ControlBytes, LogBytes, LogFiles
+from tallystick.systems.derby.read.files import LogFiles, file_number, is_log_name
 
 LOCK_NAME = "tallystick.lck"
 ENGINE_LOCK_NAME = "dbex.lck"
@@ -27,7 +26,7 @@ _FRESH_SUFFIX = ".new"
 
 
 class LogFolder:
-    """A ``log`` folder; owns it while it is open."""
+    """A ``log`` folder; holds its lock until it is closed."""
 
     def __init__(self, path: str, fs: FileSystem) -> None:
         self.path = path
@@ -45,11 +44,11 @@ class LogFolder:
         return posixpath.join(self.path, name)
 
     def log_path(self, number: int) -> str:
-        """The path of log file ``number``."""
+        """Return the path of log file ``number``."""
         return self._join(f"log{number}.dat")
 
     def _refuse_engine(self) -> tuple[File, Lock] | None:
-        """Hold what the engine locks while the database is booted, if it is there."""
+        """Lock the file that the engine locks while the database is booted, if it exists."""
         path = posixpath.join(posixpath.dirname(self.path), ENGINE_LOCK_NAME)
         if not self.fs.exists(path):
             return None
@@ -62,21 +61,13 @@ class LogFolder:
                 self.fs.remove(self._join(name))
 
     def read(self, cipher: LogCipher | None = None) -> LogFiles:
-        """All files as they stand."""
-        files, controls = {}, []
-        for name in self.fs.list(self.path):
-            number = file_number(name)
-            if number is not None or name in CONTROL_NAMES:
-                source = read_source(self.fs, self._join(name))
-                if number is not None:
-                    files[number] = LogBytes(number, source.path, name, source.data)
-                else:
-                    controls.append(ControlBytes(name, source.path, source.data))
-        properties: Mapping[str, str] = {ENCRYPTED: "true"} if cipher else {}
-        return LogFiles(dict(sorted(files.items())), tuple(controls), properties, cipher)
+        """Read all files."""
+        names = filter(is_log_name, self.fs.list(self.path))
+        files = LogFiles.sorted_by_name(read_source(self.fs, self._join(name)) for name in names)
+        return replace(files, properties={ENCRYPTED: "true"}, cipher=cipher) if cipher else files
 
     def create(self, number: int, previous: int, size: int) -> File:
-        """A new log file of ``size`` zeros behind its header, durable, name and all."""
+        """Create a log file of ``size`` bytes, zeros after its header; its name is durable too."""
         fresh = self.log_path(number) + _FRESH_SUFFIX
         file = self.fs.create(fresh)
         file.pwrite(encode_header(number, previous), 0)
@@ -88,17 +79,17 @@ class LogFolder:
         return self.open(number)
 
     def open(self, number: int) -> File:
-        """An existing log file."""
+        """Open an existing log file."""
         return self.fs.open(self.log_path(number))
 
     def remove(self, numbers: list[int]) -> None:
-        """Remove log files, the oldest first, so that what is left is always a chain."""
+        """Remove log files, the oldest first, so that the rest is always a chain."""
         for number in sorted(numbers):
             self.fs.remove(self.log_path(number))
             self.fs.sync_dir(self.path)
 
-    def remove_behind(self, last: int) -> None:
-        """Remove what lies behind the file that the log ends in, the newest first."""
+    def remove_after(self, last: int) -> None:
+        """Remove the log files after number ``last``, the newest first."""
         for name in reversed(self.fs.list(self.path)):
             number = file_number(name)
             if number is not None and number > last:
@@ -106,7 +97,7 @@ class LogFolder:
         self.fs.sync_dir(self.path)
 
     def zero_from(self, number: int, position: int) -> None:
-        """Overwrite a file with zeros from here to its end, durably, if anything is there."""
+        """Overwrite a file durably with zeros from ``position`` on, unless all are zero."""
         file = self.open(number)
         try:
             left = file.size() - position
@@ -117,7 +108,7 @@ class LogFolder:
             file.close()
 
     def write_control(self, control: Control) -> None:
-        """The control file, synced, and then its mirror."""
+        """Write the control file durably, then its mirror."""
         content = encode_control(control)
         for name in CONTROL_NAMES:
             path = self._join(name)
@@ -132,7 +123,7 @@ class LogFolder:
                 self.fs.sync_dir(self.path)
 
     def close(self) -> None:
-        """Give the folder back."""
+        """Release the locks."""
         if self._engine is not None:
             file, lock = self._engine
             lock.release()
@@ -141,7 +132,7 @@ class LogFolder:
 
 
 def corrupt(path: str, found: str) -> CorruptLogError:
-    """The refusal to write on in a damaged log."""
+    """Return the error that refuses to continue a damaged log."""
     return CorruptLogError(
         "acknowledged records are damaged or cannot be reached",
         file=path,

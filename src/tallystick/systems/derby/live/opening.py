@@ -1,11 +1,11 @@
-"""Opening a live log: the engine's recovery, and a refusal where it would lose something.
+"""Open a live log: the engine's recovery, and a refusal where it would lose records.
 
-In: the files as they stand. Out: an `Opened` log, its tail clean. Rules of ours, within the
-format, where the engine's own lose data (docs/systems/derby.md):
+In: the files of the folder. Out: an `Opened` log with a clean tail. Where the engine's own rules
+lose data these are stricter, within the format (docs/systems/derby.md):
 
-* whole groups behind a damaged one are a reason to refuse, not to overwrite them with zeros
-* what lies behind the end is overwritten with zeros after a clean end too
-* a missing log file is a reason to refuse, not to start a new log
+* whole groups after a damaged one: refuse, do not overwrite them with zeros
+* bytes after a clean end: overwrite them with zeros too
+* a missing log file: refuse, do not begin a new log
 """
 
 from __future__ import annotations
@@ -17,22 +17,25 @@ from tallystick.systems.derby.engine.forward_scan import ForwardScan, check_head
 from tallystick.systems.derby.engine.recovery import (
     OpenTransaction,
     Recovery,
-    control_or_error,
+    reach_of,
     recover,
 )
 from tallystick.systems.derby.format.crypto import LogCipher
 from tallystick.systems.derby.format.layout import HEADER_SIZE, Control, make_instant, split_instant
 from tallystick.systems.derby.live.files import LogFolder, corrupt
 from tallystick.systems.derby.read.files import LogFiles
-from tallystick.systems.derby.read.scan import Walk
+from tallystick.systems.derby.read.scan import LogScan
 
 
 @dataclass(slots=True)
 class Opened:
-    """Where writing goes on, and what recovery found.
+    """Where writing continues, and what recovery found.
 
-    ``end`` is an instant, 0 for a log that has no file yet. ``table`` holds what is open:
-    prepared transactions, and those to be undone by whoever owns the pages.
+    Attributes:
+        end: an instant, 0 for a log that has no file yet.
+        control: content of the control files.
+        table: open transactions: prepared ones, and those that the owner of the pages must undo.
+        next_transaction: the first free number.
     """
 
     end: int = 0
@@ -42,7 +45,10 @@ class Opened:
 
 
 def open_log(folder: LogFolder, cipher: LogCipher | None, *, ordered: bool) -> Opened:
-    """Recover. Raises `CorruptLogError`. ``ordered``: each group was durable before the next."""
+    """Recover the log; raises `CorruptLogError`.
+
+    ``ordered`` says that each group was durable before the next was written.
+    """
     log = folder.read(cipher)
     if not log.files:
         return Opened(control=_control(log))
@@ -51,7 +57,7 @@ def open_log(folder: LogFolder, cipher: LogCipher | None, *, ordered: bool) -> O
     if ordered:
         _refuse_loss(log, recovery, folder)
     number, position = split_instant(end)
-    folder.remove_behind(number)
+    folder.remove_after(number)
     folder.zero_from(number, position)
     return Opened(end, _control(log), recovery.table, _highest(log, recovery) + 1)
 
@@ -71,20 +77,20 @@ def _end(log: LogFiles, recovery: Recovery, folder: LogFolder) -> int:
 def _refuse_loss(log: LogFiles, recovery: Recovery, folder: LogFolder) -> None:
     if recovery.past_end:
         raise corrupt(folder.path, "the checkpoint lies behind the end of the log")
-    for piece in Walk(log, recovery).pieces(recovery.log_end >> 32):
-        if piece.outcome is Outcome.CORRUPT and piece.place >= recovery.log_end:
-            raise corrupt(piece.file.path, f"{piece.what} at {piece.offset}: {piece.reason}")
+    for one in LogScan(log, reach_of(log, recovery)).ranges(recovery.log_end >> 32):
+        if one.outcome is Outcome.CORRUPT and one.place >= recovery.log_end:
+            raise corrupt(one.file.path, f"{one.what} at {one.offset}: {one.reason}")
 
 
 def _control(log: LogFiles) -> Control:
     for control in log.controls:
-        if isinstance(found := control_or_error(control.data), Control):
+        if isinstance(found := control.content_or_error(), Control):
             return found
     return Control(0)
 
 
 def _highest(log: LogFiles, recovery: Recovery) -> int:
-    """The largest transaction number in the log: recovery knows it from its start on."""
+    """Largest transaction number in the log; recovery knows it from its own start on."""
     highest = recovery.highest
     for scanned in ForwardScan(log, make_instant(log.first, HEADER_SIZE)):
         if scanned.place >= recovery.start:

@@ -1,6 +1,6 @@
-"""One pass over all pieces of a log, and what comes out of it.
+"""One pass over a log: counts, transactions, damage, and what a restart would drop.
 
-In: the walk. Out: counts, transactions, damage, and what a boot would drop.
+In: a `LogScan`. Out: a `LogAnalysis`.
 """
 
 from __future__ import annotations
@@ -10,63 +10,75 @@ from dataclasses import dataclass, field
 
 from tallystick.records import Outcome
 from tallystick.systems.derby.format.layout import Group
-from tallystick.systems.derby.read.byte_ranges import Piece
-from tallystick.systems.derby.read.scan import Walk
-from tallystick.systems.derby.read.transactions import Histories
+from tallystick.systems.derby.read.scan import LogScan
+from tallystick.systems.derby.read.spans import ByteRange
+from tallystick.systems.derby.read.transactions import LoggedTransaction, TransactionCollector
+
+_DAMAGED = (Outcome.CORRUPT, Outcome.TORN)
 
 
 @dataclass(slots=True)
-class Account:
-    """One pass over all pieces: what counts, what the engine believes, what lies behind.
+class LogAnalysis:
+    """The result of one pass over all ranges of a log.
 
-    ``mark`` is the instant up to which the data pages hold everything: nothing before it is lost.
+    Attributes:
+        mark: instant up to which the data pages hold every change: nothing before it is lost.
+        records: counts by outcome, and of ``salvaged`` ones.
+        damaged: the first range of each run of damage.
+        lost_ends: end records that a restart drops, intact ones after damage and damaged ones.
+        mismatched: records that the engine accepts although their envelope is damaged.
     """
 
     mark: int = 0
     records: Counter[str] = field(default_factory=Counter)
-    histories: Histories = field(default_factory=Histories)
-    damaged: list[Piece] = field(default_factory=list)
-    """First piece of each run of damage."""
+    damaged: list[ByteRange] = field(default_factory=list)
     lost_bytes: int = 0
     lost_records: int = 0
-    lost_ends: list[Piece] = field(default_factory=list)
-    """End records that a boot drops: of intact groups behind damage, and of damaged groups."""
-    odd: list[Piece] = field(default_factory=list)
-    """Records that the engine accepts although their envelope is damaged."""
+    lost_ends: list[ByteRange] = field(default_factory=list)
+    mismatched: list[ByteRange] = field(default_factory=list)
+    _transactions: TransactionCollector = field(default_factory=TransactionCollector)
 
-    def take(self, walk: Walk) -> Account:
-        """Go through the log once."""
-        before = Outcome.VALID
-        for piece in walk.pieces():
-            self._take(piece)
-            bad = piece.outcome in (Outcome.CORRUPT, Outcome.TORN)
-            if bad and piece.outcome is not before:
-                self.damaged.append(piece)
-            before = piece.outcome
-        return self
+    @property
+    def transactions(self) -> list[LoggedTransaction]:
+        """All transactions, in order of their first records."""
+        return self._transactions.all
 
-    def _take(self, piece: Piece) -> None:
-        dropped = piece.salvaged or piece.outcome in (Outcome.CORRUPT, Outcome.TORN)
-        lost = dropped and piece.place >= self.mark
-        self.lost_bytes += piece.length if lost else 0
-        if piece.envelope is None:
-            return
-        self.records["salvaged" if piece.salvaged else piece.outcome.value] += 1
-        if dropped:
-            self.histories.add_lost(piece)
-            if lost:
-                self._take_lost(piece)
-        elif piece.outcome is Outcome.VALID:
-            self.histories.add(piece)
-            own = piece.envelope.instant == piece.place
-            if not own or piece.envelope.trailing != piece.envelope.length:
-                self.odd.append(piece)
-
-    def _take_lost(self, piece: Piece) -> None:
-        self.lost_records += 1
-        if piece.body is not None and piece.body.group & (Group.LAST | Group.PREPARE):
-            self.lost_ends.append(piece)
-
-    def lost_commits(self) -> list[Piece]:
-        """The commits among the end records that a boot drops."""
+    @property
+    def lost_commits(self) -> list[ByteRange]:
+        """The commits among the end records that a restart drops."""
         return [one for one in self.lost_ends if one.body and one.body.group & Group.COMMIT]
+
+    def add(self, one: ByteRange) -> None:
+        """Take in the next range."""
+        dropped = one.salvaged or one.outcome in _DAMAGED
+        lost = dropped and one.place >= self.mark
+        self.lost_bytes += one.length if lost else 0
+        if one.envelope is None:
+            return
+        self.records["salvaged" if one.salvaged else one.outcome.value] += 1
+        if dropped:
+            self._transactions.add_lost(one)
+            if lost:
+                self._add_lost(one)
+        elif one.outcome is Outcome.VALID:
+            self._transactions.add(one)
+            envelope = one.envelope
+            if envelope.instant != one.place or envelope.trailing != envelope.length:
+                self.mismatched.append(one)
+
+    def _add_lost(self, one: ByteRange) -> None:
+        self.lost_records += 1
+        if one.body is not None and one.body.group & (Group.LAST | Group.PREPARE):
+            self.lost_ends.append(one)
+
+
+def analyse(scan: LogScan, mark: int) -> LogAnalysis:
+    """Go through the log once; ``mark`` is that of `LogAnalysis`."""
+    found = LogAnalysis(mark)
+    before = Outcome.VALID
+    for one in scan.ranges():
+        found.add(one)
+        if one.outcome in _DAMAGED and one.outcome is not before:
+            found.damaged.append(one)
+        before = one.outcome
+    return found

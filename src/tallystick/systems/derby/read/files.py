@@ -1,30 +1,60 @@
 """The files of one log in memory: numbered log files, control files, database properties.
 
-In: opened bytes. Out: `LogFiles`, which the scans, the walk and recovery all look at, and the
-clear bytes of a record body where the key is known.
+In: a `LogSource` and the caller's secret, or opened bytes. Out: `LogFiles`, with the clear bytes
+of record bodies where the key is known. The database's ``service.properties`` is beside the log
+files or one folder above; it is read, never needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 
-from tallystick.errors import LogFormatError
+from tallystick.errors import LogFormatError, LogUnreadableError
+from tallystick.records import Finding
+from tallystick.storage.crc import crc32
+from tallystick.storage.source import PACKINGS, ByteSource, logical_name, open_source
+from tallystick.systems.derby.codes import CODES
 from tallystick.systems.derby.format.compressed_numbers import format_id
-from tallystick.systems.derby.format.crypto import LogCipher
+from tallystick.systems.derby.format.crypto import (
+    ENCRYPTED,
+    LogCipher,
+    algorithm_of,
+    key_of_password,
+)
 from tallystick.systems.derby.format.layout import (
+    CHECKSUM_OPERATION,
+    CONTROL_NAMES,
     HEADER_SIZE,
     LOG_RECORD,
+    SYSTEM_NAME,
+    Control,
     Envelope,
+    decode_control,
     find_record,
     read_envelope,
 )
 from tallystick.systems.derby.format.record_body import Body, decode_body
+from tallystick.systems.findings import FindingBuilder
+from tallystick.systems.protocol import LogSource, ReadOptions
 
+_FILE_NAME = re.compile(r"log(\d{1,10})\.dat")
+_PROPERTIES = "service.properties"
 _PLAIN = format_id(LOG_RECORD)
-
-
 _PROBED = 3
+
+
+def file_number(name: str) -> int | None:
+    """Return the number in ``log<N>.dat``, None for any other name."""
+    match = _FILE_NAME.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def is_log_name(name: str) -> bool:
+    """Return whether a log file or a control file can have this name."""
+    return name in CONTROL_NAMES or file_number(name) is not None
 
 
 class SealedBodyError(LogFormatError):
@@ -42,11 +72,20 @@ class LogBytes:
 
     @property
     def size(self) -> int:
+        """Size in bytes."""
         return len(self.data)
+
+    def checksum_holds(self, envelope: Envelope, body: Body | None) -> bool | None:
+        """Return whether the data after a checksum record has its CRC; None for other records."""
+        if body is None or body.operation != CHECKSUM_OPERATION:
+            return None
+        size = body.fields["dataLength"]
+        covered = self.data[envelope.end : envelope.end + max(size, 0)]
+        return bool(len(covered) == size and crc32(covered) == body.fields["checksumValue"])
 
 
 def looks_plain(file: LogBytes) -> bool:
-    """True unless most of the file's first whole records begin with no record's format id.
+    """Return False if most of the file's first records do not begin with a record's format id.
 
     One ciphertext in 65,536 begins with it by chance.
     """
@@ -68,10 +107,17 @@ class ControlBytes:
     path: str
     data: memoryview
 
+    def content_or_error(self) -> Control | str:
+        """Return the content, or what is wrong with it."""
+        try:
+            return decode_control(self.data)
+        except LogFormatError as error:
+            return str(error)
+
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """Everything a judgement of the log stands on. ``files`` is ordered by number."""
+    """The files of one log, log files in order of their numbers."""
 
     files: Mapping[int, LogBytes]
     controls: tuple[ControlBytes, ...] = ()
@@ -79,17 +125,29 @@ class LogFiles:
     cipher: LogCipher | None = None
     _plain: dict[int, bool] = field(default_factory=dict, repr=False, compare=False)
 
+    @classmethod
+    def sorted_by_name(cls, sources: Iterable[ByteSource]) -> LogFiles:
+        """Return the log files and control files among the opened files of a folder."""
+        files, controls = {}, []
+        for source in sources:
+            number = file_number(source.name)
+            if number is not None:
+                files[number] = LogBytes(number, source.path, source.name, source.data)
+            elif source.name in CONTROL_NAMES:
+                controls.append(ControlBytes(source.name, source.path, source.data))
+        return cls(dict(sorted(files.items())), tuple(controls))
+
     @property
     def first(self) -> int:
         """The lowest file number, 0 if there is no log file."""
         return next(iter(self.files), 0)
 
     def raw(self, number: int, envelope: Envelope) -> memoryview:
-        """The body as it stands in the file."""
+        """Return a record's body as it is in file ``number``."""
         return self.files[number].data[envelope.body : envelope.body + envelope.length]
 
     def clear(self, number: int, envelope: Envelope) -> bytes | memoryview:
-        """The body in clear. Raises `SealedBodyError` if it is encrypted and the key is missing."""
+        """Return a record's body in clear; raises `SealedBodyError` if the key is missing."""
         raw = self.raw(number, envelope)
         if not self.encrypted or self.is_plain(number):
             return raw
@@ -97,23 +155,124 @@ class LogFiles:
             raise SealedBodyError("the body is encrypted", offset=envelope.body)
         return self.cipher.decrypt(raw)
 
+    def decode_or_error(self, number: int, envelope: Envelope) -> tuple[bytes, Body | None, str]:
+        """Return a record's body in clear and decoded, and why it cannot be decoded.
+
+        A body that is encrypted without a key is returned as it is, without an error.
+        """
+        clear = bytes(self.raw(number, envelope))
+        try:
+            clear = bytes(self.clear(number, envelope))
+            return clear, decode_body(clear), ""
+        except SealedBodyError:
+            return clear, None, ""
+        except LogFormatError as error:
+            return clear, None, str(error)
+
     def is_plain(self, number: int) -> bool:
-        """True for a file from before the database was encrypted: nothing in it says so but the
-        first two bytes of its bodies."""
+        """Return whether the file is from before the database was encrypted.
+
+        Only the first two bytes of its bodies show that.
+        """
         if number not in self._plain:
             self._plain[number] = looks_plain(self.files[number])
         return self._plain[number]
 
-    def body(self, number: int, envelope: Envelope) -> Body:
-        """The decoded body. Raises `LogFormatError`."""
-        return decode_body(self.clear(number, envelope))
-
     @property
     def encrypted(self) -> bool:
         """True if the database's properties say so."""
-        return self.properties.get("dataEncryption", "").lower() == "true"
+        return self.properties.get(ENCRYPTED, "").lower() == "true"
 
     @property
     def sealed(self) -> bool:
-        """True if bodies cannot be read for want of a key."""
+        """True if bodies cannot be read because the key is missing."""
         return self.encrypted and self.cipher is None
+
+
+# -- opening -------------------------------------------------------------------------------------
+
+
+class OpenedLog:
+    """The opened files of a log, as ``files``; close it to release them."""
+
+    def __init__(self, source: LogSource, options: ReadOptions) -> None:
+        self._finding = FindingBuilder(SYSTEM_NAME, source.path, CODES)
+        self.problems: list[Finding] = []
+        self._sources = [one for path in source.files if (one := self._open(path)) is not None]
+        files = LogFiles.sorted_by_name(self._sources)
+        properties = _properties(source.path)
+        if ENCRYPTED not in properties and not all(map(files.is_plain, files.files)):
+            properties[ENCRYPTED] = "true"
+        self.files = replace(files, properties=properties)
+        if self.files.encrypted:
+            cipher = self._cipher(options, source.path)
+            self.files = replace(self.files, cipher=cipher)
+
+    def close(self) -> None:
+        """Release the bytes."""
+        for source in self._sources:
+            source.close()
+
+    def _open(self, path: str) -> ByteSource | None:
+        if not is_log_name(logical_name(path)):
+            return None
+        try:
+            return open_source(path)
+        except LogUnreadableError as error:
+            self.problems.append(self._finding.unreadable(error))
+            return None
+
+    def _cipher(self, options: ReadOptions, path: str) -> LogCipher | None:
+        try:
+            return _cipher(self.files, options)
+        except LogFormatError as error:
+            problem = LogUnreadableError(str(error), file=path, advice=error.advice)
+            self.problems.append(self._finding.unreadable(problem, "wrong-key"))
+            return None
+
+
+def _cipher(log: LogFiles, options: ReadOptions) -> LogCipher | None:
+    """Make the cipher; raises `LogFormatError` if the secret does not open the log."""
+    properties = {**log.properties, **options.settings}
+    if options.boot_password is not None:
+        key = key_of_password(properties, options.boot_password)
+    elif options.encryption_key is not None:
+        key = options.encryption_key
+    else:
+        return None
+    cipher = LogCipher(algorithm_of(properties, key), key)
+    for file in log.files.values():
+        if not log.is_plain(file.number) and not _opens(cipher, log, file):
+            raise LogFormatError("the key does not open the log", file=file.path)
+    return cipher
+
+
+def _opens(cipher: LogCipher, log: LogFiles, file: LogBytes) -> bool:
+    place = find_record(file.data, file.number, HEADER_SIZE)
+    envelope = None if place is None else read_envelope(file.data, place)
+    if envelope is None:
+        return True
+    return cipher.decrypt(log.raw(file.number, envelope)).startswith(_PLAIN)
+
+
+def _properties(path: str) -> dict[str, str]:
+    """Read the database's properties, empty if they are not there."""
+    above = path.rpartition("/")[0] or str(PurePosixPath(path).parent)
+    for folder in (path, above):
+        for packing in ("", *PACKINGS):
+            try:
+                with open_source(f"{folder}/{_PROPERTIES}{packing}") as source:
+                    return _parse(bytes(source.data).decode("latin-1"))
+            except LogUnreadableError:
+                continue
+    return {}
+
+
+def _parse(text: str) -> dict[str, str]:
+    """Java properties, as far as Derby writes them: one line each, backslash escapes."""
+    found = {}
+    for line in text.splitlines():
+        if line and line[0] not in "#!":
+            key, _, value = line.partition("=")
+            found[key.strip()] = value.strip().replace("\\", "")
+    return found

@@ -1,7 +1,8 @@
-"""Every byte of every log file, sorted into pieces: what the engine reads, and what lies behind.
+"""Every byte of every log file, sorted into ranges: what the engine reads, and what follows it.
 
-In: `LogFiles`. Out: `Piece`s that tile each file in order. A record is found by its own instant:
-eight bytes that say where it lies, so the walk goes on behind damage that ends the engine's scan.
+In: `LogFiles`, and how far the engine gets. Out: `ByteRange`s that tile each file in order. A
+record is found by its own instant, eight bytes that state its place: so the scan continues after
+damage that ends the engine's scan.
 
     place                                       outcome
     reached by a scan of the engine, or         valid
@@ -9,7 +10,7 @@ eight bytes that say where it lies, so the walk goes on behind damage that ends 
     in a group whose checksum differs,          corrupt: it was acknowledged
       or bytes of no record; records follow
     the same, and nothing follows               torn: the last write never finished
-    intact, behind the engine's end             valid, salvaged
+    intact, after the engine's end              valid, salvaged
     in a file that no chain reaches and that    stale
       does not fit the end of the one before
     zeros                                       unused (corrupt if records follow)
@@ -18,89 +19,85 @@ eight bytes that say where it lies, so the walk goes on behind damage that ends 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from tallystick.records import Outcome
-from tallystick.systems.derby.engine.forward_scan import ForwardScan, ScanFailureError
-from tallystick.systems.derby.engine.recovery import Recovery
+from tallystick.storage.zeros import last_nonzero_end
 from tallystick.systems.derby.format.layout import (
     CHECKSUM_HEAD,
+    CHECKSUM_OPERATION,
     HEADER,
     HEADER_SIZE,
+    LENGTH,
+    LOG_FILE,
     PREFIX,
+    Envelope,
     find_record,
+    is_record_at,
     make_instant,
     read_envelope,
-    stands_at,
 )
-from tallystick.systems.derby.read.byte_ranges import Chain, Piece, checksum_holds, decode_or_error
-from tallystick.systems.derby.read.file_walk import FileWalk
+from tallystick.systems.derby.format.record_body import Body
 from tallystick.systems.derby.read.files import LogBytes, LogFiles
+from tallystick.systems.derby.read.spans import ByteRange
+
+_STALE = "the file does not continue the one before it; the engine ignores it"
 
 
-class Walk:
-    """Sorts the bytes of a log; `pieces` may be iterated any number of times."""
+@dataclass(frozen=True, slots=True)
+class EngineReach:
+    """How far the engine's scans get, as ranges of instants, begin and end.
 
-    def __init__(self, log: LogFiles, recovery: Recovery) -> None:
+    Attributes:
+        recovery: the scan of a restart, from the undo mark; (0, 0) if there is none.
+        whole: a scan from the first file's first record; (0, 0) without log files.
+        undo_mark: a restart takes everything before it for granted.
+    """
+
+    recovery: tuple[int, int]
+    whole: tuple[int, int]
+    undo_mark: int
+
+
+class LogScan:
+    """Sorts the bytes of a log; its ranges may be iterated any number of times."""
+
+    def __init__(self, log: LogFiles, reach: EngineReach) -> None:
         self.log = log
-        self._undo_mark = recovery.undo_mark
-        self._recovered = _recovered(log, recovery)
-        self._scanned = (0, 0)
-        if log.files:
-            first = make_instant(log.first, HEADER_SIZE)
-            same = self._recovered[0] == first
-            self._scanned = self._recovered if same else _extent(log, first)
-        self._last = max(self._scanned[1], self._recovered[1]) >> 32
+        self._recovery_begin, self._recovery_end = reach.recovery
+        self._whole_begin, self._whole_end = reach.whole
+        self._undo_mark = reach.undo_mark
+        self._last = max(self._whole_end, self._recovery_end) >> 32
         self._has_checksums = any(map(_starts_with_checksum, log.files.values()))
 
-    def pieces(self, first: int = 0) -> Iterator[Piece]:
-        """All pieces from file ``first`` on, in order of numbers, each file tiled."""
+    def ranges(self, first: int = 0) -> Iterator[ByteRange]:
+        """Yield all ranges from file ``first`` on, in order of file numbers."""
         for number in self.log.files:
             if number >= first:
-                yield from self.file_pieces(number)
+                yield from self.file_ranges(number)
 
-    def file_pieces(self, number: int) -> Iterator[Piece]:
-        """The pieces of one file."""
-        yield from FileWalk(self, self.log.files[number]).pieces()
-
-    @staticmethod
-    def bare(log: LogFiles, number: int, chain: Chain) -> Iterator[Piece]:
-        """The records of a chain as pieces, believed or not; checksums are tried."""
-        file = log.files[number]
-        for envelope in chain:
-            clear, body, error = decode_or_error(log, number, envelope)
-            length = envelope.end - envelope.position
-            outcome = Outcome.CORRUPT if error else Outcome.VALID
-            yield Piece(
-                file,
-                envelope.position,
-                length,
-                outcome,
-                "record",
-                error,
-                envelope,
-                body,
-                checksum_valid=checksum_holds(file, envelope, body),
-                clear=clear,
-            )
+    def file_ranges(self, number: int) -> Iterator[ByteRange]:
+        """Yield the ranges of one file."""
+        yield from _FileScan(self, self.log.files[number]).ranges()
 
     def reached(self, place: int) -> bool:
-        """True where a scan of the engine gets."""
-        return self.in_scan(place) or self._recovered[0] <= place < self._recovered[1]
+        """Return whether a scan of the engine reaches the instant."""
+        return self.in_scan(place) or self._recovery_begin <= place < self._recovery_end
 
     def believed(self, place: int) -> bool:
-        """True for what a boot takes for granted: reached, or older than recovery's start."""
+        """Return whether a restart uses the instant: it is reached, or before the undo mark."""
         return self.reached(place) or place < self._undo_mark
 
     def in_scan(self, place: int) -> bool:
-        """True where the scan from the first file gets."""
-        return self._scanned[0] <= place < self._scanned[1]
+        """Return whether the scan from the first file reaches the instant."""
+        return self._whole_begin <= place < self._whole_end
 
-    def clean_to_end(self, number: int) -> bool:
-        """True if the engine's scan went through this file and into the next one."""
+    def is_passed(self, number: int) -> bool:
+        """Return whether the engine's scan went through the file and into a later one."""
         return number < self._last
 
     def is_stale(self, file: LogBytes) -> bool:
-        """True if no chain reaches the file and it does not continue the one before."""
+        """Return whether no scan reaches the file and it does not continue the one before."""
         if file.number <= self._last or file.size < HEADER_SIZE:
             return False
         before = self.log.files.get(file.number - 1)
@@ -108,10 +105,11 @@ class Walk:
             return False
         return bool(HEADER.unpack_from(file.data)[3] != _intact_end(before))
 
-    def follows(self, file: LogBytes, position: int) -> bool:
-        """True if a whole group stands at or behind the place, here or in a later file.
+    def group_follows(self, file: LogBytes, position: int) -> bool:
+        """Return whether a whole group is at or after the place, here or in a later file.
 
-        Records alone may be the rest of one torn write; a log without checksums has no better.
+        Records alone may be the rest of one torn write; a log without checksums has no better
+        evidence.
         """
         later = [other for number, other in self.log.files.items() if number > file.number]
         return self._group_from(file, position) or any(
@@ -125,37 +123,153 @@ class Walk:
         while place is not None:
             envelope = read_envelope(file.data, place)
             assert envelope is not None
-            _, body, _ = decode_or_error(self.log, file.number, envelope)
-            if checksum_holds(file, envelope, body):
+            _, body, _ = self.log.decode_or_error(file.number, envelope)
+            if file.checksum_holds(envelope, body):
                 return True
             place = find_record(file.data, file.number, envelope.end)
         return False
 
 
+class _FileScan:
+    """The scan of one file; keeps the group that it is in."""
+
+    def __init__(self, scan: LogScan, file: LogBytes) -> None:
+        self._scan = scan
+        self._file = file
+        self._stale = scan.is_stale(file)
+        self._group_end = 0
+        self._group_outcome = Outcome.VALID
+        self._group_reason = ""
+
+    def ranges(self) -> Iterator[ByteRange]:
+        file = self._file
+        yield self._header()
+        position = HEADER_SIZE
+        while position < file.size:
+            envelope = self._record_at(position)
+            if envelope is not None:
+                yield self._record(envelope)
+                position = envelope.end
+                continue
+            found = find_record(file.data, file.number, position + 1)
+            yield from self._gap(position, file.size if found is None else found, found)
+            position = file.size if found is None else found
+
+    def _header(self) -> ByteRange:
+        file = self._file
+        size = min(HEADER_SIZE, file.size)
+        outcome, reason = Outcome.VALID, ""
+        if file.size < HEADER_SIZE:
+            outcome, reason = Outcome.TORN, "the header is cut short"
+        else:
+            found, _, number, _ = HEADER.unpack_from(file.data)
+            if found != LOG_FILE or number != file.number:
+                outcome, reason = Outcome.CORRUPT, "format id or file number is wrong"
+            elif self._stale:
+                outcome, reason = Outcome.STALE, _STALE
+        return ByteRange(file, 0, size, outcome, "file header", reason)
+
+    def _record_at(self, position: int) -> Envelope | None:
+        """Return the record here if it is whole, or if a scan of the engine accepts it."""
+        envelope = read_envelope(self._file.data, position)
+        if envelope is None:
+            return None
+        place = make_instant(self._file.number, position)
+        whole = envelope.instant == place and envelope.trailing == envelope.length
+        return envelope if whole or self._scan.reached(place) else None
+
+    def _record(self, envelope: Envelope) -> ByteRange:
+        place = make_instant(self._file.number, envelope.position)
+        clear, body, error = self._scan.log.decode_or_error(self._file.number, envelope)
+        checksum = self._enter_group(envelope, body, place)
+        outcome, reason = self._judge(envelope, place, error)
+        return ByteRange(
+            self._file,
+            envelope.position,
+            envelope.end - envelope.position,
+            outcome,
+            "record",
+            reason,
+            envelope,
+            body,
+            salvaged=outcome is Outcome.VALID and not self._scan.believed(place),
+            in_scan=self._scan.in_scan(place),
+            checksum_valid=checksum,
+            clear=clear,
+        )
+
+    def _judge(self, envelope: Envelope, place: int, error: str) -> tuple[Outcome, str]:
+        if self._stale:
+            return Outcome.STALE, _STALE
+        if envelope.position < self._group_end and self._group_outcome is not Outcome.VALID:
+            return self._group_outcome, self._group_reason
+        if error:
+            return Outcome.CORRUPT, error
+        if self._scan.believed(place):
+            return Outcome.VALID, ""
+        return Outcome.VALID, "intact, but behind the end that the engine finds"
+
+    def _enter_group(self, envelope: Envelope, body: Body | None, place: int) -> bool | None:
+        """At a checksum record, check the group that follows and remember the result."""
+        holds = self._file.checksum_holds(envelope, body)
+        if body is None or holds is None:
+            return None
+        if envelope.end <= self._group_end and self._group_outcome is not Outcome.VALID:
+            return holds  # inside a damaged group, which is judged as a whole
+        self._group_end = envelope.end + max(body.fields["dataLength"], 0)
+        self._group_outcome, self._group_reason = Outcome.VALID, ""
+        if not holds and not self._scan.reached(place):
+            self._mark_damaged(envelope)
+        return holds
+
+    def _mark_damaged(self, envelope: Envelope) -> None:
+        """Mark the group damaged, up to the next one."""
+        self._group_end = min(self._group_end, self._file.size)
+        nearest = self._next_group(envelope.end)
+        if nearest is not None and nearest < self._group_end:
+            self._group_end = nearest
+        self._group_end = max(self._group_end, envelope.end)
+        self._group_outcome, self._group_reason = self._damage(self._group_end)
+
+    def _next_group(self, position: int) -> int | None:
+        """Where the next checksum record is, following whole records only."""
+        while (envelope := read_envelope(self._file.data, position)) is not None:
+            if not is_record_at(self._file.data, self._file.number, position):
+                return None
+            _, body, _ = self._scan.log.decode_or_error(self._file.number, envelope)
+            if body is not None and body.operation == CHECKSUM_OPERATION:
+                return position
+            position = envelope.end
+        return None
+
+    def _damage(self, end: int) -> tuple[Outcome, str]:
+        if self._scan.group_follows(self._file, end):
+            return Outcome.CORRUPT, "damaged, and whole records follow"
+        return Outcome.TORN, "the last write never finished"
+
+    def _gap(self, begin: int, end: int, found: int | None) -> Iterator[ByteRange]:
+        """Bytes that are no record: damage, end marker, fill."""
+        file = self._file
+        used = last_nonzero_end(file.data, begin, end) if found is None else end
+        if used > begin:
+            outcome, reason = self._damage(end)
+            yield ByteRange(file, begin, used - begin, outcome, "damaged bytes", reason)
+        elif self._scan.is_passed(file.number) and end - begin >= LENGTH.size:
+            yield ByteRange(file, begin, LENGTH.size, Outcome.VALID, "end marker")
+            used = begin + LENGTH.size
+        if end > used:
+            reason = "zeros behind the last record"
+            yield ByteRange(file, used, end - used, Outcome.UNUSED, "zero fill", reason)
+
+
 def _starts_with_checksum(file: LogBytes) -> bool:
-    """Plain files only; what an encrypted one holds is no matter without its key."""
+    """Plain files only; without its key nothing is known of an encrypted one's content."""
     head = PREFIX.size + HEADER_SIZE
     return file.data[head : head + len(CHECKSUM_HEAD)] == CHECKSUM_HEAD
 
 
-def _recovered(log: LogFiles, recovery: Recovery) -> tuple[int, int]:
-    if recovery.stop:
-        return recovery.start, recovery.stop
-    return _extent(log, recovery.start) if recovery.start >> 32 in log.files else (0, 0)
-
-
-def _extent(log: LogFiles, start: int) -> tuple[int, int]:
-    scan = ForwardScan(log, start)
-    try:
-        for _ in scan:
-            pass
-    except ScanFailureError:
-        pass
-    return start, scan.stop
-
-
 def _intact_end(file: LogBytes) -> int:
-    """The instant behind the last whole record of the file, damage passed over."""
+    """Return the instant after the last whole record of the file; damage is skipped."""
     position, end = find_record(file.data, file.number, HEADER_SIZE), HEADER_SIZE
     while position is not None:
         envelope = read_envelope(file.data, position)
@@ -163,7 +277,7 @@ def _intact_end(file: LogBytes) -> int:
         end = envelope.end
         position = (
             end
-            if stands_at(file.data, file.number, end)
+            if is_record_at(file.data, file.number, end)
             else find_record(file.data, file.number, end)
         )
     return make_instant(file.number, end)

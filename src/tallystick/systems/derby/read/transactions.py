@@ -1,35 +1,43 @@
-"""What becomes of each transaction: records in log order -> its life.
+"""The transactions of a log, put together from their records.
 
-In: decoded records with their places. Out: one `History` per transaction, in order of first
+In: records as `ByteRange`s in log order. Out: one `LoggedTransaction` for each, in order of first
 records. Transaction numbers start anew after a reboot; a number that begins again opens the next
-boot. The global id comes from the begin, prepare or end record or from a checkpoint's table.
+boot. The global id is in the begin, prepare or end record or in a checkpoint's table.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tallystick.records import Record, State, Transaction, Xid
-from tallystick.systems.derby.engine.formatting import spelled
+from tallystick.records import State, Transaction, Xid
 from tallystick.systems.derby.format import operations
-from tallystick.systems.derby.format.layout import Group, instant_text
-from tallystick.systems.derby.format.operations import Fields
+from tallystick.systems.derby.format.field_types import Fields
+from tallystick.systems.derby.format.layout import SYSTEM_NAME, Group, instant_text
 from tallystick.systems.derby.format.record_body import Body
-from tallystick.systems.derby.read.byte_ranges import Piece
+from tallystick.systems.derby.read.spans import ByteRange
 
+ACTIVE, PREPARED, COMMITTED, ABORTED = "active", "prepared", "committed", "aborted"
+"""States in the engine's words."""
 _STATES = {
-    "committed": State.COMMITTED,
-    "aborted": State.ROLLED_BACK,
-    "prepared": State.PREPARED,
-    "active": State.ACTIVE,
+    COMMITTED: State.COMMITTED,
+    ABORTED: State.ROLLED_BACK,
+    PREPARED: State.PREPARED,
+    ACTIVE: State.ACTIVE,
 }
 
 
 @dataclass(slots=True)
-class History:
-    """A transaction's life so far; ``first`` and ``last`` are instants.
+class LoggedTransaction:
+    """What the log holds of one transaction so far.
 
-    ``evidence`` is the path and offset of the record that decides its state.
+    Attributes:
+        number: unique within one boot.
+        boot: number of the boot, from 1.
+        first, last: instants of its first and last record.
+        internal: begun by the engine itself.
+        prepared: its prepare record was seen; ``state`` may have advanced since.
+        evidence: path and offset of the record that decides its state.
+        lost: types of its records that follow damage.
     """
 
     number: int
@@ -37,7 +45,7 @@ class History:
     first: int
     begin_seen: bool
     last: int = 0
-    state: str = "active"
+    state: str = ACTIVE
     records: int = 0
     undone: int = 0
     bytes: int = 0
@@ -48,48 +56,35 @@ class History:
     evidence_type: str = ""
     paths: dict[str, None] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
-    """Types of its records that lie behind damage."""
 
-    def add(self, piece: Piece, body: Body) -> None:
+    def add(self, record: ByteRange, body: Body) -> None:
         """Take in its next record."""
         self.records += 1
-        self.bytes += piece.length
-        self.last = piece.place
-        self.paths[piece.file.path] = None
+        self.bytes += record.length
+        self.last = record.place
+        self.paths[record.file.path] = None
         self.undone += bool(body.group & Group.COMPENSATION)
         self.xid = body.xid or self.xid
         if body.operation == operations.BEGIN:
             self.internal = body.fields["transactionStatus"] == operations.STATUS_INTERNAL
         if body.operation in (operations.BEGIN, operations.END):
-            self.evidence, self.evidence_type = (piece.file.path, piece.offset), body.name
+            self.evidence, self.evidence_type = (record.file.path, record.offset), body.name
         self._advance(body.group)
 
     def _advance(self, group: Group) -> None:
         if group & Group.PREPARE:
-            self.state, self.prepared = "prepared", True
+            self.state, self.prepared = PREPARED, True
         if group & Group.LAST:
-            self.state = "committed" if group & Group.COMMIT else "aborted"
-
-    def oracle(self) -> Fields:
-        """The entry in the engine's verdict."""
-        entry: Fields = {
-            "xid": str(self.number),
-            "first": instant_text(self.first),
-            "begin_seen": self.begin_seen,
-            "state": self.state,
-            "records": self.records,
-            "undone": self.undone,
-            "last": instant_text(self.last),
-        }
-        return entry if self.xid is None else entry | {"gid": spelled(self.xid)}
+            self.state = COMMITTED if group & Group.COMMIT else ABORTED
 
     def transaction(self, log: str) -> Transaction:
-        """As the whole house speaks of it."""
+        """Return it as a `Transaction` of the log of that name."""
         holes = [] if self.begin_seen else ["its begin record is not in the log files that exist"]
         if self.lost:
-            holes.append(f"behind damage lie {len(self.lost)} of its records: {self._lost_names()}")
+            names = ", ".join(dict.fromkeys(self.lost))
+            holes.append(f"behind damage lie {len(self.lost)} of its records: {names}")
         return Transaction(
-            "derby",
+            SYSTEM_NAME,
             log,
             f"{self.boot}.{self.number}",
             _STATES[self.state],
@@ -107,9 +102,6 @@ class History:
             attributes=self._attributes(),
         )
 
-    def _lost_names(self) -> str:
-        return ", ".join(dict.fromkeys(self.lost))
-
     def _attributes(self) -> Fields:
         found: Fields = {
             "boot": self.boot,
@@ -123,39 +115,34 @@ class History:
         return found
 
 
-class Histories:
-    """Follows all transactions of a log; memory grows with their number."""
+class TransactionCollector:
+    """Collects the transactions of a log in ``all``; memory grows with their number."""
 
     def __init__(self) -> None:
-        self.all: list[History] = []
-        self._current: dict[int, History] = {}
+        self.all: list[LoggedTransaction] = []
+        self._current: dict[int, LoggedTransaction] = {}
         self._begun: set[int] = set()
-        self._named: dict[int, Xid] = {}
+        self._xids: dict[int, Xid] = {}
         self._boot = 1
 
-    def add(self, piece: Piece) -> History | None:
-        """Take in the next record; returns the transaction it belongs to."""
-        body = piece.body
+    def add(self, record: ByteRange) -> None:
+        """Take in the next record."""
+        body = record.body
         if body is None:
-            return None
+            return
         if body.operation == operations.CHECKPOINT:
-            self._read_table(body.fields["transactionTable"])
-        if body.transaction is None:
-            return None
-        one = self._of(body.transaction, piece.place, body)
-        one.add(piece, body)
-        return one
+            table = body.fields["transactionTable"]
+            self._xids |= {one["xid"]: one["gid"] for one in table if one["gid"] is not None}
+        if body.transaction is not None:
+            self._transaction(body.transaction, record.place, body).add(record, body)
 
-    def add_lost(self, piece: Piece) -> None:
-        """Note a record that the engine does not reach."""
-        body = piece.body
+    def add_lost(self, record: ByteRange) -> None:
+        """Take in a record that the engine does not reach."""
+        body = record.body
         if body is not None and body.transaction in self._current:
             self._current[body.transaction].lost.append(body.name)
 
-    def _read_table(self, table: list[Fields]) -> None:
-        self._named |= {entry["xid"]: entry["gid"] for entry in table if entry["gid"] is not None}
-
-    def _of(self, number: int, place: int, body: Body) -> History:
+    def _transaction(self, number: int, place: int, body: Body) -> LoggedTransaction:
         begins = body.operation == operations.BEGIN
         if begins and number in self._begun:
             self._boot += 1
@@ -165,14 +152,8 @@ class Histories:
             self._begun.add(number)
         one = self._current.get(number)
         if one is None or begins:
-            one = History(number, self._boot, place, begins, xid=self._named.get(number))
+            xid = self._xids.get(number)
+            one = LoggedTransaction(number, self._boot, place, begins, xid=xid)
             self._current[number] = one
             self.all.append(one)
         return one
-
-
-def with_xid(record: Record, xid: Xid | None) -> Record:
-    """The record with the global id in its own columns."""
-    if xid is not None:
-        record.format_id, record.gtrid, record.bqual = xid.format_id, xid.gtrid, xid.bqual
-    return record

@@ -1,4 +1,4 @@
-"""The engine's result against what the bytes prove, for Derby's log.
+"""What the bytes of a Derby log prove, set beside what its engine would do.
 
-In: results of `read` and `engine`. Out: findings, differences and the `Verdict`.
+In: what `read` and `engine` found. Out: findings, differences and the `Verdict`.
 """

@@ -1,6 +1,6 @@
-"""Where the engine and the bytes part, in words for a tired operator.
+"""The differences between what the engine would do and what the bytes prove, for operators.
 
-In: the account of the bytes and the engine's recovery. Out: `Difference`s.
+In: the analysis of all bytes and the engine's recovery. Out: `Difference`s.
 """
 
 from __future__ import annotations
@@ -8,19 +8,19 @@ from __future__ import annotations
 from tallystick.records import Difference, Outcome, Severity
 from tallystick.systems.derby.engine.recovery import Recovery
 from tallystick.systems.derby.format.layout import instant_text
-from tallystick.systems.derby.read.analysis import Account
-from tallystick.systems.derby.read.byte_ranges import Piece
+from tallystick.systems.derby.read.analysis import LogAnalysis
+from tallystick.systems.derby.read.spans import ByteRange
 
 
-def differences(account: Account, recovery: Recovery) -> tuple[Difference, ...]:
-    """Where the engine and the bytes part, for a tired operator."""
+def differences(analysis: LogAnalysis, recovery: Recovery) -> tuple[Difference, ...]:
+    """Return every point in which the engine and the bytes differ."""
     found = []
-    if account.lost_records:
-        found.append(_dropped(account, recovery))
-    elif account.damaged and recovery.boots:
-        found.append(_unneeded(account.damaged[0], recovery))
+    if analysis.lost_records:
+        found.append(_dropped(analysis, recovery))
+    elif analysis.damaged and recovery.boots:
+        found.append(_unneeded(analysis.damaged[0], recovery))
     if recovery.boots is False:
-        found.append(_no_boot(account, recovery))
+        found.append(_no_boot(analysis, recovery))
     if recovery.new_log and recovery.boots:
         found.append(_new_log(recovery))
     if recovery.past_end and recovery.boots and not recovery.new_log:
@@ -28,15 +28,15 @@ def differences(account: Account, recovery: Recovery) -> tuple[Difference, ...]:
     return tuple(found)
 
 
-def _dropped(account: Account, recovery: Recovery) -> Difference:
-    commits = len(account.lost_commits())
+def _dropped(analysis: LogAnalysis, recovery: Recovery) -> Difference:
+    commits = len(analysis.lost_commits)
     end = recovery.log_end
-    acknowledged = any(piece.outcome is Outcome.CORRUPT for piece in account.damaged)
-    first = account.damaged[0] if account.damaged else None
+    acknowledged = any(one.outcome is Outcome.CORRUPT for one in analysis.damaged)
+    first = analysis.damaged[0] if analysis.damaged else None
     return Difference(
         "records behind the end of the log",
         f"takes {instant_text(end)} for the end of the log: {recovery.end_reason or 'end reached'}",
-        f"{account.lost_records} records lie behind it, among them {commits} commits",
+        f"{analysis.lost_records} records lie behind it, among them {commits} commits",
         f"A restart drops {commits} committed transactions without an error"
         + (" and overwrites them with zeros" if recovery.fuzzy else "")
         + ". Copy the log folder before anything starts the database.",
@@ -46,24 +46,24 @@ def _dropped(account: Account, recovery: Recovery) -> Difference:
     )
 
 
-def _unneeded(piece: Piece, recovery: Recovery) -> Difference:
+def _unneeded(one: ByteRange, recovery: Recovery) -> Difference:
     return Difference(
         "damage that recovery does not meet",
         f"starts at {instant_text(recovery.start)} and does not look there",
-        f"{piece.what} at {instant_text(piece.place)}: {piece.reason}",
+        f"{one.what} at {instant_text(one.place)}: {one.reason}",
         "A restart is not hurt by it. Something damaged the file, though; an archive or a backup "
         "that holds it could not be rolled forward.",
         Severity.DAMAGE,
-        piece.file.path,
-        piece.offset,
+        one.file.path,
+        one.offset,
     )
 
 
-def _no_boot(account: Account, recovery: Recovery) -> Difference:
+def _no_boot(analysis: LogAnalysis, recovery: Recovery) -> Difference:
     return Difference(
         "boot",
         f"does not boot: {recovery.reason}",
-        f"{account.records['valid']} records are intact",
+        f"{analysis.records['valid']} records are intact",
         "The database does not start. Keep the log folder as it is; deleting it loses every change "
         "that is not in the data files yet.",
         Severity.LOSS,

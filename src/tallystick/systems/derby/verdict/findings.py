@@ -1,183 +1,141 @@
-"""What a person should know about a log, with the evidence for it.
+"""The findings of a log, with their evidence.
 
-In: the account of all pieces, recovery and what could not be read. Out: `Finding`s.
+In: the files, the analysis of all bytes and the engine's recovery. Out: `Finding`s.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tallystick.records import Finding, Outcome, Severity
-from tallystick.systems.derby.engine.formatting import spelled
-from tallystick.systems.derby.engine.recovery import Recovery, control_or_error
-from tallystick.systems.derby.format.layout import Control, instant_text
-from tallystick.systems.derby.read.analysis import Account
-from tallystick.systems.derby.read.byte_ranges import Piece
+from tallystick.systems.derby.codes import CODES
+from tallystick.systems.derby.engine.recovery import Recovery
+from tallystick.systems.derby.format.field_types import global_id_text
+from tallystick.systems.derby.format.layout import CONTROL_NAMES, SYSTEM_NAME, instant_text
+from tallystick.systems.derby.read.analysis import LogAnalysis
 from tallystick.systems.derby.read.files import LogFiles
+from tallystick.systems.derby.read.spans import ByteRange
+from tallystick.systems.derby.read.transactions import PREPARED
+from tallystick.systems.findings import FindingBuilder
 
 
-def find_all(log: LogFiles, path: str, account: Account, recovery: Recovery) -> list[Finding]:
-    """All findings of a log that was read."""
+def find_all(log: LogFiles, path: str, analysis: LogAnalysis, recovery: Recovery) -> list[Finding]:
+    """Return all findings of the log at ``path``."""
+    build = FindingBuilder(SYSTEM_NAME, path, CODES)
     return [
-        *_controls(log, path),
-        *_missing_files(log, path, recovery),
-        *_sealed(log, path),
-        *(_damage(piece, path) for piece in account.damaged),
-        *(_odd(piece, path) for piece in account.odd),
-        *_lost(account, recovery, path),
-        *_boot(recovery, path),
-        *_in_doubt(account, recovery, path),
+        *_controls(build, log),
+        *_missing_files(build, log, recovery),
+        *_sealed(build, log),
+        *(_damage(build, one) for one in analysis.damaged),
+        *(_mismatch(build, one) for one in analysis.mismatched),
+        *_lost(build, analysis, recovery),
+        *_boot(build, recovery),
+        *_in_doubt(build, analysis, recovery),
     ]
 
 
-def _controls(log: LogFiles, path: str) -> list[Finding]:
-    found = []
+def _controls(build: FindingBuilder, log: LogFiles) -> Iterator[Finding]:
     for control in log.controls:
-        problem = control_or_error(control.data)
-        if not isinstance(problem, Control):
-            found.append(
-                Finding(
-                    "control-damaged",
-                    Severity.DAMAGE,
-                    "derby",
-                    path,
-                    f"{control.name} is damaged: {problem}",
-                    file=control.path,
-                    offset=0,
-                    length=len(control.data),
-                    advice="Its twin holds the same bytes",
-                )
+        problem = control.content_or_error()
+        if isinstance(problem, str):
+            yield build(
+                "control-damaged",
+                f"{control.name} is damaged: {problem}",
+                file=control.path,
+                offset=0,
+                length=len(control.data),
             )
-    if not any(control.name == "log.ctrl" for control in log.controls):
-        found.append(
-            Finding(
-                "control-missing",
-                Severity.DAMAGE,
-                "derby",
-                path,
-                "log.ctrl is missing: a restart reads log1.dat from its start, not from the "
-                "checkpoint, and does not look at the mirror",
-                advice="Copy logmirror.ctrl to log.ctrl before starting the database",
-            )
+    if not any(control.name == CONTROL_NAMES[0] for control in log.controls):
+        yield build(
+            "control-missing",
+            "log.ctrl is missing: a restart reads log1.dat from its start, not from the "
+            "checkpoint, and does not look at the mirror",
         )
-    return found
 
 
-def _missing_files(log: LogFiles, path: str, recovery: Recovery) -> list[Finding]:
+def _missing_files(build: FindingBuilder, log: LogFiles, recovery: Recovery) -> list[Finding]:
     present = set(log.files)
     needed = {recovery.start >> 32, recovery.checkpoint >> 32 or recovery.start >> 32} - {0}
     between = set(range(min(present), max(present))) if present else set()
     return [
-        Finding(
+        build(
             "missing-file",
-            Severity.LOSS if number in needed else Severity.DAMAGE,
-            "derby",
-            path,
             f"log{number}.dat is missing; what it held can be neither redone nor undone",
-            advice="Look for a backup or an archive of the log",
+            severity=Severity.LOSS if number in needed else None,
         )
         for number in sorted((needed | between) - present)
     ]
 
 
-def _sealed(log: LogFiles, path: str) -> list[Finding]:
-    if not log.sealed:
-        return []
-    return [
-        Finding(
+def _sealed(build: FindingBuilder, log: LogFiles) -> Iterator[Finding]:
+    if log.sealed:
+        yield build(
             "encrypted",
-            Severity.INFO,
-            "derby",
-            path,
             "the log is encrypted and the key is not known: only envelopes were read, no checksum "
             "was verified",
-            advice="Give the boot password or the external key",
         )
-    ]
 
 
-def _damage(piece: Piece, path: str) -> Finding:
-    torn = piece.outcome is Outcome.TORN
-    return Finding(
-        "torn-tail" if torn else "damaged",
-        Severity.WARNING if torn else Severity.DAMAGE,
-        "derby",
-        path,
-        f"{piece.what} at {instant_text(piece.place)}: {piece.reason}",
-        file=piece.file.path,
-        offset=piece.offset,
-        length=piece.length,
-        advice="A restart cuts the log here" if piece.envelope is not None else None,
+def _damage(build: FindingBuilder, one: ByteRange) -> Finding:
+    return build(
+        "torn-tail" if one.outcome is Outcome.TORN else "damaged",
+        f"{one.what} at {instant_text(one.place)}: {one.reason}",
+        file=one.file.path,
+        offset=one.offset,
+        length=one.length,
+        advice="A restart cuts the log here" if one.envelope is not None else None,
     )
 
 
-def _odd(piece: Piece, path: str) -> Finding:
-    return Finding(
+def _mismatch(build: FindingBuilder, one: ByteRange) -> Finding:
+    return build(
         "envelope-mismatch",
-        Severity.DAMAGE,
-        "derby",
-        path,
         "the record's instant or trailing length is wrong, which the engine does not notice",
-        file=piece.file.path,
-        offset=piece.offset,
-        length=piece.length,
+        file=one.file.path,
+        offset=one.offset,
+        length=one.length,
     )
 
 
-def _lost(account: Account, recovery: Recovery, path: str) -> list[Finding]:
-    commits = account.lost_commits()
-    if not commits:
-        return []
-    first = commits[0]
-    return [
-        Finding(
+def _lost(build: FindingBuilder, analysis: LogAnalysis, recovery: Recovery) -> Iterator[Finding]:
+    commits = analysis.lost_commits
+    if commits:
+        yield build(
             "dropped-commits",
-            Severity.LOSS,
-            "derby",
-            path,
             f"{len(commits)} committed transactions lie behind the end that a restart finds at "
             f"{instant_text(recovery.log_end)}; it drops them without an error",
-            file=first.file.path,
-            offset=first.offset,
-            length=first.length,
-            advice="Copy the log folder before anything starts the database",
-            bytes_at_risk=account.lost_bytes,
+            file=commits[0].file.path,
+            offset=commits[0].offset,
+            length=commits[0].length,
+            bytes_at_risk=analysis.lost_bytes,
         )
-    ]
 
 
-def _boot(recovery: Recovery, path: str) -> list[Finding]:
+def _boot(build: FindingBuilder, recovery: Recovery) -> Iterator[Finding]:
     if recovery.boots is False:
-        return [Finding("no-boot", Severity.LOSS, "derby", path, f"no boot: {recovery.reason}")]
-    if recovery.new_log:
-        return [Finding("new-log", Severity.LOSS, "derby", path, recovery.reason)]
-    if recovery.past_end:
-        return [
-            Finding(
-                "undo-against-newer-pages",
-                Severity.LOSS,
-                "derby",
-                path,
-                f"the checkpoint at {instant_text(recovery.checkpoint)} lies behind the end of the "
-                f"log at {instant_text(recovery.log_end)}: undo would meet newer pages",
-                advice="Do not start the database; restore the log first",
-            )
-        ]
-    return []
-
-
-def _in_doubt(account: Account, recovery: Recovery, path: str) -> list[Finding]:
-    doubtful = {one.number for one in recovery.in_doubt}
-    return [
-        Finding(
-            "in-doubt",
-            Severity.WARNING,
-            "derby",
-            path,
-            f"transaction {one.number} is prepared and waits for its coordinator, as "
-            f"{spelled(one.xid)}",
-            file=one.evidence[0] if one.evidence else None,
-            offset=one.evidence[1] if one.evidence else None,
-            gtrid=one.xid.gtrid if one.xid else None,
+        yield build("no-boot", f"no boot: {recovery.reason}")
+    elif recovery.new_log:
+        yield build("new-log", recovery.reason)
+    elif recovery.past_end:
+        yield build(
+            "undo-against-newer-pages",
+            f"the checkpoint at {instant_text(recovery.checkpoint)} lies behind the end of the "
+            f"log at {instant_text(recovery.log_end)}: undo would meet newer pages",
         )
-        for one in account.histories.all
-        if one.state == "prepared" and one.number in doubtful
-    ]
+
+
+def _in_doubt(
+    build: FindingBuilder, analysis: LogAnalysis, recovery: Recovery
+) -> Iterator[Finding]:
+    numbers = {one.number for one in recovery.in_doubt}
+    for one in analysis.transactions:
+        if one.state == PREPARED and one.number in numbers:
+            file, offset = one.evidence or (None, None)
+            yield build(
+                "in-doubt",
+                f"transaction {one.number} is prepared and waits for its coordinator, as "
+                f"{global_id_text(one.xid)}",
+                file=file,
+                offset=offset,
+                gtrid=one.xid.gtrid if one.xid else None,
+            )

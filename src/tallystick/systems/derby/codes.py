@@ -1,0 +1,87 @@
+"""The table of codes of Derby's findings."""
+
+from __future__ import annotations
+
+from tallystick.records import Severity
+from tallystick.systems.findings import Code, codes
+
+COPY_FIRST = "Copy the log folder before anything starts the database"
+
+CODES = codes(
+    Code(
+        "wrong-key",
+        Severity.DAMAGE,
+        "The boot password or key that was given does not open the encrypted log.",
+        "Give the secret that the database was created with, and its encryptionAlgorithm",
+    ),
+    Code(
+        "encrypted",
+        Severity.INFO,
+        "The log is encrypted and no key was given: only record envelopes were read.",
+        "Give the boot password or the external key",
+    ),
+    Code(
+        "control-damaged",
+        Severity.DAMAGE,
+        "A control file is too short, or its checksum or format id is wrong.",
+        "Its twin holds the same bytes",
+    ),
+    Code(
+        "control-missing",
+        Severity.DAMAGE,
+        "log.ctrl does not exist: a restart scans from log1.dat instead of from the checkpoint.",
+        "Copy logmirror.ctrl to log.ctrl before starting the database",
+    ),
+    Code(
+        "missing-file",
+        Severity.DAMAGE,
+        "A log file does not exist; the severity is loss if a restart needs it.",
+        "Look for a backup or an archive of the log",
+    ),
+    Code(
+        "torn-tail",
+        Severity.WARNING,
+        "The last group was never written completely; no commit in it was acknowledged.",
+    ),
+    Code(
+        "damaged",
+        Severity.DAMAGE,
+        "A group or a range of bytes is damaged, and whole records follow it.",
+    ),
+    Code(
+        "envelope-mismatch",
+        Severity.DAMAGE,
+        "A record's instant or trailing length is wrong in a way that the engine does not notice.",
+    ),
+    Code(
+        "dropped-commits",
+        Severity.LOSS,
+        "There are committed transactions after the end that a restart finds; it drops them.",
+        COPY_FIRST,
+    ),
+    Code(
+        "no-boot",
+        Severity.LOSS,
+        "The database does not start with this log.",
+        "Keep a copy of the log folder as it is; deleting it loses every change that is not in "
+        "the data files yet",
+    ),
+    Code(
+        "new-log",
+        Severity.LOSS,
+        "A restart finds no log to recover from and creates an empty one.",
+        "Look for the missing log files before starting the database",
+    ),
+    Code(
+        "undo-against-newer-pages",
+        Severity.LOSS,
+        "The checkpoint is after the end of the log: undo would change newer pages.",
+        "Do not start the database; restore the log first",
+    ),
+    Code(
+        "in-doubt",
+        Severity.WARNING,
+        "A prepared transaction waits for the decision of its coordinator.",
+        "List it with tallystick indoubt list, beside the log of its coordinator",
+    ),
+)

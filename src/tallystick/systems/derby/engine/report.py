@@ -1,0 +1,202 @@
+"""The engine's verdict in the words of its oracle: keys and value forms of the manifests.
+
+In: the files and the engine's recovery. Out: a dictionary for `Verdict.engine`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from tallystick.errors import LogFormatError
+from tallystick.records import Outcome
+from tallystick.systems.derby.engine.forward_scan import ForwardScan, ScanFailureError
+from tallystick.systems.derby.engine.recovery import Recovery
+from tallystick.systems.derby.format.field_types import global_id_text
+from tallystick.systems.derby.format.layout import (
+    CHECKSUM_OPERATION,
+    END_MARKER,
+    FLAG_BETA,
+    FLAG_DURABILITY_TEST,
+    HEADER_SIZE,
+    LENGTH,
+    Control,
+    Envelope,
+    decode_header,
+    instant_text,
+    make_instant,
+    read_envelope,
+)
+from tallystick.systems.derby.read.files import LogBytes, LogFiles
+from tallystick.systems.derby.read.spans import ByteRange
+from tallystick.systems.derby.read.transactions import LoggedTransaction, TransactionCollector
+
+TRANSACTIONS_SHOWN = 80
+"""The oracle lists only the latest ones; the summary counts all."""
+
+Json = dict[str, Any]
+
+
+def report(log: LogFiles, recovery: Recovery) -> Json:
+    """Return what the engine itself makes of the files."""
+    census = _Census(log)
+    transactions = census.transactions.all
+    return {
+        "control": _controls(log),
+        "file_headers": _headers(log),
+        "file_ends": census.ends,
+        "real_scan": _scans(log, recovery),
+        "record_count": census.records,
+        "checksum_groups": {
+            "n": census.groups,
+            "invalid": census.invalid,
+            "largest": census.largest,
+        },
+        "transactions_summary": dict(Counter(one.state for one in transactions)),
+        "transactions": [_transaction(one) for one in transactions[-TRANSACTIONS_SHOWN:]],
+        "boots": recovery.boots,
+    }
+
+
+def _controls(log: LogFiles) -> list[Json]:
+    return [
+        {"name": control.name} | _control(control.content_or_error()) for control in log.controls
+    ]
+
+
+def _control(found: Control | str) -> Json:
+    if isinstance(found, str):
+        return {"error": found}
+    return {
+        "checkpoint": instant_text(found.checkpoint),
+        "major": found.major,
+        "minor": found.minor,
+        "beta": bool(found.flags & FLAG_BETA),
+        "durability_test": bool(found.flags & FLAG_DURABILITY_TEST),
+    }
+
+
+def _headers(log: LogFiles) -> list[Json]:
+    entries = []
+    for file in log.files.values():
+        entry: Json = {"name": file.name, "size": file.size}
+        try:
+            header = decode_header(file.data)
+        except LogFormatError as error:
+            entry["error"] = str(error)
+        else:
+            entry |= {
+                "format_id": header.format_id,
+                "obsolete": header.obsolete,
+                "number": header.number,
+                "prev": instant_text(header.previous),
+            }
+        entries.append(entry)
+    return entries
+
+
+def _scans(log: LogFiles, recovery: Recovery) -> list[Json]:
+    """From the start of the first file, and from the undo mark if there is one."""
+    starts = [make_instant(log.first, HEADER_SIZE)] if log.files and not log.sealed else []
+    starts += [recovery.undo_mark] if recovery.undo_mark else []
+    return [_scan(log, start) for start in starts]
+
+
+def _scan(log: LogFiles, start: int) -> Json:
+    scan = ForwardScan(log, start)
+    failure = None
+    try:
+        for scanned in scan:
+            scanned.body()
+    except ScanFailureError as error:
+        failure = str(error)
+    entry: Json = {
+        "from": instant_text(start),
+        "records": scan.records,
+        "last": instant_text(scan.last),
+        "log_end": instant_text(scan.log_end),
+        "fuzzy": scan.fuzzy,
+    }
+    return entry if failure is None else entry | {"error": failure}
+
+
+def _transaction(one: LoggedTransaction) -> Json:
+    entry: Json = {
+        "xid": str(one.number),
+        "first": instant_text(one.first),
+        "begin_seen": one.begin_seen,
+        "state": one.state,
+        "records": one.records,
+        "undone": one.undone,
+        "last": instant_text(one.last),
+    }
+    return entry if one.xid is None else entry | {"gid": global_id_text(one.xid)}
+
+
+class _Census:
+    """All records by lengths alone, file by file: the oracle's list of the whole log."""
+
+    def __init__(self, log: LogFiles) -> None:
+        self._log = log
+        self.ends: list[Json] = []
+        self.records = self.groups = self.largest = 0
+        self.invalid: list[str] = []
+        self.transactions = TransactionCollector()
+        for file in log.files.values():
+            chain = _Chain(file)
+            for envelope in chain:
+                self._add(file, envelope)
+            self.ends.append({"name": file.name, "pos": chain.position, "stop": chain.stop})
+
+    def _add(self, file: LogBytes, envelope: Envelope) -> None:
+        _, body, error = self._log.decode_or_error(file.number, envelope)
+        outcome = Outcome.CORRUPT if error else Outcome.VALID
+        size = envelope.end - envelope.position
+        one = ByteRange(
+            file, envelope.position, size, outcome, "record", envelope=envelope, body=body
+        )
+        self.records += 1
+        self.transactions.add(one)
+        if body is not None and body.operation == CHECKSUM_OPERATION:
+            self.groups += 1
+            self.largest = max(self.largest, body.fields["dataLength"])
+            if not file.checksum_holds(envelope, body):
+                self.invalid.append(instant_text(one.place))
+
+
+class _Chain:
+    """The records of one file from its header on, by lengths alone, damaged groups included.
+
+    After iteration ``position`` is where it stopped and ``stop`` why: ``zero``, ``eof``,
+    ``short`` (fewer bytes than a length), ``length``, ``instant`` or ``trailing``.
+    """
+
+    def __init__(self, file: LogBytes) -> None:
+        self._file = file
+        self.position = HEADER_SIZE
+        self.stop = ""
+
+    def __iter__(self) -> Iterator[Envelope]:
+        while not self.stop:
+            envelope = read_envelope(self._file.data, self.position)
+            self.stop = self._stop_reason(envelope)
+            if envelope is not None and not self.stop:
+                yield envelope
+                self.position = envelope.end
+
+    def _stop_reason(self, envelope: Envelope | None) -> str:
+        if envelope is None:
+            return self._end()
+        if envelope.instant < make_instant(self._file.number, self.position):
+            return "instant"
+        return "trailing" if envelope.trailing < envelope.length else ""
+
+    def _end(self) -> str:
+        left = self._file.size - self.position
+        if left <= 0:
+            return "eof"
+        if left < LENGTH.size:
+            return "short"
+        at = self._file.data[self.position : self.position + LENGTH.size]
+        return "zero" if at == END_MARKER else "length"
