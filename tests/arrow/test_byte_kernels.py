@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
@@ -39,3 +42,24 @@ def test_a_number_is_what_its_bytes_say(
     assert read(array, place) == expected
     plain = getattr(read, "py_func", read)
     assert plain(array, place) == expected
+
+
+def test_numbers_are_read_where_neither_numba_nor_numpy_is(plain_byte_kernels: ModuleType) -> None:
+    data = memoryview(bytes([0xFF, 0xFE, 0xFD, 0xFC, 0xFB, 0xFA, 0xF9, 0xF8, 0x80]))
+    assert not plain_byte_kernels.COMPILED
+    for read, size, order, signed in CASES:
+        found = getattr(plain_byte_kernels, read.__name__)(data, 1)
+        assert type(found) is int
+        assert found == int.from_bytes(data[1 : 1 + size], order, signed=signed)
+
+
+@pytest.fixture
+def plain_byte_kernels(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    spec = importlib.util.spec_from_file_location("plain_byte_kernels", byte_kernels.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

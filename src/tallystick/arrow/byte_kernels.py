@@ -1,7 +1,7 @@
 """Integers in bytes, read by compiled kernels: one set for the kernels of all systems.
 
-In: a NumPy array of bytes and an offset. Out: the integer there, as a signed 64-bit number that
-holds every value of up to 32 bits, and the bits of a 64-bit one. No bounds are checked.
+In: bytes and an offset: a NumPy array where numba is installed, else any buffer. Out: the integer
+there, signed, of 64 bits. No bounds are checked.
 
 Offsets are made unsigned before they index: with signed ones numba tests each index for being
 negative, and the bytes of a number are then not read with one instruction.
@@ -9,16 +9,34 @@ negative, and the bytes of a number are then not read with one instruction.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tallystick.arrow.numba_kernel import kernel
 
-Bytes = npt.NDArray[np.uint8]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Bytes = npt.NDArray[np.uint8]
+else:
+    Bytes = Any
+
 Number: TypeAlias = Any
 """An int; in plain Python sometimes one of NumPy's."""
+
+int64: Any = int
+uint32: Any = int
+uint64: Any = int
+"""Types that a kernel casts to: NumPy's where numba compiles it, else plain ints, so that kernels
+run without the arrow extra too."""
+try:
+    import numba  # noqa: F401 - only to see whether kernels are compiled
+    from numpy import int64, uint32, uint64
+except ImportError:
+    COMPILED = False
+else:
+    COMPILED = True
+"""True if kernels run as machine code, over NumPy arrays."""
 
 _SIGN_32 = 0x80000000
 
@@ -26,72 +44,72 @@ _SIGN_32 = 0x80000000
 @kernel
 def le_word32(data: Bytes, place: Number) -> Number:
     """Return the 4 little-endian bytes at ``place`` as an unsigned number of 32 bits."""
-    at = np.uint64(place)
+    at = uint64(place)
     return (
-        np.uint32(data[at])
-        | (np.uint32(data[at + np.uint64(1)]) << np.uint32(8))
-        | (np.uint32(data[at + np.uint64(2)]) << np.uint32(16))
-        | (np.uint32(data[at + np.uint64(3)]) << np.uint32(24))
+        uint32(data[at])
+        | (uint32(data[at + uint64(1)]) << uint32(8))
+        | (uint32(data[at + uint64(2)]) << uint32(16))
+        | (uint32(data[at + uint64(3)]) << uint32(24))
     )
 
 
 @kernel
 def be_word32(data: Bytes, place: Number) -> Number:
     """Return the 4 big-endian bytes at ``place`` as an unsigned number of 32 bits."""
-    at = np.uint64(place)
+    at = uint64(place)
     return (
-        (np.uint32(data[at]) << np.uint32(24))
-        | (np.uint32(data[at + np.uint64(1)]) << np.uint32(16))
-        | (np.uint32(data[at + np.uint64(2)]) << np.uint32(8))
-        | np.uint32(data[at + np.uint64(3)])
+        (uint32(data[at]) << uint32(24))
+        | (uint32(data[at + uint64(1)]) << uint32(16))
+        | (uint32(data[at + uint64(2)]) << uint32(8))
+        | uint32(data[at + uint64(3)])
     )
 
 
 @kernel
 def le_uint16(data: Bytes, place: Number) -> Number:
     """Return the unsigned little-endian number of 2 bytes at ``place``."""
-    at = np.uint64(place)
-    return np.int64(data[at]) | np.int64(data[at + np.uint64(1)]) << 8
+    at = uint64(place)
+    return int64(data[at]) | int64(data[at + uint64(1)]) << 8
 
 
 @kernel
 def le_uint32(data: Bytes, place: Number) -> Number:
     """Return the unsigned little-endian number of 4 bytes at ``place``."""
-    return np.int64(le_word32(data, place))
+    return int64(le_word32(data, place))
 
 
 @kernel
 def le_int32(data: Bytes, place: Number) -> Number:
     """Return the signed little-endian number of 4 bytes at ``place``."""
-    return (np.int64(le_word32(data, place)) ^ _SIGN_32) - _SIGN_32
+    return (int64(le_word32(data, place)) ^ _SIGN_32) - _SIGN_32
 
 
 @kernel
 def le_int64(data: Bytes, place: Number) -> Number:
     """Return the signed little-endian number of 8 bytes at ``place``."""
-    return np.int64(le_word32(data, place)) | np.int64(le_word32(data, place + 4)) << 32
+    return int64(le_word32(data, place)) | le_int32(data, place + 4) << 32
 
 
 @kernel
 def be_uint16(data: Bytes, place: Number) -> Number:
     """Return the unsigned big-endian number of 2 bytes at ``place``."""
-    at = np.uint64(place)
-    return np.int64(data[at]) << 8 | np.int64(data[at + np.uint64(1)])
+    at = uint64(place)
+    return int64(data[at]) << 8 | int64(data[at + uint64(1)])
 
 
 @kernel
 def be_uint32(data: Bytes, place: Number) -> Number:
     """Return the unsigned big-endian number of 4 bytes at ``place``."""
-    return np.int64(be_word32(data, place))
+    return int64(be_word32(data, place))
 
 
 @kernel
 def be_int32(data: Bytes, place: Number) -> Number:
     """Return the signed big-endian number of 4 bytes at ``place``."""
-    return (np.int64(be_word32(data, place)) ^ _SIGN_32) - _SIGN_32
+    return (int64(be_word32(data, place)) ^ _SIGN_32) - _SIGN_32
 
 
 @kernel
 def be_int64(data: Bytes, place: Number) -> Number:
     """Return the signed big-endian number of 8 bytes at ``place``."""
-    return np.int64(be_word32(data, place)) << 32 | np.int64(be_word32(data, place + 4))
+    return be_int32(data, place) << 32 | int64(be_word32(data, place + 4))

@@ -1,24 +1,43 @@
-"""CRC-32 inside compiled kernels, for formats with a checksum in every small record.
+"""CRC-32 inside kernels, for formats with a checksum in every small record.
 
-In: bytes as a NumPy array, a range of it, and `crc_table`. Out: the checksum as `crc.crc32` gives
-it. Sixteen bytes at a time; for large ranges the CRC of the machine in `crc` is faster.
+In: bytes and a range of them. Out: the checksum that `tallystick.storage.crc.crc32` gives. Sixteen
+bytes at a time; for ranges of more than about 2,000 bytes the CRC of the machine in
+`tallystick.storage.crc` is faster.
 """
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
-from tallystick.arrow.byte_kernels import Bytes, Number, le_word32
+from tallystick.arrow.byte_kernels import (
+    COMPILED,
+    Bytes,
+    Number,
+    int64,
+    le_word32,
+    uint32,
+    uint64,
+)
 from tallystick.arrow.numba_kernel import kernel
+from tallystick.storage.crc import crc32
 
-Table = npt.NDArray[np.uint32]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Table = npt.NDArray[np.uint32]
+else:
+    Table = Any
 
 _POLYNOMIAL = 0xEDB88320
+_ALL_ONES = 0xFFFFFFFF
+"""CRC-32 begins with this value, and inverts the last one with it."""
 
 
 def crc_table() -> Table:
-    """Tables for sixteen bytes at a time: row k is the CRC of a byte followed by k zeros."""
+    """Make the tables for sixteen bytes at a time: row k is the CRC of a byte and k zeros."""
+    import numpy as np
+
     table = np.zeros((16, 256), np.uint32)
     row = np.arange(256, dtype=np.uint32)
     for _ in range(8):
@@ -30,21 +49,28 @@ def crc_table() -> Table:
     return table
 
 
+CRC_TABLE: Any = crc_table() if COMPILED else None
+"""`crc_table` as a constant of compiled kernels; without numba they need none."""
+
+
 @kernel
 def crc_of_four(value: Number, table: Table, row: Number) -> Number:
-    """The CRC of four bytes that ``row`` and at most three more bytes of zeros follow."""
+    """Return the CRC of four bytes that ``row`` more bytes of zeros follow."""
     return (
-        table[row + 3, value & np.uint32(0xFF)]
-        ^ table[row + 2, (value >> np.uint32(8)) & np.uint32(0xFF)]
-        ^ table[row + 1, (value >> np.uint32(16)) & np.uint32(0xFF)]
-        ^ table[row, value >> np.uint32(24)]
+        table[row + 3, value & uint32(0xFF)]
+        ^ table[row + 2, (value >> uint32(8)) & uint32(0xFF)]
+        ^ table[row + 1, (value >> uint32(16)) & uint32(0xFF)]
+        ^ table[row, value >> uint32(24)]
     )
 
 
 @kernel
 def crc_range(data: Bytes, begin: Number, end: Number, start: Number, table: Table) -> Number:
-    """CRC-32 of a range, continued from the inverted value ``start``; not inverted at the end."""
-    crc = np.uint32(start)
+    """Continue a CRC-32 from its inverted value ``start``; the result is inverted too.
+
+    For checksums over several ranges; `crc32_of` is the one of a whole range.
+    """
+    crc = uint32(start)
     place = begin
     while place + 16 <= end:
         crc = (
@@ -63,7 +89,20 @@ def crc_range(data: Bytes, begin: Number, end: Number, start: Number, table: Tab
         crc = crc_of_four(crc ^ le_word32(data, place), table, 0)
         place += 4
     while place < end:
-        byte = np.uint32(data[np.uint64(place)])
-        crc = table[0, (crc ^ byte) & np.uint32(0xFF)] ^ (crc >> np.uint32(8))
+        byte = uint32(data[uint64(place)])
+        crc = table[0, (crc ^ byte) & uint32(0xFF)] ^ (crc >> uint32(8))
         place += 1
     return crc
+
+
+@kernel
+def _crc32_compiled(data: Bytes, begin: Number, end: Number) -> Number:
+    return int64(crc_range(data, begin, end, _ALL_ONES, CRC_TABLE)) ^ _ALL_ONES
+
+
+def _crc32_interpreted(data: Any, begin: int, end: int) -> int:
+    return crc32(data[begin:end])
+
+
+crc32_of: Any = _crc32_compiled if COMPILED else _crc32_interpreted
+"""``crc32_of(data, begin, end)``: CRC-32 of ``data[begin:end]``, from kernels and for them."""
