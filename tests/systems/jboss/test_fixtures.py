@@ -109,7 +109,7 @@ def test_splits_give_every_record_once(case: str) -> None:
 def test_header_ids_and_sizes_are_the_manifests(case: str) -> None:
     expected = {(one["name"], one["size"], one["file_id"]) for one in manifest(case)["files"]}
     journal = reading(case).journal
-    assert {(file.name, file.size, file.file_id()) for file in journal.files} == expected
+    assert {(file.name, file.size, file.file_id) for file in journal.files} == expected
 
 
 @EVERY_CASE
