@@ -3,6 +3,9 @@
 In: a value and a number of rows, or places in a buffer. Out: `pyarrow` arrays that cost no memory
 per row (repeating ones are made once and sliced) or 16 bytes per row (views), so that a vectorised
 reader never copies a body. `tallystick.arrow.schemas.plain` turns them into plain ones.
+
+A bitmap of validity has one bit per row, lowest bit first, set where the row has a value. Where a
+parameter is a bitmap, None means that every row has one.
 """
 
 from __future__ import annotations
@@ -13,38 +16,26 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tallystick.arrow.byte_kernels import le_word32
 from tallystick.arrow.numba_kernel import kernel
 from tallystick.arrow.schemas import RECORDS
+from tallystick.records import Clock, Outcome
 
 VIEWED_MAX = (1 << 31) - 1
-"""A view's place in its buffer has 31 bits."""
+"""Most bytes that views may point into: a view's offset in its buffer has 31 bits."""
 _SIZE_MIN = 1 << 14
+"""Fewest rows of an array that is made to be sliced."""
+_INLINE_MAX = 12
+"""Most bytes that a view holds itself."""
 _BINARY_VIEW = pa.binary_view()
 _TEXT_LIST = RECORDS.field("resources").type
 
 
-def constant(text: str, count: int) -> pa.Array:
-    """A dictionary-encoded column of one text."""
-    return _constant(text, _size(count)).slice(0, count)
-
-
-def nulls(kind: pa.DataType, count: int) -> pa.Array:
-    """A column of nulls."""
-    return _nulls(kind, _size(count)).slice(0, count)
-
-
-def no_texts(count: int) -> pa.Array:
-    """A column of empty lists of texts."""
-    return _no_texts(_size(count)).slice(0, count)
-
-
-def coded(codes: Any, texts: pa.Array) -> pa.Array:
-    """A dictionary-encoded column; every code is known to be the place of a text."""
-    return pa.DictionaryArray.from_arrays(pa.array(codes), texts, safe=False)
+# -- batches --------------------------------------------------------------------------------
 
 
 def record_batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
-    """A batch in the order of `RECORDS`; columns that are not given are null."""
+    """Make a batch of ``count`` rows in the order of `RECORDS`; missing columns are null."""
     arrays = [
         columns[field.name] if field.name in columns else nulls(field.type, count)
         for field in RECORDS
@@ -52,8 +43,44 @@ def record_batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, names=RECORDS.names)
 
 
+def whole_records(
+    system: str, log: str, file: str, clock: Clock, count: int
+) -> dict[str, pa.Array]:
+    """Make the columns that are equal in every row of one file's valid records."""
+    return {
+        "system": constant(system, count),
+        "log": constant(log, count),
+        "file": constant(file, count),
+        "outcome": constant(Outcome.VALID.value, count),
+        "clock": constant(clock.value, count),
+    }
+
+
+# -- columns --------------------------------------------------------------------------------
+
+
+def constant(text: str, count: int) -> pa.Array:
+    """Make a dictionary-encoded column that repeats ``text``."""
+    return _constant(text, _size(count)).slice(0, count)
+
+
+def nulls(kind: pa.DataType, count: int) -> pa.Array:
+    """Make a column of nulls."""
+    return _nulls(kind, _size(count)).slice(0, count)
+
+
+def no_texts(count: int) -> pa.Array:
+    """Make a column of empty lists of texts."""
+    return _no_texts(_size(count)).slice(0, count)
+
+
+def coded(codes: Any, texts: pa.Array) -> pa.Array:
+    """Make a dictionary-encoded column; every code must be an index of ``texts``."""
+    return pa.DictionaryArray.from_arrays(pa.array(codes), texts, safe=False)
+
+
 def numbers(values: Any, valid: Any | None) -> pa.Array:
-    """A column of numbers over ``values``; ``valid`` is a bitmap, None where all are valid."""
+    """Make a column over the memory of the NumPy array ``values``; ``valid`` is a bitmap."""
     bits = None if valid is None else pa.py_buffer(valid)
     kind = pa.from_numpy_dtype(values.dtype)
     return pa.Array.from_buffers(kind, len(values), [bits, pa.py_buffer(values)])
@@ -62,35 +89,53 @@ def numbers(values: Any, valid: Any | None) -> pa.Array:
 def viewed(
     views: Any, valid: Any | None, data: pa.Buffer, kind: pa.DataType = _BINARY_VIEW
 ) -> pa.Array:
-    """A column of views as `put_view` makes them, into ``data``."""
+    """Make a column of views into ``data``, as `put_view` makes them; ``valid`` is a bitmap."""
     bits = None if valid is None else pa.py_buffer(valid)
     return pa.Array.from_buffers(kind, len(views), [bits, pa.py_buffer(views), data])
 
 
+def byte_ranges(data: Any, starts: Any, lengths: Any) -> pa.Array:
+    """Make a binary column of ranges of ``data``, not copied; a negative length is a null.
+
+    ``data`` is a NumPy array of at most `VIEWED_MAX` bytes.
+    """
+    views, valid = new_views(len(starts)), new_bitmap(len(starts))
+    put_views(data, starts, lengths, views, valid)
+    return viewed(views, valid, pa.py_buffer(data))
+
+
+# -- what columns are made of ---------------------------------------------------------------
+
+
+def bitmap(known: Any) -> Any | None:
+    """Make a bitmap of an array of booleans; None where all of them are true."""
+    return None if known.all() else np.packbits(known, bitorder="little")
+
+
 def new_bitmap(count: int) -> Any:
-    """Validity bits of so many rows, all of them unset."""
+    """Make a bitmap of ``count`` rows, all of them null."""
     return np.zeros(-(-count // 8), np.uint8)
 
 
 def new_views(count: int) -> Any:
-    """Room for so many views, all of them empty: four numbers each. Also the view of a null must
-    be a possible one."""
+    """Make ``count`` empty views, four numbers each.
+
+    Readers check the view of a null too, so it must be a possible one: an empty one is.
+    """
     return np.zeros((count, 4), np.uint32)
 
 
 @kernel
 def put_view(data: Any, begin: Any, length: Any, views: Any, row: Any) -> None:
-    """The view of ``length`` bytes at ``begin``: the length, and either all of at most 12 bytes
-    or the first 4, the number of the buffer (0) and the place in it."""
+    """Write the view of ``length`` bytes at ``begin`` to a row of ``views``.
+
+    Its numbers: the length, then either all of at most 12 bytes, or the first 4, the number of
+    the buffer (0) and the offset in it; little-endian (Arrow columnar format, "Variable-size
+    Binary View Layout").
+    """
     views[row, 0] = length
-    if length > 12:
-        at = np.uint64(begin)
-        views[row, 1] = (
-            np.uint32(data[at])
-            | np.uint32(data[at + np.uint64(1)]) << np.uint32(8)
-            | np.uint32(data[at + np.uint64(2)]) << np.uint32(16)
-            | np.uint32(data[at + np.uint64(3)]) << np.uint32(24)
-        )
+    if length > _INLINE_MAX:
+        views[row, 1] = le_word32(data, begin)
         views[row, 2] = 0
         views[row, 3] = begin
         return
@@ -103,7 +148,7 @@ def put_view(data: Any, begin: Any, length: Any, views: Any, row: Any) -> None:
 
 @kernel
 def put_views(data: Any, starts: Any, lengths: Any, views: Any, valid: Any) -> None:
-    """A view for each place; a negative length is a null, and the others get their bit."""
+    """Write a view for each range; a negative length is a null, the others get their bit."""
     for row in range(len(starts)):
         length = int(lengths[row])
         put_view(data, int(starts[row]), max(length, 0), views, row)
@@ -113,8 +158,11 @@ def put_views(data: Any, starts: Any, lengths: Any, views: Any, valid: Any) -> N
 
 @kernel
 def put_bit(valid: Any, row: int) -> None:
-    """Mark a row as valid."""
+    """Mark a row as valid in a bitmap."""
     valid[row >> 3] |= np.uint8(1 << (row & 7))
+
+
+# -- arrays to slice ------------------------------------------------------------------------
 
 
 def _size(count: int) -> int:

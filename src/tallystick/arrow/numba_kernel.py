@@ -1,7 +1,7 @@
 """Plain Python functions that run as machine code where numba is installed.
 
 In: a function over NumPy arrays and integers. Out: the same function, compiled lazily at
-its first call and cached on disk, or as it is where numba is absent. One implementation.
+its first call and cached on disk, or as it is where numba is absent.
 
 Compiled functions do not count references: with it every call costs two atomic operations for
 each array that it is given, more than most of them take in all. So they make no arrays and
@@ -28,7 +28,7 @@ def kernel(function: _Function) -> _Function:
 
 
 def small_kernel(function: _Function) -> _Function:
-    """As `kernel`, but copied into the kernels that call it: for what runs once per field."""
+    """Compile like `kernel`, and copy into the calling kernels: for what runs once per field."""
     try:
         import numba
     except ImportError:
@@ -37,6 +37,9 @@ def small_kernel(function: _Function) -> _Function:
 
 
 def pays(work: int, loaded_from: int, compiled_from: int) -> bool:
-    """Whether there is so much work that it pays to call compiled code: where the compiler is not
-    loaded yet it takes more."""
+    """Return True if there is enough ``work`` for compiled code to save time.
+
+    ``loaded_from`` is the least such work where numba is loaded, ``compiled_from`` where it is
+    not; the unit is the caller's.
+    """
     return work >= (loaded_from if "numba" in sys.modules else compiled_from)

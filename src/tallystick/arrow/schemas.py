@@ -2,10 +2,11 @@
 
 In: `Record`, `LogFile`, `Transaction`, `Finding` and `Change` objects, or columns that a
 vectorised reader made. Out: `pyarrow` schemas and batches. Times are as the log has them
-(`clock` names the unit); sequence numbers, offsets and lengths are signed 64-bit.
-All strings and binaries have 32-bit offsets and every field is nullable, which is what
-Spark accepts. Where a vectorised reader wants to save space it may hand out
-dictionary-encoded strings; `plain` casts a batch to these schemas.
+(``clock`` names the unit); sequence numbers, offsets and lengths are signed 64-bit. All strings
+and binaries have 32-bit offsets and every field is nullable, which is what Spark accepts.
+
+A vectorised reader makes dictionary-encoded strings and views, which cost no time per row;
+`plain` casts a batch to these schemas, only those columns that somebody has asked for.
 """
 
 from __future__ import annotations
@@ -147,14 +148,16 @@ CHANGES = pa.schema(
 """One row is a committed row or record change; ``values`` is a JSON object or null."""
 
 BATCH_ROWS = 10_000
+"""Most rows of a batch, where the caller does not say."""
 
 
 def record_batches(
     records: Iterable[Record], log: str, clock: str, rows: int = BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of at most ``rows`` rows in the `RECORDS` schema, one object at a time.
+    """Make batches of at most ``rows`` rows in the `RECORDS` schema, one object at a time.
 
-    The plain bridge for small logs and for readers without a vectorised path.
+    For small logs and for what a vectorised reader leaves over. ``clock`` is the unit of the
+    times, the ``value`` of a `Clock`.
     """
     source = iter(records)
     while chunk := list(islice(source, rows)):
@@ -162,7 +165,7 @@ def record_batches(
 
 
 def file_rows(files: Iterable[LogFile], system: str, log: str) -> list[dict[str, Any]]:
-    """Rows of the `FILES` schema."""
+    """Make rows of the `FILES` schema."""
     return [
         {
             "system": system,
@@ -183,7 +186,7 @@ def file_rows(files: Iterable[LogFile], system: str, log: str) -> list[dict[str,
 
 
 def transaction_rows(transactions: Iterable[Transaction], clock: str) -> Iterator[dict[str, Any]]:
-    """Rows of the `TRANSACTIONS` schema."""
+    """Make rows of the `TRANSACTIONS` schema."""
     for one in transactions:
         row = {name: getattr(one, name) for name in TRANSACTIONS.names if hasattr(one, name)}
         file, offset = one.evidence or (None, None)
@@ -201,7 +204,7 @@ def transaction_rows(transactions: Iterable[Transaction], clock: str) -> Iterato
 
 
 def finding_rows(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    """Rows of the `FINDINGS` schema."""
+    """Make rows of the `FINDINGS` schema."""
     return [
         {name: getattr(one, name) for name in FINDINGS.names} | {"severity": one.severity.value}
         for one in findings
@@ -209,7 +212,7 @@ def finding_rows(findings: Iterable[Finding]) -> list[dict[str, Any]]:
 
 
 def change_rows(changes: Iterable[Change], clock: str) -> Iterator[dict[str, Any]]:
-    """Rows of the `CHANGES` schema."""
+    """Make rows of the `CHANGES` schema."""
     for one in changes:
         row = {name: getattr(one, name) for name in CHANGES.names if hasattr(one, name)}
         values = None if one.values is None else json_text(dict(one.values))
@@ -217,24 +220,27 @@ def change_rows(changes: Iterable[Change], clock: str) -> Iterator[dict[str, Any
 
 
 def batch_of(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """A batch of dictionaries; keys that the schema lacks are left out."""
+    """Make a batch of dictionaries; keys that the schema lacks are left out."""
     columns = [pa.array([row.get(field.name) for row in rows], type=field.type) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def plain(batch: pa.RecordBatch, schema: pa.Schema = RECORDS) -> pa.RecordBatch:
-    """The batch cast to ``schema``: dictionaries decoded, views copied."""
+    """Cast the batch to ``schema``: decode dictionaries, copy views.
+
+    Spark takes neither. Columns that the schema lacks are left out, and not decoded.
+    """
     columns = [batch.column(field.name).cast(field.type) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def json_text(value: dict[str, Any]) -> str | None:
-    """Compact JSON of a dictionary, None where it is empty."""
+    """Return compact JSON of a dictionary, None where it is empty."""
     return json.dumps(jsonable(value), separators=(",", ":")) if value else None
 
 
 def signed64(value: int | None) -> int | None:
-    """An unsigned 64-bit number as the signed one with the same bits."""
+    """Return the signed 64-bit number with the bits of an unsigned one."""
     if value is None or value < 1 << 63:
         return value
     return value - (1 << 64)
