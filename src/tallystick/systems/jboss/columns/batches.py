@@ -17,16 +17,16 @@ import pyarrow as pa
 from tallystick.arrow.columns import (
     VIEWED_MAX,
     coded,
-    constant,
     new_bitmap,
     new_views,
     no_texts,
     numbers,
     record_batch,
     viewed,
+    whole_records,
 )
 from tallystick.arrow.schemas import record_batches
-from tallystick.records import Kind, Outcome
+from tallystick.records import Clock, Kind
 from tallystick.systems.jboss.columns.kernels import (
     HEURISTIC,
     features,
@@ -109,7 +109,7 @@ def _by_records(
         for record in records_of(read_file(journal, file, last=last))
         if begin <= record.offset < end
     )
-    yield from record_batches(wanted, log, "none", rows)
+    yield from record_batches(wanted, log, Clock.NONE.value, rows)
 
 
 class _FileBatches:
@@ -138,27 +138,19 @@ class _FileBatches:
         present = np.zeros((3, -(-count // 8)), np.uint8)
         bodies = new_views(count)
         shape, table = self._shape, self._features
-        xids = fill_columns(self.bytes, rows, shape, table, kinds, values, present, bodies)
-        columns = self._xids(rows, kinds) if xids else {}
-        return record_batch(
-            columns
-            | {
-                "system": constant(SYSTEM_NAME, count),
-                "log": constant(self._log, count),
-                "file": constant(self._path, count),
-                "offset": numbers(rows[:, 0].copy(), None),
-                "length": numbers(rows[:, 1].copy(), None),
-                "outcome": constant(Outcome.VALID.value, count),
-                "kind": coded(self._kinds[kinds], _KIND_NAMES),
-                "type": coded(self._types[kinds], _TYPE_NAMES),
-                "clock": constant("none", count),
-                "transaction": numbers(values[0], present[0]),
-                "resources": no_texts(count),
-                "record_id": numbers(values[1], present[1]),
-                "body": viewed(bodies, present[2], self._buffer),
-            },
-            count,
-        )
+        found = fill_columns(self.bytes, rows, shape, table, kinds, values, present, bodies)
+        xids = self._xids(rows, kinds) if found else {}
+        columns = whole_records(SYSTEM_NAME, self._log, self._path, Clock.NONE, count) | {
+            "offset": numbers(rows[:, 0].copy(), None),
+            "length": numbers(rows[:, 1].copy(), None),
+            "kind": coded(self._kinds[kinds], _KIND_NAMES),
+            "type": coded(self._types[kinds], _TYPE_NAMES),
+            "transaction": numbers(values[0], present[0]),
+            "resources": no_texts(count),
+            "record_id": numbers(values[1], present[1]),
+            "body": viewed(bodies, present[2], self._buffer),
+        }
+        return record_batch(columns | xids, count)
 
     def _xids(self, rows: Any, kinds: Any) -> dict[str, pa.Array]:
         count = len(kinds)

@@ -96,18 +96,11 @@ def put_xid(data: Any, at: int, end: int, row: int, extra: int, out: Any) -> int
 
 @kernel
 def fill_columns(
-    data: Any,
-    rows: Any,
-    shape: Any,
-    table: Any,
-    kinds: Any,
-    numbers: Any,
-    present: Any,
-    bodies: Any,
+    data: Any, rows: Any, shape: Any, table: Any, kinds: Any, ids: Any, present: Any, bodies: Any
 ) -> int:
     """Fill the columns of every record; return how many may hold an Xid.
 
-    ``rows`` are those of the scan, ``table`` is that of `features`. ``numbers`` has a row for
+    ``rows`` are those of the scan, ``table`` is that of `features`. ``ids`` has a row for
     transactions and one for record ids, ``present`` a bitmap for either and one for bodies;
     ``kinds`` gets the type byte, ``bodies`` a view.
     """
@@ -120,11 +113,11 @@ def fill_columns(
         field = at + STAMP_SIZE + shape.compact
         kinds[row] = kind
         if bits & HAS_TRANSACTION:
-            numbers[0, row] = be_int64(data, field)
+            ids[0, row] = be_int64(data, field)
             put_bit(transactions, row)
             field += ID_SIZE
         if bits & HAS_RECORD_ID:
-            numbers[1, row] = be_int64(data, field)
+            ids[1, row] = be_int64(data, field)
             put_bit(records, row)
             field += ID_SIZE
         if bits & HAS_BODY:
