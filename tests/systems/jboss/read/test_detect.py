@@ -14,7 +14,7 @@ from tests.systems.jboss.build import (
 )
 
 
-def test_two_journals_in_one_folder_are_told_apart(tmp_path: Path) -> None:
+def test_two_journals_in_one_folder_are_two_logs(tmp_path: Path) -> None:
     write(tmp_path, "g3", {1: image("g3", 1, [add(1)])})
     write(tmp_path, "g1a", {1: image("g1a", 1, [add(2)])})
     found = sources(tmp_path)

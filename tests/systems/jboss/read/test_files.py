@@ -20,7 +20,7 @@ from tests.systems.jboss.build import (
 
 
 def compaction(folder: Path) -> None:
-    """Files before and after: 1 and 2 became 1 (named 5), 3 went on."""
+    """Files before and after a compaction of 1 and 2 to a file with id 1, named 5; 3 is current."""
     name = "activemq-data-{}.amq"
     old = {1: image("g3", 1, [add(1), add(2)]), 2: image("g3", 2, [delete(1), add(3)])}
     for number, content in {**old, 3: image("g3", 3, [add(4)])}.items():

@@ -1,4 +1,4 @@
-"""The checklist of the format: sound oddities, damage, and what the loaders make of it."""
+"""Unusual but valid files, damage, and what the loaders and the strict verdict make of them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def length_at(shape: str, index: int, size: int) -> int:
     return SHAPES[shape].header_size + index * size + SHAPES[shape].fields_at + 8
 
 
-# -- sound oddities -------------------------------------------------------------------------
+# -- unusual but valid ----------------------------------------------------------------------
 
 
 @EVERY_SHAPE
@@ -79,7 +79,7 @@ def test_files_are_ordered_by_id_and_not_by_name(shape: str, tmp_path: Path) -> 
 
 
 @EVERY_SHAPE
-def test_record_inside_a_healthy_body_is_not_seen(shape: str, tmp_path: Path) -> None:
+def test_record_inside_a_valid_body_is_not_found(shape: str, tmp_path: Path) -> None:
     inner = encode(
         SHAPES[shape], Item(0, 0, RecordType.ADD, 1, 0, record_id=66, user_type=1, body=b"")
     )
@@ -191,9 +191,9 @@ def test_flipped_byte_of_a_record_between_others_is_corrupt(
     write(tmp_path, shape, {1: bytes(content), 2: image(shape, 2, [])})
     reading = read(tmp_path)
     assert len(engine_ids(reading)) == (3 if offset == 12 else 2)
-    told = [record.outcome for record in reading.records()]
+    outcomes = [record.outcome for record in reading.records()]
     expected = Outcome.VALID if offset == 12 else Outcome.CORRUPT
-    assert told == [Outcome.VALID, expected, Outcome.VALID]
+    assert outcomes == [Outcome.VALID, expected, Outcome.VALID]
 
 
 @EVERY_SHAPE
@@ -352,7 +352,7 @@ def test_unknown_format_stops_the_load(shape: str, version: int, tmp_path: Path)
     assert "version mismatch" in read(tmp_path).verdict().engine["error"]
 
 
-def test_configured_size_and_user_version_may_be_told(tmp_path: Path) -> None:
+def test_configured_size_and_user_version_are_settings(tmp_path: Path) -> None:
     write(tmp_path, "g1a", {1: image("g1a", 1, [add(1)]), 2: image("g1a", 2, [])})
     assert read(tmp_path, file_size="2048").verdict().engine["loaded"] is False
     assert read(tmp_path, file_size="8").verdict().engine["live_records"] == []
@@ -396,7 +396,7 @@ def test_empty_header_only_file_has_no_records(tmp_path: Path) -> None:
 
 
 @EVERY_SHAPE
-def test_two_files_of_one_id_are_told(shape: str, tmp_path: Path) -> None:
+def test_two_files_of_one_id_are_reported(shape: str, tmp_path: Path) -> None:
     files = {1: image(shape, 7, [add(1)]), 2: image(shape, 7, [add(2)])}
     write(tmp_path, shape, files)
     assert "same-file-id" in codes(tmp_path)
@@ -405,14 +405,14 @@ def test_two_files_of_one_id_are_told(shape: str, tmp_path: Path) -> None:
 
 
 @EVERY_SHAPE
-def test_batches_judge_damage_in_a_file_behind_the_last_records_as_records_do(
+def test_batches_classify_damage_after_the_last_records_as_records_do(
     shape: str, tmp_path: Path
 ) -> None:
     damaged = image(shape, 2, [add(2, b"only")])
     place = SHAPES[shape].header_size + SHAPES[shape].fields_at
     write(tmp_path, shape, {1: image(shape, 1, [add(1)]), 2: patched(damaged, place + 8, b"\x7f")})
     reading = read(tmp_path)
-    told = [(one.file, one.offset, one.outcome.value) for one in reading.records()]
+    objects = [(one.file, one.offset, one.outcome.value) for one in reading.records()]
     rows = [row for batch in reading.batches() for row in batch.to_pylist()]
-    assert [(row["file"], row["offset"], row["outcome"]) for row in rows] == told
-    assert told[-1][2] == Outcome.TORN.value
+    assert [(row["file"], row["offset"], row["outcome"]) for row in rows] == objects
+    assert objects[-1][2] == Outcome.TORN.value

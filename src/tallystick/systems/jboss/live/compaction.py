@@ -82,7 +82,7 @@ class _Copier:
     def _put(self, item: Item) -> None:
         settings = self._ring.settings
         record = self._encoded(item)
-        if not self.outputs or self._room() < settings.rounded(len(record)):
+        if not self.outputs or self._remaining() < settings.rounded(len(record)):
             self._begin_file()
             record = self._encoded(item)
         output = self.outputs[-1]
@@ -91,7 +91,7 @@ class _Copier:
             output.file.counts, item.type, item.transaction, item.record_id or 0, len(record)
         )
 
-    def _room(self) -> int:
+    def _remaining(self) -> int:
         return self._ring.settings.file_size - len(self.outputs[-1].content)
 
     def _encoded(self, item: Item) -> bytes:

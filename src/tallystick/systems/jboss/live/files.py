@@ -60,9 +60,9 @@ class RingSettings:
         """Return ``size`` rounded up to whole blocks."""
         return -(-size // self.alignment) * self.alignment
 
-    def whole_blocks(self, room: int) -> int:
-        """Return how many bytes fit into ``room`` when they are padded to whole blocks."""
-        return room // self.alignment * self.alignment
+    def whole_blocks(self, size: int) -> int:
+        """Return how many bytes fit into ``size`` when they are padded to whole blocks."""
+        return size // self.alignment * self.alignment
 
     def name(self, number: int) -> str:
         """Return the name of the file with that number."""
@@ -71,15 +71,7 @@ class RingSettings:
 
 @dataclass(eq=False, slots=True)
 class RingFile:
-    """One file.
-
-    Attributes:
-        name: its name.
-        file_id: its id.
-        position: offset of the next record, in bytes.
-        counts: what it holds and ends.
-        handle: the open file, if it is open.
-    """
+    """One file; ``position`` is the offset of the next record, in bytes."""
 
     name: str
     file_id: int
@@ -99,14 +91,8 @@ class RingFile:
 class Ring:
     """The files of one live journal. Not safe for several threads: its owner has to lock.
 
-    Attributes:
-        fs: the file system.
-        folder: the folder of the files.
-        settings: the settings of the files.
-        data: full files that hold records, in order of ids.
-        free: files without records.
-        opened: the files to use next, with their handles.
-        last_id: the highest id that was used.
+    ``data`` are the full files with records, in order of ids, ``free`` the files without records,
+    ``opened`` those to use next, and ``last_id`` is the highest id that was used.
     """
 
     def __init__(self, fs: FileSystem, folder: str, settings: RingSettings) -> None:
@@ -165,7 +151,7 @@ class Ring:
 
     # -- append ---------------------------------------------------------------------------
 
-    def room(self) -> int:
+    def remaining(self) -> int:
         """Return the bytes that fit after the last record of the current file."""
         return self.settings.file_size - self.current.position
 

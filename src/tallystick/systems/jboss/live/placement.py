@@ -33,14 +33,9 @@ _COMMIT, _PREPARE = RecordType.COMMIT, RecordType.PREPARE
 
 @dataclass(slots=True)
 class UnplacedRecord:
-    """A record whose file is not known yet.
+    """A record whose file is not known yet: ``raw`` are its bytes without the file id.
 
-    Attributes:
-        type: the record type.
-        transaction: its transaction.
-        record_id: its record id, 0 for none.
-        raw: its bytes, without the file id; unused in a commit or prepare.
-        extra: the extra data of a prepare.
+    The bytes of a commit or prepare are made anew when it is placed.
     """
 
     type: RecordType
@@ -81,9 +76,9 @@ class Placer:
     def _place(self) -> tuple[FileCounts, int, int, int]:
         """Return counts and stamp of the current file, the next number, and their upper bound."""
         current = self.ring.current
-        room = self.ring.settings.whole_blocks(self.ring.room())
+        free = self.ring.settings.whole_blocks(self.ring.remaining())
         place = (current.file_id << 31) + current.position
-        return current.counts, current.stamp, place, place + room
+        return current.counts, current.stamp, place, place + free
 
     def _written(self, batch: list[bytes | bytearray]) -> list[bytes | bytearray]:
         if batch:

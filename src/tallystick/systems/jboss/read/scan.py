@@ -176,7 +176,7 @@ def record_at(
 
 @kernel
 def walk(data: Any, end: int, stamp: int, shape: Any, second: Any, state: Any, rows: Any) -> int:
-    """Fill ``rows`` and return how many; the scan is done when there is room left.
+    """Fill ``rows`` and return how many; the scan is done when they are fewer than fit.
 
     ``state``: next position, end of the last stale row, bytes that may still be hashed, and
     where the scan stops: no row begins there or later. ``second`` is tried where the stamp is
