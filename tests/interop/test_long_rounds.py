@@ -19,7 +19,7 @@ import pytest
 from tallystick.systems.bitronix.format.layout import COMMITTED, COMMITTING, MEGABYTE
 from tallystick.systems.bitronix.live.log import DiskJournal
 from tallystick.systems.h2.format.values.encode import encode_row
-from tallystick.systems.jboss.format.narayana import object_state
+from tallystick.systems.jboss.format.bodies import object_state
 from tallystick.systems.jboss.live.log import CircularJournal, JournalSettings
 from tallystick.testing import Reporter, run_and_kill
 from tests.interop.bitronix.original import original

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tallystick.records import Record
-from tallystick.systems.jboss.format.narayana import ObjectState, object_state, pack_object_state
+from tallystick.systems.jboss.format.bodies import ObjectState, object_state, pack_object_state
 from tallystick.systems.jboss.live.log import CircularJournal, JournalSettings
 from tests.interop.java import classpath, compile_java, run_java
 from tests.systems.jboss.build import read

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tallystick.systems.jboss import SYSTEM
-from tallystick.systems.jboss.format.layout import SHAPES, Item, Name, encode, encode_header
+from tallystick.systems.jboss.format.layout import SHAPES, Item, RecordType, encode, encode_header
 from tallystick.systems.jboss.reader import JournalReading
 from tallystick.systems.protocol import Entry, Folder, LogSource, ReadOptions
 
@@ -48,44 +48,60 @@ def read(folder: Path, **settings: str) -> JournalReading:
     return JournalReading(source, ReadOptions(settings=settings))
 
 
+def full(kind: RecordType) -> Item:
+    """A record of that type with every field that any generation stores."""
+    pairs = ((1, 2), (3, 4))
+    extra = b"extra"
+    return Item(0, 0, kind, 1, 0, *ids_of(kind), 1, b"abc", count=2, pairs=pairs, extra=extra)
+
+
+def ids_of(kind: RecordType) -> tuple[int | None, int | None]:
+    """A transaction and a record id, None where the type has none."""
+    outside = (RecordType.EVENT, RecordType.ADD, RecordType.UPDATE, RecordType.DELETE)
+    ends = (RecordType.PREPARE, RecordType.COMMIT, RecordType.ROLLBACK)
+    return None if kind in outside else 9, None if kind in ends else 8
+
+
 def add(number: int, body: bytes = b"body", user_type: int = 1) -> Item:
-    return Item(0, 0, Name.ADD, 0, 0, record_id=number, user_type=user_type, body=body)
+    return Item(0, 0, RecordType.ADD, 0, 0, record_id=number, user_type=user_type, body=body)
 
 
 def update(number: int, body: bytes = b"more", user_type: int = 1) -> Item:
-    return Item(0, 0, Name.UPDATE, 0, 0, record_id=number, user_type=user_type, body=body)
+    return Item(0, 0, RecordType.UPDATE, 0, 0, record_id=number, user_type=user_type, body=body)
 
 
 def delete(number: int) -> Item:
-    return Item(0, 0, Name.DELETE, 0, 0, record_id=number)
+    return Item(0, 0, RecordType.DELETE, 0, 0, record_id=number)
 
 
 def event(number: int, body: bytes = b"seen") -> Item:
-    return Item(0, 0, Name.EVENT, 0, 0, record_id=number, user_type=1, body=body)
+    return Item(0, 0, RecordType.EVENT, 0, 0, record_id=number, user_type=1, body=body)
 
 
 def add_tx(transaction: int, number: int, body: bytes = b"in tx", user_type: int = 1) -> Item:
     return Item(
-        0, 0, Name.ADD_TX, 0, 0, transaction, record_id=number, user_type=user_type, body=body
+        0, 0, RecordType.ADD_TX, 0, 0, transaction, record_id=number, user_type=user_type, body=body
     )
 
 
 def delete_tx(transaction: int, number: int) -> Item:
-    return Item(0, 0, Name.DELETE_TX, 0, 0, transaction, record_id=number, body=b"")
+    return Item(0, 0, RecordType.DELETE_TX, 0, 0, transaction, record_id=number, body=b"")
 
 
 def commit(transaction: int, count: int = 0, pairs: Sequence[tuple[int, int]] = ()) -> Item:
-    return Item(0, 0, Name.COMMIT, 0, 0, transaction, count=count, pairs=tuple(pairs))
+    return Item(0, 0, RecordType.COMMIT, 0, 0, transaction, count=count, pairs=tuple(pairs))
 
 
 def prepare(
     transaction: int, extra: bytes, count: int = 0, pairs: Sequence[tuple[int, int]] = ()
 ) -> Item:
-    return Item(0, 0, Name.PREPARE, 0, 0, transaction, count=count, pairs=tuple(pairs), extra=extra)
+    return Item(
+        0, 0, RecordType.PREPARE, 0, 0, transaction, count=count, pairs=tuple(pairs), extra=extra
+    )
 
 
 def rollback(transaction: int) -> Item:
-    return Item(0, 0, Name.ROLLBACK, 0, 0, transaction)
+    return Item(0, 0, RecordType.ROLLBACK, 0, 0, transaction)
 
 
 def commit_of(shape: str, transaction: int, *counts: tuple[int, int]) -> Item:

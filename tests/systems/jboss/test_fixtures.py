@@ -1,4 +1,4 @@
-"""Every journal of the original code: our verdict is the original's, and nothing is touched."""
+"""Every journal of the original code: the verdict is the original's, and no file changes."""
 
 from __future__ import annotations
 
@@ -46,8 +46,11 @@ def code_of(case: str) -> str:
 
 @cache
 def reading(case: str) -> JournalReading:
-    """What the bytes alone give; the two things that no byte holds come from the manifest: that
-    an empty folder is a journal, and under which user version another journal was loaded."""
+    """The reading of a case by its bytes alone.
+
+    Two facts are in no byte and come from the manifest: that an empty folder is a journal, and
+    the user version with which a journal was loaded.
+    """
     folder = fixture_dir("jboss") / case
     if not manifest(case)["files"]:
         empty = LogSource("jboss", str(folder), ())
@@ -109,12 +112,12 @@ def test_splits_give_every_record_once(case: str) -> None:
 def test_header_ids_and_sizes_are_the_manifests(case: str) -> None:
     expected = {(one["name"], one["size"], one["file_id"]) for one in manifest(case)["files"]}
     journal = reading(case).journal
-    assert {(file.name, file.size, file.file_id()) for file in journal.files} == expected
+    assert {(file.name, file.size, file.file_id) for file in journal.files} == expected
 
 
 @EVERY_CASE
-def test_generation_is_told_from_the_bytes(case: str) -> None:
-    """Where two generations would have written the same bytes, the shape still fits them all."""
+def test_generation_is_identified_by_the_bytes(case: str) -> None:
+    """Generations that write the same bytes for these operations count as one."""
     if not manifest(case)["files"]:
         return
     ours, theirs = reading(case).journal.generation.name, code_of(case)
@@ -142,7 +145,7 @@ SILENT_LOSS = {
 
 
 @pytest.mark.parametrize("case", [one for one in CASES if Path(one).name in SILENT_LOSS])
-def test_silent_loss_is_told(case: str) -> None:
+def test_silent_loss_is_reported(case: str) -> None:
     codes = {finding.code for finding in reading(case).findings()}
     assert SILENT_LOSS[Path(case).name] in codes
     assert any(finding.severity.value == "loss" for finding in reading(case).findings())

@@ -1,7 +1,7 @@
 """The circular journal of JBoss Messaging (2008), HornetQ, Artemis and Narayana.
 
-In: folders with ``PREFIX-N.EXT`` files of any generation, or the calls of an application.
-Out: records, transactions and both verdicts, or such files.
+In: folders with ``PREFIX-N.EXT`` files of any generation, or calls of an
+application. Out: records, transactions and both verdicts, or such files.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ SYSTEM = System(
     title="JBoss Messaging, HornetQ and Artemis journal",
     detector="tallystick.systems.jboss.read.detect:detect",
     reader="tallystick.systems.jboss.reader:JournalReading",
+    codes="tallystick.systems.jboss.codes:CODES",
     roles={
         Role.RECORD_JOURNAL: "tallystick.systems.jboss.live.role:JBossRecordJournal",
     },

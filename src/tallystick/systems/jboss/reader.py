@@ -1,8 +1,6 @@
-"""One journal, read: files, records, transactions, changes, findings and both verdicts.
+"""Read one journal: files, records, transactions, changes, findings and both verdicts.
 
 In: a `LogSource` and options. Out: a `JournalReading`, which never writes a byte.
-Settings: ``file_size`` and ``user_version`` as the journal was configured, ``generation`` to
-overrule what the bytes say; without them the reader takes what most files agree with.
 """
 
 from __future__ import annotations
@@ -21,16 +19,19 @@ from tallystick.records import (
     Transaction,
     Verdict,
 )
+from tallystick.systems.jboss.columns.splits import splits
 from tallystick.systems.jboss.engine.loader import load
 from tallystick.systems.jboss.engine.reclaim import redundancy
-from tallystick.systems.jboss.format.narayana import xid
-from tallystick.systems.jboss.read.analysis import analyse, log_file, read_files, whole_file
-from tallystick.systems.jboss.read.damaged_records import records_of
+from tallystick.systems.jboss.format.layout import CONTROL_FILE
+from tallystick.systems.jboss.read.analysis import analyse
+from tallystick.systems.jboss.read.changes import changes
+from tallystick.systems.jboss.read.classify import read_files
 from tallystick.systems.jboss.read.files import JournalFiles, open_files
 from tallystick.systems.jboss.read.generations import GENERATIONS
-from tallystick.systems.jboss.read.records import to_change
-from tallystick.systems.jboss.read.replay import Placed, Replay
-from tallystick.systems.jboss.read.transactions import Judgement, transactions
+from tallystick.systems.jboss.read.records import records_of
+from tallystick.systems.jboss.read.spans import log_file, whole_file
+from tallystick.systems.jboss.read.transactions import transactions
+from tallystick.systems.jboss.verdict.differences import Evidence
 from tallystick.systems.jboss.verdict.findings import findings
 from tallystick.systems.jboss.verdict.strict import verdict
 from tallystick.systems.protocol import LogSource, ReadOptions, Split
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 
 class JournalReading:
     """A `LogReading` of one circular journal.
+
+    Settings: ``file_size`` and ``user_version`` as the journal was configured, ``generation`` to
+    overrule what the bytes say; without them the reader takes what most files agree with.
 
     Everything but ``records``, ``changes`` and ``batches`` keeps the journal's live records in
     memory, as its own loader does.
@@ -54,7 +58,7 @@ class JournalReading:
 
     @cached_property
     def journal(self) -> JournalFiles:
-        """The files with the generation that the bytes, or the settings, tell."""
+        """The files, with the generation that the settings or the bytes state."""
         journal = open_files(self.source)
         if name := self._options.settings.get("generation"):
             journal.choose(GENERATIONS[name])
@@ -62,81 +66,69 @@ class JournalReading:
 
     @property
     def format(self) -> str:
+        """The generation, by name and title."""
         generation = self.journal.generation
         return f"{generation.name} ({generation.title})"
 
     @cached_property
-    def _judgement(self) -> Judgement:
+    def _evidence(self) -> Evidence:
         journal = self.journal
         engine = load(journal.files, journal.generation, self._options.settings)
-        return Judgement(self.source.path, journal, analyse(journal), engine)
+        return Evidence(self.source.path, journal, analyse(journal), engine)
 
     @cached_property
     def _findings(self) -> list[Finding]:
-        return list(findings(self._judgement))
+        return list(findings(self._evidence))
 
     def files(self) -> Sequence[LogFile]:
-        """Data files by ascending id, then what a load would not read."""
-        analysis, refused = self._judgement.analysis, self._judgement.engine.error
-        judged = zip(analysis.readings, redundancy(analysis, refused), strict=True)
-        files = [log_file(reading, order, *may) for order, (reading, may) in enumerate(judged)]
+        """Return the data files by ascending id, then the files that a load would not read."""
+        analysis, refused = self._evidence.analysis, self._evidence.engine.error
+        checked = zip(analysis.readings, redundancy(analysis, refused), strict=True)
+        files = [log_file(reading, order, *may) for order, (reading, may) in enumerate(checked)]
         for file in self.journal.files:
             if file.header is None:
-                why = "shorter than a header"
-                files.append(
-                    whole_file(
-                        file.path, file.size, "journal file", len(files), Outcome.UNUSED, why
-                    )
-                )
-        for path, role in self.journal.aside.items():
+                role, why = "journal file", "shorter than a header"
+                outcome = Outcome.UNUSED
+                files.append(whole_file(file.path, file.size, role, len(files), outcome, why))
+        for path, role in self.journal.leftovers.items():
             size = len(self.journal.sources.data(path))
             why = "a load carries it out, renames it or deletes it"
-            outcome = Outcome.VALID if path.endswith(".ctr") else Outcome.STALE
+            outcome = Outcome.VALID if path.endswith(CONTROL_FILE) else Outcome.STALE
             files.append(whole_file(path, size, role, len(files), outcome, why))
         return files
 
     def records(self, *, salvage: bool = False) -> Iterator[Record]:
-        """Records by file id and offset; with ``salvage`` stale and dropped ones too."""
+        """Yield the records by file id and offset; with ``salvage`` stale and dropped ones too."""
         for reading in read_files(self.journal):
             yield from records_of(reading, salvage=salvage)
 
     def transactions(self) -> Iterable[Transaction]:
-        return transactions(self._judgement)
+        """Yield the transactions by their ends, then the open ones."""
+        return transactions(self.source.path, self._evidence.analysis)
 
     def changes(self) -> Iterator[Change]:
-        """Committed changes as the loader's callbacks see them."""
-        readings = read_files(self.journal)
-        stamps = [file.stamp for file in self.journal.ordered()]
-        replay = Replay(self.journal.generation.shape, stamps)
-        sequence = 0
-        for order, reading in enumerate(readings):
-            for one in reading.judged:
-                if one.outcome is not Outcome.VALID or one.dropped:
-                    continue
-                placed = Placed(reading.item(one), order, reading.file.stamp, reading.file.path)
-                effects, ended = replay.feed(placed)
-                sequence += bool(effects)
-                prepared = ended.open.prepared if ended is not None else None
-                known = xid(prepared.item.extra or b"") if prepared is not None else None
-                for ordinal, effect in enumerate(effects):
-                    item, path = effect.placed.item, effect.placed.path
-                    gtrid = known.gtrid if known else None
-                    yield to_change(item, path, self.source.path, sequence, ordinal, gtrid)
+        """Yield the committed changes in the order of the loader's callbacks."""
+        return changes(self.journal, self.source.path)
 
     def findings(self) -> Sequence[Finding]:
+        """Return the findings: differences, damage, files, transactions."""
         return self._findings
 
     def verdict(self) -> Verdict:
-        return verdict(self._judgement, self._findings, self.format)
+        """Return the engine's and the strict verdict."""
+        return verdict(self._evidence, self._findings, self.format)
 
     def batches(
         self, split: Split | None = None, *, rows: int = 10_000
     ) -> Iterator[pa.RecordBatch]:
-        """Arrow batches; ``attributes`` is null in them. A split is walked to from the start of
-        its file, as nothing in the format marks a record from the middle."""
+        """Yield the records as Arrow batches in which ``attributes`` is null.
+
+        A split is scanned from the start of its file: no record can be found from the middle.
+        """
         from tallystick.systems.jboss.columns.batches import batches
 
         return batches(self.journal, self.source.path, split, rows)
 
     def splits(self, target_bytes: int) -> Sequence[Split]:
-        return self.journal.splits(target_bytes)
+        """Return parts of the data files of about ``target_bytes``."""
+        return splits(self.journal, target_bytes)

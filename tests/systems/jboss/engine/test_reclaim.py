@@ -76,7 +76,7 @@ CASES: dict[str, tuple[list[list[Item]], list[str]]] = {
 }  # fmt: skip
 
 
-def judged(folder: Path) -> list[tuple[bool | None, str]]:
+def redundancy_of(folder: Path) -> list[tuple[bool | None, str]]:
     return [(file.redundant, file.why) for file in read(folder).files()]
 
 
@@ -88,23 +88,23 @@ def begun(folder: Path, files: list[list[Item]]) -> None:
 def test_files_may_go_when(case: str, tmp_path: Path) -> None:
     files, expected = CASES[case]
     begun(tmp_path, files)
-    assert judged(tmp_path) == [(why in (FREE, SPENT), why) for why in expected]
+    assert redundancy_of(tmp_path) == [(why in (FREE, SPENT), why) for why in expected]
 
 
-def test_a_damaged_record_counts_as_one_that_nothing_deleted(tmp_path: Path) -> None:
+def test_damaged_record_counts_as_not_deleted(tmp_path: Path) -> None:
     begun(tmp_path, [[add(1), add(2)], [delete(1), delete(2)], [add(3)]])
-    assert judged(tmp_path)[0] == (True, SPENT)
+    assert redundancy_of(tmp_path)[0] == (True, SPENT)
     damaged = tmp_path / file_name(SHAPE, 1)
     raw = bytearray(damaged.read_bytes())
     raw[16 + 7] ^= 0xFF  # the first record's id: whole once
     raw[16 + 6 + 8 + 3] ^= 0x40  # and the length of its body
     damaged.write_bytes(raw)
-    assert judged(tmp_path)[0] == (False, HOLDS)
+    assert redundancy_of(tmp_path)[0] == (False, HOLDS)
 
 
-def test_nothing_is_said_of_a_journal_that_does_not_load(tmp_path: Path) -> None:
+def test_redundancy_is_unknown_if_the_journal_does_not_load(tmp_path: Path) -> None:
     begun(tmp_path, [[add(1)], [delete(1)], [add(2)]])
     raw = bytearray((tmp_path / file_name(SHAPE, 2)).read_bytes())
     raw[7] = 77  # another user version
     (tmp_path / file_name(SHAPE, 2)).write_bytes(raw)
-    assert judged(tmp_path) == [(None, NOT_LOADED)] * 3
+    assert redundancy_of(tmp_path) == [(None, NOT_LOADED)] * 3

@@ -1,4 +1,4 @@
-"""Crashes, faults and kills: what was acknowledged is there, nothing else is, nothing is half.
+"""Crashes, faults and kills: acknowledged records are there, no others, and no half transactions.
 
 The crash states of `tallystick.testing` tear and reorder unsynced sectors. In the plain format a
 record of more than two sectors can be torn in its middle without a trace, which the format's own
@@ -42,8 +42,14 @@ FORMATS = {
 EVERY_FORMAT = pytest.mark.parametrize("name", FORMATS)
 
 
+def recorded(name: str) -> tuple[JournalSettings, RecordingFileSystem, JBossRecordJournal]:
+    """A new journal of that format on a file system that records its writes."""
+    settings, fs = FORMATS[name], RecordingFileSystem()
+    return settings, fs, JBossRecordJournal(FOLDER, settings, fs=fs)
+
+
 def items(fs: FileSystem, settings: JournalSettings) -> list[Hashable]:
-    """What the journal holds: (id, body) of live records, by opening it."""
+    """(id, body) of the live records of a journal, by opening it."""
     journal = JBossRecordJournal(FOLDER, settings, fs=fs)
     found: list[Hashable] = [(record.record_id, record.body) for record in journal.live_records()]
     journal.close()
@@ -60,9 +66,7 @@ def numbers(fs: FileSystem, settings: JournalSettings) -> list[int]:
 
 @EVERY_FORMAT
 def test_adds_survive_every_crash(name: str) -> None:
-    settings = FORMATS[name]
-    fs = RecordingFileSystem()
-    journal = JBossRecordJournal(FOLDER, settings, fs=fs)
+    settings, fs, journal = recorded(name)
     for number in range(1, 9):
         item = (number, bytes([number]) * 230)
         fs.submitted(item)
@@ -77,9 +81,7 @@ def test_adds_survive_every_crash(name: str) -> None:
 
 @EVERY_FORMAT
 def test_group_of_adds_is_a_subset_after_every_crash(name: str) -> None:
-    settings = FORMATS[name]
-    fs = RecordingFileSystem()
-    journal = JBossRecordJournal(FOLDER, settings, fs=fs)
+    settings, fs, journal = recorded(name)
     tickets = []
     for number in range(1, 13):
         item = (number, bytes([number]) * 150)
@@ -95,9 +97,7 @@ def test_group_of_adds_is_a_subset_after_every_crash(name: str) -> None:
 
 @EVERY_FORMAT
 def test_transaction_is_whole_or_absent_after_every_crash(name: str) -> None:
-    settings = FORMATS[name]
-    fs = RecordingFileSystem()
-    journal = JBossRecordJournal(FOLDER, settings, fs=fs)
+    settings, fs, journal = recorded(name)
     for transaction in range(1, 4):
         fs.submitted(transaction)
         for part in range(6):
@@ -119,10 +119,8 @@ def test_transaction_is_whole_or_absent_after_every_crash(name: str) -> None:
 
 @EVERY_FORMAT
 def test_deleted_records_stay_deleted_while_files_are_used_again(name: str) -> None:
-    """Reclaiming in any order of durability must not bring a delete's record back."""
-    settings = FORMATS[name]
-    fs = RecordingFileSystem()
-    journal = JBossRecordJournal(FOLDER, settings, fs=fs)
+    """Reclaiming in any order of durability must not bring a deleted record back."""
+    settings, fs, journal = recorded(name)
     for number in range(1, 16):
         fs.submitted(number)
         journal.add(number, bytes([number]) * 200).wait()
@@ -214,7 +212,7 @@ def test_failed_sync_ends_the_journal(name: str) -> None:
         assert set(acknowledged) <= set(numbers(faulty.inner, settings))
 
 
-def test_poisoned_journal_takes_nothing_more() -> None:
+def test_poisoned_journal_refuses_every_record() -> None:
     settings = FORMATS["g3"]
     fs = FaultyFileSystem(RecordingFileSystem())
     journal = JBossRecordJournal(FOLDER, settings, fs=fs)

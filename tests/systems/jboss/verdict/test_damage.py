@@ -1,4 +1,4 @@
-"""The checklist of the format: sound oddities, damage, and what the loaders make of it."""
+"""Unusual but valid files, damage, and what the loaders and the strict verdict make of them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 
 from tallystick.records import Outcome, State
 from tallystick.systems.jboss import SYSTEM
-from tallystick.systems.jboss.format.compaction_control import Control, encode_control
 from tallystick.systems.jboss.format.layout import (
-    CONTROL_FILE,
     SHAPES,
     Item,
-    Name,
+    RecordType,
     encode,
     encode_header,
 )
@@ -60,7 +58,7 @@ def length_at(shape: str, index: int, size: int) -> int:
     return SHAPES[shape].header_size + index * size + SHAPES[shape].fields_at + 8
 
 
-# -- sound oddities -------------------------------------------------------------------------
+# -- unusual but valid ----------------------------------------------------------------------
 
 
 @EVERY_SHAPE
@@ -81,15 +79,19 @@ def test_files_are_ordered_by_id_and_not_by_name(shape: str, tmp_path: Path) -> 
 
 
 @EVERY_SHAPE
-def test_record_inside_a_healthy_body_is_not_seen(shape: str, tmp_path: Path) -> None:
-    inner = encode(SHAPES[shape], Item(0, 0, Name.ADD, 1, 0, record_id=66, user_type=1, body=b""))
+def test_record_inside_a_valid_body_is_not_found(shape: str, tmp_path: Path) -> None:
+    inner = encode(
+        SHAPES[shape], Item(0, 0, RecordType.ADD, 1, 0, record_id=66, user_type=1, body=b"")
+    )
     write(tmp_path, shape, {1: image(shape, 1, [add(1, inner)]), 2: image(shape, 2, [])})
     assert engine_ids(read(tmp_path)) == [1]
 
 
 @EVERY_SHAPE
 def test_record_inside_a_damaged_one_is_found(shape: str, tmp_path: Path) -> None:
-    inner = encode(SHAPES[shape], Item(0, 0, Name.ADD, 1, 0, record_id=66, user_type=1, body=b""))
+    inner = encode(
+        SHAPES[shape], Item(0, 0, RecordType.ADD, 1, 0, record_id=66, user_type=1, body=b"")
+    )
     content = image(shape, 1, [add(1, inner)])
     end = len(image(shape, 1, [add(1, inner)], size=0))
     write(tmp_path, shape, {1: patched(content, end - 1, b"\xff"), 2: image(shape, 2, [])})
@@ -189,9 +191,9 @@ def test_flipped_byte_of_a_record_between_others_is_corrupt(
     write(tmp_path, shape, {1: bytes(content), 2: image(shape, 2, [])})
     reading = read(tmp_path)
     assert len(engine_ids(reading)) == (3 if offset == 12 else 2)
-    told = [record.outcome for record in reading.records()]
+    outcomes = [record.outcome for record in reading.records()]
     expected = Outcome.VALID if offset == 12 else Outcome.CORRUPT
-    assert told == [Outcome.VALID, expected, Outcome.VALID]
+    assert outcomes == [Outcome.VALID, expected, Outcome.VALID]
 
 
 @EVERY_SHAPE
@@ -314,7 +316,9 @@ def test_truncated_file_stops_the_load_in_2008_only(shape: str, tmp_path: Path) 
 
 @EVERY_SHAPE
 def test_surplus_of_a_long_file_is_not_read_in_2008(shape: str, tmp_path: Path) -> None:
-    surplus = encode(SHAPES[shape], Item(0, 0, Name.ADD, 1, 0, record_id=7, user_type=1, body=b""))
+    surplus = encode(
+        SHAPES[shape], Item(0, 0, RecordType.ADD, 1, 0, record_id=7, user_type=1, body=b"")
+    )
     files = {1: image(shape, 1, [add(1)]) + surplus, 2: image(shape, 2, []), 3: image(shape, 3, [])}
     write(tmp_path, shape, files)
     assert engine_ids(read(tmp_path)) == ([1] if shape in OLD else [1, 7])
@@ -348,66 +352,10 @@ def test_unknown_format_stops_the_load(shape: str, version: int, tmp_path: Path)
     assert "version mismatch" in read(tmp_path).verdict().engine["error"]
 
 
-def test_configured_size_and_user_version_may_be_told(tmp_path: Path) -> None:
+def test_configured_size_and_user_version_are_settings(tmp_path: Path) -> None:
     write(tmp_path, "g1a", {1: image("g1a", 1, [add(1)]), 2: image("g1a", 2, [])})
     assert read(tmp_path, file_size="2048").verdict().engine["loaded"] is False
     assert read(tmp_path, file_size="8").verdict().engine["live_records"] == []
-
-
-# -- compaction -----------------------------------------------------------------------------
-
-
-def compaction(folder: Path) -> None:
-    """Files before and after: 1 and 2 became 1 (named 5), 3 went on."""
-    name = "activemq-data-{}.amq"
-    old = {1: image("g3", 1, [add(1), add(2)]), 2: image("g3", 2, [delete(1), add(3)])}
-    for number, content in {**old, 3: image("g3", 3, [add(4)])}.items():
-        (folder / name.format(number)).write_bytes(content)
-    (folder / (name.format(5) + ".cmp")).write_bytes(image("g3", 1, [add(2), add(3)]))
-
-
-def test_compaction_without_control_file_counts_the_old_files(tmp_path: Path) -> None:
-    compaction(tmp_path)
-    assert engine_ids(read(tmp_path)) == [2, 3, 4]
-    assert "compaction-leftover" in codes(tmp_path)
-
-
-def test_compaction_with_control_file_counts_the_new_files(tmp_path: Path) -> None:
-    compaction(tmp_path)
-    names = tuple(f"activemq-data-{number}.amq" for number in (1, 2))
-    control = Control(names, ("activemq-data-5.amq.cmp",))
-    (tmp_path / CONTROL_FILE).write_bytes(encode_control(SHAPES["g3"], control))
-    reading = read(tmp_path)
-    assert engine_ids(reading) == [2, 3, 4]
-    used = {Path(record.file).name for record in reading.records()}
-    assert used == {"activemq-data-5.amq.cmp", "activemq-data-3.amq"}
-    for file in reading.files():
-        check_tiling(file)
-
-
-# -- several journals, and none -------------------------------------------------------------
-
-
-def test_two_journals_in_one_folder_are_told_apart(tmp_path: Path) -> None:
-    write(tmp_path, "g3", {1: image("g3", 1, [add(1)])})
-    write(tmp_path, "g1a", {1: image("g1a", 1, [add(2)])})
-    found = sources(tmp_path)
-    assert sorted(source.name for source in found) == ["activemq-data.amq", "jbm-data.jbm"]
-
-
-OTHERS = {
-    "text": b"nothing of the kind\n" * 100,
-    "zeros": bytes(2048),
-    "counting": bytes(range(256)) * 8,
-    "ones": b"\0\0\0\1" * 500,
-}
-
-
-@pytest.mark.parametrize("content", OTHERS)
-def test_other_files_are_no_journal(content: str, tmp_path: Path) -> None:
-    for name in ("data-1.dat", "log1.dat", "plain", "x.bin"):
-        (tmp_path / name).write_bytes(OTHERS[content])
-    assert sources(tmp_path) == []
 
 
 def test_rolled_back_transaction_and_its_deletes_leave_nothing(tmp_path: Path) -> None:
@@ -448,7 +396,7 @@ def test_empty_header_only_file_has_no_records(tmp_path: Path) -> None:
 
 
 @EVERY_SHAPE
-def test_two_files_of_one_id_are_told(shape: str, tmp_path: Path) -> None:
+def test_two_files_of_one_id_are_reported(shape: str, tmp_path: Path) -> None:
     files = {1: image(shape, 7, [add(1)]), 2: image(shape, 7, [add(2)])}
     write(tmp_path, shape, files)
     assert "same-file-id" in codes(tmp_path)
@@ -457,14 +405,14 @@ def test_two_files_of_one_id_are_told(shape: str, tmp_path: Path) -> None:
 
 
 @EVERY_SHAPE
-def test_batches_judge_damage_in_a_file_behind_the_last_records_as_records_do(
+def test_batches_classify_damage_after_the_last_records_as_records_do(
     shape: str, tmp_path: Path
 ) -> None:
     damaged = image(shape, 2, [add(2, b"only")])
     place = SHAPES[shape].header_size + SHAPES[shape].fields_at
     write(tmp_path, shape, {1: image(shape, 1, [add(1)]), 2: patched(damaged, place + 8, b"\x7f")})
     reading = read(tmp_path)
-    told = [(one.file, one.offset, one.outcome.value) for one in reading.records()]
+    objects = [(one.file, one.offset, one.outcome.value) for one in reading.records()]
     rows = [row for batch in reading.batches() for row in batch.to_pylist()]
-    assert [(row["file"], row["offset"], row["outcome"]) for row in rows] == told
-    assert told[-1][2] == Outcome.TORN.value
+    assert [(row["file"], row["offset"], row["outcome"]) for row in rows] == objects
+    assert objects[-1][2] == Outcome.TORN.value

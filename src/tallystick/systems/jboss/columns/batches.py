@@ -1,9 +1,9 @@
 """Records of a journal as Arrow batches, decoded by kernels.
 
 In: the files of a journal and a part of one, or none for all. Out: batches of the `RECORDS`
-schema, bodies as views into the file's bytes where these are less than 2 GiB. Files that hold
-nothing but healthy and stale records and fill never make a Python object per record; from the
-first damaged record on, which `judge` has to delimit, a file is read by objects.
+schema; bodies are views into the file's bytes where these are less than 2 GiB. Files of valid
+records, stale records and fill are read without a Python object per record; from the first
+damaged record on, whose end only `classify` finds, a file is read record by record.
 """
 
 from __future__ import annotations
@@ -17,32 +17,43 @@ import pyarrow as pa
 from tallystick.arrow.columns import (
     VIEWED_MAX,
     coded,
-    constant,
     new_bitmap,
     new_views,
     no_texts,
     numbers,
     record_batch,
     viewed,
+    whole_records,
 )
 from tallystick.arrow.schemas import record_batches
-from tallystick.records import Kind, Outcome
-from tallystick.systems.jboss.columns.kernels import features, fill_columns, fill_xids, names
-from tallystick.systems.jboss.format.layout import STAMP_SIZE, SYSTEM_NAME, Name, Shape
-from tallystick.systems.jboss.read.analysis import nothing_follows, read_file
-from tallystick.systems.jboss.read.damaged_records import records_of
+from tallystick.records import Clock, Kind
+from tallystick.systems.jboss.columns.kernels import (
+    HEURISTIC,
+    features,
+    fill_columns,
+    fill_xids,
+    record_types,
+)
+from tallystick.systems.jboss.format.layout import (
+    EVENT,
+    ROLLBACK,
+    STAMP_SIZE,
+    SYSTEM_NAME,
+    RecordType,
+    Shape,
+)
+from tallystick.systems.jboss.read.classify import is_damaged_id, nothing_follows, read_file
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
-from tallystick.systems.jboss.read.records import KINDS
+from tallystick.systems.jboss.read.records import KINDS, records_of
 from tallystick.systems.jboss.read.scan import DAMAGED, ROW, STALE, VALID, pieces
 from tallystick.systems.jboss.read.scan import numbers as shape_numbers
-from tallystick.systems.jboss.read.spans import damaged_id
 from tallystick.systems.protocol import Split
 
 
 def batches(
     journal: JournalFiles, log: str, split: Split | None, rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of at most ``rows`` rows of one split or of all files."""
+    """Yield batches of at most ``rows`` rows of one split or of all files."""
     for file in journal.ordered():
         if split is None:
             yield from _file_batches(journal, file, log, 0, file.size, rows)
@@ -56,15 +67,15 @@ def _file_batches(
     shape, data = journal.shape(file), file.data()
     place = shape.header_size
     if len(data) > VIEWED_MAX:
-        yield from _by_objects(journal, file, log, (begin, end), rows)
+        yield from _by_records(journal, file, log, (begin, end), rows)
         return
-    table = _Tables(shape, data, file.path, log)
+    table = _FileBatches(shape, data, file.path, log)
     for piece in pieces(data, shape, file.stamp, stop=end, rows=rows):
         found = np.frombuffer(piece, np.int64).reshape(-1, ROW)
         plain = found[:, 2] == VALID
         valid = found if plain.all() else found[plain]
-        if _is_odd(found, valid, table.bytes[:end], place, file.stamp):
-            yield from _by_objects(journal, file, log, (max(begin, place), end), rows)
+        if _has_damage(found, valid, table.bytes[:end], place, file.stamp):
+            yield from _by_records(journal, file, log, (max(begin, place), end), rows)
             return
         wanted = valid[np.searchsorted(valid[:, 0], begin) :]
         if len(wanted):
@@ -72,23 +83,23 @@ def _file_batches(
         place = int(valid[-1, 0] + valid[-1, 1]) if len(valid) else place
 
 
-def _is_odd(found: Any, valid: Any, data: Any, place: int, stamp: int) -> bool:
-    """True if the rows hold, or hide, something that is not simply healthy or stale."""
+def _has_damage(found: Any, valid: Any, data: Any, place: int, stamp: int) -> bool:
+    """Return whether the rows hold, or hide, anything but valid and stale records."""
     stale = () if len(valid) == len(found) else np.unique(found[found[:, 2] == STALE, 3])
-    if (found[:, 2] == DAMAGED).any() or any(damaged_id(int(one), stamp) for one in stale):
+    if (found[:, 2] == DAMAGED).any() or any(is_damaged_id(int(one), stamp) for one in stale):
         return True
     ends = np.concatenate(([place], valid[:, 0] + valid[:, 1]))
     starts = np.concatenate((valid[:, 0], [len(data)]))
     gaps = ends[(starts > ends) & (ends + STAMP_SIZE <= len(data))]
     kinds = data[gaps]
-    known = (kinds >= Name.EVENT) & (kinds <= Name.ROLLBACK)
+    known = (kinds >= EVENT) & (kinds <= ROLLBACK)
     same = ~known
     for index, byte in enumerate((stamp & 0xFFFFFFFF).to_bytes(4, "big")):
         same &= data[gaps + 1 + index] == byte
     return bool(same.any())
 
 
-def _by_objects(
+def _by_records(
     journal: JournalFiles, file: JournalFile, log: str, part: tuple[int, int], rows: int
 ) -> Iterator[pa.RecordBatch]:
     begin, end = part
@@ -98,11 +109,11 @@ def _by_objects(
         for record in records_of(read_file(journal, file, last=last))
         if begin <= record.offset < end
     )
-    yield from record_batches(wanted, log, "none", rows)
+    yield from record_batches(wanted, log, Clock.NONE.value, rows)
 
 
-class _Tables:
-    """What the batches of one file share."""
+class _FileBatches:
+    """Makes the batches of one file."""
 
     def __init__(self, shape: Shape, data: memoryview, path: str, log: str) -> None:
         self.bytes = np.frombuffer(data, np.uint8)
@@ -110,44 +121,36 @@ class _Tables:
         self._shape = shape_numbers(shape)
         self._features = np.array(features(shape), np.int64)
         self._path, self._log = path, log
-        named = [Name(one) if one else None for one in names(shape)]
-        types = [_NAMES.index(one.name) if one else 0 for one in named]
-        kinds = [_KINDS.index(KINDS[one]) if one else 0 for one in named]
-        heuristics = [_KINDS.index(Kind.HEURISTIC)] * len(named)
-        # by the byte on disk, and from 64 on by that of a heuristic outcome
-        rest = [0] * (64 - len(named))
+        known = record_types(shape)
+        types = [_NAMES.index(one.name) if one else 0 for one in known]
+        kinds = [_KINDS.index(KINDS[one]) if one else 0 for one in known]
+        heuristics = [_KINDS.index(Kind.HEURISTIC)] * len(known)
+        # by the byte on disk; from `HEURISTIC` on by that of a heuristic outcome
+        rest = [0] * (HEURISTIC - len(known))
         self._types = np.array(types + rest + types, np.int8)
         self._kinds = np.array(kinds + rest + heuristics, np.int8)
 
     def batch(self, rows: Any) -> pa.RecordBatch:
-        """The records of some rows, all of them healthy."""
+        """Return the records of some rows, all of them valid."""
         count = len(rows)
         kinds = np.empty(count, np.uint8)
         values = np.zeros((2, count), np.int64)
         present = np.zeros((3, -(-count // 8)), np.uint8)
         bodies = new_views(count)
         shape, table = self._shape, self._features
-        xids = fill_columns(self.bytes, rows, shape, table, kinds, values, present, bodies)
-        columns = self._xids(rows, kinds) if xids else {}
-        return record_batch(
-            columns
-            | {
-                "system": constant(SYSTEM_NAME, count),
-                "log": constant(self._log, count),
-                "file": constant(self._path, count),
-                "offset": numbers(rows[:, 0].copy(), None),
-                "length": numbers(rows[:, 1].copy(), None),
-                "outcome": constant(Outcome.VALID.value, count),
-                "kind": coded(self._kinds[kinds], _KIND_NAMES),
-                "type": coded(self._types[kinds], _TYPE_NAMES),
-                "clock": constant("none", count),
-                "transaction": numbers(values[0], present[0]),
-                "resources": no_texts(count),
-                "record_id": numbers(values[1], present[1]),
-                "body": viewed(bodies, present[2], self._buffer),
-            },
-            count,
-        )
+        found = fill_columns(self.bytes, rows, shape, table, kinds, values, present, bodies)
+        xids = self._xids(rows, kinds) if found else {}
+        columns = whole_records(SYSTEM_NAME, self._log, self._path, Clock.NONE, count) | {
+            "offset": numbers(rows[:, 0].copy(), None),
+            "length": numbers(rows[:, 1].copy(), None),
+            "kind": coded(self._kinds[kinds], _KIND_NAMES),
+            "type": coded(self._types[kinds], _TYPE_NAMES),
+            "transaction": numbers(values[0], present[0]),
+            "resources": no_texts(count),
+            "record_id": numbers(values[1], present[1]),
+            "body": viewed(bodies, present[2], self._buffer),
+        }
+        return record_batch(columns | xids, count)
 
     def _xids(self, rows: Any, kinds: Any) -> dict[str, pa.Array]:
         count = len(kinds)
@@ -163,7 +166,7 @@ class _Tables:
         }
 
 
-_NAMES = [name.name for name in Name]
+_NAMES = [one.name for one in RecordType]
 _TYPE_NAMES = pa.array(_NAMES)
 _KINDS = list(Kind)
 _KIND_NAMES = pa.array([one.value for one in _KINDS])

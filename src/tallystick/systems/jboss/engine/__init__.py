@@ -1,4 +1,5 @@
-"""What the original's own recovery does with a circular journal, its defects included.
+"""Emulate what the original's own recovery does with a journal, its defects included.
 
-In: the files as `read` gives them. Out: the engine's result in the words of the oracle.
+In: the files as `read` gives them. Out: the result of its load, in the words of the oracle, and
+which files it would reclaim.
 """

@@ -1,12 +1,13 @@
-"""The scans of 2008 and 2009 exactly as they were, where they part from the sane one.
+"""Scan a file as the loaders of 2008 and 2009 did, with their defects.
 
-In: the bytes of one file. Out: rows as in `tallystick.systems.jboss.read.scan`, of healthy records
-only, the maximum record id and the fault that made the loader throw, if one did.
+In: the bytes of one file. Out: the rows of whole records as in
+`tallystick.systems.jboss.read.scan`, the maximum record id, and the exception that the loader
+throws, if any.
 
 g1a to g1c (section 3.2, column one): 32-bit sums overflow; a body that ends on the last byte of
-the file underflows; after a length that reaches too far the scan goes on where it stands; every
-record id that could be read raises the maximum id, healthy or not.
-g1d: the file id is compared last, so a healthy stale record is skipped as a whole.
+the file underflows; after a length that is too large the scan continues at its position; every
+record id that could be read raises the maximum id, even of a damaged record.
+g1d: the file id is compared last, so a whole stale record is skipped as a whole.
 """
 
 from __future__ import annotations
@@ -15,11 +16,37 @@ from array import array
 from dataclasses import dataclass
 from typing import Any
 
+from tallystick.arrow.byte_kernels import be_int32, be_int64
 from tallystick.arrow.numba_kernel import kernel
-from tallystick.systems.jboss.format.layout import Shape
-from tallystick.systems.jboss.read.scan import ROW, ROWS, Row, for_kernel, measure, numbers, signed4
+from tallystick.systems.jboss.format.layout import (
+    ADD,
+    ADD_TX,
+    CHECK_SIZE,
+    COMMIT,
+    COUNT_SIZE,
+    ID_SIZE,
+    PAIR_SIZE,
+    PREPARE,
+    RECORD_SIZE_MIN,
+    ROLLBACK,
+    STAMP_SIZE,
+    UPDATE_TX,
+    USER_TYPE_SIZE,
+    Shape,
+)
+from tallystick.systems.jboss.read.scan import (
+    ROW,
+    ROWS,
+    VALID,
+    Row,
+    for_kernel,
+    measure,
+    numbers,
+    put_row,
+)
 
-NEGATIVE_ARRAY, OUT_OF_MEMORY, UNDERFLOW, BAD_POSITION = range(1, 5)
+# What a step comes to; NO_RECORD is no fault: the scan continues at its position.
+FINE, NEGATIVE_ARRAY, OUT_OF_MEMORY, UNDERFLOW, BAD_POSITION, NO_RECORD = range(6)
 UNDERFLOW_TEXT = "java.nio.BufferUnderflowException"
 _TEXTS = {
     NEGATIVE_ARRAY: "java.lang.NegativeArraySizeException: {0}",
@@ -28,172 +55,189 @@ _TEXTS = {
     BAD_POSITION: "java.lang.IllegalArgumentException: newPosition < 0: ({0} < 0)",
 }
 JAVA_ARRAY_MAX = 1 << 30
-"""A body that claims more than this was beyond the heap of any server of 2008."""
+"""A body that claims more bytes did not fit the heap of any server of 2008."""
+
+# The state of a scan: next position, maximum record id, fault, the number in its text.
+_AT, _MAX_ID, _FAULT, _NUMBER = range(4)
+_TRANSACTIONAL_AT = STAMP_SIZE + 2 * ID_SIZE
+_PLAIN_AT = STAMP_SIZE + ID_SIZE
 
 
 @kernel
-def wrap4(value: int) -> int:
-    """A sum as Java's 32-bit int has it."""
+def wrap32(value: int) -> int:
+    """Return a sum as Java's 32-bit int has it."""
     value &= 0xFFFFFFFF
     return value - 0x100000000 if value >= 0x80000000 else value
 
 
 @kernel
-def signed8(data: Any, at: int) -> int:
-    """The i8 at ``at``."""
-    low = signed4(data, at + 4) & 0xFFFFFFFF
-    return (signed4(data, at) << 32) | low
-
-
-@kernel
 def body_2008(data: Any, place: int, end: int, has_type: int) -> tuple[int, int, int]:
-    """Read length and body at ``place``: (fault, length, place behind), length -1 for go on."""
-    length = signed4(data, place)
-    place += 4
-    if wrap4(place + length) > end:
-        return 0, -1, place
+    """Read length and body at ``place``: return (fault, length, place after them)."""
+    if place + COUNT_SIZE > end:
+        return NO_RECORD, 0, place
+    length = be_int32(data, place)
+    place += COUNT_SIZE
+    if wrap32(place + length) > end:
+        return NO_RECORD, 0, place
     if has_type:
-        if place + 1 > end:
-            return 3, 0, place
-        place += 1
+        if place + USER_TYPE_SIZE > end:
+            return UNDERFLOW, 0, place
+        place += USER_TYPE_SIZE
     if length < 0:
-        return 1, length, place
+        return NEGATIVE_ARRAY, length, place
     if length > JAVA_ARRAY_MAX:
-        return 2, length, place
+        return OUT_OF_MEMORY, length, place
     if place + length > end:
-        return 3, 0, place
-    return 0, length, place + length
+        return UNDERFLOW, 0, place
+    return FINE, length, place + length
 
 
 @kernel
 def ending_2008(data: Any, place: int, end: int, extra: bool) -> tuple[int, int, int]:
-    """Read the counts of a commit or prepare: (fault, variable size, place behind)."""
+    """Read the counts of a commit or prepare: return (fault, variable size, place after them)."""
     more = 0
     if extra:
-        if place + 4 > end:
-            return 3, 0, place
-        more = signed4(data, place)
-        place += 4
-    if place + 4 > end:
-        return 3, 0, place
-    return 0, wrap4(more + wrap4(8 * signed4(data, place))), place + 4
+        if place + COUNT_SIZE > end:
+            return UNDERFLOW, 0, place
+        more = be_int32(data, place)
+        place += COUNT_SIZE
+    if place + COUNT_SIZE > end:
+        return UNDERFLOW, 0, place
+    pairs = wrap32(PAIR_SIZE * be_int32(data, place))
+    return FINE, wrap32(more + pairs), place + COUNT_SIZE
+
+
+@kernel
+def fields_2008(
+    data: Any, place: int, end: int, kind: int, shape: Any
+) -> tuple[int, int, int, int]:
+    """Read the fields after the ids: return (fault, fixed size, variable size, place after them).
+
+    The fixed size is that of a record with one id.
+    """
+    if kind <= UPDATE_TX or (kind == shape.delete_tx and shape.delete_body):
+        has_type = 1 if kind <= UPDATE_TX else 0
+        fault, variable, place = body_2008(data, place, end, has_type)
+        return fault, RECORD_SIZE_MIN + COUNT_SIZE + has_type, variable, place
+    if kind in (PREPARE, COMMIT):
+        extra = kind == PREPARE and shape.extra == 1
+        fault, variable, place = ending_2008(data, place, end, extra)
+        counts = 2 * COUNT_SIZE if extra else COUNT_SIZE
+        return fault, RECORD_SIZE_MIN + counts, variable, place
+    return FINE, RECORD_SIZE_MIN, 0, place
+
+
+@kernel
+def ids_2008(
+    data: Any, place: int, end: int, kind: int, in_transaction: bool, state: Any
+) -> tuple[bool, int]:
+    """Read transaction and record id at ``place``: return (they fit, place after them)."""
+    if in_transaction:
+        if place + ID_SIZE > end:
+            return False, place
+        place += ID_SIZE
+    if kind < PREPARE:
+        if place + ID_SIZE > end:
+            return False, place
+        state[_MAX_ID] = max(state[_MAX_ID], be_int64(data, place))
+        place += ID_SIZE
+    return True, place
 
 
 @kernel
 def step_2008(data: Any, at: int, end: int, stamp: int, shape: Any, state: Any) -> tuple[int, int]:
-    """One turn of the loop of 2008 at ``at``: (size or 0, next position); -fault as size."""
+    """Do one turn of the loop of 2008 at ``at``: return (size or 0 or -fault, next position)."""
     kind = int(data[at])
     place = at + 1
-    if kind < 11 or kind > 19 or place + 4 > end:
+    if kind < ADD or kind > ROLLBACK or at + STAMP_SIZE > end or be_int32(data, place) != stamp:
         return 0, place
-    if signed4(data, place) != stamp:
-        return 0, at + 1
-    place += 4
-    in_transaction = kind == 13 or kind == 14 or kind == shape[3] or kind >= 17
-    if in_transaction:
-        if place + 8 > end:
-            return 0, place
-        place += 8
-    if kind < 17:
-        if place + 8 > end:
-            return 0, place
-        state[1] = max(state[1], signed8(data, place))
-        place += 8
-    fixed = 17 + (8 if in_transaction and kind < 17 else 0)
-    variable = 0
-    fault = 0
-    if kind <= 14 or (kind == shape[3] and shape[4]):
-        has_type = 1 if kind <= 14 else 0
-        if place + 4 > end:
-            return 0, place
-        fault, variable, place = body_2008(data, place, end, has_type)
-        if not fault and variable < 0:
-            return 0, place
-        fixed += 4 + has_type
-    elif kind == 17 or kind == 18:
-        extra = kind == 17 and shape[6] == 1
-        fault, variable, place = ending_2008(data, place, end, extra)
-        fixed += 8 if extra else 4
+    place = at + STAMP_SIZE
+    in_transaction = ADD_TX <= kind <= UPDATE_TX or kind == shape.delete_tx or kind >= PREPARE
+    fits, place = ids_2008(data, place, end, kind, in_transaction, state)
+    if not fits:
+        return 0, place
+    fault, fixed, variable, place = fields_2008(data, place, end, kind, shape)
+    if fault == NO_RECORD:
+        return 0, place
+    state[_NUMBER] = variable
     if fault:
-        state[3] = variable
         return -fault, place
-    if wrap4(at + fixed + variable) > end:
+    if in_transaction and kind < PREPARE:
+        fixed += ID_SIZE
+    following = wrap32(at + fixed + variable)
+    if following > end:
         return 0, place
-    last = wrap4(at + variable + fixed) - 4
-    if last < 0:
-        state[3] = last
-        return -4, place
-    if signed4(data, last) != variable + fixed:
+    check = following - CHECK_SIZE
+    if check < 0:
+        state[_NUMBER] = check
+        return -BAD_POSITION, place
+    if be_int32(data, check) != variable + fixed:
         return 0, at + 1
-    state[3] = variable
-    return (-1, place) if variable < 0 else (fixed + variable, at + fixed + variable)
+    return (-NEGATIVE_ARRAY, place) if variable < 0 else (fixed + variable, at + fixed + variable)
 
 
 @kernel
 def walk_2008(data: Any, end: int, stamp: int, shape: Any, state: Any, rows: Any) -> int:
-    """As `walk`, for g1a to g1c. ``state``: next position, maximum record id,
-    fault and the number that goes with it."""
-    at = state[0]
+    """Fill ``rows`` as `tallystick.systems.jboss.read.scan.walk` does, for g1a to g1c."""
+    at = state[_AT]
     count = 0
-    while at < end and count < len(rows) // 4 and state[2] == 0:
+    while at < end and count < len(rows) // ROW and state[_FAULT] == FINE:
         size, following = step_2008(data, at, end, stamp, shape, state)
         if size < 0:
-            state[2] = -size
-        elif size > 0:
-            rows[4 * count] = at
-            rows[4 * count + 1] = size
-            rows[4 * count + 2] = 0
-            rows[4 * count + 3] = stamp
-            count += 1
-        at = at if size < 0 else following
-    state[0] = at
+            state[_FAULT] = -size
+        else:
+            if size > 0:
+                put_row(rows, count, at, size, VALID, stamp)
+                count += 1
+            at = following
+    state[_AT] = at
     return count
 
 
 @kernel
 def underflows_2009(data: Any, at: int, end: int) -> bool:
-    """True if a body with a user type reaches exactly to the end, where g1d reads on."""
+    """Return whether a body with a user type ends exactly at the end, where g1d reads on."""
     kind = int(data[at])
-    if kind > 14:
+    if kind > UPDATE_TX:
         return False
-    field = at + (13 if kind < 13 else 21)
-    if field + 4 > end:
+    field = at + (_PLAIN_AT if kind < ADD_TX else _TRANSACTIONAL_AT)
+    if field + COUNT_SIZE > end:
         return False
-    length = signed4(data, field)
-    return length >= 0 and field + 4 + length == end
+    length = be_int32(data, field)
+    return bool(length >= 0 and field + COUNT_SIZE + length == end)
 
 
 @kernel
 def walk_2009(data: Any, end: int, stamp: int, shape: Any, state: Any, rows: Any) -> int:
-    """As `walk`, for g1d; stale rows are skipped whole. ``state`` as in `walk_2008`."""
-    at = state[0]
+    """Fill ``rows`` as `tallystick.systems.jboss.read.scan.walk` does, for g1d.
+
+    Stale records are skipped as a whole.
+    """
+    at = state[_AT]
     count = 0
-    while at < end and count < len(rows) // 4:
+    while at < end and count < len(rows) // ROW:
         kind = int(data[at])
-        if kind < 11 or kind > 19 or at + 5 > end:
+        if kind < ADD or kind > ROLLBACK or at + STAMP_SIZE > end:
             at += 1
             continue
         if underflows_2009(data, at, end):
-            state[2] = 3
+            state[_FAULT] = UNDERFLOW
             break
         size = measure(data, at, end, shape)
-        if size == 0 or signed4(data, at + size - 4) != size:
+        if size == 0 or be_int32(data, at + size - CHECK_SIZE) != size:
             at += 1
             continue
-        if signed4(data, at + 1) == stamp:
-            rows[4 * count] = at
-            rows[4 * count + 1] = size
-            rows[4 * count + 2] = 0
-            rows[4 * count + 3] = stamp
+        if be_int32(data, at + 1) == stamp:
+            put_row(rows, count, at, size, VALID, stamp)
             count += 1
         at += size
-    state[0] = at
+    state[_AT] = at
     return count
 
 
 @dataclass(frozen=True, slots=True)
 class OriginalScan:
-    """What a g1 loader takes from one file; ``error`` is what it throws, empty if nothing."""
+    """What a g1 loader takes from one file; ``error`` is its exception, empty if none."""
 
     rows: list[Row]
     max_id: int
@@ -201,21 +245,21 @@ class OriginalScan:
 
 
 def original_scan(data: memoryview, shape: Shape, stamp: int, max_id: int) -> OriginalScan:
-    """The scan of a g1 generation; ``max_id`` is that of the files before.
+    """Scan one file as the loader of a g1 generation; ``max_id`` is that of the files before.
 
-    Only g1a to g1c raise it here; from g1d on healthy records do, which is the caller's part.
+    Only g1a to g1c raise it here; from g1d on valid records raise it, which is up to the caller.
     """
-    state = array("q", [shape.header_size, max_id, 0, 0])
+    state = array("q", [shape.header_size, max_id, FINE, 0])
     buffer = array("q", bytes(8 * ROW * ROWS))
-    loop = walk_2008 if shape.pairs else walk_2009
+    walk = walk_2008 if shape.pairs else walk_2009
     raw, state_, buffer_ = (
         for_kernel(data, "u1"),
         for_kernel(state, "i8"),
         for_kernel(buffer, "i8"),
     )
     rows: list[Row] = []
-    while state[0] < len(data) and not state[2]:
-        count = loop(raw, len(data), stamp, numbers(shape), state_, buffer_)
+    while state[_AT] < len(data) and not state[_FAULT]:
+        count = walk(raw, len(data), stamp, numbers(shape), state_, buffer_)
         rows += (Row(*buffer[index : index + ROW]) for index in range(0, ROW * count, ROW))
-    error = _TEXTS[state[2]].format(state[3]) if state[2] else ""
-    return OriginalScan(rows, state[1], error)
+    error = _TEXTS[state[_FAULT]].format(state[_NUMBER]) if state[_FAULT] else ""
+    return OriginalScan(rows, state[_MAX_ID], error)

@@ -1,18 +1,18 @@
-"""Which files of a journal may go, by the journal's own reclaiming: section 4.2 of the format.
+"""Decide which files of a journal its own reclaiming would free: section 4.2 of the format.
 
-In: the strict reading of a journal, with its books. Out: for every file whether the next load
-would use it again or delete it, and why.
+In: the strict reading of a journal, with its counts. Out: for every file whether the next load
+would reuse or delete it, and why.
 
 A damaged record counts as one that nothing has deleted, and a record that the loader drops counts
-as what it is: a file is not called redundant for what was lost in it.
+like any other: a file is not called redundant for what was lost in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tallystick.systems.jboss.live.reclaim import Account, covering
 from tallystick.systems.jboss.read.analysis import Analysis
+from tallystick.systems.jboss.read.reclaim_counts import FileCounts, covering
 
 FREE = "holds no record of this life"
 CURRENT = "the last file with records, in which the journal goes on"
@@ -23,29 +23,32 @@ PINNED = "ends what an older file still holds"
 
 
 def redundancy(analysis: Analysis, refused: str) -> list[tuple[bool | None, str]]:
-    """Whether each file of ``analysis.readings`` may go, and why, in their order.
+    """Return for each file of ``analysis.readings`` whether it may go, and why.
 
-    Null where a load ends with the error ``refused``: nothing is reclaimed then.
+    None where a load ends with the error ``refused``: then nothing is reclaimed.
     """
     if refused:
-        return [(None, NOT_LOADED)] * len(analysis.accounts)
+        return [(None, NOT_LOADED)] * len(analysis.file_counts)
     holding = [
-        account
-        for account, reading in zip(analysis.accounts, analysis.readings, strict=True)
-        if account.positives or any(map(reading.belongs, reading.judged))
+        file
+        for file, reading in zip(analysis.file_counts, analysis.readings, strict=True)
+        if file.positives or reading.has_records
     ]
     last, data = holding[-1:], holding[:-1]
-    going = analysis.books.reclaimable(data)
-    return [_judged(account, last, data, going) for account in analysis.accounts]
+    going = analysis.counts.reclaimable(data)
+    return [_redundancy(file, last, data, going) for file in analysis.file_counts]
 
 
-def _judged(
-    account: Account, last: Sequence[Account], data: Sequence[Account], going: Sequence[Account]
+def _redundancy(
+    file: FileCounts,
+    last: Sequence[FileCounts],
+    data: Sequence[FileCounts],
+    going: Sequence[FileCounts],
 ) -> tuple[bool, str]:
-    if account in last:
+    if file in last:
         return False, CURRENT
-    if account not in data:
+    if file not in data:
         return True, FREE
-    if account in going:
+    if file in going:
         return True, SPENT
-    return False, HOLDS if covering(account, data) < account.positives else PINNED
+    return False, HOLDS if covering(file, data) < file.positives else PINNED

@@ -1,4 +1,4 @@
-"""Bytes <-> structures of a circular journal: pure functions without I/O.
+"""Bytes <-> headers, records and bodies of a circular journal: pure functions without I/O.
 
-In: bytes or values. Out: values or bytes; `LogFormatError` where bytes are no such structure.
+In: bytes or values. Out: values or bytes; None where bytes hold no such structure.
 """

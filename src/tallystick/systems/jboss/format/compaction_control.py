@@ -1,8 +1,9 @@
-"""The control file of a compaction that a crash left half done, and what it orders.
+"""The control file of a compaction, and which files a load reads because of it.
 
-In: the bytes of ``journal-rename-control.ctr`` and the names of the files of a folder. Out:
-`plan`: which of them the next load reads, and under which names. Nothing is renamed here.
-Source: sections 2.5 and 4.3 of the format.
+In: the body of the one record in ``journal-rename-control.ctr``, and the names of the files of a
+folder. Out: `Control`, and `plan`, the files that the next load reads and their names then.
+Source: sections 2.5 and 4.3 of the format. The body holds three lists of names, for each a count
+i4 and the names: length i2, UTF-8 bytes. The third list holds pairs of names.
 """
 
 from __future__ import annotations
@@ -11,88 +12,80 @@ import struct
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from tallystick.systems.jboss.format.file_names import COMPACTED
 from tallystick.systems.jboss.format.layout import (
     I4,
-    SHAPES,
     Item,
-    Name,
+    RecordType,
     Shape,
-    decode,
-    decode_header,
     encode,
     encode_header,
 )
-from tallystick.systems.jboss.read.scan import VALID, scan
 
-COMPACTED = ".cmp"
-TEMPORARY = ".tmp"
-_NAME = struct.Struct(">H")
+_LENGTH = struct.Struct(">H")
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What a control file orders: files to delete, files to put in place, files to rename."""
+    """What a load has to do first.
+
+    Attributes:
+        old: names of files to delete.
+        new: names of compacted files, which lose their suffix.
+        renames: (name, new name) of further files.
+    """
 
     old: tuple[str, ...]
     new: tuple[str, ...]
     renames: tuple[tuple[str, str], ...] = ()
 
+    def moves(self) -> list[tuple[str, str]]:
+        """Return (name, new name) of every file to rename, in order."""
+        return [*((name, name.removesuffix(COMPACTED)) for name in self.new), *self.renames]
+
 
 def encode_control(shape: Shape, control: Control) -> bytes:
-    """The control file: a header with id 0 and one ADD record."""
-    lists = [_names(control.old), _names(control.new), I4.pack(len(control.renames))]
-    lists += [_text(name) for pair in control.renames for name in pair]
-    item = Item(0, 0, Name.ADD, 0, 0, record_id=1, user_type=0, body=b"".join(lists))
+    """Return the control file: a header with id 0 and one ADD record."""
+    lists = [_pack_names(control.old), _pack_names(control.new), I4.pack(len(control.renames))]
+    lists += [_pack_name(name) for pair in control.renames for name in pair]
+    item = Item(0, 0, RecordType.ADD, 0, 0, record_id=1, user_type=0, body=b"".join(lists))
     return encode_header(shape, 0) + encode(shape, item)
 
 
-def decode_control(data: memoryview) -> Control | None:
-    """The orders of a control file, None if it holds no whole record: it is then ignored."""
-    for shape in (SHAPES["g3"], SHAPES["hash"], SHAPES["g2"], SHAPES["g1d"]):
-        if len(data) < shape.header_size:
-            continue
-        stamp = decode_header(shape, data).stamp
-        for row in scan(data, shape, stamp):
-            if row.status == VALID and data[row.offset] == Name.ADD:
-                body = decode(shape, data, row.offset, row.size).body or b""
-                return _orders(memoryview(body))
-    return None
+def decode_orders(body: memoryview) -> Control | None:
+    """Return the orders in the body of the control file's record; None if it holds no orders."""
+    try:
+        old, at = _unpack_names(body, 0)
+        new, at = _unpack_names(body, at)
+        flat, at = _unpack_names(body, at, 2)
+    except (struct.error, UnicodeDecodeError):
+        return None
+    return Control(old, new, tuple(zip(flat[::2], flat[1::2], strict=True)))
 
 
 def plan(names: Collection[str], control: Control | None, extension: str) -> dict[str, str]:
-    """Stored name -> name after the control file was carried out, of the files that stay."""
+    """Return the files that a load reads: stored name -> name after ``control`` was carried out."""
     stay = {name: name for name in names if name.endswith("." + extension)}
     if control is None:
         return stay
     for name in control.old:
         stay.pop(name, None)
-    moves = [(name, name.removesuffix(COMPACTED)) for name in control.new]
-    for source, target in (*moves, *control.renames):
+    for source, target in control.moves():
         if source in names:
             stay = {name: final for name, final in stay.items() if final != target}
             stay[source] = target
     return {name: final for name, final in stay.items() if final.endswith("." + extension)}
 
 
-def _orders(body: memoryview) -> Control | None:
-    try:
-        old, at = _read_names(body, 0)
-        new, at = _read_names(body, at)
-        flat, at = _read_names(body, at, 2)
-    except (struct.error, UnicodeDecodeError):
-        return None
-    return Control(old, new, tuple(zip(flat[::2], flat[1::2], strict=True)))
-
-
-def _read_names(body: memoryview, at: int, each: int = 1) -> tuple[tuple[str, ...], int]:
+def _unpack_names(body: memoryview, at: int, each: int = 1) -> tuple[tuple[str, ...], int]:
     (count,) = I4.unpack_from(body, at)
     at += I4.size
     names = []
-    if each * count * _NAME.size > len(body) - at:
+    if each * count * _LENGTH.size > len(body) - at:
         raise struct.error("more names than bytes")
     for _ in range(each * count):
-        (size,) = _NAME.unpack_from(body, at)
-        at += _NAME.size
+        (size,) = _LENGTH.unpack_from(body, at)
+        at += _LENGTH.size
         if at + size > len(body):
             raise struct.error("a name reaches beyond the body")
         names.append(bytes(body[at : at + size]).decode())
@@ -100,10 +93,10 @@ def _read_names(body: memoryview, at: int, each: int = 1) -> tuple[tuple[str, ..
     return tuple(names), at
 
 
-def _names(names: tuple[str, ...]) -> bytes:
-    return I4.pack(len(names)) + b"".join(_text(name) for name in names)
+def _pack_names(names: tuple[str, ...]) -> bytes:
+    return I4.pack(len(names)) + b"".join(_pack_name(name) for name in names)
 
 
-def _text(name: str) -> bytes:
+def _pack_name(name: str) -> bytes:
     raw = name.encode()
-    return _NAME.pack(len(raw)) + raw
+    return _LENGTH.pack(len(raw)) + raw

@@ -1,4 +1,4 @@
-"""Bytes <-> headers and records of the circular journal, all generations; pure functions, no I/O.
+"""Bytes <-> headers and records of the circular journal, in all generations.
 
 All integers are big-endian and signed: ``i1``, ``i4``, ``i8`` below are 1, 4 and 8 bytes.
 
@@ -17,8 +17,8 @@ All integers are big-endian and signed: ``i1``, ``i4``, ``i8`` below are 1, 4 an
     ROLLBACK            transaction i8
 
 The check is the size of the whole record in bytes, type and check included; in the
-generation ``hash``, which is ours, it is the CRC-32 of all bytes before it. `SHAPES` holds what
-sets the generations apart. Source: the page ``docs/formats/jboss.md``, sections 1 to 3.
+generation ``hash``, Tallystick's own, it is the CRC-32 of all bytes before it. `SHAPES` holds the
+differences between generations. Source: ``docs/formats/jboss.md``, sections 1 to 3.
 """
 
 from __future__ import annotations
@@ -41,20 +41,32 @@ STAMP = struct.Struct(">bi")
 FORMAT_HEADER = struct.Struct(">iiq")
 """Format version, user version, file id: the header from HornetQ 2.1 on."""
 
+# Sizes in bytes.
 STAMP_SIZE = 5
+ID_SIZE = 8
+"""A record id or a transaction."""
+COUNT_SIZE = 4
+"""A count, or the length of a body or of extra data."""
+USER_TYPE_SIZE = 1
+PAIR_SIZE = 8
 CHECK_SIZE = 4
-RECORD_SIZE_MIN = 17
+RECORD_SIZE_MIN = STAMP_SIZE + ID_SIZE + CHECK_SIZE
+"""DELETE and ROLLBACK without a compact count; every other record has these fields, too."""
+FILE_SIZE_MIN = 1024
+
 FILE_ID_MASK = 0x7FFFFFFF
+"""The bits of a file id that its records carry."""
 HASH_FORMAT = 0x7461_0002
 """Format version of files whose records end with a hash; readers of versions 1 and 2 refuse it."""
 FILL_J = 0x4A
 FILL_ZERO = 0x00
-FILE_SIZE_MIN = 1024
+FILL = bytes([FILL_J, FILL_ZERO])
+"""The bytes that new files are filled with: ``J`` until HornetQ, 0 in Artemis."""
 CONTROL_FILE = "journal-rename-control.ctr"
 
 
-class Name(IntEnum):
-    """Record types by name. The numbers are the bytes on disk from g1c on."""
+class RecordType(IntEnum):
+    """The types of records. The numbers are the bytes on disk from g1c on."""
 
     EVENT = 10
     ADD = 11
@@ -68,20 +80,43 @@ class Name(IntEnum):
     ROLLBACK = 19
 
 
-WITH_BODY = frozenset({Name.EVENT, Name.ADD, Name.UPDATE, Name.ADD_TX, Name.UPDATE_TX})
-IN_TRANSACTION = frozenset(
-    {Name.ADD_TX, Name.UPDATE_TX, Name.DELETE_TX, Name.PREPARE, Name.COMMIT, Name.ROLLBACK}
+# The same as plain numbers, for kernels and hot loops.
+EVENT, ADD, UPDATE, ADD_TX, UPDATE_TX, DELETE_TX, DELETE, PREPARE, COMMIT, ROLLBACK = map(
+    int, RecordType
 )
-ELEMENTS = frozenset({Name.ADD_TX, Name.UPDATE_TX, Name.DELETE_TX})
-OF_RECORD = WITH_BODY | {Name.DELETE, Name.DELETE_TX}
+
+WITH_BODY = frozenset(
+    {RecordType.EVENT, RecordType.ADD, RecordType.UPDATE, RecordType.ADD_TX, RecordType.UPDATE_TX}
+)
+IN_TRANSACTION = frozenset(
+    {
+        RecordType.ADD_TX,
+        RecordType.UPDATE_TX,
+        RecordType.DELETE_TX,
+        RecordType.PREPARE,
+        RecordType.COMMIT,
+        RecordType.ROLLBACK,
+    }
+)
+ELEMENTS = frozenset({RecordType.ADD_TX, RecordType.UPDATE_TX, RecordType.DELETE_TX})
+OF_RECORD = WITH_BODY | {RecordType.DELETE, RecordType.DELETE_TX}
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What sets the records of one generation apart. Sizes in bytes.
+    """The differences between the records of one generation and another.
 
-    ``swapped``: DELETE is 15 and DELETE_TX 16 on disk. ``pairs``: commit and prepare list
-    (file id, count) pairs instead of one count. ``extra``: prepare carries extra data.
+    Attributes:
+        name: the key in `SHAPES`.
+        header_size: bytes of the file header.
+        format_version: the first number of the header; 0 in headers without one.
+        compact: bytes of the compact count, 0 or 1.
+        swapped: DELETE is 15 and DELETE_TX 16 on disk.
+        delete_body: DELETE_TX has a body.
+        pairs: commit and prepare list (file id, count) pairs instead of one count.
+        extra: prepare carries extra data.
+        events: EVENT is a record type.
+        hashed: the check is a CRC-32 instead of the size.
     """
 
     name: str
@@ -95,19 +130,23 @@ class Shape:
     events: bool = False
     hashed: bool = False
 
-    def type_byte(self, name: Name) -> int:
-        """The byte on disk of a record type."""
-        if self.swapped and name in (Name.DELETE, Name.DELETE_TX):
-            return Name.DELETE if name is Name.DELETE_TX else Name.DELETE_TX
-        return int(name)
+    def type_byte(self, kind: RecordType) -> int:
+        """Return the byte on disk of a record type."""
+        if self.swapped and kind in (RecordType.DELETE, RecordType.DELETE_TX):
+            return RecordType.DELETE if kind is RecordType.DELETE_TX else RecordType.DELETE_TX
+        return int(kind)
 
-    def type_name(self, byte: int) -> Name:
-        """The record type of a byte on disk; raises `ValueError` for other bytes."""
-        return Name(self.type_byte(Name(byte)))
+    def record_type(self, byte: int) -> RecordType:
+        """Return the record type of a byte on disk.
+
+        Raises:
+            ValueError: the byte is no record type.
+        """
+        return RecordType(self.type_byte(RecordType(byte)))
 
     @property
     def fields_at(self) -> int:
-        """Offset in the record of the first field behind file id and compact count."""
+        """Offset in a record of the first field after file id and compact count."""
         return STAMP_SIZE + self.compact
 
 
@@ -127,7 +166,7 @@ SHAPES: dict[str, Shape] = {
 
 @dataclass(frozen=True, slots=True)
 class FileHeader:
-    """The header of a journal file; g1 files have an id and nothing else."""
+    """The header of a journal file; g1 files have only an id."""
 
     file_id: int
     format_version: int = 0
@@ -135,22 +174,29 @@ class FileHeader:
 
     @property
     def stamp(self) -> int:
-        """The file id as records carry it."""
+        """The file id as the records of the file carry it."""
         return self.file_id & FILE_ID_MASK if self.format_version else self.file_id
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One decoded record. ``offset`` and ``length`` are bytes in its file.
+    """One decoded record, or one to encode.
 
-    ``count`` is the number that commit and prepare carry from g1d on, ``pairs`` their
-    (file id, count) list before. ``body`` is the record's body, for DELETE_TX its own one,
-    for PREPARE None (``extra`` holds its data).
+    Attributes:
+        offset: offset in its file, in bytes.
+        length: size of the whole record, in bytes.
+        type: the record type.
+        file_id: the low 31 bits of the id of its file.
+        compact_count: how often the record was copied by compactions; None before g3.
+        body: the body; None for records without one. DELETE_TX has a body of its own.
+        count: elements of the transaction, in commit and prepare from g1d on.
+        pairs: (file id, elements) in commit and prepare before g1d.
+        extra: extra data of a prepare.
     """
 
     offset: int
     length: int
-    name: Name
+    type: RecordType
     file_id: int
     compact_count: int | None = None
     transaction: int | None = None
@@ -166,48 +212,51 @@ class Item:
 
 
 def encode_header(shape: Shape, file_id: int, user_version: int = 0) -> bytes:
-    """The file header of a generation."""
+    """Return the file header of a generation."""
     if shape.header_size == I4.size:
         return I4.pack(file_id)
     return FORMAT_HEADER.pack(shape.format_version, user_version, file_id)
 
 
 def encode(shape: Shape, item: Item) -> bytes:
-    """The bytes of a record; ``offset`` and ``length`` of the item are not looked at."""
+    """Return the bytes of a record; ``offset`` and ``length`` of the item do not matter."""
     fields = b"".join(_fields(shape, item))
     compact = bytes([(item.compact_count or 0) & 0xFF]) if shape.compact else b""
-    head = STAMP.pack(shape.type_byte(item.name), item.file_id) + compact + fields
+    head = STAMP.pack(shape.type_byte(item.type), item.file_id) + compact + fields
     return head + check_of(shape, head)
 
 
 def encode_body(
     shape: Shape,
-    name: Name,
+    kind: RecordType,
     transaction: int | None,
     record_id: int,
     user_type: int,
     body: bytes,
 ) -> bytearray:
-    """The bytes of a record with a body, but for the file id and a hash, which are left 0 and the
-    size: the short way for the live log."""
+    """Return the bytes of a record with a body, before its file is known.
+
+    The file id is 0, and the check is the size in every shape. The live log uses this shorter
+    way.
+    """
     size = len(body)
     if transaction is None:
         one = _HEADS_1[shape.compact]
-        head = one.pack(name, 0, record_id, size, user_type)
+        head = one.pack(kind, 0, record_id, size, user_type)
         return bytearray(head + body + I4.pack(one.size + size + CHECK_SIZE))
     two = _HEADS_2[shape.compact]
-    head = two.pack(name, 0, transaction, record_id, size, user_type)
+    head = two.pack(kind, 0, transaction, record_id, size, user_type)
     return bytearray(head + body + I4.pack(two.size + size + CHECK_SIZE))
 
 
-# Everything before a body, without and with a transaction; by compact count, of which there is one
-# or none and which is 0. The types are the same in all generations.
+# Everything before a body, without and with a transaction; by the size of the compact count, which
+# is 0. The type bytes of these records are the same in all generations.
 _HEADS_1 = struct.Struct(">biqib"), struct.Struct(">bixqib")
 _HEADS_2 = struct.Struct(">biqqib"), struct.Struct(">bixqqib")
 
 
 def check_of(shape: Shape, head: bytes) -> bytes:
-    """The last four bytes of a record whose other bytes are ``head``."""
+    """Return the last four bytes of a record whose other bytes are ``head``."""
     return U4.pack(crc32(head)) if shape.hashed else I4.pack(len(head) + CHECK_SIZE)
 
 
@@ -215,20 +264,20 @@ def _fields(shape: Shape, item: Item) -> list[bytes]:
     parts = [] if item.transaction is None else [I8.pack(item.transaction)]
     if item.record_id is not None:
         parts.append(I8.pack(item.record_id))
-    if item.name in WITH_BODY:
+    if item.type in WITH_BODY:
         body = item.body or b""
         parts += [I4.pack(len(body)), struct.pack(">b", item.user_type or 0), body]
-    elif item.name is Name.DELETE_TX and shape.delete_body:
+    elif item.type is RecordType.DELETE_TX and shape.delete_body:
         body = item.body or b""
         parts += [I4.pack(len(body)), body]
-    elif item.name in (Name.COMMIT, Name.PREPARE):
+    elif item.type in (RecordType.COMMIT, RecordType.PREPARE):
         parts += _ending(shape, item)
     return parts
 
 
 def _ending(shape: Shape, item: Item) -> list[bytes]:
     extra = item.extra or b""
-    with_extra = item.name is Name.PREPARE and shape.extra
+    with_extra = item.type is RecordType.PREPARE and shape.extra
     length = [I4.pack(len(extra))] if with_extra else []
     data = [extra] if with_extra else []
     if not shape.pairs:
@@ -241,7 +290,7 @@ def _ending(shape: Shape, item: Item) -> list[bytes]:
 
 
 def decode_header(shape: Shape, data: bytes | memoryview) -> FileHeader:
-    """The header at the start of ``data``, which must hold ``shape.header_size`` bytes."""
+    """Return the header at the start of ``data``, of at least ``shape.header_size`` bytes."""
     if shape.header_size == I4.size:
         return FileHeader(I4.unpack_from(data)[0])
     version, user, file_id = FORMAT_HEADER.unpack_from(data)
@@ -249,29 +298,28 @@ def decode_header(shape: Shape, data: bytes | memoryview) -> FileHeader:
 
 
 def decode(shape: Shape, data: bytes | memoryview, offset: int, size: int) -> Item:
-    """The healthy record of ``size`` bytes at ``offset``, as `tallystick.systems.jboss.read.scan`
-    found it."""
-    name = shape.type_name(data[offset])
+    """Return the valid record of ``size`` bytes at ``offset``."""
+    kind = shape.record_type(data[offset])
     at = offset + shape.fields_at
     compact = struct.unpack_from(">b", data, offset + STAMP_SIZE)[0] if shape.compact else None
     transaction = record_id = user_type = body = None
-    if name in IN_TRANSACTION:
+    if kind in IN_TRANSACTION:
         transaction = I8.unpack_from(data, at)[0]
         at += I8.size
-    if name in OF_RECORD:
+    if kind in OF_RECORD:
         record_id = I8.unpack_from(data, at)[0]
         at += I8.size
     end = offset + size - CHECK_SIZE
-    if name in WITH_BODY:
+    if kind in WITH_BODY:
         user_type = struct.unpack_from(">b", data, at + I4.size)[0]
         body = bytes(data[at + I4.size + 1 : end])
-    elif name is Name.DELETE_TX:
+    elif kind is RecordType.DELETE_TX:
         body = bytes(data[at + I4.size : end]) if shape.delete_body else b""
-    count, pairs, extra = _decode_ending(shape, name, data, at, end)
+    count, pairs, extra = _decode_ending(shape, kind, data, at, end)
     return Item(
         offset,
         size,
-        name,
+        kind,
         I4.unpack_from(data, offset + 1)[0],
         compact,
         transaction,
@@ -288,12 +336,12 @@ _Ending = tuple[int | None, tuple[tuple[int, int], ...] | None, bytes | None]
 
 
 def _decode_ending(
-    shape: Shape, name: Name, data: bytes | memoryview, at: int, end: int
+    shape: Shape, kind: RecordType, data: bytes | memoryview, at: int, end: int
 ) -> _Ending:
-    """Count, pairs and extra data of a commit or prepare whose fields start at ``at``."""
-    if name not in (Name.COMMIT, Name.PREPARE):
+    """Return count, pairs and extra data of a commit or prepare whose fields start at ``at``."""
+    if kind not in (RecordType.COMMIT, RecordType.PREPARE):
         return None, None, None
-    with_extra = name is Name.PREPARE and shape.extra
+    with_extra = kind is RecordType.PREPARE and shape.extra
     if not shape.pairs:
         count = I4.unpack_from(data, at)[0]
         return count, None, bytes(data[at + 2 * I4.size : end]) if with_extra else None

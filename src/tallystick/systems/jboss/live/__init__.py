@@ -1,4 +1,4 @@
-"""The log that is written, for a circular journal.
+"""Write a circular journal: open, recover, append, reclaim, compact.
 
 In: calls of an application. Out: files that the original reads; durable when acknowledged.
 """

@@ -1,9 +1,9 @@
-"""The files of a live journal: created, opened ahead, current, data, free, used again.
+"""Manage the files of a live journal: the current one, full ones, free ones.
 
 In: a folder on a `FileSystem`. Out: the current file to write to, and the next one whenever it is
-full. Everything that a crash could turn into a loss is synced in this order: the old file before
-the next one is begun, a new id before the first record under it, an older file's end of life before
-a younger one's.
+full. So that a crash loses nothing, these are synced in this order: the full file before the next
+one is begun, a new id before the first record under it, the reuse of an older file before that of
+a younger one.
 
 The decisions are those of section 4.1 of the format, as in the original with all background work
 done: the full file joins the data files, one more file is opened ahead, then files are reclaimed.
@@ -18,17 +18,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tallystick.storage.files import File, FileSystem
-from tallystick.systems.jboss.format.file_names import number_of
-from tallystick.systems.jboss.format.layout import FILL_J, FILL_ZERO, Shape, encode_header
-from tallystick.systems.jboss.live.reclaim import Account, Books
+from tallystick.systems.jboss.format.file_names import TEMPORARY, number_of
+from tallystick.systems.jboss.format.layout import (
+    FILE_ID_MASK,
+    FILL_J,
+    FILL_ZERO,
+    I4,
+    Shape,
+    encode_header,
+)
+from tallystick.systems.jboss.read.reclaim_counts import FileCounts, ReclaimCounts
 
 FILL_PIECE = 1 << 20
+"""Bytes of one write while a new file is filled."""
 
 
 @dataclass(frozen=True, slots=True)
 class RingSettings:
-    """How the files are made. ``pool_files``: keep a reclaimed file while there are fewer than
-    these, -1 for always; ``alignment``: bytes of a block that every write begins on."""
+    """The settings of the files, as in `tallystick.systems.jboss.live.settings`."""
 
     shape: Shape
     prefix: str
@@ -47,42 +54,46 @@ class RingSettings:
     @property
     def fill(self) -> int:
         """Byte that new files are filled with."""
-        return FILL_J if self.shape.header_size == 4 else FILL_ZERO
+        return FILL_J if self.shape.header_size == I4.size else FILL_ZERO
 
     def rounded(self, size: int) -> int:
-        """``size`` rounded up to whole blocks."""
+        """Return ``size`` rounded up to whole blocks."""
         return -(-size // self.alignment) * self.alignment
 
-    def whole_blocks(self, room: int) -> int:
-        """As many bytes as fit into ``room`` when they are padded to whole blocks."""
-        return room // self.alignment * self.alignment
+    def whole_blocks(self, size: int) -> int:
+        """Return how many bytes fit into ``size`` when they are padded to whole blocks."""
+        return size // self.alignment * self.alignment
 
     def name(self, number: int) -> str:
-        """The name of the file with that number."""
+        """Return the name of the file with that number."""
         return f"{self.prefix}-{number}.{self.extension}"
 
 
 @dataclass(eq=False, slots=True)
 class RingFile:
-    """One file: its id, its account, where the next record goes, its handle if it is open."""
+    """One file; ``position`` is the offset of the next record, in bytes."""
 
     name: str
     file_id: int
     position: int
-    account: Account = field(init=False)
+    counts: FileCounts = field(init=False)
     handle: File | None = None
 
     def __post_init__(self) -> None:
-        self.account = Account(self.file_id)
+        self.counts = FileCounts(self.file_id)
 
     @property
     def stamp(self) -> int:
-        """The file id as records carry it."""
-        return self.file_id & 0x7FFFFFFF
+        """The file id as its records carry it."""
+        return self.file_id & FILE_ID_MASK
 
 
 class Ring:
-    """The files of one live journal. Not safe for several threads: its owner sees to that."""
+    """The files of one live journal. Not safe for several threads: its owner has to lock.
+
+    ``data`` are the full files with records, in order of ids, ``free`` the files without records,
+    ``opened`` those to use next, and ``last_id`` is the highest id that was used.
+    """
 
     def __init__(self, fs: FileSystem, folder: str, settings: RingSettings) -> None:
         self.fs = fs
@@ -96,11 +107,12 @@ class Ring:
 
     @property
     def current(self) -> RingFile:
-        """The file that is written to."""
+        """The file that records are appended to."""
         assert self._current is not None, "the ring was not begun"
         return self._current
 
     def path(self, name: str) -> str:
+        """Return the path of the file of that name."""
         return posixpath.join(self.folder, name)
 
     # -- begin and end --------------------------------------------------------------------
@@ -108,16 +120,19 @@ class Ring:
     def begin(
         self, data: Iterable[RingFile], free: Iterable[RingFile], *, continues: bool = True
     ) -> None:
-        """Take over the files that a load found, in order of their ids.
+        """Adopt the files that a load found.
 
-        The last data file is written on unless ``continues`` is false.
+        Args:
+            data: files with records, in order of ids.
+            free: the other ones.
+            continues: append to the last data file instead of a free one.
         """
         self.data = list(data)
         known = max((file.file_id for file in self.data), default=0)
         for file in free:
             # From HornetQ 2.2 on a free file gets a new id at every load; before, it keeps its
-            # own, which must only be higher than those of the files with records.
-            if self.settings.shape.header_size != 4 or file.file_id <= known:
+            # own, which only has to be higher than those of the files with records.
+            if self.settings.shape.header_size != I4.size or file.file_id <= known:
                 self._renew(file)
             self.free.append(file)
         while len(self.data) + len(self.free) < self.settings.min_files:
@@ -127,21 +142,21 @@ class Ring:
         self._open_ahead()
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the open files."""
         every = [*self.data, *self.free, *self.opened, self._current]
         for file in every:
             if file is not None and file.handle is not None:
                 file.handle.close()
                 file.handle = None
 
-    # -- forward --------------------------------------------------------------------------
+    # -- append ---------------------------------------------------------------------------
 
-    def room(self) -> int:
-        """Bytes that fit behind the last record of the current file."""
+    def remaining(self) -> int:
+        """Return the bytes that fit after the last record of the current file."""
         return self.settings.file_size - self.current.position
 
-    def move(self, books: Books) -> None:
-        """Go on to the next file; the current one is made durable first."""
+    def advance(self, counts: ReclaimCounts) -> None:
+        """Begin the next file; the current one is made durable first."""
         old = self.current
         self.sync()
         if old.handle is not None:
@@ -150,10 +165,10 @@ class Ring:
         self._current = self.opened.popleft() if self.opened else self._next_free()
         self._open(self._current)
         self.data.append(old)
-        # The file ahead is not needed yet; if there is no room for it, the next move will say so.
+        # The file after it is not needed yet: if the disk is full, the next call raises.
         with contextlib.suppress(OSError):
             self._open_ahead()
-        self.reclaim(books)
+        self.reclaim(counts)
 
     def sync(self) -> None:
         """Make the current file durable."""
@@ -168,18 +183,18 @@ class Ring:
         current.handle.pwrite(padded, current.position)
         current.position += len(padded)
 
-    def reclaim(self, books: Books) -> None:
-        """Use again, or delete, every data file that may go, oldest first.
+    def reclaim(self, counts: ReclaimCounts) -> None:
+        """Reuse, or delete, every data file that may go, oldest first.
 
-        Only data files count, so everything that frees one is durable already.
+        Only data files are considered, so everything that frees one is durable already.
         """
-        accounts = [file.account for file in self.data]
-        going = {account.key for account in books.reclaimable(accounts)}
+        files = [file.counts for file in self.data]
+        going = {one.key for one in counts.reclaimable(files)}
         for file in list(self.data):
             if file.file_id in going:
-                self._let_go(file)
+                self._release(file)
 
-    def _let_go(self, file: RingFile) -> None:
+    def _release(self, file: RingFile) -> None:
         self.data.remove(file)
         pool = self.settings.pool_files
         files = len(self.free) + len(self.data) + 1 + len(self.opened)
@@ -197,20 +212,20 @@ class Ring:
     # -- files ----------------------------------------------------------------------------
 
     def next_id(self) -> int:
-        """A file id that was never used."""
+        """Return a file id that was never used."""
         self.last_id += 1
         return self.last_id
 
     def create(self) -> RingFile:
-        """A new file, filled, with its header, durable before it has its name."""
+        """Create a file, filled and with its header, durable before it gets its name."""
         number = self.next_id()
         name = self.settings.name(number)
         self.create_as(name, number)
         return RingFile(name, number, self.settings.data_at)
 
     def create_as(self, name: str, file_id: int) -> None:
-        """Make a durable file with a header under ``name``."""
-        temporary = self.path(name + ".tmp")
+        """Create a durable file with a header under ``name``."""
+        temporary = self.path(name + TEMPORARY)
         if self.fs.exists(temporary):
             self.fs.remove(temporary)
         handle = self.fs.create(temporary)
@@ -240,7 +255,7 @@ class Ring:
         """Give a file without live records a new id, durably."""
         file.file_id = self.next_id()
         file.position = self.settings.data_at
-        file.account = Account(file.file_id)
+        file.counts = FileCounts(file.file_id)
         handle = file.handle or self.fs.open(self.path(file.name))
         try:
             handle.pwrite(self._header(file.file_id), 0)
@@ -261,6 +276,6 @@ class Ring:
         self._open(file)
         self.opened.append(file)
 
-    def note_names(self, names: Iterable[str], ids: Iterable[int]) -> None:
-        """Count new ids from the highest id and the highest number in a name."""
+    def continue_after(self, names: Iterable[str], ids: Iterable[int]) -> None:
+        """Continue after the highest id and the highest number in a name."""
         self.last_id = max([0, *ids, *(number_of(name) for name in names)])

@@ -10,55 +10,166 @@ once a record is durable.
 Generations: ``g1a`` (August 2008, commits list (file, count) pairs) and ``g3`` (today's
 Artemis, format 2). With ``checksum="hash"`` records end with a CRC-32 instead of their size; the
 files carry a format version of their own, which every other reader refuses.
+
+A `GroupWriter` does what the timed buffer of the original does: whoever waits writes for all
+callers, and no timer runs unless ``delay`` is set. Commit, prepare and rollback records get their
+file and their counts when the `Placer` places them, in the one thread that writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Self
 
-from tallystick.errors import LogWriteError, TransactionUsageError
+from tallystick.errors import LogWriteError, RecordTooLargeError, TransactionUsageError
+from tallystick.storage.files import FileSystem
+from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.ticket import GroupTicket
-from tallystick.systems.jboss.format.layout import Item, Name
-from tallystick.systems.jboss.live.appending import AppendingJournal, Front
+from tallystick.storage.group.writer import GroupWriter
+from tallystick.storage.local import LOCAL
+from tallystick.systems.jboss.format.layout import Item, RecordType, encode, encode_body
 from tallystick.systems.jboss.live.compaction import compact
-from tallystick.systems.jboss.live.opening import live_contents
-from tallystick.systems.jboss.live.placement import Entry
+from tallystick.systems.jboss.live.files import Ring
+from tallystick.systems.jboss.live.opening import Recovered, live_contents, recover
+from tallystick.systems.jboss.live.placement import Placer, UnplacedRecord
 from tallystick.systems.jboss.live.settings import JournalSettings
-from tallystick.systems.jboss.read.replay import Open
+from tallystick.systems.jboss.read.replay import OpenTransaction
 
 __all__ = ["CircularJournal", "JournalSettings"]
 
+LOCK_FILE = "journal.lock"
+GROUP_BYTES = 501_760
+"""490 KiB, the buffer of the original."""
 
-class CircularJournal(AppendingJournal):
-    """A journal that is open: one per folder, used by any number of threads and tasks.
+_Ticket = GroupTicket[UnplacedRecord]
 
-    Raises `LogLockedError` if it is open elsewhere, `UnsupportedFormatError` and
-    `CorruptLogError` as `tallystick.systems.jboss.live.opening.recover` does.
+
+@dataclass(slots=True)
+class PendingTransaction:
+    """An open transaction as its callers see it: record ids that it adds and deletes."""
+
+    added: list[int]
+    deleted: list[int]
+    prepared: bool = False
+
+
+class CircularJournal:
+    """An open journal: one per folder, used by any number of threads and tasks.
+
+    Record ids and transactions are signed 64-bit numbers that the caller chooses; user types are
+    -128..127. Every call raises `LogPoisonedError` after a write or sync has failed.
+
+    Attributes:
+        folder: the folder of the files.
+        settings: the configuration.
+        loaded: what opening found.
     """
+
+    def __init__(
+        self,
+        folder: str,
+        settings: JournalSettings | None = None,
+        *,
+        fs: FileSystem = LOCAL,
+        tolerate_damage: bool = False,
+    ) -> None:
+        """Lock, recover and open the journal; make one if there is none.
+
+        Args:
+            folder: the folder of the files; created if missing.
+            settings: the configuration; must fit the files.
+            fs: the file system.
+            tolerate_damage: skip damaged records as the original loaders do.
+
+        Raises:
+            LogLockedError: the journal is open elsewhere.
+            UnsupportedFormatError: a file has another format or user version.
+            CorruptLogError: a file before the last one is damaged.
+            LogWriteError: the settings fit no generation.
+        """
+        self.folder = folder
+        self.settings = settings or JournalSettings()
+        ring_settings = self.settings.ring()
+        fs.mkdir(folder)
+        self._folder_lock = fs.lock(f"{folder}/{LOCK_FILE}")
+        self._ring = Ring(fs, folder, ring_settings)
+        try:
+            self.loaded = recover(self._ring, tolerate_damage=tolerate_damage)
+            self._begin(self.loaded)
+        except BaseException:
+            self._ring.close()
+            self._folder_lock.release()
+            raise
+
+    def _begin(self, loaded: Recovered) -> None:
+        self._shape = self._ring.settings.shape
+        self._placer = Placer(self._ring, loaded.counts)
+        self._ids = set(loaded.live)
+        self._closed = False
+        self._record_max = self._ring.settings.whole_blocks(
+            self._ring.settings.file_size - self._ring.settings.data_at
+        )
+        self._open = {one.transaction: _pending(one) for one in loaded.prepared}
+        self._lock = threading.Lock()
+        self._abandoned: set[int] = set()
+        """Numbers of transactions that a crash left open; their records are still in the files."""
+        self._writer: GroupWriter[UnplacedRecord] = GroupWriter(
+            self._placer.write,
+            self._ring.sync,
+            name=self.folder,
+            group_bytes=GROUP_BYTES,
+            delay=self.settings.delay,
+        )
+        self._discard(loaded.discarded)
+
+    def _discard(self, numbers: Sequence[int]) -> None:
+        """End what a crash left open with rollback records; in g1a only if a number is reused."""
+        if self._shape.pairs:
+            self._abandoned = set(numbers)
+            for number in numbers:
+                self._placer.counts.discard(number)
+            return
+        for number in numbers:
+            self._submit(self._bodyless(Item(0, 0, RecordType.ROLLBACK, 0, 0, number)))
+        self._writer.flush()
 
     # -- records outside transactions -----------------------------------------------------
 
-    def append_add_record(self, record_id: int, user_type: int, body: bytes) -> GroupTicket[Entry]:
-        """Add a record; an id is used once."""
-        entry = self._entry(Name.ADD, None, record_id, user_type, body)
+    def append_add_record(self, record_id: int, user_type: int, body: bytes) -> _Ticket:
+        """Add a record; an id must be used only once.
+
+        Raises:
+            RecordTooLargeError: it does not fit a file.
+        """
+        entry = self._with_body(RecordType.ADD, None, record_id, user_type, body)
         with self._lock:
             self._ids.add(record_id)
             return self._submit(entry)
 
-    def append_update_record(
-        self, record_id: int, user_type: int, body: bytes
-    ) -> GroupTicket[Entry]:
-        """Add to a live record. Raises `LogWriteError` if no record has the id."""
-        entry = self._entry(Name.UPDATE, None, record_id, user_type, body)
+    def append_update_record(self, record_id: int, user_type: int, body: bytes) -> _Ticket:
+        """Add an update to a live record.
+
+        Raises:
+            LogWriteError: no live record has the id.
+            RecordTooLargeError: it does not fit a file.
+        """
+        entry = self._with_body(RecordType.UPDATE, None, record_id, user_type, body)
         with self._lock:
-            self._check_known(record_id)
+            self._check_live(record_id)
             return self._submit(entry)
 
-    def append_delete_record(self, record_id: int) -> GroupTicket[Entry]:
-        """End a live record. Raises `LogWriteError` if no record has the id."""
-        entry = self._bare(Item(0, 0, Name.DELETE, 0, 0, record_id=record_id))
+    def append_delete_record(self, record_id: int) -> _Ticket:
+        """Delete a live record.
+
+        Raises:
+            LogWriteError: no live record has the id.
+        """
+        entry = self._bodyless(Item(0, 0, RecordType.DELETE, 0, 0, record_id=record_id))
         with self._lock:
-            self._check_known(record_id)
+            self._check_live(record_id)
             self._ids.discard(record_id)
             return self._submit(entry)
 
@@ -66,116 +177,219 @@ class CircularJournal(AppendingJournal):
 
     def append_add_record_transactional(
         self, transaction: int, record_id: int, user_type: int, body: bytes
-    ) -> GroupTicket[Entry]:
-        """Add a record once the transaction commits."""
-        entry = self._entry(Name.ADD_TX, transaction, record_id, user_type, body)
+    ) -> _Ticket:
+        """Add a record once the transaction commits; the first record begins the transaction.
+
+        Raises:
+            TransactionUsageError: the transaction is prepared.
+            RecordTooLargeError: it does not fit a file.
+        """
+        entry = self._with_body(RecordType.ADD_TX, transaction, record_id, user_type, body)
         return self._element(entry, transaction)
 
     def append_update_record_transactional(
         self, transaction: int, record_id: int, user_type: int, body: bytes
-    ) -> GroupTicket[Entry]:
-        """Add to a record once the transaction commits."""
-        entry = self._entry(Name.UPDATE_TX, transaction, record_id, user_type, body)
+    ) -> _Ticket:
+        """Add an update to a record once the transaction commits.
+
+        Raises:
+            TransactionUsageError: the transaction is prepared.
+            RecordTooLargeError: it does not fit a file.
+        """
+        entry = self._with_body(RecordType.UPDATE_TX, transaction, record_id, user_type, body)
         return self._element(entry, transaction)
 
     def append_delete_record_transactional(
         self, transaction: int, record_id: int, body: bytes = b""
-    ) -> GroupTicket[Entry]:
-        """End a record once the transaction commits. In g1a the body is not stored."""
-        entry = self._bare(Item(0, 0, Name.DELETE_TX, 0, 0, transaction, record_id, body=body))
-        return self._element(entry, transaction)
+    ) -> _Ticket:
+        """Delete a record once the transaction commits; g1a does not store the body.
 
-    def append_prepare_record(self, transaction: int, extra: bytes = b"") -> GroupTicket[Entry]:
-        """Promise to commit or roll back as told; ``extra`` (an Xid) is not stored in g1a."""
-        entry = self._bare(Item(0, 0, Name.PREPARE, 0, 0, transaction, extra=extra))
+        Raises:
+            TransactionUsageError: the transaction is prepared.
+            RecordTooLargeError: it does not fit a file.
+        """
+        item = Item(0, 0, RecordType.DELETE_TX, 0, 0, transaction, record_id, body=body)
+        return self._element(self._bodyless(item), transaction)
+
+    def append_prepare_record(self, transaction: int, extra: bytes = b"") -> _Ticket:
+        """Prepare the transaction; ``extra`` is an Xid, which g1a does not store.
+
+        Raises:
+            TransactionUsageError: the transaction is not open; in g1a only.
+            RecordTooLargeError: it does not fit a file.
+        """
+        entry = self._bodyless(Item(0, 0, RecordType.PREPARE, 0, 0, transaction, extra=extra))
         with self._lock:
             if self._shape.pairs:
                 self._check_open(transaction)
-            self._front(transaction).prepared = True
+            self._pending(transaction).prepared = True
             return self._submit(entry)
 
-    def append_commit_record(self, transaction: int) -> GroupTicket[Entry]:
-        """Make the transaction count. Raises `TransactionUsageError` if it is not open."""
+    def append_commit_record(self, transaction: int) -> _Ticket:
+        """Commit the transaction.
+
+        Raises:
+            TransactionUsageError: the transaction is not open.
+        """
         with self._lock:
             self._check_open(transaction)
             one = self._open.pop(transaction)
             self._ids.update(one.added)
             self._ids.difference_update(one.deleted)
-            return self._submit(self._bare(Item(0, 0, Name.COMMIT, 0, 0, transaction)))
+            return self._submit(self._bodyless(Item(0, 0, RecordType.COMMIT, 0, 0, transaction)))
 
-    def append_rollback_record(self, transaction: int) -> GroupTicket[Entry]:
-        """Drop the transaction. Raises `TransactionUsageError` if it is not open."""
+    def append_rollback_record(self, transaction: int) -> _Ticket:
+        """Roll the transaction back.
+
+        Raises:
+            TransactionUsageError: the transaction is not open.
+        """
         with self._lock:
             self._check_open(transaction)
             del self._open[transaction]
-            return self._submit(self._bare(Item(0, 0, Name.ROLLBACK, 0, 0, transaction)))
+            return self._submit(self._bodyless(Item(0, 0, RecordType.ROLLBACK, 0, 0, transaction)))
 
-    # -- the ring ---------------------------------------------------------------------------
+    # -- files ------------------------------------------------------------------------------
 
     def force_move_next_file(self) -> None:
-        """Go on to the next file now."""
-        with self._quiet():
-            self._ring.move(self._placer.books)
+        """Begin the next file now."""
+        with self._flushed():
+            self._ring.advance(self._placer.counts)
 
     def check_and_reclaim_files(self) -> None:
-        """Use again, or delete, files that may go."""
-        with self._quiet():
-            self._ring.reclaim(self._placer.books)
+        """Reuse, or delete, files that may go."""
+        with self._flushed():
+            self._ring.reclaim(self._placer.counts)
 
     def needs_compaction(self) -> bool:
-        """True if live bytes are a small part of many files, by the settings."""
+        """Return whether live bytes are a small part of many files, by the settings."""
         with self._writer.exclusive():
             files = len(self._ring.data)
+            live = self._placer.counts.live_bytes
             limit = files * self.settings.file_size * self.settings.compact_percentage // 100
-            return files > self.settings.compact_min_files and self._placer.books.live_bytes < limit
+            return files > self.settings.compact_min_files and live < limit
 
     def compact(self) -> None:
-        """Copy the live records to new files and drop the old ones (not in g1a).
+        """Copy the live records to new files and drop the old ones.
 
-        Raises `UnsupportedFormatError` in g1a, whose loaders know no control file.
+        Raises:
+            UnsupportedFormatError: the generation is g1a, whose loaders know no control file.
         """
-        with self._lock, self._quiet():
-            self._placer.books = compact(self._ring, self._placer.books)
+        with self._lock, self._flushed():
+            self._placer.counts = compact(self._ring, self._placer.counts)
 
     def files(self) -> list[tuple[str, int]]:
-        """(name, file id) of every file, in order of ids."""
+        """Return (name, file id) of every file, in order of ids."""
         with self._writer.exclusive():
             ring = self._ring
             every = [*ring.data, ring.current, *ring.opened, *ring.free]
             return sorted(((file.name, file.file_id) for file in every), key=lambda one: one[1])
 
+    # -- state ------------------------------------------------------------------------------
+
     def open_transactions(self) -> Sequence[int]:
-        """Numbers of transactions that have not ended."""
+        """Return the numbers of the transactions that have not ended."""
         with self._lock:
             return list(self._open)
 
-    def contents(self) -> tuple[dict[int, list[Item]], list[Open]]:
-        """Live records by id and transactions in doubt, read from the files."""
-        with self._quiet():
-            return live_contents(self._ring)
+    def contents(self) -> tuple[dict[int, list[Item]], list[OpenTransaction]]:
+        """Return live records by id and transactions in doubt, read from the files."""
+        with self._flushed():
+            live, in_doubt = live_contents(self._ring)
+        return {key: [placed.item for placed in records] for key, records in live.items()}, in_doubt
+
+    @property
+    def counters(self) -> GroupCounters:
+        """The group writer's counts: groups, records, bytes, fsyncs."""
+        return self._writer.counters
+
+    def flush(self) -> None:
+        """Return when everything appended so far is durable."""
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Make everything durable and unlock the folder; a second call does nothing.
+
+        Open transactions stay open in the files.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._writer.close()
+        finally:
+            self._ring.close()
+            self._folder_lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     # -- inside -----------------------------------------------------------------------------
 
-    def _element(self, entry: Entry, transaction: int) -> GroupTicket[Entry]:
+    @contextmanager
+    def _flushed(self) -> Iterator[None]:
+        """Flush, and keep the writer from running within the block."""
+        self._writer.flush()
+        with self._writer.exclusive():
+            yield
+
+    def _submit(self, entry: UnplacedRecord, *, sync: bool = True) -> _Ticket:
+        return self._writer.submit(entry, len(entry.raw), sync=sync)
+
+    def _element(self, entry: UnplacedRecord, transaction: int) -> _Ticket:
         with self._lock:
-            one = self._front(transaction)
+            one = self._pending(transaction)
             if one.prepared:
                 raise TransactionUsageError(f"transaction {transaction} is prepared")
-            (one.deleted if entry.name is Name.DELETE_TX else one.added).append(entry.record_id)
+            deleting = entry.type is RecordType.DELETE_TX
+            (one.deleted if deleting else one.added).append(entry.record_id)
             return self._submit(entry, sync=False)
 
-    def _front(self, transaction: int) -> Front:
-        """The open transaction of that number, begun if there is none."""
-        if transaction in self._stale:
-            # Records of an earlier transaction of this number are still in the files.
-            self._stale.discard(transaction)
-            self._submit(self._bare(Item(0, 0, Name.ROLLBACK, 0, 0, transaction)))
-        return self._open.setdefault(transaction, Front([], []))
+    def _pending(self, transaction: int) -> PendingTransaction:
+        """Return the open transaction of that number, begun if there is none."""
+        if transaction in self._abandoned:
+            self._abandoned.discard(transaction)
+            self._submit(self._bodyless(Item(0, 0, RecordType.ROLLBACK, 0, 0, transaction)))
+        return self._open.setdefault(transaction, PendingTransaction([], []))
 
-    def _check_known(self, record_id: int) -> None:
+    def _with_body(
+        self, kind: RecordType, transaction: int | None, record_id: int, user_type: int, body: bytes
+    ) -> UnplacedRecord:
+        raw = encode_body(self._shape, kind, transaction, record_id, user_type, body)
+        if len(raw) > self._record_max:
+            raise self._too_large(len(raw))
+        return UnplacedRecord(kind, transaction, record_id, raw)
+
+    def _bodyless(self, item: Item) -> UnplacedRecord:
+        raw = bytearray(encode(self._shape, item))
+        if len(raw) > self._record_max:
+            raise self._too_large(len(raw))
+        return UnplacedRecord(
+            item.type, item.transaction, item.record_id or 0, raw, item.extra or b""
+        )
+
+    def _too_large(self, size: int) -> RecordTooLargeError:
+        return RecordTooLargeError(
+            "the record is larger than a journal file can hold",
+            file=self.folder,
+            expected=f"at most {self._record_max} bytes",
+            found=f"{size} bytes",
+            advice="Split the body, or make the journal with a larger file_size",
+        )
+
+    def _check_live(self, record_id: int) -> None:
         if record_id not in self._ids:
             raise LogWriteError(f"no live record has id {record_id}", file=self.folder)
 
     def _check_open(self, transaction: int) -> None:
         if transaction not in self._open:
             raise TransactionUsageError(f"transaction {transaction} is not open")
+
+
+def _pending(one: OpenTransaction) -> PendingTransaction:
+    added = [placed.item.record_id or 0 for placed in one.records]
+    deleted = [placed.item.record_id or 0 for placed in one.deletes]
+    return PendingTransaction(added, deleted, prepared=True)

@@ -1,63 +1,90 @@
-"""Opening a live journal: what its files hold, and what must be put right before it goes on.
+"""Open a live journal: read its files, and repair its folder before anything is appended.
 
-In: a folder on a `FileSystem` and the settings of the ring. Out: a `Recovered`: records, books,
-open transactions, and the `Ring` begun. Steps, each durable before the next and each fit to be
-interrupted and done again:
+In: a folder on a `FileSystem` and the settings of the ring. Out: a `Recovered`: records, counts,
+open transactions, and the `Ring` begun. Steps, each durable before the next; each may be
+interrupted and repeated:
 
-1. carry out or drop a compaction that a crash left half done; remove files that never got a name;
-2. read the files by their ids; refuse what another code or damage makes unreadable;
-3. wipe what was torn in the last file, so that damage in an older one is known for what it is;
+1. carry out or drop a compaction that a crash interrupted; remove files that never got their name;
+2. read the files by their ids; refuse files of other code, and damage;
+3. overwrite the torn end of the last file, so that damage in an older one is known to be damage;
 4. begin the ring: free files get new ids, the last data file is continued.
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.records import Outcome
 from tallystick.storage.files import FileSystem, read_source
-from tallystick.systems.jboss.format.layout import SYSTEM_NAME, FileHeader, Item, Name
-from tallystick.systems.jboss.live.files import Ring, RingFile, RingSettings
-from tallystick.systems.jboss.live.folder_repair import (
-    finish_compaction,
-    remove_short,
-    set_aside,
-    wipe,
+from tallystick.systems.jboss.format.compaction_control import Control
+from tallystick.systems.jboss.format.file_names import COMPACTED, TEMPORARY
+from tallystick.systems.jboss.format.layout import (
+    CONTROL_FILE,
+    I4,
+    SYSTEM_NAME,
+    FileHeader,
+    Item,
+    RecordType,
 )
-from tallystick.systems.jboss.live.reclaim import Books
-from tallystick.systems.jboss.read.analysis import FileReading, read_files
-from tallystick.systems.jboss.read.files import JournalFile, JournalFiles, Sources, open_files
-from tallystick.systems.jboss.read.generations import GENERATIONS, Generation
-from tallystick.systems.jboss.read.replay import Applied, Open, Placed, Replay
+from tallystick.systems.jboss.live.files import Ring, RingFile, RingSettings
+from tallystick.systems.jboss.read.classify import FileReading, read_files
+from tallystick.systems.jboss.read.files import (
+    JournalFile,
+    JournalFiles,
+    Sources,
+    decode_control,
+    open_files,
+)
+from tallystick.systems.jboss.read.generations import GENERATIONS
+from tallystick.systems.jboss.read.reclaim_counts import ReclaimCounts
+from tallystick.systems.jboss.read.replay import OpenTransaction, PlacedRecord, Replay
+from tallystick.systems.jboss.read.spans import never_begun
 from tallystick.systems.protocol import LogSource
 
-CODE_OF_SHAPE = {"g1a": "g1a", "g3": "g3-artemis", "hash": "hash"}
+ATTIC = "attic"
+"""Folder for free files of another size, which cannot be reused."""
+_GENERATION_OF_SHAPE = {"g1a": "g1a", "g3": "g3-artemis", "hash": "hash"}
 
 
 @dataclass(slots=True)
 class Recovered:
-    """What a load found. ``discarded`` transactions still need their rollback records."""
+    """What a load found.
 
-    books: Books = field(default_factory=Books)
+    Attributes:
+        counts: live records and open transactions, for reclaiming.
+        live: record id -> its adds and updates.
+        prepared: transactions in doubt.
+        discarded: open transactions without a valid prepare, which still need a rollback record.
+        incomplete: these, and committed transactions that were discarded.
+        erased: (file, offset, bytes) of the torn end of the last file.
+        max_id: the highest record id, -1 for none.
+        max_transaction: the highest transaction number, -1 for none.
+    """
+
+    counts: ReclaimCounts = field(default_factory=ReclaimCounts)
     live: dict[int, list[Item]] = field(default_factory=dict)
-    prepared: list[Open] = field(default_factory=list)
+    prepared: list[OpenTransaction] = field(default_factory=list)
     discarded: list[int] = field(default_factory=list)
     incomplete: list[int] = field(default_factory=list)
-    wiped: list[tuple[str, int, int]] = field(default_factory=list)
-    """(file, offset, bytes) of what was torn in the last file."""
+    erased: list[tuple[str, int, int]] = field(default_factory=list)
     max_id: int = -1
     max_transaction: int = -1
 
 
 def recover(ring: Ring, *, tolerate_damage: bool = False) -> Recovered:
-    """Read the files of ``ring.folder`` and begin the ring.
+    """Read the files of ``ring.folder``, repair the folder and begin the ring.
 
-    Raises `UnsupportedFormatError` for files of another format or user version, and
-    `CorruptLogError` for damage in a file that was synced before the next was begun, unless
-    ``tolerate_damage``: then damaged records are skipped as the original loaders do.
+    Args:
+        ring: the ring, not begun.
+        tolerate_damage: skip damaged records as the original loaders do.
+
+    Raises:
+        UnsupportedFormatError: a file has another format or user version.
+        CorruptLogError: damage in a file that was synced before the next was begun, or records
+            under an id that no header has; unless ``tolerate_damage``.
     """
     fs, folder, settings = ring.fs, ring.folder, ring.settings
     finish_compaction(fs, folder)
@@ -66,61 +93,122 @@ def recover(ring: Ring, *, tolerate_damage: bool = False) -> Recovered:
     readings = list(read_files(journal))
     if not tolerate_damage:
         _refuse_damage(readings)
+        _refuse_unheaded(readings)
     files = [_ring_file(reading, settings) for reading in readings]
     state = Recovered()
     _replay(state, journal, readings, files)
-    remove_short(fs, folder, [file.path for file in journal.files if file.header is None])
-    ring.note_names((file.name for file in journal.files), (file.file_id for file in files))
+    _remove_short(fs, folder, [file.path for file in journal.files if file.header is None])
+    ring.continue_after((file.name for file in journal.files), (file.file_id for file in files))
     _begin(ring, state, list(zip(readings, files, strict=True)))
     return state
 
 
 def _begin(ring: Ring, state: Recovered, found: list[tuple[FileReading, RingFile]]) -> None:
-    """Wipe what was torn, set aside what cannot be used again, and begin the ring."""
+    """Erase the torn end, move files that cannot be reused, and begin the ring."""
     size, shape = ring.settings.file_size, ring.settings.shape
-    data = [(reading, file) for reading, file in found if _has_records(reading)]
-    rest = [(reading, file) for reading, file in found if not _has_records(reading)]
+    data = [(reading, file) for reading, file in found if reading.has_records]
+    rest = [(reading, file) for reading, file in found if not reading.has_records]
     free = [file for reading, file in rest if reading.file.size == size]
     odd = [file.name for reading, file in rest if reading.file.size != size]
-    set_aside(ring.fs, ring.folder, odd)
+    _move_to_attic(ring.fs, ring.folder, odd)
     continues = False
     if data:
         last = data[-1][0]
-        state.wiped = wipe(ring.fs, last)
-        # A format 1 file is not continued: records of format 2 would vanish from it.
+        state.erased = _erase_torn(ring.fs, last)
+        # A format 1 file is not continued: its loader would ignore records of format 2 in it.
         continues = last.file.size == size and last.shape.name == shape.name
     ring.begin([file for _, file in data], free, continues=continues)
 
 
-def read_placed(ring: Ring) -> Iterator[Placed]:
-    """Every record that counts, in log order; nothing may be written meanwhile."""
-    journal = open_journal(ring.fs, ring.folder, ring.settings)
-    for order, reading in enumerate(read_files(journal)):
-        for one in reading.judged:
-            if reading.belongs(one):
-                item = reading.item(one)
-                yield Placed(item, order, reading.file.stamp, reading.file.path)
+def _ring_file(reading: FileReading, settings: RingSettings) -> RingFile:
+    ends = [one.row.end for one in reading.ranges if reading.belongs(one)]
+    position = settings.rounded(max(ends, default=settings.data_at))
+    return RingFile(reading.file.name, reading.file.file_id, max(position, settings.data_at))
+
+
+# -- read ------------------------------------------------------------------------------------
 
 
 def open_journal(fs: FileSystem, folder: str, settings: RingSettings) -> JournalFiles:
-    """The journal's files as its reader takes them."""
+    """Return the journal's files as its reader opens them."""
     names = [name for name in fs.list(folder) if name.endswith("." + settings.extension)]
     paths = tuple(posixpath.join(folder, name) for name in names)
     sources = Sources(lambda path: read_source(fs, path))
     journal = open_files(LogSource(SYSTEM_NAME, folder, paths), sources)
-    journal.choose(_generation(settings))
+    journal.choose(GENERATIONS[_GENERATION_OF_SHAPE[settings.shape.name]])
     return journal
 
 
-def _generation(settings: RingSettings) -> Generation:
-    return GENERATIONS[CODE_OF_SHAPE[settings.shape.name]]
+def read_placed(ring: Ring) -> Iterator[PlacedRecord]:
+    """Yield every record that counts, in log order; nothing may be written meanwhile."""
+    journal = open_journal(ring.fs, ring.folder, ring.settings)
+    for order, reading in enumerate(read_files(journal)):
+        for one in reading.ranges:
+            if reading.belongs(one):
+                item = reading.item(one)
+                yield PlacedRecord(item, order, reading.file.stamp, reading.file.path)
+
+
+def new_replay(ring: Ring) -> Replay:
+    """Return a replay for the records of the ring's files."""
+    return Replay(ring.settings.shape, [file.stamp for file in (*ring.data, ring.current)])
+
+
+def live_contents(ring: Ring) -> tuple[dict[int, list[PlacedRecord]], list[OpenTransaction]]:
+    """Return live records by id, and transactions in doubt; nothing may be written meanwhile."""
+    replay = new_replay(ring)
+    live: dict[int, list[PlacedRecord]] = {}
+    for placed in read_placed(ring):
+        for effect in replay.feed(placed)[0]:
+            item = effect.placed.item
+            if item.type in (RecordType.DELETE, RecordType.DELETE_TX):
+                live.pop(item.record_id or 0, None)
+            else:
+                live.setdefault(item.record_id or 0, []).append(effect.placed)
+    return live, list(replay.in_doubt())
+
+
+def _replay(
+    state: Recovered, journal: JournalFiles, readings: list[FileReading], files: list[RingFile]
+) -> None:
+    replay = Replay(journal.generation.shape, [file.stamp for file in files])
+    for order, (reading, file) in enumerate(zip(readings, files, strict=True)):
+        for one in reading.ranges:
+            if reading.belongs(one):
+                item = reading.item(one)
+                placed = PlacedRecord(item, order, file.stamp, reading.file.path)
+                _apply(state, replay, placed, file)
+    state.prepared = list(replay.in_doubt())
+    state.discarded = [one.transaction for one in replay.discarded()]
+    state.incomplete = list(dict.fromkeys([*replay.incomplete, *state.discarded]))
+
+
+def _apply(state: Recovered, replay: Replay, placed: PlacedRecord, file: RingFile) -> None:
+    item = placed.item
+    state.max_transaction = max(state.max_transaction, item.transaction or 0)
+    if item.record_id is not None and item.type not in (RecordType.DELETE, RecordType.DELETE_TX):
+        state.max_id = max(state.max_id, item.record_id)
+    effects, ended = replay.feed(placed)
+    if ended is not None and not ended.complete:
+        state.counts.discard(ended.open.transaction)
+    else:
+        state.counts.add(file.counts, item.type, item.transaction, item.record_id or 0, item.length)
+    for effect in effects:
+        item = effect.placed.item
+        if item.type in (RecordType.DELETE, RecordType.DELETE_TX):
+            state.live.pop(item.record_id or 0, None)
+        else:
+            state.live.setdefault(item.record_id or 0, []).append(item)
+
+
+# -- refuse ----------------------------------------------------------------------------------
 
 
 def _refuse_others(journal: JournalFiles, settings: RingSettings) -> None:
     accepts = journal.generation.accepts
     for file in journal.files:
         header = file.header
-        if header is None or not accepts or _was_never_begun(file.head):
+        if header is None or not accepts or never_begun(file.head):
             continue
         if header.format_version not in accepts:
             raise UnsupportedFormatError(
@@ -139,21 +227,17 @@ def _check_user_version(file: JournalFile, header: FileHeader, expected: int) ->
         raise UnsupportedFormatError(
             "the journal belongs to another user version",
             file=file.path,
-            offset=4,
+            offset=I4.size,
             expected=str(expected),
             found=str(header.user_version),
             advice="Give the user version that the application wrote it with",
         )
 
 
-def _was_never_begun(head: bytes) -> bool:
-    return len(set(head)) == 1 and head[:1] in (b"J", b"\0")
-
-
 def _refuse_damage(readings: list[FileReading]) -> None:
-    last = max((i for i, reading in enumerate(readings) if _has_records(reading)), default=0)
+    last = max((i for i, reading in enumerate(readings) if reading.has_records), default=0)
     for reading in readings[:last]:
-        for one in reading.judged:
+        for one in reading.ranges:
             if one.outcome is Outcome.CORRUPT:
                 raise CorruptLogError(
                     f"a damaged record: {one.reason}",
@@ -164,76 +248,83 @@ def _refuse_damage(readings: list[FileReading]) -> None:
                     advice="Look at it with tallystick explain; open it with tolerate_damage "
                     "to go on without them, as the original does",
                 )
+
+
+def _refuse_unheaded(readings: list[FileReading]) -> None:
     for reading in readings:
-        if reading.renewed is not None:
+        if reading.unheaded_id is not None:
             raise CorruptLogError(
                 "records were written under an id that the header never got",
                 file=reading.file.path,
                 offset=0,
-                expected=str(reading.renewed),
-                found=str(reading.file.file_id()),
+                expected=str(reading.unheaded_id),
+                found=str(reading.file.file_id),
                 advice="Export them with tallystick export --salvage before anything else",
             )
 
 
-def _has_records(reading: FileReading) -> bool:
-    return any(reading.belongs(one) for one in reading.judged)
+# -- repair the folder -----------------------------------------------------------------------
 
 
-def _ring_file(reading: FileReading, settings: RingSettings) -> RingFile:
-    ends = [one.row.end for one in reading.judged if reading.belongs(one)]
-    position = settings.rounded(max(ends, default=settings.data_at))
-    return RingFile(reading.file.name, reading.file.file_id(), max(position, settings.data_at))
+def finish_compaction(fs: FileSystem, folder: str) -> None:
+    """Carry out the control file if there is one; remove leftovers of unfinished files."""
+    path = posixpath.join(folder, CONTROL_FILE)
+    if fs.exists(path):
+        source = read_source(fs, path)
+        control = decode_control(source.data)
+        if control is not None:
+            carry_out(fs, folder, control)
+        fs.remove(path)
+        fs.sync_dir(folder)
+    leftovers = [name for name in fs.list(folder) if name.endswith((COMPACTED, TEMPORARY))]
+    for name in leftovers:
+        fs.remove(posixpath.join(folder, name))
+    if leftovers:
+        fs.sync_dir(folder)
 
 
-def live_contents(ring: Ring) -> tuple[dict[int, list[Item]], list[Open]]:
-    """Live records by id, and transactions in doubt; nothing may be written meanwhile."""
-    stamps = [file.stamp for file in (*ring.data, ring.current)]
-    replay = Replay(ring.settings.shape, stamps)
-    live: dict[int, list[Item]] = {}
-    for placed in read_placed(ring):
-        _live(live, replay.feed(placed)[0])
-    return live, list(replay.in_doubt())
+def carry_out(fs: FileSystem, folder: str, control: Control) -> None:
+    """Delete the old files and rename the new ones; may be interrupted and repeated."""
+    for name in control.old:
+        if fs.exists(posixpath.join(folder, name)):
+            fs.remove(posixpath.join(folder, name))
+    for source, target in control.moves():
+        if fs.exists(posixpath.join(folder, source)):
+            fs.rename(posixpath.join(folder, source), posixpath.join(folder, target))
+    fs.sync_dir(folder)
 
 
-# -- replay ---------------------------------------------------------------------------------
+def _erase_torn(fs: FileSystem, reading: FileReading) -> list[tuple[str, int, int]]:
+    """Overwrite bad records of the last file with zeros, durably; return their places."""
+    torn = [one for one in reading.ranges if one.outcome in (Outcome.TORN, Outcome.CORRUPT)]
+    if not torn:
+        return []
+    handle = fs.open(reading.file.path)
+    try:
+        for one in torn:
+            handle.pwrite(bytes(one.row.size), one.row.offset)
+        handle.datasync()
+    finally:
+        handle.close()
+    return [(reading.file.path, one.row.offset, one.row.size) for one in torn]
 
 
-def _replay(
-    state: Recovered, journal: JournalFiles, readings: list[FileReading], files: list[RingFile]
-) -> None:
-    replay = Replay(journal.generation.shape, [file.stamp for file in files])
-    for order, (reading, file) in enumerate(zip(readings, files, strict=True)):
-        for one in reading.judged:
-            if reading.belongs(one):
-                item = reading.item(one)
-                placed = Placed(item, order, file.stamp, reading.file.path)
-                _apply(state, replay, placed, file)
-    state.prepared = list(replay.in_doubt())
-    state.discarded = [one.transaction for one in replay.discarded()]
-    state.incomplete = list(dict.fromkeys([*replay.incomplete, *state.discarded]))
+def _remove_short(fs: FileSystem, folder: str, paths: Sequence[str]) -> None:
+    """Remove files that are shorter than a header, as Artemis does: they hold nothing."""
+    for path in paths:
+        fs.remove(path)
+    if paths:
+        fs.sync_dir(folder)
 
 
-def _apply(state: Recovered, replay: Replay, placed: Placed, file: RingFile) -> None:
-    item = placed.item
-    state.max_transaction = max(state.max_transaction, item.transaction or 0)
-    if item.record_id is not None and item.name not in (Name.DELETE, Name.DELETE_TX):
-        state.max_id = max(state.max_id, item.record_id)
-    effects, ended = replay.feed(placed)
-    if ended is not None and not ended.complete:
-        state.books.forget(ended.open.transaction)
-    else:
-        state.books.take(
-            file.account, item.name, item.transaction, item.record_id or 0, item.length
-        )
-    _live(state.live, effects)
-
-
-def _live(live: dict[int, list[Item]], effects: Iterable[Applied]) -> None:
-    for effect in effects:
-        item = effect.placed.item
-        number = item.record_id or 0
-        if item.name in (Name.DELETE, Name.DELETE_TX):
-            live.pop(number, None)
-        else:
-            live.setdefault(number, []).append(item)
+def _move_to_attic(fs: FileSystem, folder: str, names: Iterable[str]) -> None:
+    """Move free files of another size into `ATTIC`."""
+    names = list(names)
+    if not names:
+        return
+    attic = posixpath.join(folder, ATTIC)
+    fs.mkdir(attic)
+    for name in names:
+        fs.rename(posixpath.join(folder, name), posixpath.join(attic, name))
+    fs.sync_dir(attic)
+    fs.sync_dir(folder)

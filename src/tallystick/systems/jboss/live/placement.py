@@ -1,9 +1,9 @@
-"""Placing records: which file they go to, with what id and what counts, and their booking.
+"""Place records: choose their file, complete their bytes, count them for reclaiming.
 
-In: entries in the order of the log, from one thread at a time. Out: bytes in the ring's files,
-and books. A record is never split; what a commit or prepare counts is known only here.
-A device without room ends the journal (`LogPoisonedError`): a transaction whose element was refused
-must not be committed without it, and reopening goes by what is on the disk.
+In: records in the order of the log, from one thread at a time. Out: bytes in the ring's files.
+A record is never split. What a commit or prepare counts depends on the files of its elements, so
+it is encoded here. A full disk ends the journal (`LogPoisonedError`): a transaction with a
+refused element must not be committed without it, and reopening reads what is on the disk.
 """
 
 from __future__ import annotations
@@ -16,22 +16,29 @@ from tallystick.systems.jboss.format.layout import (
     FILE_ID_MASK,
     I4,
     Item,
-    Name,
+    RecordType,
     check_of,
     encode,
 )
 from tallystick.systems.jboss.live.files import Ring
-from tallystick.systems.jboss.live.reclaim import Account, Books, OpenTransaction
+from tallystick.systems.jboss.read.reclaim_counts import (
+    FileCounts,
+    ReclaimCounts,
+    TransactionCounts,
+)
 
 # Looking up a member of an enum costs as much as packing a record's stamp.
-_COMMIT, _PREPARE = Name.COMMIT, Name.PREPARE
+_COMMIT, _PREPARE = RecordType.COMMIT, RecordType.PREPARE
 
 
 @dataclass(slots=True)
-class Entry:
-    """A record on its way: its bytes but for the file id, and but for what its end counts."""
+class UnplacedRecord:
+    """A record whose file is not known yet: ``raw`` are its bytes without the file id.
 
-    name: Name
+    The bytes of a commit or prepare are made anew when it is placed.
+    """
+
+    type: RecordType
     transaction: int | None
     record_id: int
     raw: bytearray
@@ -39,68 +46,67 @@ class Entry:
 
 
 class Placer:
-    """Writes entries to the ring and keeps its books."""
+    """Writes records to the ring and counts them for reclaiming."""
 
-    def __init__(self, ring: Ring, books: Books) -> None:
+    def __init__(self, ring: Ring, counts: ReclaimCounts) -> None:
         self.ring = ring
-        self.books = books
+        self.counts = counts
         self._shape = ring.settings.shape
 
-    def write(self, entries: list[Entry]) -> Sequence[int]:
-        """Write one group; returns a growing number for each record: file id and offset."""
-        take = self.books.take
+    def write(self, entries: list[UnplacedRecord]) -> Sequence[int]:
+        """Write one group; return for each record a growing number: file id << 31, plus offset."""
+        add = self.counts.add
         batch: list[bytes | bytearray] = []
         numbers = []
-        account, stamp, place, end = self._place()
+        file, stamp, place, end = self._place()
         for entry in entries:
             record = self._placed(entry, stamp)
             if place + len(record) > end:
                 batch = self._written(batch)
-                self.ring.move(self.books)
-                account, stamp, place, end = self._place()
+                self.ring.advance(self.counts)
+                file, stamp, place, end = self._place()
                 record = self._placed(entry, stamp)
             numbers.append(place)
             place += len(record)
             batch.append(record)
-            take(account, entry.name, entry.transaction, entry.record_id, len(record))
+            add(file, entry.type, entry.transaction, entry.record_id, len(record))
         self._written(batch)
         return numbers
 
-    def _place(self) -> tuple[Account, int, int, int]:
-        """Account and stamp of the current file, the number of what is written next, and the first
-        number that is too high."""
+    def _place(self) -> tuple[FileCounts, int, int, int]:
+        """Return counts and stamp of the current file, the next number, and their upper bound."""
         current = self.ring.current
-        room = self.ring.settings.whole_blocks(self.ring.room())
+        free = self.ring.settings.whole_blocks(self.ring.remaining())
         place = (current.file_id << 31) + current.position
-        return current.account, current.stamp, place, place + room
+        return current.counts, current.stamp, place, place + free
 
     def _written(self, batch: list[bytes | bytearray]) -> list[bytes | bytearray]:
         if batch:
             self.ring.write(b"".join(batch))
         return []
 
-    def _placed(self, entry: Entry, stamp: int) -> bytes | bytearray:
-        """The bytes of a record in the current file."""
-        if entry.name is _COMMIT or entry.name is _PREPARE:
+    def _placed(self, entry: UnplacedRecord, stamp: int) -> bytes | bytearray:
+        """Return the bytes of a record in the current file."""
+        if entry.type is _COMMIT or entry.type is _PREPARE:
             return self._ending(entry)
         I4.pack_into(entry.raw, 1, stamp)
         if self._shape.hashed:
             entry.raw[-CHECK_SIZE:] = check_of(self._shape, bytes(entry.raw[:-CHECK_SIZE]))
         return entry.raw
 
-    def _ending(self, entry: Entry) -> bytes:
-        """A commit or prepare with its counts as of now."""
+    def _ending(self, entry: UnplacedRecord) -> bytes:
+        """Return the bytes of a commit or prepare with its counts as of now."""
         current, number = self.ring.current, entry.transaction or 0
-        one = self.books.open.get(number, OpenTransaction())
+        one = self.counts.open.get(number, TransactionCounts())
         pairs = tuple((key & FILE_ID_MASK, count) for key, count in sorted(one.elements.items()))
         item = Item(
             0,
             0,
-            entry.name,
+            entry.type,
             current.stamp,
             0,
             number,
-            count=one.count(current.file_id),
+            count=one.run_in(current.file_id),
             pairs=pairs,
             extra=entry.extra,
         )

@@ -1,7 +1,6 @@
 """The circular journal in the role of a `RecordJournal`.
 
 In: the calls of `tallystick.roles.RecordJournal`. Out: those of `CircularJournal`.
-Bodies are not kept in memory: `live_records` and `prepared` read them from the files.
 """
 
 from __future__ import annotations
@@ -11,16 +10,18 @@ from collections.abc import Iterator, Sequence
 from tallystick.roles import JournalRecord, PreparedTransaction, Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
-from tallystick.systems.jboss.format.layout import Item, Name
-from tallystick.systems.jboss.live.log import CircularJournal, JournalSettings
-from tallystick.systems.jboss.read.replay import Open
+from tallystick.systems.jboss.format.layout import Item, RecordType
+from tallystick.systems.jboss.live.log import CircularJournal
+from tallystick.systems.jboss.live.settings import JournalSettings
+from tallystick.systems.jboss.read.replay import OpenTransaction
 
 
 class JBossRecordJournal:
     """A `RecordJournal` in the files of Artemis, or of JBoss Messaging 2008.
 
-    Ids and transaction numbers are signed 64-bit numbers of the caller's. In generation g1a extra
-    data of a prepare and bodies of deletes are not stored; there a prepare needs a record before.
+    Record ids and transactions are signed 64-bit numbers that the caller chooses. Generation g1a
+    does not store extra data of a prepare and bodies of deletes; there only a transaction with
+    records can be prepared. `live_records` and `prepared` read bodies from the files.
     """
 
     def __init__(
@@ -29,52 +30,62 @@ class JBossRecordJournal:
         self.journal = CircularJournal(folder, settings, fs=fs)
 
     def add(self, record_id: int, body: bytes, user_type: int = 0) -> Ticket:
+        """Add a record outside of transactions."""
         return self.journal.append_add_record(record_id, user_type, body)
 
     def update(self, record_id: int, body: bytes, user_type: int = 0) -> Ticket:
+        """Update a live record outside of transactions."""
         return self.journal.append_update_record(record_id, user_type, body)
 
     def delete(self, record_id: int) -> Ticket:
+        """Delete a live record outside of transactions."""
         return self.journal.append_delete_record(record_id)
 
     def add_in(self, transaction: int, record_id: int, body: bytes, user_type: int = 0) -> None:
+        """Add a record in a transaction."""
         self.journal.append_add_record_transactional(transaction, record_id, user_type, body)
 
     def update_in(self, transaction: int, record_id: int, body: bytes, user_type: int = 0) -> None:
+        """Update a record in a transaction."""
         self.journal.append_update_record_transactional(transaction, record_id, user_type, body)
 
     def delete_in(self, transaction: int, record_id: int, body: bytes = b"") -> None:
+        """Delete a record in a transaction."""
         self.journal.append_delete_record_transactional(transaction, record_id, body)
 
     def prepare(self, transaction: int, extra: bytes = b"") -> Ticket:
+        """Prepare a transaction; ``extra`` is its Xid."""
         return self.journal.append_prepare_record(transaction, extra)
 
     def commit(self, transaction: int) -> Ticket:
+        """Commit a transaction."""
         return self.journal.append_commit_record(transaction)
 
     def rollback(self, transaction: int) -> Ticket:
+        """Roll a transaction back."""
         return self.journal.append_rollback_record(transaction)
 
     def live_records(self) -> Iterator[JournalRecord]:
-        """Adds and updates of live ids, by id in order of first adds; as of this call."""
+        """Return adds and updates of live ids as of this call, by id in order of first adds."""
         live, _ = self.journal.contents()
         return (_record(item) for items in live.values() for item in items)
 
     def prepared(self) -> Sequence[PreparedTransaction]:
-        """Transactions in doubt, in order of their first records; as of this call."""
+        """Return the transactions in doubt as of this call, in order of their first records."""
         _, in_doubt = self.journal.contents()
         return [_prepared(one) for one in in_doubt]
 
     def close(self) -> None:
+        """Make everything durable and close the files."""
         self.journal.close()
 
 
 def _record(item: Item) -> JournalRecord:
-    update = item.name in (Name.UPDATE, Name.UPDATE_TX)
+    update = item.type in (RecordType.UPDATE, RecordType.UPDATE_TX)
     return JournalRecord(item.record_id or 0, item.user_type or 0, item.body or b"", update)
 
 
-def _prepared(one: Open) -> PreparedTransaction:
+def _prepared(one: OpenTransaction) -> PreparedTransaction:
     extra = one.prepared.item.extra if one.prepared is not None else None
     deletes = tuple(placed.item.record_id or 0 for placed in one.deletes)
     records = tuple(_record(placed.item) for placed in one.records)

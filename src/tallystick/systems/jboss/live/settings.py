@@ -1,4 +1,4 @@
-"""How a live journal is configured; the defaults are those of Artemis.
+"""Configure a live journal; the defaults are those of Artemis.
 
 In: what an application chooses. Out: the shape of its records and the settings of its ring.
 """
@@ -15,11 +15,25 @@ from tallystick.systems.jboss.live.files import RingSettings
 
 @dataclass(frozen=True, slots=True)
 class JournalSettings:
-    """How a journal is configured; the defaults are those of Artemis.
+    """The configuration of a journal; the defaults are those of Artemis.
 
-    ``pool_files``: keep reclaimed files while there are fewer than this, -1 for always (None:
-    -1 in g3, ``min_files`` in g1a). ``delay`` in seconds makes a flush wait for company.
-    ``compact_percentage`` and ``compact_min_files`` decide `CircularJournal.needs_compaction`.
+    Attributes:
+        generation: which original reads the files: ``g1a`` is JBoss Messaging of August 2008,
+            ``g3`` is Artemis.
+        checksum: ``size`` as the original, or ``hash``: records end with a CRC-32, and only
+            Tallystick reads them (``g3`` only).
+        prefix: start of file names.
+        extension: end of file names, without the dot.
+        file_size: size of every file, in bytes.
+        min_files: files that exist at least.
+        pool_files: reclaimed files are kept while there are fewer files than this, -1 for always;
+            None: -1 in g3, ``min_files`` in g1a.
+        user_version: number of the application in every file header.
+        alignment: every write begins at a multiple of this, in bytes.
+        delay: seconds that a flush waits for further records.
+        compact_percentage: `CircularJournal.needs_compaction` if live bytes are less than this
+            part of the files, in percent,
+        compact_min_files: and there are more full files than this.
     """
 
     generation: Literal["g1a", "g3"] = "g3"
@@ -36,13 +50,13 @@ class JournalSettings:
     compact_min_files: int = 10
 
     def shape(self) -> Shape:
-        """The shape of the records. Raises `LogWriteError` for what no generation has."""
+        """Return the shape of the records. Raises `LogWriteError` if no generation has it."""
         if self.checksum == "hash" and self.generation != "g3":
             raise LogWriteError("a calculated hash is written in generation g3 only")
         return SHAPES["hash" if self.checksum == "hash" else self.generation]
 
     def ring(self) -> RingSettings:
-        """The part that the files are made by. Raises `LogWriteError` for impossible sizes."""
+        """Return the settings of the files. Raises `LogWriteError` for impossible sizes."""
         if self.file_size < FILE_SIZE_MIN or self.file_size % self.alignment:
             raise LogWriteError(
                 "an impossible size of journal files",

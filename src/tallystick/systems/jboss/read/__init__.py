@@ -1,4 +1,5 @@
-"""Files of a circular journal as records, transactions and changes.
+"""Files of a circular journal -> records, spans, transactions, changes; nothing is written.
 
-In: the files of one log. Out: what is in them. Nothing here writes a file.
+In: the paths of one log. Out: what its bytes prove (`analysis`), and its files, records,
+transactions and changes in Tallystick's terms.
 """

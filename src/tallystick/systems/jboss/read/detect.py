@@ -1,8 +1,8 @@
-"""Which files of a folder are journals, by their content.
+"""Detect the journals in a folder by the content of its files.
 
 In: a `Folder`. Out: one `LogSource` for each extension whose files hold journal headers and
-records. The loaders read every file of an extension, whatever its prefix, and so does this. Names
-decide only about files whose content says nothing: empty, short, or filled and never begun.
+records: the loaders read every file of an extension, whatever its prefix. Names decide only
+about files without content: empty, short, or filled and never begun.
 """
 
 from __future__ import annotations
@@ -15,25 +15,27 @@ from tallystick.systems.jboss.format.file_names import (
 )
 from tallystick.systems.jboss.format.layout import (
     CONTROL_FILE,
+    EVENT,
+    FILL,
     FORMAT_HEADER,
     I4,
+    ROLLBACK,
     SHAPES,
     SYSTEM_NAME,
-    Name,
     Shape,
     decode_header,
 )
 from tallystick.systems.jboss.read.generations import FILE_ID_MAX, format_version
 from tallystick.systems.jboss.read.scan import STALE, VALID, scan
-from tallystick.systems.jboss.read.spans import FILL
 from tallystick.systems.protocol import HEAD_SIZE, Entry, Folder, LogSource
 
 USER_VERSION_MAX = 1 << 16
+"""Upper bound of plausible user versions, positive or negative."""
 _CANDIDATES = ("g3", "hash", "g2", "g1a", "g1b", "g1c", "g1d")
 
 
 def detect(folder: Folder) -> list[LogSource]:
-    """The journals of a folder. Raises `LogUnreadableError`."""
+    """Return the journals of a folder. Raises `LogUnreadableError`."""
     groups: dict[str, list[Entry]] = {}
     for entry in folder.entries:
         if extension := _extension(entry.name):
@@ -54,7 +56,7 @@ def _is_journal(extension: str, group: list[Entry]) -> bool:
     if any(looks_like_journal(entry.head) for entry in group):
         return True
     named = [entry for entry in group if prefix_of(entry.name)]
-    return extension in KNOWN_EXTENSIONS and any(_says_nothing(entry.head) for entry in named)
+    return extension in KNOWN_EXTENSIONS and any(_is_empty(entry.head) for entry in named)
 
 
 def _source(folder: Folder, group: list[Entry], control: list[Entry], *, alone: bool) -> LogSource:
@@ -65,9 +67,9 @@ def _source(folder: Folder, group: list[Entry], control: list[Entry], *, alone: 
 
 
 def looks_like_journal(head: bytes) -> bool:
-    """True if a header and a record behind it, or a header and fill, stand at the start."""
+    """Return whether a file starts with a header and a record, or with a header and fill."""
     if b"\0" not in head:
-        return False  # ids and sizes have a zero byte: text need not be walked
+        return False  # ids and sizes have a zero byte: text need not be scanned
     if format_version(head) is not None and _user_version(head) < USER_VERSION_MAX:
         if not head[FORMAT_HEADER.size :].strip(FILL):
             return len(head) > FORMAT_HEADER.size
@@ -94,13 +96,13 @@ def _has_record(head: bytes, shape: Shape) -> bool:
 
 
 def _begins_record(head: bytes, at: int, stamp: int) -> bool:
-    """True if a record of this file begins at ``at`` and reaches beyond the head."""
+    """Return whether a record of this file begins at ``at`` and ends after the head."""
     if len(head) < HEAD_SIZE or at + I4.size >= len(head):
         return False
     found = I4.unpack_from(head, at + 1)[0]
-    return found == stamp and Name.EVENT <= head[at] <= Name.ROLLBACK
+    return found == stamp and EVENT <= head[at] <= ROLLBACK
 
 
-def _says_nothing(head: bytes) -> bool:
-    """True for a file that is empty, shorter than a header, or an id and fill."""
+def _is_empty(head: bytes) -> bool:
+    """Return whether a file is empty, shorter than a header, or an id and fill."""
     return len(head) < FORMAT_HEADER.size or not head[I4.size :].strip(FILL)

@@ -1,14 +1,15 @@
-"""Which code wrote a journal, told from its bytes.
+"""Identify the code that wrote a journal from its bytes.
 
-In: the first bytes and the records of all files of one journal. Out: a `Generation`, which names
-the shape of the records and the habits of the loader that goes with it. File names decide
-only where the content fits several generations alike. Source: sections 1 and 3.3 of the format.
+In: the first bytes and the records of all files of one journal. Out: a `Generation`: the shape of
+the records and the behaviour of the loader that goes with it. File names decide only where
+the content fits several generations alike. Source: sections 1 and 3.3 of the format.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from tallystick.systems.jboss.format.layout import (
     FILE_ID_MASK,
@@ -22,15 +23,23 @@ from tallystick.systems.jboss.format.layout import (
 from tallystick.systems.jboss.read.scan import OTHER, ROW, SECOND_SHAPE, VALID, pieces
 
 FILE_ID_MAX = 1 << 48
-"""No journal has come this far; a header that claims more is none."""
+"""Upper bound of plausible file ids; a header that claims more is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """A code state: its shape and what its loader does where others do otherwise.
+    """A version of the original code: the shape of its records, and how its loader differs.
 
-    ``accepts``: format versions that its loader reads. ``short_files``: what it does with a file
-    shorter than a header. ``exceptions``: the texts it gives up with.
+    Attributes:
+        name: the key in `GENERATIONS`.
+        title: the name and versions of the product.
+        shape: the shape of its records.
+        accepts: format versions that its loader reads; empty before there were any.
+        skips_short_files: the loader ignores a file shorter than a header instead of refusing it.
+        knows_events: the loader knows EVENT records.
+        flushes_deletes: the loader applies its list of deletes whenever the list is full.
+        wrong_version: the exception for another format version.
+        other_user: the exception for another user version.
     """
 
     name: str
@@ -44,12 +53,13 @@ class Generation:
     other_user: str = ""
 
     @property
-    def tells_failures(self) -> bool:
+    def reports_failures(self) -> bool:
         """True from g1d on: discarded transactions go to a failure callback."""
         return not self.shape.pairs
 
     @property
     def counts_compactions(self) -> bool:
+        """True from g3 on: records carry a compact count."""
         return self.shape.compact == 1
 
 
@@ -110,18 +120,24 @@ GENERATIONS: dict[str, Generation] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """A file as far as the generation is told from it. ``data`` gives all of its bytes."""
+class Sample(Protocol):
+    """A file of a journal, as far as the generation depends on it."""
 
     name: str
     head: bytes
-    size: Callable[[], int]
-    data: Callable[[], memoryview]
+
+    @property
+    def size(self) -> int:
+        """Return its size in bytes."""
+        ...
+
+    def data(self) -> memoryview:
+        """Return all of its bytes."""
+        ...
 
 
 def format_version(head: bytes) -> int | None:
-    """The format version of a plausible 16-byte header, None if it is none."""
+    """Return the format version of a plausible 16-byte header; None if it is none."""
     if len(head) < FORMAT_HEADER.size:
         return None
     version, _, file_id = FORMAT_HEADER.unpack_from(head)
@@ -130,23 +146,26 @@ def format_version(head: bytes) -> int | None:
 
 
 def shape_of_file(generation: Generation, head: bytes) -> Shape:
-    """The shape by which this file's records are read: format 1 files stay format 1."""
+    """Return the shape of the records of this file: format 1 files stay format 1."""
     if generation.shape.compact and format_version(head) == 1:
         return SHAPES["g2"]
     return generation.shape
 
 
-def tell(samples: Sequence[Sample]) -> Generation:
-    """The generation of a journal. A journal without files that say anything is g3-artemis
-    unless its names belong to one of the older systems."""
+def identify(samples: Sequence[Sample]) -> Generation:
+    """Return the generation of a journal.
+
+    A journal whose files hold nothing is g3-artemis unless their names are those of an older
+    system.
+    """
     versions = {version for sample in samples if (version := format_version(sample.head))}
     if HASH_FORMAT in versions:
         return GENERATIONS["hash"]
     if versions:
         return _formatted(samples, versions)
-    if _any_strange_format(samples):
+    if _has_unknown_format(samples):
         return _by_fill(samples)
-    return _first(samples) if any(s.size() >= I4.size for s in samples) else _by_name(samples)
+    return _g1(samples) if any(s.size >= I4.size for s in samples) else _by_name(samples)
 
 
 def _formatted(samples: Sequence[Sample], versions: set[int]) -> Generation:
@@ -156,7 +175,7 @@ def _formatted(samples: Sequence[Sample], versions: set[int]) -> Generation:
 
 
 def _has_compact_records(sample: Sample) -> bool:
-    """True if a format 1 file holds records of format 2."""
+    """Return whether a format 1 file holds records of format 2."""
     if format_version(sample.head) != 1:
         return False
     shape = SHAPES["g2"]
@@ -164,35 +183,35 @@ def _has_compact_records(sample: Sample) -> bool:
     return any(OTHER in piece[2::ROW] for piece in rows)
 
 
-def _any_strange_format(samples: Sequence[Sample]) -> bool:
-    """True if a file has a small unknown format version and records that fit format 2."""
+def _has_unknown_format(samples: Sequence[Sample]) -> bool:
+    """Return whether a file has a small unknown format version and records of format 2."""
     return any(
         len(sample.head) >= FORMAT_HEADER.size
         and 0 <= FORMAT_HEADER.unpack_from(sample.head)[0] < 256
         and 0 < FORMAT_HEADER.unpack_from(sample.head)[2] < FILE_ID_MAX
-        and _covered(sample, SHAPES["g3"]) > max(_covered(sample, SHAPES[n]) for n in _FIRST)
+        and _covered(sample, SHAPES["g3"]) > max(_covered(sample, SHAPES[n]) for n in _G1)
         for sample in samples
     )
 
 
-_FIRST = ("g1a", "g1b", "g1c", "g1d")
+_G1 = ("g1a", "g1b", "g1c", "g1d")
 
 
-def _first(samples: Sequence[Sample]) -> Generation:
-    """The g1 generation whose healthy records cover most bytes."""
+def _g1(samples: Sequence[Sample]) -> Generation:
+    """Return the g1 generation whose valid records cover most bytes."""
     covered = {
-        name: sum(_covered(sample, SHAPES[name]) for sample in samples if sample.size() >= I4.size)
-        for name in _FIRST
+        name: sum(_covered(sample, SHAPES[name]) for sample in samples if sample.size >= I4.size)
+        for name in _G1
     }
     best = max(covered.values())
-    fitting = [name for name in _FIRST if covered[name] == best]
+    fitting = [name for name in _G1 if covered[name] == best]
     if best == 0:
         return _by_name(samples)
     return GENERATIONS[fitting[0] if _named(samples, "jbm", "jbm-") else fitting[-1]]
 
 
 def _covered(sample: Sample, shape: Shape) -> int:
-    if sample.size() < shape.header_size:
+    if sample.size < shape.header_size:
         return 0
     total = 0
     for piece in pieces(sample.data(), shape, _stamp(shape, sample.head)):
@@ -208,17 +227,19 @@ def _stamp(shape: Shape, head: bytes) -> int:
 
 
 def _by_fill(samples: Sequence[Sample]) -> Generation:
-    """HornetQ or Artemis. Their records are alike: names tell, and where they do not, the fill:
-    HornetQ fills new files with J, Artemis with zeros."""
+    """Return HornetQ or Artemis, whose records are alike: by name, else by fill.
+
+    HornetQ fills new files with J, Artemis with zeros.
+    """
     if _named(samples, "amq", "activemq"):
         return GENERATIONS["g3-artemis"]
-    if _named(samples, "hq", "hornetq") or any(_ends_with_j(s.data()) for s in samples if s.size()):
+    if _named(samples, "hq", "hornetq") or any(_ends_with_j(s.data()) for s in samples if s.size):
         return GENERATIONS["g3-hornetq"]
     return GENERATIONS["g3-artemis"]
 
 
 def _ends_with_j(data: memoryview) -> bool:
-    return bytes(data[-8:]) == bytes([FILL_J]) * 8
+    return bytes(data[-8:]) == bytes([FILL_J] * 8)
 
 
 def _by_name(samples: Sequence[Sample]) -> Generation:

@@ -1,52 +1,106 @@
-"""Journal records in the house's language.
+"""Journal records as `Record`s: whole, damaged and salvaged ones.
 
-In: an `Item` and where it stands. Out: a `Record` or a `Change`.
+In: a `FileReading`. Out: `Record`s; of damaged ones the fields whose bytes are there.
 """
 
 from __future__ import annotations
 
-from tallystick.records import Change, Kind, Outcome, Record
-from tallystick.systems.jboss.format.layout import SYSTEM_NAME, Item, Name
-from tallystick.systems.jboss.format.narayana import (
+from collections.abc import Iterator
+
+from tallystick.records import Kind, Outcome, Record
+from tallystick.systems.jboss.format.bodies import (
     HEURISTIC_TYPE,
     heuristic_xid,
     object_state,
     xid,
 )
+from tallystick.systems.jboss.format.layout import (
+    EVENT,
+    I8,
+    IN_TRANSACTION,
+    OF_RECORD,
+    ROLLBACK,
+    SYSTEM_NAME,
+    Item,
+    RecordType,
+)
+from tallystick.systems.jboss.read.classify import Classified, FileReading
 
 KINDS = {
-    Name.EVENT: Kind.CONTROL,
-    Name.ADD: Kind.ADD,
-    Name.UPDATE: Kind.UPDATE,
-    Name.ADD_TX: Kind.ADD,
-    Name.UPDATE_TX: Kind.UPDATE,
-    Name.DELETE_TX: Kind.DELETE,
-    Name.DELETE: Kind.DELETE,
-    Name.PREPARE: Kind.PREPARE,
-    Name.COMMIT: Kind.COMMIT,
-    Name.ROLLBACK: Kind.ROLLBACK,
+    RecordType.EVENT: Kind.CONTROL,
+    RecordType.ADD: Kind.ADD,
+    RecordType.UPDATE: Kind.UPDATE,
+    RecordType.ADD_TX: Kind.ADD,
+    RecordType.UPDATE_TX: Kind.UPDATE,
+    RecordType.DELETE_TX: Kind.DELETE,
+    RecordType.DELETE: Kind.DELETE,
+    RecordType.PREPARE: Kind.PREPARE,
+    RecordType.COMMIT: Kind.COMMIT,
+    RecordType.ROLLBACK: Kind.ROLLBACK,
 }
 
 
+def records_of(reading: FileReading, *, salvage: bool = False) -> Iterator[Record]:
+    """Yield the records of a file by offset; stale and dropped ones only with ``salvage``."""
+    for one in reading.ranges:
+        if one.outcome in (Outcome.TORN, Outcome.CORRUPT):
+            yield damaged_record(reading, one)
+            continue
+        salvaged = one.dropped or one.outcome is Outcome.STALE
+        if salvaged and not (salvage and reading.whole(one)):
+            continue
+        record = to_record(reading.item(one), reading.file.path, one.outcome)
+        if salvaged:
+            record.attributes |= {"salvaged": True, "reason": one.reason}
+        yield record
+
+
+def damaged_record(reading: FileReading, one: Classified) -> Record:
+    """Return a damaged record with the numbers in its bytes, which may be damaged themselves."""
+    data, shape = reading.file.data(), reading.shape
+    row = one.row
+    byte = data[row.offset]
+    kind = shape.record_type(byte) if EVENT <= byte <= ROLLBACK else None
+    at = row.offset + shape.fields_at
+    numbers: list[int | None] = []
+    for wanted in (kind in IN_TRANSACTION, kind in OF_RECORD):
+        fits = wanted and at + I8.size <= row.end
+        numbers.append(I8.unpack_from(data, at)[0] if fits else None)
+        at += I8.size if fits else 0
+    return Record(
+        SYSTEM_NAME,
+        reading.file.path,
+        row.offset,
+        row.size,
+        one.outcome,
+        KINDS[kind] if kind else Kind.UNKNOWN,
+        kind.name if kind else "UNKNOWN",
+        transaction=numbers[0],
+        record_id=numbers[1],
+        body=bytes(data[row.offset : row.end]),
+        attributes={"file_id": row.file_id, "reason": one.reason},
+    )
+
+
 def to_record(item: Item, path: str, outcome: Outcome = Outcome.VALID) -> Record:
-    """The record; a PREPARE's Xid and a heuristic outcome are taken from its bytes."""
+    """Return the record, with the Xid of a PREPARE or of a heuristic outcome."""
     record = Record(
         SYSTEM_NAME,
         path,
         item.offset,
         item.length,
         outcome,
-        KINDS[item.name],
-        item.name.name,
+        KINDS[item.type],
+        item.type.name,
         transaction=item.transaction,
         record_id=item.record_id,
         body=item.body,
         attributes=_attributes(item),
     )
-    if item.name is Name.PREPARE:
-        _take_xid(record, item)
-    elif item.name is Name.ADD and item.user_type == HEURISTIC_TYPE:
-        _take_heuristic(record, item)
+    if item.type is RecordType.PREPARE:
+        _set_xid(record, item)
+    elif item.type is RecordType.ADD and item.user_type == HEURISTIC_TYPE:
+        _set_heuristic(record, item)
     return record
 
 
@@ -62,40 +116,20 @@ def _attributes(item: Item) -> dict[str, object]:
     attributes: dict[str, object] = {
         key: value for key, value in named.items() if value is not None
     }
-    if item.name in (Name.ADD, Name.UPDATE) and (state := object_state(item.body or b"")):
+    is_object = item.type in (RecordType.ADD, RecordType.UPDATE)
+    if is_object and (state := object_state(item.body or b"")):
         attributes["object"] = {"uid": state.uid_text, "type": state.type_name}
     return attributes
 
 
-def _take_xid(record: Record, item: Item) -> None:
+def _set_xid(record: Record, item: Item) -> None:
     if (found := xid(item.extra or b"")) is not None:
         record.format_id, record.gtrid, record.bqual = found.format_id, found.gtrid, found.bqual
 
 
-def _take_heuristic(record: Record, item: Item) -> None:
+def _set_heuristic(record: Record, item: Item) -> None:
     if (found := heuristic_xid(item.body or b"")) is not None:
         one, committed = found
         record.kind = Kind.HEURISTIC
         record.format_id, record.gtrid, record.bqual = one.format_id, one.gtrid, one.bqual
         record.attributes["heuristic"] = "committed" if committed else "rolled_back"
-
-
-def to_change(
-    item: Item, path: str, log: str, sequence: int, ordinal: int, gtrid: bytes | None
-) -> Change:
-    """A committed add, update or delete."""
-    return Change(
-        SYSTEM_NAME,
-        log,
-        sequence,
-        ordinal,
-        KINDS[item.name],
-        "",
-        str(item.record_id),
-        path,
-        item.offset,
-        transaction=None if item.transaction is None else str(item.transaction),
-        gtrid=gtrid,
-        after=None if KINDS[item.name] is Kind.DELETE else item.body,
-        values=None if item.user_type is None else {"user_type": item.user_type},
-    )

@@ -1,8 +1,8 @@
-"""What records do to a journal, one after the other: section 3.4 and 3.5 of the format.
+"""Apply records one after the other: sections 3.4 and 3.5 of the format.
 
-In: records in file order, each with its file. Out: `Applied` effects in the order in which the
-loader's callbacks see them, and at the end the transactions that stay open. One `Replay` serves the
-original loaders (lists of deletes, their idea of completeness) and the strict reading.
+In: records in file order, each with its file. Out: their effects in the order of the loader's
+callbacks, and at the end the transactions that stay open. Both the emulation of the original
+loaders and the strict reading use `Replay`.
 """
 
 from __future__ import annotations
@@ -10,114 +10,139 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tallystick.systems.jboss.format.layout import ELEMENTS, Item, Name, Shape
+from tallystick.systems.jboss.format.layout import ELEMENTS, Item, RecordType, Shape
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """A record and the file it stands in: place in the order of files, header stamp."""
+class PlacedRecord:
+    """A record and its file.
+
+    Attributes:
+        item: the record.
+        order: place of its file in the order of files.
+        stamp: the stamp in the header of its file.
+        path: the path of its file.
+        dropped: True if the journal's own loader does not see it.
+    """
 
     item: Item
     order: int
     stamp: int
     path: str
-    lost: bool = False
-    """True if the journal's own loader does not see it."""
+    dropped: bool = False
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """What orders the records of a journal: order of the file, offset in it."""
+        return self.order, self.item.offset
 
 
 @dataclass(slots=True)
-class Open:
-    """A transaction while its records come in.
+class OpenTransaction:
+    """A transaction whose end was not read yet.
 
-    ``elements`` per stamp over the whole transaction, ``run`` the unbroken run in the file
-    ``run_order``; ``invalid`` after a prepare that did not count right.
+    Attributes:
+        transaction: its number.
+        records: its adds and updates.
+        deletes: its deletes.
+        elements: its elements per stamp.
+        run: elements since it last changed to another file.
+        run_order: order of the file of that run.
+        prepared: its prepare.
+        invalid: the count of its prepare was wrong.
+        holes: which elements are missing, in words.
     """
 
     transaction: int
-    records: list[Placed] = field(default_factory=list)
-    deletes: list[Placed] = field(default_factory=list)
+    records: list[PlacedRecord] = field(default_factory=list)
+    deletes: list[PlacedRecord] = field(default_factory=list)
     elements: dict[int, int] = field(default_factory=dict)
     run: int = 0
     run_order: int = -1
-    prepared: Placed | None = None
+    prepared: PlacedRecord | None = None
     invalid: bool = False
     holes: str = ""
 
-    def add(self, placed: Placed) -> None:
-        """Take an element of the transaction."""
-        (self.deletes if placed.item.name is Name.DELETE_TX else self.records).append(placed)
+    def add(self, placed: PlacedRecord) -> None:
+        """Add an element."""
+        deleting = placed.item.type is RecordType.DELETE_TX
+        (self.deletes if deleting else self.records).append(placed)
         self.elements[placed.stamp] = self.elements.get(placed.stamp, 0) + 1
-        self.run = self.run_in(placed.order) + 1
-        self.run_order = placed.order
+        self.end_other_run(placed.order)
+        self.run += 1
 
-    def run_in(self, order: int) -> int:
-        """Elements of the unbroken run that ends in the file of that order."""
-        return self.run if self.run_order == order else 0
-
-    def break_run(self, order: int) -> None:
-        """Forget the run of another file, as the loader does when it asks for a count."""
+    def end_other_run(self, order: int) -> None:
+        """Begin a new run unless the current one is in the file of that order."""
         if self.run_order != order:
             self.run, self.run_order = 0, order
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
-    """An effect: a record that is added or updated, or a deleted id, and what made it count."""
+class Effect:
+    """One record that is added, updated or deleted for good; ``by`` is the record that did it."""
 
-    placed: Placed
-    by: Placed
+    placed: PlacedRecord
+    by: PlacedRecord
 
 
 @dataclass(slots=True)
-class Ended:
-    """A transaction that ended: its records so far, its end, and whether it was complete."""
+class EndedTransaction:
+    """A transaction with its commit or rollback.
 
-    open: Open
-    end: Placed
+    Attributes:
+        open: its records.
+        end: the commit or rollback.
+        complete: none of its elements is missing.
+        known: False if no record of it was found: reclaimed, or ended already.
+    """
+
+    open: OpenTransaction
+    end: PlacedRecord
     complete: bool
     known: bool = True
-    """False if no record of it was there: reclaimed, or ended already."""
 
 
 class Replay:
     """Follows the records of one journal in file order.
 
-    ``stamps`` are those of the files that exist. With ``pairs`` a transaction is complete if the
-    elements found in each listed file, as far as it exists, are as many as listed; otherwise if
-    the run in the file of its end is as long as it says.
+    A transaction whose commit lists pairs is complete if each listed file, as far as it exists,
+    holds as many elements as listed. Otherwise it is complete if the run of elements in the file
+    of its end is as long as the commit says.
     """
 
     def __init__(self, shape: Shape, stamps: Sequence[int]) -> None:
+        """Begin with the stamps of the files that exist."""
         self.pairs = shape.pairs
         self.stamps = frozenset(stamps)
-        self.open: dict[int, Open] = {}
+        self.open: dict[int, OpenTransaction] = {}
         self.incomplete: list[int] = []
         """Transactions that the loader warns of, in order."""
 
-    def feed(self, placed: Placed) -> tuple[list[Applied], Ended | None]:
-        """The effects of one record, and the transaction that it ends."""
-        name = placed.item.name
-        if name in ELEMENTS:
+    def feed(self, placed: PlacedRecord) -> tuple[list[Effect], EndedTransaction | None]:
+        """Apply one record; return its effects and the transaction that it ends."""
+        kind = placed.item.type
+        if kind in ELEMENTS:
             self._opened(placed).add(placed)
-        elif name in (Name.ADD, Name.UPDATE, Name.DELETE):
-            return [Applied(placed, placed)], None
-        elif name is Name.PREPARE:
+        elif kind in (RecordType.ADD, RecordType.UPDATE, RecordType.DELETE):
+            return [Effect(placed, placed)], None
+        elif kind is RecordType.PREPARE:
             self._prepare(placed)
-        elif name in (Name.COMMIT, Name.ROLLBACK):
+        elif kind in (RecordType.COMMIT, RecordType.ROLLBACK):
             return self._end(placed)
         return [], None
 
-    def discarded(self) -> Iterator[Open]:
-        """Open transactions that a load throws away, in order of their first record."""
+    def discarded(self) -> Iterator[OpenTransaction]:
+        """Yield the open transactions that a load discards, in order of their first record."""
         return (one for one in self.open.values() if one.prepared is None or one.invalid)
 
-    def in_doubt(self) -> Iterator[Open]:
+    def in_doubt(self) -> Iterator[OpenTransaction]:
+        """Yield the prepared transactions, in order of their first record."""
         return (one for one in self.open.values() if one.prepared is not None and not one.invalid)
 
-    def holes(self, one: Open, end: Placed) -> str:
-        """Why the transaction is not complete at ``end``, empty if it is."""
+    def holes(self, one: OpenTransaction, end: PlacedRecord) -> str:
+        """Return why the transaction is not complete at ``end``; empty if it is."""
         if not self.pairs:
-            one.break_run(end.order)
+            one.end_other_run(end.order)
             found, expected = one.run, end.item.count or 0
             if found == expected:
                 return ""
@@ -128,11 +153,11 @@ class Replay:
                 return f"file id {stamp} holds {found} of its elements instead of {expected}"
         return ""
 
-    def _opened(self, placed: Placed) -> Open:
+    def _opened(self, placed: PlacedRecord) -> OpenTransaction:
         number = placed.item.transaction or 0
-        return self.open.setdefault(number, Open(number))
+        return self.open.setdefault(number, OpenTransaction(number))
 
-    def _prepare(self, placed: Placed) -> None:
+    def _prepare(self, placed: PlacedRecord) -> None:
         number = placed.item.transaction or 0
         if self.pairs and number not in self.open:
             return
@@ -143,16 +168,16 @@ class Replay:
             if not self.pairs:
                 self.incomplete.append(number)
 
-    def _end(self, placed: Placed) -> tuple[list[Applied], Ended | None]:
+    def _end(self, placed: PlacedRecord) -> tuple[list[Effect], EndedTransaction | None]:
         number = placed.item.transaction or 0
         one = self.open.pop(number, None)
         if one is None:
-            return [], Ended(Open(number), placed, complete=True, known=False)
-        if placed.item.name is Name.ROLLBACK:
-            return [], Ended(one, placed, complete=True)
+            return [], EndedTransaction(OpenTransaction(number), placed, complete=True, known=False)
+        if placed.item.type is RecordType.ROLLBACK:
+            return [], EndedTransaction(one, placed, complete=True)
         one.holes = self.holes(one, placed)
         if one.holes:
             self.incomplete.append(number)
-            return [], Ended(one, placed, complete=False)
-        effects = [Applied(element, placed) for element in (*one.records, *one.deletes)]
-        return effects, Ended(one, placed, complete=True)
+            return [], EndedTransaction(one, placed, complete=False)
+        effects = [Effect(element, placed) for element in (*one.records, *one.deletes)]
+        return effects, EndedTransaction(one, placed, complete=True)

@@ -1,16 +1,16 @@
-"""Where the records of a file lie: the scan of the loaders, as compiled kernels.
+"""Find the records of a file: the scan of the loaders, as compiled kernels.
 
 In: the bytes of one file, the stamp of its header, a `Shape`. Out: rows of four numbers,
-(offset, size, status, file id), in order of offsets. The scan follows section 3.2 of the format:
+(offset, size, status, file id), by offset. The scan follows section 3.2 of the format:
 
 1. a byte that is no record type: next position;
 2. the fields give a size, the check at its end must agree, the file id must be the header's;
-3. if so, the record is taken and the scan goes on right behind it; if not, at the next position.
+3. if so, the record is taken and the scan continues after it; if not, at the next position.
 
-So a whole record inside a damaged one is found, and nothing inside a healthy one. Beside
-the records that count (`VALID`) the rows hold what a person wants to know of: healthy records
-under another file id (`STALE`; none inside another such), places where type and file id are
-right and the rest is not (`DAMAGED`), and healthy records of the second shape (`OTHER`).
+So a whole record inside a damaged one is found, and nothing inside a valid one. Besides the
+records that count (`VALID`) the rows hold whole records under another file id (`STALE`; none
+inside another stale one), places where type and file id are right and the rest is not
+(`DAMAGED`), and whole records of the second shape (`OTHER`).
 """
 
 from __future__ import annotations
@@ -18,34 +18,66 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from tallystick.arrow.numba_kernel import kernel
-from tallystick.systems.jboss.format.layout import I8, SHAPES, Name, Shape
+from tallystick.arrow.byte_kernels import COMPILED, be_int32, be_uint32
+from tallystick.arrow.crc_kernel import crc32_of
+from tallystick.arrow.numba_kernel import kernel, small_kernel
+from tallystick.systems.jboss.format.layout import (
+    ADD,
+    ADD_TX,
+    CHECK_SIZE,
+    COMMIT,
+    COUNT_SIZE,
+    EVENT,
+    I8,
+    ID_SIZE,
+    PAIR_SIZE,
+    PREPARE,
+    RECORD_SIZE_MIN,
+    ROLLBACK,
+    SHAPES,
+    STAMP_SIZE,
+    UPDATE_TX,
+    USER_TYPE_SIZE,
+    RecordType,
+    Shape,
+)
 
 VALID, STALE, DAMAGED, OTHER = range(4)
 ROW = 4
 """Numbers in a row: offset, size (0 where it is not known), status, file id."""
 ROWS = 8192
 """Rows of one piece of a scan."""
+SECOND_SHAPE = {"g2": SHAPES["g3"]}
+"""Format 2 code appends to format 1 files without reading their header."""
 
-# A hash costs its record's length at every place that looks like one; more than this many times
-# the file's size is not spent on them, so that the scan stays linear whatever the bytes.
-HASHED_MAX = 16
+# A hash costs its record's length at every place that looks like one; the scan hashes at most this
+# many times the file's size, so that it stays linear whatever the bytes are.
+_HASHED_MAX = 16
+_AFTER_FIRST_ID = STAMP_SIZE + ID_SIZE
 
-ShapeNumbers = tuple[int, int, int, int, int, int, int, int, int]
-# The kernels' view of a shape: compact, lowest type, DELETE, DELETE_TX, DELETE_TX has a body,
-# pairs, extra data, hashed, header size.
+
+class ShapeNumbers(NamedTuple):
+    """A `Shape` as kernels take it: flags are 0 or 1, types are bytes on disk."""
+
+    compact: int
+    type_min: int
+    delete_tx: int
+    delete_body: int
+    pairs: int
+    extra: int
+    hashed: int
+    header_size: int
 
 
 def numbers(shape: Shape, *, events: bool | None = None) -> ShapeNumbers:
-    """The shape as the kernels take it; ``events`` overrides whether type 10 is known."""
+    """Return the shape as kernels take it; ``events`` overrides whether EVENT is a type."""
     known = shape.events if events is None else events
-    return (
+    return ShapeNumbers(
         shape.compact,
-        int(Name.EVENT if known else Name.ADD),
-        shape.type_byte(Name.DELETE),
-        shape.type_byte(Name.DELETE_TX),
+        EVENT if known else ADD,
+        shape.type_byte(RecordType.DELETE_TX),
         int(shape.delete_body),
         int(shape.pairs),
         int(shape.extra),
@@ -54,135 +86,128 @@ def numbers(shape: Shape, *, events: bool | None = None) -> ShapeNumbers:
     )
 
 
-def _crc_table() -> array[int]:
-    table = array("q")
-    for byte in range(256):
-        for _ in range(8):
-            byte = (byte >> 1) ^ (0xEDB88320 if byte & 1 else 0)
-        table.append(byte)
-    return table
-
-
-@kernel
-def signed4(data: Any, at: int) -> int:
-    """The i4 at ``at``."""
-    high = int(data[at])
-    if high >= 128:
-        high -= 256
-    return (high << 24) | (int(data[at + 1]) << 16) | (int(data[at + 2]) << 8) | int(data[at + 3])
-
-
 @kernel
 def measure(data: Any, at: int, end: int, shape: Any) -> int:
-    """Size that the record at ``at`` claims; 0 if its fields make none that ends by ``end``."""
+    """Return the size that the record at ``at`` claims; 0 if it would not end by ``end``."""
     kind = int(data[at])
-    size = 17 + shape[0]
-    field = at + 13 + shape[0]
-    if kind <= 14:  # EVENT, ADD, UPDATE; ADD_TX, UPDATE_TX
-        size += 5
-        if kind >= 13:
-            size += 8
-            field += 8
-        if field + 4 > end:
+    size = RECORD_SIZE_MIN + shape.compact
+    field = at + _AFTER_FIRST_ID + shape.compact
+    if kind <= UPDATE_TX:
+        size += COUNT_SIZE + USER_TYPE_SIZE
+        if kind >= ADD_TX:
+            size += ID_SIZE
+            field += ID_SIZE
+        if field + COUNT_SIZE > end:
             return 0
-        body = signed4(data, field)
+        body = be_int32(data, field)
         size = 0 if body < 0 else size + body
-    elif kind == shape[3]:
-        size += 8
-        if shape[4]:
-            if field + 12 > end:
+    elif kind == shape.delete_tx:
+        size += ID_SIZE
+        if shape.delete_body:
+            if field + ID_SIZE + COUNT_SIZE > end:
                 return 0
-            body = signed4(data, field + 8)
-            size = 0 if body < 0 else size + 4 + body
-    elif kind == 17 or kind == 18:
-        size = measure_ending(data, field, end, shape, size + 4, kind == 17 and shape[6] == 1)
+            body = be_int32(data, field + ID_SIZE)
+            size = 0 if body < 0 else size + COUNT_SIZE + body
+    elif kind in (PREPARE, COMMIT):
+        extra = kind == PREPARE and shape.extra == 1
+        size = measure_ending(data, field, end, shape, size + COUNT_SIZE, extra)
     return size if at + size <= end else 0
 
 
 @kernel
 def measure_ending(data: Any, field: int, end: int, shape: Any, size: int, extra: bool) -> int:
-    """Size of a commit or prepare whose fields begin at ``field``; 0 if they make none."""
-    if field + (8 if extra else 4) > end:
+    """Return the size of a commit or prepare with its first count at ``field``; 0 if impossible.
+
+    ``size`` is without what depends on the counts, ``extra`` tells whether extra data follow.
+    """
+    if field + (2 * COUNT_SIZE if extra else COUNT_SIZE) > end:
         return 0
-    first = signed4(data, field)
+    first = be_int32(data, field)
     if not extra:
-        if not shape[5]:
+        if not shape.pairs:
             return size
-        return 0 if first < 0 else size + 8 * first
-    second = signed4(data, field + 4)
-    if not shape[5]:
-        return 0 if second < 0 else size + 4 + second
-    return 0 if first < 0 or second < 0 else size + 4 + first + 8 * second
+        return 0 if first < 0 else size + PAIR_SIZE * first
+    second = be_int32(data, field + COUNT_SIZE)
+    if not shape.pairs:
+        return 0 if second < 0 else size + COUNT_SIZE + second
+    return 0 if first < 0 or second < 0 else size + COUNT_SIZE + first + PAIR_SIZE * second
 
 
 @kernel
-def check_is_right(data: Any, at: int, size: int, hashed: int, table: Any) -> bool:
-    """True if the last four bytes of the record are its size, or its CRC-32."""
-    found = signed4(data, at + size - 4)
-    if not hashed:
-        return found == size
-    crc = 0xFFFFFFFF
-    for place in range(at, at + size - 4):
-        crc = table[(crc ^ int(data[place])) & 0xFF] ^ (crc >> 8)
-    return found & 0xFFFFFFFF == crc ^ 0xFFFFFFFF
+def check_is_right(data: Any, at: int, size: int, hashed: int) -> bool:
+    """Return whether the last four bytes of the record are its size, or its CRC-32."""
+    check = at + size - CHECK_SIZE
+    if hashed:
+        return bool(be_uint32(data, check) == crc32_of(data, at, check))
+    return bool(be_int32(data, check) == size)
+
+
+@small_kernel
+def put_row(rows: Any, index: int, offset: int, size: int, status: int, file_id: int) -> None:
+    """Store one row."""
+    place = ROW * index
+    rows[place] = offset
+    rows[place + 1] = size
+    rows[place + 2] = status
+    rows[place + 3] = file_id
+
+
+@small_kernel
+def record_at(
+    data: Any, at: int, end: int, own: bool, shape: Any, second: Any, budget: int
+) -> tuple[int, int, int]:
+    """Return (size, status, rest of ``budget``) of what has a record's type at ``at``.
+
+    ``own``: it carries the file's id. ``budget``: bytes that may still be hashed.
+    """
+    size = measure(data, at, end, shape)
+    if size and shape.hashed:
+        budget -= size
+        if budget < 0:
+            size = 0
+    if size and check_is_right(data, at, size, shape.hashed):
+        return size, VALID if own else STALE, budget
+    if own and second.compact != shape.compact:
+        size = measure(data, at, end, second)
+        if size and check_is_right(data, at, size, second.hashed):
+            return size, OTHER, budget
+    return size, DAMAGED, budget
 
 
 @kernel
-def walk(
-    data: Any, end: int, stamp: int, shape: Any, second: Any, table: Any, state: Any, rows: Any
-) -> int:
-    """Fill ``rows`` from ``state`` on; returns how many. Done when it is less than fit.
+def walk(data: Any, end: int, stamp: int, shape: Any, second: Any, state: Any, rows: Any) -> int:
+    """Fill ``rows`` and return how many; the scan is done when they are fewer than fit.
 
     ``state``: next position, end of the last stale row, bytes that may still be hashed, and
-    where the scan stops: no row begins there or behind.
-    ``second`` is tried on places with the right stamp that ``shape`` does not fit; it is
-    ``shape`` itself where there is nothing to try.
+    where the scan stops: no row begins there or later. ``second`` is tried where the stamp is
+    right and ``shape`` does not fit; it is ``shape`` itself where there is no second one.
     """
     at, stale_end, budget, stop = state[0], state[1], state[2], state[3]
     count = 0
-    room = len(rows) // 4
-    two_shapes = second[0] != shape[0]
-    while at < stop and count < room:
+    fitting = len(rows) // ROW
+    lowest = shape.type_min
+    while at < stop and count < fitting:
         kind = int(data[at])
-        if kind < shape[1] or kind > 19 or at + 5 > end:
+        if kind < lowest or kind > ROLLBACK or at + STAMP_SIZE > end:
             at += 1
             continue
-        found = signed4(data, at + 1)
-        size = measure(data, at, end, shape)
-        status = 0
-        if size and shape[7]:
-            budget -= size
-            if budget < 0:
-                size = 0
-        if size == 0 or not check_is_right(data, at, size, shape[7], table):
-            status = 2
-            if two_shapes and found == stamp:
-                size = measure(data, at, end, second)
-                if size and check_is_right(data, at, size, second[7], table):
-                    status = 3
-        elif found != stamp:
-            status = 1
-        if (status == 2 and found != stamp) or (status == 1 and at < stale_end):
+        found = be_int32(data, at + 1)
+        own = found == stamp
+        size, status, budget = record_at(data, at, end, own, shape, second, budget)
+        if (status == DAMAGED and not own) or (status == STALE and at < stale_end):
             at += 1
             continue
-        rows[4 * count] = at
-        rows[4 * count + 1] = size
-        rows[4 * count + 2] = status
-        rows[4 * count + 3] = found
+        put_row(rows, count, at, size, status, found)
         count += 1
-        if status == 1:
+        if status == STALE:
             stale_end = at + size
-        at += size if status == 0 or status == 3 else 1
+        at += size if status in (VALID, OTHER) else 1
     state[0], state[1], state[2] = at, stale_end, budget
     return count
 
 
-COMPILED = hasattr(walk, "py_func")
-_TABLE = _crc_table()
-
-
 def for_kernel(buffer: Any, kind: str) -> Any:
-    """The buffer as the kernels take it: a NumPy array where they are compiled."""
+    """Return the buffer as kernels take it: a NumPy array where they are compiled."""
     if not COMPILED:
         return buffer
     import numpy as np
@@ -201,6 +226,7 @@ class Row:
 
     @property
     def end(self) -> int:
+        """Offset of the byte after it."""
         return self.offset + self.size
 
 
@@ -214,20 +240,20 @@ def pieces(
     events: bool | None = None,
     rows: int = ROWS,
 ) -> Iterator[array[int]]:
-    """The rows of a file in pieces of at most ``rows``, four numbers each, as one flat array.
+    """Yield the rows of a file in pieces of at most ``rows``, each one flat array.
 
-    The scan begins behind the header and ends before ``stop``, or with the file. The array is
+    The scan begins after the header and ends before ``stop``, or with the file. The array is
     used again for the next piece.
     """
     last = len(data) if stop is None else stop
-    state = array("q", [shape.header_size, 0, HASHED_MAX * len(data), last])
+    state = array("q", [shape.header_size, 0, _HASHED_MAX * len(data), last])
     buffer = array("q", bytes(8 * ROW * rows))
     first = numbers(shape, events=events)
     other = first if second is None else numbers(second, events=False)
-    raw, table = for_kernel(data, "u1"), for_kernel(_TABLE, "i8")
+    raw = for_kernel(data, "u1")
     state_, buffer_ = for_kernel(state, "i8"), for_kernel(buffer, "i8")
     while state[0] < last:
-        count = walk(raw, len(data), stamp, first, other, table, state_, buffer_)
+        count = walk(raw, len(data), stamp, first, other, state_, buffer_)
         yield buffer[: ROW * count]
 
 
@@ -239,26 +265,22 @@ def scan(
     second: Shape | None = None,
     events: bool | None = None,
 ) -> Iterator[Row]:
-    """The rows of a file one by one."""
+    """Yield the rows of a file one by one."""
     for piece in pieces(data, shape, stamp, second=second, events=events):
         for index in range(0, len(piece), ROW):
             yield Row(*piece[index : index + ROW])
 
 
 def measure_at(data: memoryview, offset: int, shape: Shape) -> int:
-    """Size of the healthy record at ``offset``, 0 if there is none."""
-    if offset + 5 > len(data) or not Name.EVENT <= data[offset] <= Name.ROLLBACK:
+    """Return the size of the whole record at ``offset``; 0 if there is none."""
+    if offset + STAMP_SIZE > len(data) or not EVENT <= data[offset] <= ROLLBACK:
         return 0
     size = measure(data, offset, len(data), numbers(shape))
-    right = size and check_is_right(data, offset, size, int(shape.hashed), _TABLE)
+    right = size and check_is_right(data, offset, size, int(shape.hashed))
     return size if right else 0
 
 
 def transaction_at(data: memoryview, offset: int, shape: Shape) -> int | None:
-    """The i8 where a transactional record at ``offset`` has its transaction, healthy or not."""
+    """Return the transaction field of the record at ``offset``, even of a damaged one."""
     at = offset + shape.fields_at
     return I8.unpack_from(data, at)[0] if at + I8.size <= len(data) else None
-
-
-SECOND_SHAPE = {"g2": SHAPES["g3"]}
-"""Format 2 code appends to format 1 files without a look at their header."""

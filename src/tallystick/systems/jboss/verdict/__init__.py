@@ -1,4 +1,4 @@
-"""The engine's result against what the bytes prove, for a circular journal.
+"""Compare what the bytes of a journal prove with what its own loader would do.
 
-In: results of `read` and `engine`. Out: findings, differences and the `Verdict`.
+In: the strict analysis and the engine's load. Out: differences, findings, the `Verdict`.
 """

@@ -1,13 +1,13 @@
-"""Bodies that well-known applications put into journal records.
+"""Bodies that known applications store in journal records.
 
-* `object_state`: Narayana's transaction log (``*.txlog``): Uid, type name and state of one object,
-  in its packed form: length i4, bytes, padding to a multiple of 4; the type name's length counts a
-  closing zero byte. Of late 8 bytes ``#BE`` 01 10 20 40 00 stand before it. One
-  record per object: ADD for a new one, UPDATE afterwards, DELETE at its end.
-* `heuristic_xid`: the message journal's note of a heuristic outcome (user type 38).
+* `object_state`: an object of Narayana's transaction log (``*.txlog``): Uid, type name and state,
+  each as length i4, bytes, padding to a multiple of 4; the length of the type name counts a
+  closing zero byte. Newer versions put 8 bytes ``#BE`` 01 10 20 40 00 before the Uid. The log has
+  one record per object: ADD for a new one, UPDATE later, DELETE at its end.
+* `heuristic_xid`: the message journal's record of a heuristic outcome (user type 38).
 * `xid`: the extra data of PREPARE: format id i4, length i4 + bqual, length i4 + gtrid.
 
-Each takes bytes and answers None where they are something else. Source: section 9 of the format
+In: bytes. Out: values, None where the bytes are something else. Source: section 9 of the format
 and the rules for one global transaction in several logs.
 """
 
@@ -20,16 +20,18 @@ from tallystick.records import Xid
 from tallystick.systems.jboss.format.layout import I4
 
 HEURISTIC_TYPE = 38
+"""User type of the record of a heuristic outcome."""
 XID_PART_MAX = 64
+"""Longest gtrid and bqual, in bytes."""
 PACKED_MAGIC = bytes.fromhex("23424501 10204000")
-"""What newer versions put before the Uid."""
+"""What newer versions of Narayana put before the Uid."""
 UID_SIZE = 28
 """Two i8 of address, i4 process, i4 second, i4 counter."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectState:
-    """One object of Narayana's store; ``magic`` is what stands before it, if anything."""
+    """One object of Narayana's store; ``magic`` is what precedes it, if anything."""
 
     uid: bytes
     type_name: str
@@ -46,11 +48,11 @@ class ObjectState:
 
 
 def object_state(body: bytes) -> ObjectState | None:
-    """The object in a record of Narayana's store."""
+    """Return the object in a record of Narayana's store."""
     magic = PACKED_MAGIC if body.startswith(PACKED_MAGIC) else b""
-    uid, at = _packed(body, len(magic))
-    name, at = _packed(body, at)
-    state, at = _packed(body, at)
+    uid, at = _unpack(body, len(magic))
+    name, at = _unpack(body, at)
+    state, at = _unpack(body, at)
     if uid is None or name is None or state is None or at != len(body) or len(uid) != UID_SIZE:
         return None
     if not name.endswith(b"\0"):
@@ -62,25 +64,25 @@ def object_state(body: bytes) -> ObjectState | None:
 
 
 def pack_object_state(one: ObjectState) -> bytes:
-    """The body of a record of Narayana's store."""
+    """Return the body of a record of Narayana's store."""
     parts = (one.uid, one.type_name.encode() + b"\0", one.state)
     return one.magic + b"".join(_pack(part) for part in parts)
 
 
 def xid(extra: bytes) -> Xid | None:
-    """The Xid in the extra data of a PREPARE; nothing may stand behind it."""
+    """Return the Xid in the extra data of a PREPARE; None if anything follows it."""
     found, at = _xid(extra)
     return found if at == len(extra) else None
 
 
 def pack_xid(one: Xid) -> bytes:
-    """The Xid as extra data of a PREPARE."""
+    """Return the Xid as extra data of a PREPARE."""
     parts = (I4.pack(one.format_id), I4.pack(len(one.bqual)), one.bqual)
     return b"".join((*parts, I4.pack(len(one.gtrid)), one.gtrid))
 
 
 def heuristic_xid(body: bytes) -> tuple[Xid, bool] | None:
-    """The Xid of a heuristic outcome, and whether it was a commit."""
+    """Return the Xid of a heuristic outcome, and whether it was a commit."""
     found, at = _xid(body)
     if found is None or at + 1 != len(body) or body[at] not in (0, 1):
         return None
@@ -88,6 +90,7 @@ def heuristic_xid(body: bytes) -> tuple[Xid, bool] | None:
 
 
 def _xid(data: bytes) -> tuple[Xid | None, int]:
+    """Return the Xid at the start of ``data`` and the offset of the byte after it."""
     at = I4.size
     parts = []
     for _ in range(2):
@@ -102,7 +105,8 @@ def _xid(data: bytes) -> tuple[Xid | None, int]:
     return Xid(I4.unpack_from(data)[0], gtrid=parts[1], bqual=parts[0]), at
 
 
-def _packed(data: bytes, at: int) -> tuple[bytes | None, int]:
+def _unpack(data: bytes, at: int) -> tuple[bytes | None, int]:
+    """Return the padded bytes at ``at`` and the offset of the byte after them."""
     if at + I4.size > len(data):
         return None, at
     size = I4.unpack_from(data, at)[0]

@@ -1,0 +1,107 @@
+"""The codes of the findings of circular journals."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tallystick.records import Severity
+from tallystick.systems.findings import Code, codes
+
+_EXPORT_FIRST = "Copy the journal now; export it with --salvage before any restart"
+
+CODES: Final = codes(
+    Code(
+        "load",
+        Severity.DAMAGE,
+        "The journal's own loader gives up with an exception: the application would not start.",
+        "Copy the journal, then repair or remove what the message names",
+    ),
+    Code(
+        "records-appended",
+        Severity.LOSS,
+        "Newer code appended records to a file of the older format; the loader ignores them.",
+        _EXPORT_FIRST,
+    ),
+    Code(
+        "records-unheaded",
+        Severity.LOSS,
+        "A file was reused and its header not renewed; the loader ignores all its new records.",
+        _EXPORT_FIRST,
+    ),
+    Code(
+        "partial-transaction",
+        Severity.LOSS,
+        "A committed or prepared transaction lacks elements, and the loader uses the rest.",
+        "Find out from the application what the transaction did, and repair it",
+    ),
+    Code(
+        "deleted-and-added-again",
+        Severity.WARNING,
+        "An id was deleted and added again; the loader's list form hides its records.",
+        "An application should never use an id again",
+    ),
+    Code(
+        "revived",
+        Severity.LOSS,
+        "The loader shows records that were deleted.",
+    ),
+    Code(
+        "damaged-record",
+        Severity.DAMAGE,
+        "A record was damaged after it was written.",
+        "Compare with a copy or a replica",
+    ),
+    Code(
+        "torn-record",
+        Severity.INFO,
+        "The last write did not finish; it was never acknowledged.",
+    ),
+    Code(
+        "same-file-id",
+        Severity.WARNING,
+        "Two files have the same id; which one is loaded first is undefined.",
+        "If one is a copy, take it away; if a header is damaged, repair it",
+    ),
+    Code(
+        "update-without-add",
+        Severity.LOSS,
+        "A live record was updated, but its add is missing: a file is gone.",
+        "Look for the missing file in backups",
+    ),
+    Code(
+        "missing-file-ids",
+        Severity.INFO,
+        "Ids between the lowest and the highest have no file: reclaimed, compacted, or lost.",
+    ),
+    Code(
+        "incomplete-transaction",
+        Severity.INFO,
+        "Elements of a transaction are missing, and the loader discards it.",
+    ),
+    Code(
+        "open-transaction",
+        Severity.INFO,
+        "A transaction neither prepared nor ended; the loader discards it.",
+    ),
+    Code(
+        "in-doubt",
+        Severity.INFO,
+        "A transaction is prepared, and its outcome is not in the journal.",
+    ),
+    Code(
+        "compaction-leftover",
+        Severity.WARNING,
+        "A crash interrupted a compaction or the creation of a file.",
+    ),
+    Code(
+        "short-file",
+        Severity.WARNING,
+        "A file is shorter than its header; Artemis deletes it, older code does not start.",
+    ),
+    Code(
+        "file-without-header",
+        Severity.WARNING,
+        "A file was created and filled, and its header never written.",
+        "It holds nothing; remove it after a copy",
+    ),
+)

@@ -1,0 +1,19 @@
+"""Split a journal into parts that can be read on their own."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from tallystick.systems.jboss.read.files import JournalFiles
+from tallystick.systems.protocol import Split
+
+
+def splits(journal: JournalFiles, target_bytes: int) -> list[Split]:
+    """Return parts of the data files of about ``target_bytes``, in order of file ids."""
+    parts = []
+    for file in journal.ordered():
+        size = file.size
+        count = max(1, round(size / max(1, target_bytes)))
+        edges = [size * index // count for index in range(count + 1)]
+        parts += [Split(file.path, *edge) for edge in pairwise(edges)]
+    return parts

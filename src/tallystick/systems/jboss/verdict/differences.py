@@ -1,0 +1,146 @@
+"""Find where a restart does something else than the bytes say.
+
+In: an `Evidence`. Out: `Difference`s; `Difference.what` is the code of the finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tallystick.records import Difference, Outcome, Severity
+from tallystick.systems.jboss.engine.loader import EngineLoad
+from tallystick.systems.jboss.format.layout import RecordType
+from tallystick.systems.jboss.read.analysis import Analysis
+from tallystick.systems.jboss.read.files import JournalFiles
+from tallystick.systems.jboss.read.replay import EndedTransaction, PlacedRecord
+from tallystick.systems.jboss.read.transactions import (
+    damaged_elements,
+    lost_elements,
+    missing_files,
+)
+
+IDS_LISTED = 10
+"""Record ids are listed up to this many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a verdict is based on.
+
+    Attributes:
+        log: the name of the log.
+        journal: its files.
+        analysis: what the bytes prove.
+        engine: what the journal's own loader makes of them.
+    """
+
+    log: str
+    journal: JournalFiles
+    analysis: Analysis
+    engine: EngineLoad
+
+    def lost_ids(self) -> list[int]:
+        """Return the ids that are live by the bytes and not in the loader's list, in log order."""
+        kept = {item.record_id for item in self.engine.live}
+        return [number for number in self.analysis.live if number not in kept]
+
+    def revived_ids(self) -> list[int]:
+        """Return the ids in the loader's list that are not live by the bytes."""
+        ids = dict.fromkeys(item.record_id for item in self.engine.live)
+        return [number for number in ids if number is not None and number not in self.analysis.live]
+
+
+def differences(evidence: Evidence) -> Iterator[Difference]:
+    """Yield every difference; if the load gives up, only that one."""
+    engine, analysis = evidence.engine, evidence.analysis
+    if engine.error:
+        yield Difference(
+            "load",
+            f"gives up: {engine.error}",
+            f"{analysis.outcomes[Outcome.VALID]} whole records can be read",
+            "The journal would not start. Nothing is lost yet, but nothing is available either.",
+            Severity.DAMAGE,
+            refuses=True,
+        )
+        return
+    yield from _dropped(analysis)
+    for ended in analysis.ended:
+        if ended.complete and ended.known and ended.end.item.type is RecordType.COMMIT:
+            yield from _partial(analysis, ended)
+    for one in analysis.open:
+        if one.prepared is not None and not one.invalid:
+            yield from _partial_in_doubt(analysis, one.prepared)
+    if not analysis.dropped:
+        yield from _ids(evidence)
+
+
+def _dropped(analysis: Analysis) -> Iterator[Difference]:
+    texts = {
+        "appended": "Everything that the newer code appended to a file of the older format is gone "
+        "at the next load, without a message.",
+        "unheaded": "Everything written since the file was last reused is gone at the next load, "
+        "without a message: its header still carries the old id.",
+    }
+    for why, count in analysis.dropped_because.items():
+        first = analysis.dropped[0]
+        yield Difference(
+            f"records-{why}",
+            f"drops {count} whole records",
+            f"{count} whole records stand in the files",
+            texts[why],
+            file=first.path,
+            offset=first.item.offset,
+        )
+
+
+def _partial(analysis: Analysis, ended: EndedTransaction) -> Iterator[Difference]:
+    engine = "is applied with the rest of its elements"
+    if holes := damaged_elements(analysis, ended):
+        yield _partly(ended.end, engine, holes, Severity.LOSS)
+    elif holes := lost_elements(analysis, ended):
+        yield _partly(ended.end, engine, holes, Severity.WARNING)
+
+
+def _partial_in_doubt(analysis: Analysis, prepared: PlacedRecord) -> Iterator[Difference]:
+    if holes := missing_files(analysis, prepared.item):
+        yield _partly(prepared, "is in doubt with what is left of it", holes, Severity.LOSS)
+
+
+def _partly(end: PlacedRecord, engine: str, holes: str, severity: Severity) -> Difference:
+    number = end.item.transaction
+    return Difference(
+        "partial-transaction",
+        f"transaction {number} {engine}",
+        holes,
+        f"A restart applies transaction {number} in part and says nothing: it checks no more than "
+        "the elements in files that are there, or in the file of its end.",
+        severity,
+        file=end.path,
+        offset=end.item.offset,
+    )
+
+
+def _ids(evidence: Evidence) -> Iterator[Difference]:
+    lost, revived = evidence.lost_ids(), evidence.revived_ids()
+    if lost:
+        yield Difference(
+            "deleted-and-added-again",
+            f"hides ids {_some(lost)}",
+            "their last event is an add",
+            "The loader's list form drops every record of an id that is deleted anywhere, "
+            "even if it was added again later.",
+            Severity.WARNING,
+        )
+    if revived:
+        yield Difference(
+            "revived",
+            f"shows ids {_some(revived)}",
+            "they are deleted",
+            "Deleted records come back to life.",
+        )
+
+
+def _some(ids: list[int]) -> str:
+    text = ", ".join(str(number) for number in ids[:IDS_LISTED])
+    return text if len(ids) <= IDS_LISTED else f"{text} and {len(ids) - IDS_LISTED} more"
