@@ -200,7 +200,7 @@ def test_a_task_cancelled_in_a_hook_or_in_its_work_rolls_back(tmp_path: Path) ->
                 with pytest.raises(asyncio.CancelledError):
                     await task
             assert [tx.status for tx in ends] == [Status.ROLLED_BACK] * 2
-            assert not any(tm.manager.is_live(tx.gtrid) for tx in ends)
+            assert not any(tx.gtrid in tm.manager._context.live for tx in ends)
 
     asyncio.run(work())
     assert balances(place) == {0}

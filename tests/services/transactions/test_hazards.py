@@ -173,7 +173,7 @@ def test_wrong_use_found_at_prepare_is_a_rollback(tmp_path: Path, face: Face) ->
             tx["a"]("balance", 1)
             tx["b"]("balance", 1)
         assert tx.status is Status.ROLLED_BACK
-        assert not tm.is_live(tx.gtrid)
+        assert tx.gtrid not in tm._context.live
     assert not place.databases["a"].prepared
 
 
@@ -220,8 +220,8 @@ def test_an_outcome_row_made_after_the_scan_is_kept(tmp_path: Path) -> None:
 
     def meanwhile(step: str) -> None:
         if step == "scan c" and not place.databases["a"].prepared:
-            gtrid = tm.xids.gtrid()
-            place.databases["a"].prepared[tm.xids.branch(gtrid)] = {"balance": 1}
+            gtrid = tm._xids.gtrid()
+            place.databases["a"].prepared[tm._xids.branch(gtrid)] = {"balance": 1}
             place.databases["b"].outcomes.add(gtrid)
 
     with manager(tmp_path, place, last="b", on_step=meanwhile) as tm:
@@ -251,8 +251,8 @@ def test_a_clock_that_was_set_keeps_no_orphan_for_long(
     with pytest.raises(Crash):
         transfer(manager(tmp_path, place, on_step=Crasher(at=3)), ("a", "b"))
     with manager(tmp_path, place, orphan_interval=20.0) as tm:
-        clock = tm.xids.clock
-        tm.xids.clock = lambda: clock() + seconds * 1000
+        clock = tm._xids.clock
+        tm._xids.clock = lambda: clock() + seconds * 1000
         assert bool(tm.recover().left) is young
 
 
