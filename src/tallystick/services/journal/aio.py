@@ -144,8 +144,8 @@ _Item = TypeVar("_Item", bound=_HasBody | None)
 async def _in_threads(start: Callable[[], Iterator[_Item]]) -> AsyncGenerator[_Item]:
     """Iterate in worker threads, one batch at a time.
 
-    A consumer that stops or is cancelled goes on at once. The thread that still reads for it ends
-    its batch first; then another one closes the iterator.
+    When the consumer stops or is cancelled, the iterator is closed, after the batch that a thread
+    still reads. A second cancellation does not wait for that.
     """
     batches = _Batches(start)
     try:
