@@ -137,6 +137,30 @@ def test_no_call_reads_or_writes_a_file_in_the_thread_of_the_event_loop(tmp_path
     assert [name for thread, name in calls if thread == loop_thread] == []
 
 
+def test_nor_does_a_journal_of_a_historic_system(tmp_path: Path) -> None:
+    calls: list[tuple[int, str]] = []
+
+    async def work() -> int:
+        disk: Any = RecordedCalls(LOCAL, calls)
+        async with await AsyncJournal.open(tmp_path / "log", system="jboss", fs=disk) as journal:
+            for number in range(50):
+                await journal.append(bytes(3000))
+                await journal.add(number, bytes(3000))
+            for number in range(49):
+                await journal.delete(number)
+            async with journal.transaction() as tx:
+                tx.add(100, b"")
+                await tx.prepare(b"extra")
+            assert len(await journal.prepared()) == 1
+            assert len([one async for one in journal.live_records()]) == 51
+            assert len([one async for one in journal.replay()]) > 150
+        return threading.get_ident()
+
+    loop_thread = asyncio.run(work())
+    assert {"pread", "datasync"} <= {name for _, name in calls}
+    assert [name for thread, name in calls if thread == loop_thread] == []
+
+
 def test_following_ends_when_idle_or_when_the_journal_is_closed(tmp_path: Path) -> None:
     async def work() -> None:
         journal = await AsyncJournal.open(tmp_path / "log", settings=SMALL)
