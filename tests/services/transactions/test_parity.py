@@ -17,7 +17,7 @@ from tallystick.services.transactions.aio import AsyncTransaction, AsyncTransact
 from tallystick.storage.local import LOCAL
 from tallystick.systems.registry import open_decision_log
 from tests.services.parity import RecordedCalls, differences, outcome, public_names
-from tests.services.transactions.test_commit import manager, world
+from tests.services.transactions.test_commit import durable, manager
 
 NOT_FOR_TASKS = {
     "suspend": "all tasks of an event loop may use a transaction; its calls run in turn",
@@ -49,7 +49,7 @@ def test_the_asynchronous_transaction_has_every_call_with_the_same_parameters() 
 
 def test_the_asynchronous_manager_has_every_call_with_the_same_parameters(tmp_path: Path) -> None:
     assert differences(TransactionManager, AsyncTransactionManager) == {}
-    with manager(tmp_path, world()) as blocking:
+    with manager(tmp_path, durable()) as blocking:
         awaited = AsyncTransactionManager(blocking, threads=1)
         assert public_names(blocking) - public_names(awaited) == set(SETTINGS)
 
@@ -63,10 +63,10 @@ def test_both_faces_end_every_call_alike(tmp_path: Path, closed: bool) -> None:
         return {name: await outcome(tm, name, CALLS[name]) for name in names}
 
     async def work() -> None:
-        blocking = manager(tmp_path / "one", world("a"))
+        blocking = manager(tmp_path / "one", durable("a"))
         assert set(CALLS) == public_names(blocking) - set(SETTINGS)
         expected = await outcomes(blocking)
-        below = manager(tmp_path / "two", world("a"))
+        below = manager(tmp_path / "two", durable("a"))
         assert await outcomes(AsyncTransactionManager(below)) == expected
         if closed:
             assert {expected[name] for name in ("begin", "recover", "preflight", "take_over")} == {
@@ -78,7 +78,7 @@ def test_both_faces_end_every_call_alike(tmp_path: Path, closed: bool) -> None:
 
 def test_work_in_threads_after_the_end_is_refused_as_everything_else(tmp_path: Path) -> None:
     async def work() -> None:
-        tm = AsyncTransactionManager(manager(tmp_path, world("a")))
+        tm = AsyncTransactionManager(manager(tmp_path, durable("a")))
         tx = tm.begin()
         await tm.close()
         await tm.close()
@@ -91,10 +91,10 @@ def test_work_in_threads_after_the_end_is_refused_as_everything_else(tmp_path: P
 
 
 def test_nested_transactional_calls_of_tasks_join(tmp_path: Path) -> None:
-    place = world("a")
+    state = durable("a")
 
     async def work() -> None:
-        async with AsyncTransactionManager(manager(tmp_path, place)) as tm:
+        async with AsyncTransactionManager(manager(tmp_path, state)) as tm:
 
             @tm.transactional
             async def inner() -> bytes:
@@ -116,7 +116,7 @@ def test_nested_transactional_calls_of_tasks_join(tmp_path: Path) -> None:
             assert await inner() != await inner()
 
     asyncio.run(work())
-    assert place.databases["a"].values == {"balance": 4}
+    assert state.databases["a"].values == {"balance": 4}
 
 
 @pytest.mark.parametrize("system", ["tally", "bitronix"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -134,7 +134,7 @@ class BaseJournal:
         from_time_us = None if from_time is None else int(from_time * 1_000_000)
         return self._engine.records(from_lsn=from_lsn, from_time_us=from_time_us)
 
-    def _follow(self, from_lsn: int, idle_s: float | None) -> Iterator[Record | None]:
+    def _follow(self, from_lsn: int, idle_s: float | None) -> Generator[Record | None]:
         """Read records as they become durable; None when there are no more for now."""
         tail = self._engine.tail(from_lsn)
         try:

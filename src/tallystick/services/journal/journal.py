@@ -5,6 +5,7 @@ In: bodies. Out: LSNs. Calls of many threads share groups, one sync for all of t
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from typing import Self
@@ -86,11 +87,12 @@ class Journal(BaseJournal):
             poll_s: seconds between two looks at the files when there is nothing new.
             idle_s: end after so many seconds without a record; None for never.
         """
-        for record in self._follow(from_lsn, idle_s):
-            if record is None:
-                time.sleep(poll_s)
-            else:
-                yield record
+        with contextlib.closing(self._follow(from_lsn, idle_s)) as records:
+            for record in records:
+                if record is None:
+                    time.sleep(poll_s)
+                else:
+                    yield record
 
     # -- files --------------------------------------------------------------------------
 

@@ -111,8 +111,8 @@ class Recovery:
     orphan_interval: float
     metrics: TransactionMetrics
     observe: Observer
-    _report: RecoveryReport = field(default_factory=RecoveryReport)
-    _lasts: dict[str, LastResource] = field(default_factory=dict)
+    _report: RecoveryReport = field(init=False, default_factory=RecoveryReport)
+    _lasts: dict[str, LastResource] = field(init=False, default_factory=dict)
 
     def run(self) -> RecoveryReport:
         """Scan, decide, act; a resource that fails is listed in the report."""
