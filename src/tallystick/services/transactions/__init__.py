@@ -7,12 +7,15 @@ none, whichever process stops whenever (`recovery`); heuristic outcomes stay on 
 
 from __future__ import annotations
 
+from tallystick.services.transactions.aio import AsyncTransaction, AsyncTransactionManager
 from tallystick.services.transactions.manager import TransactionManager
 from tallystick.services.transactions.recovery import BranchInDoubt, RecoveryReport
 from tallystick.services.transactions.resource import Problem, Resource, Vote
 from tallystick.services.transactions.transaction import Status, Transaction
 
 __all__ = [
+    "AsyncTransaction",
+    "AsyncTransactionManager",
     "BranchInDoubt",
     "Problem",
     "RecoveryReport",

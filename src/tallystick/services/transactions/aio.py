@@ -37,6 +37,8 @@ from tallystick.services.transactions.xids import XidFactory
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 
+_current: ContextVar[AsyncTransaction | None] = ContextVar("tallystick_task", default=None)
+
 THREADS = 64
 """Worker threads of a manager by default: the number of transactions that can wait at the same
 time for databases whose drivers block."""
@@ -329,6 +331,3 @@ class AsyncTransactionManager:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-_current: ContextVar[AsyncTransaction | None] = ContextVar("tallystick_task", default=None)

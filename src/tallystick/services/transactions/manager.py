@@ -40,6 +40,8 @@ _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 _Transaction = TypeVar("_Transaction", bound=GlobalTransaction)
 
+_current: ContextVar[Transaction | None] = ContextVar("tallystick_transaction", default=None)
+
 
 class TransactionManager:
     """Atomic commit over several resources, by presumed abort; a context manager.
@@ -242,9 +244,6 @@ class TransactionManager:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-_current: ContextVar[Transaction | None] = ContextVar("tallystick_transaction", default=None)
 
 
 def require_running(transaction: _Transaction | None) -> _Transaction:
