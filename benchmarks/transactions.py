@@ -128,7 +128,7 @@ def decisions(folder: Path, callers: int = 64, delay: float = 0.0) -> None:
     resources = {name: InstantResource(name) for name in ("a", "b")}
     log = open_decision_log(folder / "log", fs=disk)
     with TransactionManager(folder / "tm", resources, log=log, recovery_interval=None) as tm:
-        tm.keeps_notes = False
+        tm._context.writes_notes = False  # as without ``log``
 
         def one_fsync() -> None:
             with lock:

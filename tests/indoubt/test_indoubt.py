@@ -20,7 +20,7 @@ from tallystick.roles import DecisionOutcome
 from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.resources.sqlite import SqliteResource
-from tallystick.services.transactions.xids import FORMAT_ID
+from tallystick.services.transactions.xids import FORMAT_ID, XidFactory
 from tests.fixtures import cases, fixture_dir
 from tests.kit import untouched
 
@@ -199,7 +199,7 @@ def test_an_outcome_row_is_a_decision_too(undecided: Site, tmp_path: Path) -> No
 def test_a_heuristic_outcome_stays_until_it_is_settled(tmp_path: Path) -> None:
     coordinator = str(tmp_path / "c")
     with TransactionManager(coordinator, {}, node="site-1") as tm:
-        gtrid = tm.xids.gtrid()
+        gtrid = XidFactory(tm.node).gtrid()
         tm.decisions.finish(gtrid, ["a"], DecisionOutcome.HEURISTIC)
     (one,) = list_in_doubt([coordinator]).transactions
     assert one.resolution == "heuristic_mismatch"
@@ -242,7 +242,7 @@ def test_explain_gives_the_evidence() -> None:
 def test_settle_asks_first_and_says_what_it_did(tmp_path: Path) -> None:
     coordinator = str(tmp_path / "c")
     with TransactionManager(coordinator, {}, node="site-1") as tm:
-        gtrid = tm.xids.gtrid()
+        gtrid = XidFactory(tm.node).gtrid()
         tm.decisions.finish(gtrid, ["a"], DecisionOutcome.HEURISTIC)
     assert run("settle", coordinator, gtrid.hex(), "--forget")[0] == 1, "no answer is a no"
     code, text = run("settle", coordinator, gtrid.hex(), "--forget", "--yes")

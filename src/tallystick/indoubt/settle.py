@@ -12,7 +12,7 @@ from typing import Any, cast
 from tallystick.errors import TallystickError, TransactionUsageError
 from tallystick.roles import DecisionOutcome
 from tallystick.services.transactions import TransactionManager
-from tallystick.services.transactions.coordinator_dir import check_home
+from tallystick.services.transactions.coordinator_dir import check_coordinator_dir
 from tallystick.services.transactions.resource import (
     BranchUnknown,
     LastResource,
@@ -39,7 +39,7 @@ def settle(
     given; for a directory that is no coordinator's in any case; and `LogLockedError` while the
     coordinator runs. What goes against a decision is recorded as heuristic.
     """
-    check_home(coordinator)
+    check_coordinator_dir(coordinator)
     with TransactionManager(coordinator, resources, recovery_interval=None) as tm:
         decided = gtrid in tm.decisions.open_decisions() or _has_outcome(tm, gtrid)
         if commit is None:

@@ -1,7 +1,7 @@
 """The real Bitronix manager and ours settle what the other left, over the same databases.
 
-Both drive PostgreSQL and MariaDB, Bitronix by their JDBC drivers; each is ended at once, with
-nothing closed, before or after its decision; the other starts over its log.
+Both use PostgreSQL and MariaDB, Bitronix through their JDBC drivers; one is killed before or after
+its decision, and the other recovers from its log.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def bank(tmp_path: Path, postgres_server: Server, mariadb_server: Server) -> Ban
 
 
 def theirs(bank: Bank, mode: str, node: str = killed.NODE) -> subprocess.CompletedProcess[str]:
-    """The real manager over the log ``bitronix`` in the bank's folder."""
+    """Run the real manager over the log ``bitronix`` in the bank's folder."""
     log = bank.folder / "bitronix"
     log.mkdir(exist_ok=True)
     pg, maria = (bank.urls[name].partition("@")[2] for name in NAMES)
@@ -50,7 +50,7 @@ def theirs(bank: Bank, mode: str, node: str = killed.NODE) -> subprocess.Complet
 
 
 def ours(bank: Bank, node: str = killed.NODE) -> RecoveryReport:
-    """Our manager's recovery over the same log."""
+    """Run our manager's recovery over the same log."""
     with TransactionManager(
         bank.folder / f"coordinator-of-{node}",
         {name: bank.urls[name] for name in NAMES},
@@ -65,7 +65,7 @@ def ours(bank: Bank, node: str = killed.NODE) -> RecoveryReport:
 
 
 def in_doubt(bank: Bank) -> dict[str, list[Xid]]:
-    """What the databases hold prepared, as our resources see it."""
+    """Return the prepared branches of the databases, as our resources list them."""
     found = {}
     for name in NAMES:
         resource = adapt(name, bank.urls[name])
@@ -79,7 +79,7 @@ def totals(bank: Bank) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    ("step", "reported", "left"),
+    ("step", "printed", "left"),
     [
         ("after decision", "1 0 null", WHOLE),  # transactions
         ("before decision", "0 2 null", ABSENT),  # branches
@@ -87,11 +87,11 @@ def totals(bank: Bank) -> dict[str, int]:
     ],
 )
 def test_bitronix_settles_what_our_manager_left(
-    bank: Bank, step: str, reported: str, left: dict[str, int]
+    bank: Bank, step: str, printed: str, left: dict[str, int]
 ) -> None:
     assert not bank.run("step", step, (*NAMES, "log"))
     assert any(in_doubt(bank).values())
-    assert theirs(bank, "recover").stdout.split("\n")[0] == reported
+    assert theirs(bank, "recover").stdout.split("\n")[0] == printed
     assert not any(in_doubt(bank).values())
     assert totals(bank) == left
 

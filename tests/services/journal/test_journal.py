@@ -194,7 +194,7 @@ def test_tasks_share_groups_and_await(tmp_path: Path) -> None:
                 tx.add(2, b"")
                 tx.delete(1)
             await journal.append_many([b"x"] * 10)
-            assert [r.record_id for r in journal.live_records()] == [2]
+            assert [r.record_id async for r in journal.live_records()] == [2]
             followed = []
             async for record in journal.follow(495):
                 followed.append(record.sequence)

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tallystick.errors import TransactionUsageError
-from tallystick.services.journal import Journal
-from tallystick.services.journal.threads import Transaction
+from tallystick.services.journal import Journal, JournalTransaction
 from tallystick.testing import RecordingFileSystem
 from tests.systems.tally.build import FOLDER, TINY
 from tests.systems.tally.script import Live, live_of
@@ -25,7 +24,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.fs = RecordingFileSystem()
         self.model: Live = {}
         self.plain: list[bytes] = []
-        self.transaction: Transaction | None = None
+        self.transaction: JournalTransaction | None = None
         self.staged: Live = {}
         self.number = 0
 

@@ -73,14 +73,14 @@ class Bank:
         )  # fmt: skip
 
     def run(self, mode: str, count: int | str, names: tuple[str, ...]) -> bool:
-        """True if the program came to its end; false if it was killed."""
+        """Return True if the program reached its end, False if it was killed."""
         program = self.start(mode, count, names)
-        told, _ = program.communicate(timeout=60)
-        assert program.returncode in (0, -9), told
+        output, _ = program.communicate(timeout=60)
+        assert program.returncode in (0, -9), output
         return program.returncode == 0
 
     def recover(self, names: tuple[str, ...]) -> None:
-        """Recovery until nothing is left, then the books must balance."""
+        """Recover until nothing is left, then check that no money was made or lost."""
         names = tuple(name for name in names if name != "tasks")
         resources: dict[str, Any] = {n: self.urls[n] for n in names if n != "store"}
         with PageStore(self.folder / "store") as store:

@@ -1,4 +1,4 @@
-"""The faces over which tests of this room run."""
+"""The faces over which tests of the transaction manager run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The faces of a transaction manager behind one set of calls, for tests that hold for all.
+"""Both faces of a transaction manager with the same calls, for tests that hold for both.
 
-`Awaited` gives a `TransactionManager` whose transactions are those of tasks the calls of the
-blocking one: each runs an event loop of its own until it is done.
+`Awaited` has the calls of a `TransactionManager` and makes transactions of tasks: each call runs an
+event loop until it is done.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Awaited:
             self._loop.close()
 
     def __del__(self) -> None:
-        self._loop.close()  # where a test lets it crash
+        self._loop.close()  # for tests that simulate a crash
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._manager, name)
@@ -133,8 +133,8 @@ def _instant(resource: Any) -> None:
     resource.instant = True
 
 
-def _as_it_is(_: Resource) -> None:
-    """A resource that blocks, for all that the manager knows."""
+def _unchanged(_: Resource) -> None:
+    """Leave the resource as it is: the manager takes it for one that blocks."""
 
 
 Face = Callable[[TransactionManager], TransactionManager]
@@ -152,6 +152,6 @@ def _awaited(change: Callable[[Any], None]) -> Face:
 FACES: dict[str, Face] = {
     "blocking": lambda manager: manager,
     "awaited": _awaited(_for_tasks),
-    "as they are": _awaited(_as_it_is),
+    "as they are": _awaited(_unchanged),
     "instant": _awaited(_instant),
 }

@@ -2,7 +2,7 @@
 
 MODE ``step``: one transfer; the process kills itself at step COUNT of commit or, started with
 ``recover``, of recovery; COUNT may also be the name of a step. MODE ``load``: COUNT threads
-transfer until somebody kills the process. Prints ``done`` lines for what was acknowledged.
+transfer until the process is killed. Prints ``done`` lines for what was acknowledged.
 ``log=SYSTEM`` among the URLs makes the decision log one of that system, ``tasks=yes`` the
 transactions those of tasks.
 """
@@ -31,8 +31,8 @@ ACCOUNTS = 64
 NODE = "killed-1"
 
 
-def suicide(at: str) -> Any:
-    """An observer of steps that kills the process at step ``at``, with no farewell."""
+def kill_at(at: str) -> Any:
+    """Return an observer of steps that kills the process at step ``at``."""
     steps = itertools.count()
 
     def step(name: str) -> None:
@@ -56,13 +56,13 @@ def pay_in_store(session: Any, account: int, amount: int) -> None:
 
 
 def statement(name: str) -> str:
-    """How to add to an account of a database."""
+    """Return the statement that adds to an account of a database."""
     mark = "?" if name == "lite" else "%s"
     return f"UPDATE accounts SET balance = balance + {mark} WHERE id = {mark}"
 
 
 def transfer(tm: TransactionManager, account: int) -> None:
-    """One in every resource, the last of which gets what the others give."""
+    """Take one from every resource but the last, which gets them all."""
     names = list(tm.resources)
     with tm.begin() as tx:
         for name in names[:-1]:
@@ -71,7 +71,7 @@ def transfer(tm: TransactionManager, account: int) -> None:
 
 
 async def transfer_awaiting(tm: AsyncTransactionManager, account: int) -> None:
-    """The same for a task."""
+    """Transfer in a task."""
     names = list(tm.manager.resources)
     async with tm.begin() as tx:
         for name in names:
@@ -82,18 +82,18 @@ async def transfer_awaiting(tm: AsyncTransactionManager, account: int) -> None:
                 await tx.execute(name, statement(name), (amount, account))
 
 
-def tell(line: str) -> None:
-    """One whole line at once, whoever else is telling."""
+def print_line(line: str) -> None:
+    """Write a whole line at once, as several threads write."""
     os.write(sys.stdout.fileno(), f"{line}\n".encode())
 
 
 def load(tm: TransactionManager, threads: int) -> None:
-    """Transfers from many threads, until the end of the world."""
+    """Transfer from many threads, until the process is killed."""
     accounts = itertools.cycle(range(ACCOUNTS))
 
     def work() -> None:
         for account in accounts:
-            with told():
+            with report_end():
                 transfer(tm, account)
 
     for _ in range(threads):
@@ -102,27 +102,27 @@ def load(tm: TransactionManager, threads: int) -> None:
 
 
 async def load_awaiting(tm: TransactionManager, tasks: int) -> None:
-    """The same from many tasks."""
+    """Transfer from many tasks."""
     accounts = itertools.cycle(range(ACCOUNTS))
     manager = AsyncTransactionManager(tm)
 
     async def work() -> None:
         for account in accounts:
-            with told():
+            with report_end():
                 await transfer_awaiting(manager, account)
 
     await asyncio.gather(*(work() for _ in range(tasks)))
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Tell how a transfer ended."""
+def report_end() -> Iterator[None]:
+    """Print how a transfer ended."""
     try:
         yield
     except TallystickError as error:
-        tell(f"failed {type(error).__name__}")
+        print_line(f"failed {type(error).__name__}")
     else:
-        tell("done")
+        print_line("done")
 
 
 def main() -> None:
@@ -141,7 +141,7 @@ def main() -> None:
                 log=system and open_decision_log(Path(folder) / system, system),
                 orphan_interval=0.0,
                 recovery_interval=None,
-                on_step=None if mode == "load" else suicide(count),
+                on_step=None if mode == "load" else kill_at(count),
             )
         )
         if mode == "recover":
@@ -152,7 +152,7 @@ def main() -> None:
             asyncio.run(transfer_awaiting(AsyncTransactionManager(tm), 0))
         else:
             transfer(tm, 0)
-        tell("done")
+        print_line("done")
 
 
 if __name__ == "__main__":

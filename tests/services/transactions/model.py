@@ -1,7 +1,7 @@
-"""A world in memory: databases that prepare, one that cannot, and a decision log.
+"""Databases in memory that prepare, one that cannot, and a decision log.
 
-`World` holds what survives a crash. Resources and logs made from it hold nothing of their own,
-so a crash is: forget them, make new ones.
+`DurableState` holds all that survives a crash. Resources and logs made from it have no state, so a
+test simulates a crash by making new ones.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Database:
 
 
 @dataclass
-class World:
+class DurableState:
     """Everything that survives a crash of the coordinator."""
 
     databases: dict[str, Database] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class World:
 
 
 class Done:
-    """A ticket that is durable already, or never."""
+    """A ticket that is durable already, or has failed."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self._error = error
@@ -80,38 +80,38 @@ class Done:
 
 
 class ModelLog:
-    """The decision log of a world."""
+    """The decision log."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, state: DurableState) -> None:
+        self._state = state
 
     def note(self, state: State, gtrid: bytes, resources: Collection[str]) -> None:
         assert resources
-        self._world.notes.append((state, gtrid))
+        self._state.notes.append((state, gtrid))
 
     def decide(self, gtrid: bytes, resources: Collection[str]) -> Done:
-        if self._world.log_fails:
+        if self._state.log_fails:
             return Done(LogPoisonedError("the log failed"))
-        known = self._world.decisions.get(gtrid, frozenset())
-        self._world.decisions[gtrid] = known | frozenset(resources)
+        known = self._state.decisions.get(gtrid, frozenset())
+        self._state.decisions[gtrid] = known | frozenset(resources)
         return Done()
 
     def finish(self, gtrid: bytes, resources: Collection[str], outcome: DecisionOutcome) -> None:
-        left = self._world.decisions.pop(gtrid, frozenset()) - frozenset(resources)
+        left = self._state.decisions.pop(gtrid, frozenset()) - frozenset(resources)
         if left:
-            self._world.decisions[gtrid] = left
+            self._state.decisions[gtrid] = left
         if outcome is DecisionOutcome.HEURISTIC:
-            known = self._world.heuristics.get(gtrid, frozenset())
-            self._world.heuristics[gtrid] = known | frozenset(resources)
+            known = self._state.heuristics.get(gtrid, frozenset())
+            self._state.heuristics[gtrid] = known | frozenset(resources)
 
     def open_decisions(self) -> Mapping[bytes, Decision]:
-        return {g: Decision(g, names) for g, names in self._world.decisions.items()}
+        return {g: Decision(g, names) for g, names in self._state.decisions.items()}
 
     def heuristics(self) -> Mapping[bytes, frozenset[str]]:
-        return dict(self._world.heuristics)
+        return dict(self._state.heuristics)
 
     def settle(self, gtrid: bytes) -> Done:
-        del self._world.heuristics[gtrid]
+        del self._state.heuristics[gtrid]
         return Done()
 
     def close(self) -> None:

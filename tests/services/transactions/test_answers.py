@@ -29,9 +29,12 @@ from tests.services.transactions.resources.test_databases import Bank, _leave_pr
 pytestmark = [pytest.mark.postgres, pytest.mark.mariadb]
 
 
-class Muffler:
-    """A way to a server that keeps back the answer to a message with ``trigger`` in it: the server
-    has done what it was told, and the client hears of it ``late`` seconds later, or never."""
+class AnswerProxy:
+    """A proxy to a server that withholds the answer to a message with ``trigger`` in it.
+
+    The server has carried the message out; the client gets the answer ``late`` seconds later, or
+    never.
+    """
 
     def __init__(self, port: int) -> None:
         self.trigger: bytes | None = None
@@ -88,22 +91,22 @@ def bank(tmp_path: Path, postgres_server: Server, mariadb_server: Server) -> Ban
 
 
 @contextlib.contextmanager
-def muffled(bank: Bank, name: str) -> Iterator[Muffler]:
-    """The bank with such a way to one of its servers."""
+def through_proxy(bank: Bank, name: str) -> Iterator[AnswerProxy]:
+    """Put such a proxy before one of the bank's servers."""
     direct = bank.urls[name]
     port = urlsplit(direct).port
     assert port is not None
-    way = Muffler(port)
-    bank.urls[name] = direct.replace(f":{port}/", f":{way.port}/")
+    proxy = AnswerProxy(port)
+    bank.urls[name] = direct.replace(f":{port}/", f":{proxy.port}/")
     try:
-        yield way
+        yield proxy
     finally:
         bank.urls[name] = direct
-        way.close()
+        proxy.close()
 
 
 def _until_clean(tm: Any) -> None:
-    """A session that was lost may hold its branch for a moment."""
+    """Recover until nothing is left: a lost session may hold its branch for a moment."""
     for _ in range(100):
         if tm.recover().clean:
             return
@@ -121,13 +124,13 @@ TRIGGERS = {
 def test_a_prepare_whose_answer_is_lost_is_rolled_back(
     bank: Bank, server_face: Face, name: str
 ) -> None:
-    with muffled(bank, name) as way, bank.manager("pg", "maria", face=server_face) as tm:
+    with through_proxy(bank, name) as proxy, bank.manager("pg", "maria", face=server_face) as tm:
         with pytest.raises(RolledBackError), tm.begin() as tx:
             bank.pay(tx, "pg", 5)
             bank.pay(tx, "maria", 5)
-            way.trigger = TRIGGERS[name]["prepare"]
+            proxy.trigger = TRIGGERS[name]["prepare"]
         _until_clean(tm)
-        assert way.struck == 1
+        assert proxy.struck == 1
         with tm.begin() as tx:
             bank.pay(tx, "pg", 1)
             bank.pay(tx, "maria", 1)
@@ -139,12 +142,12 @@ def test_a_prepare_whose_answer_is_lost_is_rolled_back(
 def test_a_commit_whose_answer_is_lost_is_a_commit(
     bank: Bank, server_face: Face, name: str
 ) -> None:
-    with muffled(bank, name) as way, bank.manager("pg", "maria", face=server_face) as tm:
+    with through_proxy(bank, name) as proxy, bank.manager("pg", "maria", face=server_face) as tm:
         with tm.begin() as tx:
             bank.pay(tx, "pg", 5)
             bank.pay(tx, "maria", 5)
-            way.trigger = TRIGGERS[name]["commit"]
-        assert way.struck == 1
+            proxy.trigger = TRIGGERS[name]["commit"]
+        assert proxy.struck == 1
         assert len(tm.decisions.open_decisions()) == 1, "whether it is over only recovery can see"
         _until_clean(tm)
         assert not tm.decisions.open_decisions()
@@ -155,8 +158,8 @@ def test_a_commit_whose_answer_is_lost_is_a_commit(
     assert bank.balances() == {"pg": 6, "maria": 6, "lite": 0}
 
 
-def _impatient(bank: Bank) -> MySqlResource:
-    """MariaDB through a driver that waits for a second."""
+def _with_read_timeout(bank: Bank) -> MySqlResource:
+    """Return MariaDB through a driver that waits for a second."""
     parts = urlsplit(bank.urls["maria"])
     return MySqlResource(
         "maria",
@@ -171,14 +174,14 @@ def _impatient(bank: Bank) -> MySqlResource:
 def test_an_answer_after_the_timeout_is_no_answer_to_the_next_question(
     bank: Bank, server_face: Face, step: str
 ) -> None:
-    with muffled(bank, "maria") as way, bank.manager("pg", face=server_face) as tm:
-        tm.resources["maria"] = _impatient(bank)
-        way.late = 2.0
+    with through_proxy(bank, "maria") as proxy, bank.manager("pg", face=server_face) as tm:
+        tm.resources["maria"] = _with_read_timeout(bank)
+        proxy.late = 2.0
         with contextlib.suppress(RolledBackError), tm.begin() as tx:
             bank.pay(tx, "pg", 5)
             bank.pay(tx, "maria", 5)
-            way.trigger = TRIGGERS["maria"][step]
-        assert way.struck == 1
+            proxy.trigger = TRIGGERS["maria"][step]
+        assert proxy.struck == 1
         for number in (1, 2):
             with tm.begin() as tx:
                 assert tx["maria"].execute(f"SELECT {number}").fetchone() == (number,)

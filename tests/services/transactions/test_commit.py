@@ -18,7 +18,7 @@ from tallystick.errors import (
 from tallystick.services.transactions import Status, Transaction, TransactionManager
 from tallystick.services.transactions.xids import FORMAT_ID, XidFactory
 from tests.services.transactions.faces import FACES, Face
-from tests.services.transactions.model import Database, ModelLog, World
+from tests.services.transactions.model import Database, DurableState, ModelLog
 
 NAMES = ("a", "b", "c")
 
@@ -40,13 +40,13 @@ class Crasher:
         self.steps.append(step)
 
 
-def world(*names: str) -> World:
-    return World({name: Database() for name in names})
+def durable(*names: str) -> DurableState:
+    return DurableState({name: Database() for name in names})
 
 
 def manager(
     path: Path,
-    place: World,
+    state: DurableState,
     *,
     last: str | None = None,
     on_step: Callable[[str], None] | None = None,
@@ -56,9 +56,9 @@ def manager(
     return face(
         TransactionManager(
             path,
-            place.resources(last),
+            state.resources(last),
             node="node-1",
-            log=ModelLog(place),
+            log=ModelLog(state),
             orphan_interval=settings.pop("orphan_interval", 0.0),
             recovery_interval=None,
             on_step=on_step,
@@ -73,137 +73,137 @@ def transfer(tm: TransactionManager, names: tuple[str, ...] = NAMES) -> None:
             tx[name]("balance", 1)
 
 
-def balances(place: World) -> set[int]:
-    return {database.values.get("balance", 0) for database in place.databases.values()}
+def balances(state: DurableState) -> set[int]:
+    return {database.values.get("balance", 0) for database in state.databases.values()}
 
 
 def test_a_committed_transaction_is_in_every_resource(tmp_path: Path, face: Face) -> None:
-    place = world(*NAMES)
-    with manager(tmp_path, place, face=face) as tm:
+    state = durable(*NAMES)
+    with manager(tmp_path, state, face=face) as tm:
         transfer(tm)
         assert tm.statistics.decisions == 1
-    assert balances(place) == {1}
-    assert not place.decisions
+    assert balances(state) == {1}
+    assert not state.decisions
 
 
 def test_an_exception_in_the_block_undoes_everything(tmp_path: Path, face: Face) -> None:
-    place = world(*NAMES)
-    with manager(tmp_path, place, face=face) as tm, pytest.raises(KeyError), tm.begin() as tx:
+    state = durable(*NAMES)
+    with manager(tmp_path, state, face=face) as tm, pytest.raises(KeyError), tm.begin() as tx:
         tx["a"]("balance", 1)
         raise KeyError
-    assert balances(place) == {0}
+    assert balances(state) == {0}
 
 
 @pytest.mark.parametrize("refusing", NAMES)
 def test_one_refusal_to_prepare_rolls_back_all(tmp_path: Path, face: Face, refusing: str) -> None:
-    place = world(*NAMES)
-    place.databases[refusing].refuse_prepare = True
+    state = durable(*NAMES)
+    state.databases[refusing].refuse_prepare = True
     with (
-        manager(tmp_path, place, face=face) as tm,
+        manager(tmp_path, state, face=face) as tm,
         pytest.raises(RolledBackError, match="prepare failed"),
     ):
         transfer(tm)
-    assert balances(place) == {0}
-    assert not any(database.prepared for database in place.databases.values())
+    assert balances(state) == {0}
+    assert not any(database.prepared for database in state.databases.values())
 
 
 def test_one_resource_needs_no_prepare_and_no_record(tmp_path: Path, face: Face) -> None:
-    place = world("a")
-    with manager(tmp_path, place, face=face) as tm:
+    state = durable("a")
+    with manager(tmp_path, state, face=face) as tm:
         transfer(tm, ("a",))
         assert tm.statistics.decisions == 0
-    assert balances(place) == {1}
-    assert not place.notes
+    assert balances(state) == {1}
+    assert not state.notes
 
 
 def test_read_only_branches_leave_one_that_needs_no_decision(tmp_path: Path, face: Face) -> None:
-    place = world(*NAMES)
-    with manager(tmp_path, place, face=face) as tm:
+    state = durable(*NAMES)
+    with manager(tmp_path, state, face=face) as tm:
         with tm.begin() as tx:
             tx["a"]("balance", 1)
             assert tx["b"]
             assert tx["c"]
         assert tm.statistics.decisions == 0
-    assert place.databases["a"].values == {"balance": 1}
+    assert state.databases["a"].values == {"balance": 1}
 
 
 def test_a_lost_lone_branch_is_in_doubt_then_presumed_aborted(
     tmp_path: Path,
     face: Face,
 ) -> None:
-    place = world("a", "b")
+    state = durable("a", "b")
 
     def leave(step: str) -> None:
         if step == "before commit a":
-            place.databases["a"].away = True
+            state.databases["a"].away = True
 
-    with manager(tmp_path, place, on_step=leave, face=face) as tm:
+    with manager(tmp_path, state, on_step=leave, face=face) as tm:
         with pytest.raises(InDoubtError), tm.begin() as tx:
             tx["a"]("balance", 1)
             assert tx["b"]
-        place.databases["a"].away = False
+        state.databases["a"].away = False
         assert len(tm.recover().rolled_back) == 1
-    assert balances(place) == {0}
+    assert balances(state) == {0}
 
 
 def test_a_resource_lost_after_the_decision_is_committed_by_recovery(
     tmp_path: Path, face: Face
 ) -> None:
-    place = world(*NAMES)
+    state = durable(*NAMES)
 
     def leave(step: str) -> None:
         if step == "after decision":
-            place.databases["b"].away = True
+            state.databases["b"].away = True
 
-    with manager(tmp_path, place, on_step=leave, face=face) as tm:
+    with manager(tmp_path, state, on_step=leave, face=face) as tm:
         transfer(tm)
         assert not tm.recover().clean
-        place.databases["b"].away = False
+        state.databases["b"].away = False
         report = tm.recover()
     assert [name for name, _ in report.committed] == ["b"]
-    assert balances(place) == {1}
-    assert not place.decisions
+    assert balances(state) == {1}
+    assert not state.decisions
 
 
 def test_a_heuristic_outcome_is_raised_and_recorded(tmp_path: Path, face: Face) -> None:
-    place = world(*NAMES)
-    place.databases["c"].heuristic = True
-    with manager(tmp_path, place, face=face) as tm, pytest.raises(HeuristicError, match="not in c"):
+    state = durable(*NAMES)
+    state.databases["c"].heuristic = True
+    with manager(tmp_path, state, face=face) as tm, pytest.raises(HeuristicError, match="not in c"):
         transfer(tm)
-    assert list(place.heuristics.values()) == [frozenset("c")]
+    assert list(state.heuristics.values()) == [frozenset("c")]
 
 
 def test_a_failed_log_leaves_branches_frozen_until_it_is_reopened(
     tmp_path: Path, face: Face
 ) -> None:
-    place = world(*NAMES)
-    place.log_fails = True
-    with manager(tmp_path, place, face=face) as tm:
+    state = durable(*NAMES)
+    state.log_fails = True
+    with manager(tmp_path, state, face=face) as tm:
         with pytest.raises(InDoubtError, match="could not be made durable"):
             transfer(tm)
         assert [branch.why for branch in tm.recover().left] == ["live"] * 3
-    with manager(tmp_path, place, face=face) as reopened:
+    with manager(tmp_path, state, face=face) as reopened:
         assert len(reopened.recover().rolled_back) == 3
-    assert balances(place) == {0}
+    assert balances(state) == {0}
 
 
 # -- the last resource ------------------------------------------------------------------------
 
 
 def test_the_last_resource_decides(tmp_path: Path, face: Face) -> None:
-    place = world(*NAMES)
-    with manager(tmp_path, place, last="b", face=face) as tm:
+    state = durable(*NAMES)
+    with manager(tmp_path, state, last="b", face=face) as tm:
         transfer(tm)
         tm.recover()
-    assert balances(place) == {1}
-    assert not place.databases["b"].outcomes, "recovery drops outcome rows nobody needs"
+    assert balances(state) == {1}
+    assert not state.databases["b"].outcomes, "recovery drops outcome rows nobody needs"
 
 
 def test_two_last_resources_are_refused(tmp_path: Path) -> None:
-    place = world("a", "b")
-    resources = place.resources("a") | {"b": place.resources("b")["b"]}
+    state = durable("a", "b")
+    resources = state.resources("a") | {"b": state.resources("b")["b"]}
     with (
-        TransactionManager(tmp_path, resources, log=ModelLog(place), recovery_interval=None) as tm,
+        TransactionManager(tmp_path, resources, log=ModelLog(state), recovery_interval=None) as tm,
         pytest.raises(TransactionUsageError, match="At most one"),
     ):
         transfer(tm, ("a", "b"))
@@ -212,25 +212,25 @@ def test_two_last_resources_are_refused(tmp_path: Path) -> None:
 def test_a_lost_answer_of_the_last_resource_is_settled_by_its_outcome_row(
     tmp_path: Path, face: Face
 ) -> None:
-    place = world(*NAMES)
-    place.databases["b"].lose_answer_of_commit = True
-    with manager(tmp_path, place, last="b", face=face) as tm:
+    state = durable(*NAMES)
+    state.databases["b"].lose_answer_of_commit = True
+    with manager(tmp_path, state, last="b", face=face) as tm:
         with pytest.raises(InDoubtError):
             transfer(tm)
         assert len(tm.recover().committed) == 2
-    assert balances(place) == {1}
+    assert balances(state) == {1}
 
 
 def test_nothing_is_presumed_while_the_last_resource_is_away(tmp_path: Path, face: Face) -> None:
-    place = world(*NAMES)
+    state = durable(*NAMES)
     crasher = Crasher(at=4)
     with pytest.raises(Crash):
-        transfer(manager(tmp_path, place, last="b", on_step=crasher, face=face))
-    place.databases["b"].away = True
-    with manager(tmp_path, place, last="b", face=face) as tm:
+        transfer(manager(tmp_path, state, last="b", on_step=crasher, face=face))
+    state.databases["b"].away = True
+    with manager(tmp_path, state, last="b", face=face) as tm:
         report = tm.recover()
         assert {branch.why for branch in report.left} == {"a last resource cannot be asked"}
-        place.databases["b"].away = False
+        state.databases["b"].away = False
         assert len(tm.recover().rolled_back) == 2
 
 
@@ -239,7 +239,7 @@ def test_nothing_is_presumed_while_the_last_resource_is_away(tmp_path: Path, fac
 
 def _steps(tmp_path: Path, face: Face, names: tuple[str, ...], last: str | None) -> int:
     crasher = Crasher()
-    transfer(manager(tmp_path, world(*names), last=last, on_step=crasher, face=face), names)
+    transfer(manager(tmp_path, durable(*names), last=last, on_step=crasher, face=face), names)
     return len(crasher.steps)
 
 
@@ -249,13 +249,13 @@ def test_whole_or_absent_after_a_crash_at_every_step(
     tmp_path: Path, face: Face, names: tuple[str, ...], last: str | None
 ) -> None:
     for at in range(_steps(tmp_path, face, names, last)):
-        place = world(*names)
+        state = durable(*names)
         with pytest.raises(Crash):
-            transfer(manager(tmp_path, place, last=last, on_step=Crasher(at), face=face), names)
-        with manager(tmp_path, place, last=last, face=face) as tm:
+            transfer(manager(tmp_path, state, last=last, on_step=Crasher(at), face=face), names)
+        with manager(tmp_path, state, last=last, face=face) as tm:
             assert tm.recover().clean
-        assert balances(place) in ({0}, {1}), f"crash at step {at}"
-        assert not place.decisions
+        assert balances(state) in ({0}, {1}), f"crash at step {at}"
+        assert not state.decisions
 
 
 @pytest.mark.parametrize("last", [None, "b"])
@@ -265,73 +265,73 @@ def test_recovery_may_crash_at_every_step_and_run_again(
     crashes = 0
     for at in range(_steps(tmp_path, face, NAMES, last)):
         for again in range(100):
-            place = world(*NAMES)
+            state = durable(*NAMES)
             with pytest.raises(Crash):
-                transfer(manager(tmp_path, place, last=last, on_step=Crasher(at), face=face), NAMES)
+                transfer(manager(tmp_path, state, last=last, on_step=Crasher(at), face=face), NAMES)
             try:
-                manager(tmp_path, place, last=last, on_step=Crasher(again), face=face).recover()
+                manager(tmp_path, state, last=last, on_step=Crasher(again), face=face).recover()
             except Crash:
                 crashes += 1
             else:
                 break
-            with manager(tmp_path, place, last=last, face=face) as tm:
+            with manager(tmp_path, state, last=last, face=face) as tm:
                 assert tm.recover().clean
-            assert balances(place) in ({0}, {1}), f"crash at {at}, then at {again}"
+            assert balances(state) in ({0}, {1}), f"crash at {at}, then at {again}"
     assert crashes > 20
 
 
 def test_a_crash_while_rolling_back_leaves_nothing(tmp_path: Path, face: Face) -> None:
     for at in range(6):
-        place = world(*NAMES)
-        place.databases["c"].refuse_prepare = True
+        state = durable(*NAMES)
+        state.databases["c"].refuse_prepare = True
         with pytest.raises((Crash, RolledBackError)):
-            transfer(manager(tmp_path, place, on_step=Crasher(at), face=face))
-        with manager(tmp_path, place, face=face) as tm:
+            transfer(manager(tmp_path, state, on_step=Crasher(at), face=face))
+        with manager(tmp_path, state, face=face) as tm:
             assert tm.recover().clean
-        assert balances(place) == {0}
+        assert balances(state) == {0}
 
 
 # -- recovery's rules -----------------------------------------------------------------------------
 
 
-def _abandoned(tmp_path: Path, place: World, node: str = "node-1") -> None:
+def _abandoned(tmp_path: Path, state: DurableState, node: str = "node-1") -> None:
     """Leave branches of ``node`` in doubt."""
     gtrid = (ids := XidFactory(node)).gtrid()
-    for database in place.databases.values():
+    for database in state.databases.values():
         database.prepared[ids.branch(gtrid)] = {"balance": 1}
     assert tmp_path.is_dir()
 
 
 @pytest.mark.parametrize("node", ["node-10", "node", "x"])
 def test_branches_of_other_nodes_are_left_alone(tmp_path: Path, node: str) -> None:
-    place = world("a")
-    _abandoned(tmp_path, place, node)
-    with manager(tmp_path, place) as tm:
+    state = durable("a")
+    _abandoned(tmp_path, state, node)
+    with manager(tmp_path, state) as tm:
         report = tm.recover()
     assert [(branch.why, branch.node) for branch in report.left] == [("foreign", node)]
     assert report.clean
 
 
 def test_other_formats_are_foreign(tmp_path: Path) -> None:
-    place = world("a")
+    state = durable("a")
     ids = XidFactory("node-1")
     xid = ids.branch(ids.gtrid())
-    place.databases["a"].prepared[type(xid)(FORMAT_ID + 1, xid.gtrid, xid.bqual)] = {}
-    with manager(tmp_path, place) as tm:
+    state.databases["a"].prepared[type(xid)(FORMAT_ID + 1, xid.gtrid, xid.bqual)] = {}
+    with manager(tmp_path, state) as tm:
         assert [branch.why for branch in tm.recover().left] == ["foreign"]
 
 
 def test_a_young_orphan_waits_for_the_interval(tmp_path: Path) -> None:
-    place = world("a")
-    _abandoned(tmp_path, place)
-    with manager(tmp_path, place, orphan_interval=60.0) as tm:
+    state = durable("a")
+    _abandoned(tmp_path, state)
+    with manager(tmp_path, state, orphan_interval=60.0) as tm:
         assert [b.why for b in tm.recover().left] == ["younger than the orphan interval"]
         tm.orphan_interval = 0.0
         assert len(tm.recover().rolled_back) == 1
 
 
 def test_a_living_transaction_is_not_taken_for_an_orphan(tmp_path: Path, face: Face) -> None:
-    place = world("a", "b")
+    state = durable("a", "b")
     seen: list[str] = []
 
     def look(step: str) -> None:
@@ -339,42 +339,42 @@ def test_a_living_transaction_is_not_taken_for_an_orphan(tmp_path: Path, face: F
             with_others = tm.recover()
             seen.extend(branch.why for branch in with_others.left)
 
-    tm = manager(tmp_path, place, on_step=look, face=face)
+    tm = manager(tmp_path, state, on_step=look, face=face)
     transfer(tm, ("a", "b"))
     assert set(seen) == {"live"}
     assert len(seen) >= 3, "one after the first vote, two after the second; or all at once"
-    assert balances(place) == {1}
+    assert balances(state) == {1}
 
 
 def test_take_over_settles_a_dead_node(tmp_path: Path) -> None:
-    place = world(*NAMES)
+    state = durable(*NAMES)
     crasher = Crasher(at=5)
     with pytest.raises(Crash):
-        transfer(manager(tmp_path / "dead", place, on_step=crasher))
-    assert any(database.prepared for database in place.databases.values())
+        transfer(manager(tmp_path / "dead", state, on_step=crasher))
+    assert any(database.prepared for database in state.databases.values())
     with TransactionManager(
-        tmp_path / "alive", place.resources(), node="node-2", log=ModelLog(World()),
+        tmp_path / "alive", state.resources(), node="node-2", log=ModelLog(DurableState()),
         orphan_interval=0.0, recovery_interval=None,
     ) as tm:  # fmt: skip
-        report = tm.take_over(tmp_path / "dead", log=ModelLog(place))
+        report = tm.take_over(tmp_path / "dead", log=ModelLog(state))
     assert report.clean
-    assert balances(place) in ({0}, {1})
+    assert balances(state) in ({0}, {1})
 
 
 def test_the_phases_can_be_driven_from_above(tmp_path: Path, face: Face) -> None:
-    place = world("a", "b")
-    with manager(tmp_path, place, face=face) as tm:
+    state = durable("a", "b")
+    with manager(tmp_path, state, face=face) as tm:
         for end, balance in (("commit", 1), ("rollback", 1)):
             tx = tm.begin()
             for name in ("a", "b"):
                 tx[name]("balance", 1)
             tx.prepare()
-            assert all(database.prepared for database in place.databases.values())
+            assert all(database.prepared for database in state.databases.values())
             with pytest.raises(TransactionUsageError, match="is prepared"):
                 tx["a"]
             getattr(tx, end)()
-            assert balances(place) == {balance}
-        place.databases["b"].refuse_prepare = True
+            assert balances(state) == {balance}
+        state.databases["b"].refuse_prepare = True
         tx = tm.begin()
         tx["a"]("balance", 1)
         tx["b"]("balance", 1)
@@ -387,7 +387,7 @@ def test_the_phases_can_be_driven_from_above(tmp_path: Path, face: Face) -> None
 
 
 def test_wrong_use_says_what_to_do(tmp_path: Path) -> None:
-    with manager(tmp_path, world("a")) as tm:
+    with manager(tmp_path, durable("a")) as tm:
         with tm.begin() as tx:
             assert tx["a"]
             with pytest.raises(TransactionUsageError, match="enlisted already"):
@@ -401,14 +401,14 @@ def test_wrong_use_says_what_to_do(tmp_path: Path) -> None:
         with pytest.raises(TransactionUsageError, match="no transaction is running"):
             tm.current()
     with pytest.raises(TransactionUsageError, match="belongs to node 'node-1'"):
-        TransactionManager(tmp_path, {}, node="other", log=ModelLog(World()))
+        TransactionManager(tmp_path, {}, node="other", log=ModelLog(DurableState()))
     with pytest.raises(TransactionUsageError, match="cannot be the resource"):
-        TransactionManager(tmp_path, {"a": 7}, log=ModelLog(World()))
+        TransactionManager(tmp_path, {"a": 7}, log=ModelLog(DurableState()))
 
 
 def test_another_thread_must_take_over_first(tmp_path: Path) -> None:
     caught: list[Exception] = []
-    with manager(tmp_path, world("a")) as tm:
+    with manager(tmp_path, durable("a")) as tm:
         tx = tm.begin()
         assert tx["a"]
 
@@ -437,21 +437,21 @@ def _in_thread(work: Callable[[], object]) -> None:
 
 
 def test_a_timeout_leaves_only_rollback(tmp_path: Path, face: Face) -> None:
-    place = world("a", "b")
-    with manager(tmp_path, place, face=face) as tm:
+    state = durable("a", "b")
+    with manager(tmp_path, state, face=face) as tm:
         with pytest.raises(RolledBackError, match="timed out"), tm.begin(timeout=-1.0) as tx:
             tx["a"]("balance", 1)
         assert tx.status is Status.ROLLED_BACK
 
 
 def test_hooks_run_and_a_failing_one_before_commit_rolls_back(tmp_path: Path, face: Face) -> None:
-    place, ends = world("a"), list[Status]()
-    with manager(tmp_path, place, face=face) as tm:
+    state, ends = durable("a"), list[Status]()
+    with manager(tmp_path, state, face=face) as tm:
         with tm.begin() as tx:
             tx["a"]("balance", 1)
             tx.before_commit(lambda: tx["a"]("balance", 1))
             tx.after_completion(ends.append)
-        assert place.databases["a"].values == {"balance": 2}
+        assert state.databases["a"].values == {"balance": 2}
         with pytest.raises(RolledBackError, match="before commit"), tm.begin() as tx:
             tx["a"]("balance", 1)
             tx.before_commit(lambda: 1 // 0)
@@ -461,8 +461,8 @@ def test_hooks_run_and_a_failing_one_before_commit_rolls_back(tmp_path: Path, fa
 
 
 def test_nested_transactional_calls_join(tmp_path: Path) -> None:
-    place = world("a")
-    with manager(tmp_path, place) as tm:
+    state = durable("a")
+    with manager(tmp_path, state) as tm:
 
         @tm.transactional
         def inner() -> None:
@@ -474,7 +474,7 @@ def test_nested_transactional_calls_join(tmp_path: Path) -> None:
             inner()
 
         outer()
-        assert place.databases["a"].values == {"balance": 2}
+        assert state.databases["a"].values == {"balance": 2}
 
         @tm.transactional
         def failing() -> None:
@@ -483,4 +483,4 @@ def test_nested_transactional_calls_join(tmp_path: Path) -> None:
 
         with pytest.raises(KeyError):
             failing()
-    assert place.databases["a"].values == {"balance": 2}
+    assert state.databases["a"].values == {"balance": 2}

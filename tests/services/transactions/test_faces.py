@@ -18,8 +18,8 @@ from tallystick.services.transactions import Status, Transaction, TransactionMan
 from tallystick.services.transactions.aio import AsyncTransaction, AsyncTransactionManager
 from tallystick.services.transactions.zope import join
 from tests.services.transactions.faces import TaskBranch
-from tests.services.transactions.model import ModelLog, World
-from tests.services.transactions.test_commit import balances, manager, transfer, world
+from tests.services.transactions.model import DurableState, ModelLog
+from tests.services.transactions.test_commit import balances, durable, manager, transfer
 
 
 def add(handle: Any) -> None:
@@ -35,10 +35,10 @@ def add_slowly(handle: Any) -> None:
 
 
 def test_a_task_commits_and_rolls_back_without_blocking_its_loop(tmp_path: Path) -> None:
-    place = world("a", "b")
+    state = durable("a", "b")
 
     async def work() -> None:
-        async with AsyncTransactionManager(manager(tmp_path, place)) as tm:
+        async with AsyncTransactionManager(manager(tmp_path, state)) as tm:
             async with tm.begin() as tx:
                 await tx.run("a", add)
                 await tx.run("b", add)
@@ -51,26 +51,26 @@ def test_a_task_commits_and_rolls_back_without_blocking_its_loop(tmp_path: Path)
             assert (await tm.recover()).clean
 
     asyncio.run(work())
-    assert balances(place) == {1}
+    assert balances(state) == {1}
 
 
 def test_many_tasks_have_transactions_of_their_own(tmp_path: Path) -> None:
-    place = world("a", "b")
+    state = durable("a", "b")
 
     async def one(tm: AsyncTransactionManager) -> None:
         async with tm.begin() as tx:
             await asyncio.gather(tx.run("a", add), tx.run("b", add))
 
     async def work() -> None:
-        async with AsyncTransactionManager(manager(tmp_path, place)) as tm:
+        async with AsyncTransactionManager(manager(tmp_path, state)) as tm:
             await asyncio.gather(*(one(tm) for _ in range(50)))
 
     asyncio.run(work())
-    assert balances(place) == {50}
+    assert balances(state) == {50}
 
 
 def test_a_whole_transaction_runs_in_one_worker(tmp_path: Path) -> None:
-    place = world("a", "b")
+    state = durable("a", "b")
 
     def both(tx: Transaction) -> bytes:
         add(tx["a"])
@@ -82,20 +82,20 @@ def test_a_whole_transaction_runs_in_one_worker(tmp_path: Path) -> None:
         raise KeyError
 
     async def work() -> set[bytes]:
-        async with AsyncTransactionManager(manager(tmp_path, place), threads=4) as tm:
+        async with AsyncTransactionManager(manager(tmp_path, state), threads=4) as tm:
             with pytest.raises(KeyError):
                 await tm.run(fail)
             return set(await asyncio.gather(*(tm.run(both) for _ in range(20))))
 
     assert len(asyncio.run(work())) == 20
-    assert balances(place) == {20}
+    assert balances(state) == {20}
 
 
 def test_a_commit_runs_to_its_end_though_its_task_is_cancelled(tmp_path: Path) -> None:
-    place = world("a", "b")
+    state = durable("a", "b")
 
     async def work() -> Status:
-        slow = manager(tmp_path, place, on_step=lambda _: time.sleep(0.01))
+        slow = manager(tmp_path, state, on_step=lambda _: time.sleep(0.01))
         async with AsyncTransactionManager(slow) as tm:
             tx = tm.begin()
             await tx.run("a", add)
@@ -108,15 +108,15 @@ def test_a_commit_runs_to_its_end_though_its_task_is_cancelled(tmp_path: Path) -
             return tx.status
 
     assert asyncio.run(work()) is Status.COMMITTED
-    assert balances(place) == {1}
+    assert balances(state) == {1}
 
 
 def test_resources_for_tasks_are_awaited_and_those_that_never_wait_need_no_await(
     tmp_path: Path,
 ) -> None:
-    place = world("a", "b", "c")
+    state = durable("a", "b", "c")
     threads = set[int]()
-    resources: dict[str, Any] = dict(place.resources())
+    resources: dict[str, Any] = dict(state.resources())
     resources["b"].instant = True
 
     async def begin_async(xid: Xid) -> TaskBranch:
@@ -126,7 +126,7 @@ def test_resources_for_tasks_are_awaited_and_those_that_never_wait_need_no_await
     resources["a"].begin_async = begin_async
 
     async def work() -> None:
-        inner = TransactionManager(tmp_path, resources, log=ModelLog(place), recovery_interval=None)
+        inner = TransactionManager(tmp_path, resources, log=ModelLog(state), recovery_interval=None)
         async with AsyncTransactionManager(inner) as tm:
             async with tm.begin() as tx:
                 add(await tx.enlist("a"))
@@ -141,15 +141,15 @@ def test_resources_for_tasks_are_awaited_and_those_that_never_wait_need_no_await
                     tx["c"]
 
     asyncio.run(work())
-    assert balances(place) == {1}
+    assert balances(state) == {1}
     assert threads == {threading.get_ident()}
 
 
 def test_hooks_of_a_task_may_be_awaited_and_use_the_transaction(tmp_path: Path) -> None:
-    place = world("a", "b")
+    state = durable("a", "b")
 
     async def work() -> None:
-        async with AsyncTransactionManager(manager(tmp_path, place)) as tm:
+        async with AsyncTransactionManager(manager(tmp_path, state)) as tm:
 
             async def also() -> None:
                 await tx.run("b", add)
@@ -167,14 +167,14 @@ def test_hooks_of_a_task_may_be_awaited_and_use_the_transaction(tmp_path: Path) 
             assert other.status is Status.ROLLED_BACK
 
     asyncio.run(work())
-    assert balances(place) == {1}
+    assert balances(state) == {1}
 
 
 def test_a_task_cancelled_in_a_hook_or_in_its_work_rolls_back(tmp_path: Path) -> None:
-    place = world("a", "b")
+    state = durable("a", "b")
 
     async def work() -> None:
-        async with AsyncTransactionManager(manager(tmp_path, place)) as tm:
+        async with AsyncTransactionManager(manager(tmp_path, state)) as tm:
             reached = asyncio.Event()
 
             async def pause() -> None:
@@ -200,17 +200,17 @@ def test_a_task_cancelled_in_a_hook_or_in_its_work_rolls_back(tmp_path: Path) ->
                 with pytest.raises(asyncio.CancelledError):
                     await task
             assert [tx.status for tx in ends] == [Status.ROLLED_BACK] * 2
-            assert not any(tm.manager.is_live(tx.gtrid) for tx in ends)
+            assert not any(tx.gtrid in tm.manager._context.live for tx in ends)
 
     asyncio.run(work())
-    assert balances(place) == {0}
+    assert balances(state) == {0}
 
 
 def test_of_two_tasks_that_end_a_transaction_one_does(tmp_path: Path) -> None:
-    place = world("a", "b")
+    state = durable("a", "b")
 
     async def work() -> None:
-        async with AsyncTransactionManager(manager(tmp_path, place)) as tm:
+        async with AsyncTransactionManager(manager(tmp_path, state)) as tm:
             tx = tm.begin()
             await tx.run("a", add)
             slow = asyncio.create_task(tx.run("b", add_slowly))
@@ -222,7 +222,7 @@ def test_of_two_tasks_that_end_a_transaction_one_does(tmp_path: Path) -> None:
             assert [type(end) for end in ends] == [type(None)] + [TransactionUsageError] * 2
 
     asyncio.run(work())
-    assert balances(place) == {1}
+    assert balances(state) == {1}
 
 
 def test_tasks_that_wait_for_a_row_leave_a_thread_to_the_one_that_has_it(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_tasks_that_wait_for_a_row_leave_a_thread_to_the_one_that_has_it(tmp_pat
 
 
 class Objector:
-    """A data manager of somebody else that refuses."""
+    """A data manager of another package that votes no."""
 
     transaction_manager: Any = None
 
@@ -270,8 +270,8 @@ class Objector:
 
 
 def test_zope_commits_and_aborts_ours(tmp_path: Path) -> None:
-    place = world("a", "b")
-    with manager(tmp_path, place) as tm:
+    state = durable("a", "b")
+    with manager(tmp_path, state) as tm:
         for name in ("commit", "abort"):
             theirs = zope.TransactionManager()
             theirs.begin()
@@ -279,12 +279,12 @@ def test_zope_commits_and_aborts_ours(tmp_path: Path) -> None:
             ours["a"]("balance", 1)
             ours["b"]("balance", 1)
             getattr(theirs, name)()
-    assert balances(place) == {1}
+    assert balances(state) == {1}
 
 
 def test_a_vote_against_it_elsewhere_undoes_ours(tmp_path: Path) -> None:
-    place = world("a", "b")
-    with manager(tmp_path, place) as tm:
+    state = durable("a", "b")
+    with manager(tmp_path, state) as tm:
         theirs = zope.TransactionManager()
         theirs.begin()
         ours = join(tm, theirs)
@@ -294,14 +294,14 @@ def test_a_vote_against_it_elsewhere_undoes_ours(tmp_path: Path) -> None:
         with pytest.raises(RuntimeError, match="no"):
             theirs.commit()
     assert ours.status is Status.ROLLED_BACK
-    assert balances(place) == {0}
-    assert not any(database.prepared for database in place.databases.values())
+    assert balances(state) == {0}
+    assert not any(database.prepared for database in state.databases.values())
 
 
 def test_our_refusal_makes_zope_abort(tmp_path: Path) -> None:
-    place = world("a", "b")
-    place.databases["b"].refuse_prepare = True
-    with manager(tmp_path, place) as tm:
+    state = durable("a", "b")
+    state.databases["b"].refuse_prepare = True
+    with manager(tmp_path, state) as tm:
         theirs = zope.TransactionManager()
         theirs.begin()
         ours = join(tm, theirs)
@@ -309,7 +309,7 @@ def test_our_refusal_makes_zope_abort(tmp_path: Path) -> None:
         ours["b"]("balance", 1)
         with pytest.raises(RolledBackError):
             theirs.commit()
-    assert balances(place) == {0}
+    assert balances(state) == {0}
 
 
 # -- in the background --------------------------------------------------------------------------
@@ -323,21 +323,21 @@ def _until(condition: Any) -> None:
 
 
 def test_what_was_left_is_committed_in_the_background(tmp_path: Path) -> None:
-    place: World = world("a", "b")
+    state: DurableState = durable("a", "b")
 
     def leave(step: str) -> None:
         if step == "after decision":
-            place.databases["b"].away = True
+            state.databases["b"].away = True
 
     with TransactionManager(
-        tmp_path, place.resources(), log=ModelLog(place), orphan_interval=0.0,
+        tmp_path, state.resources(), log=ModelLog(state), orphan_interval=0.0,
         recovery_interval=60.0, on_step=leave,
     ) as tm:  # fmt: skip
         transfer(tm, ("a", "b"))
         _until(lambda: tm.statistics.retries)
-        place.databases["b"].away = False
-        _until(lambda: balances(place) == {1})
-        _until(lambda: not place.decisions)
+        state.databases["b"].away = False
+        _until(lambda: balances(state) == {1})
+        _until(lambda: not state.decisions)
 
 
 def test_metrics_go_to_the_meter_of_the_application(tmp_path: Path) -> None:
@@ -347,7 +347,7 @@ def test_metrics_go_to_the_meter_of_the_application(tmp_path: Path) -> None:
 
     reader = InMemoryMetricReader()
     metrics.set_meter_provider(MeterProvider(metric_readers=[reader]))
-    with manager(tmp_path, world("a", "b")) as tm:
+    with manager(tmp_path, durable("a", "b")) as tm:
         transfer(tm, ("a", "b"))
         tm.recover()
         data = reader.get_metrics_data()

@@ -65,14 +65,14 @@ def test_killed_at_every_step_of_recovery_it_is_run_again(bank: Bank, step: int)
 
 
 def _load(bank: Bank, names: tuple[str, ...], seconds: float, threads: int) -> int:
-    """Transfers under load, then a kill; how many were acknowledged."""
+    """Kill the program under load; return how many transfers were acknowledged."""
     program = bank.start("load", threads, names)
     assert program.stdout is not None
     assert program.stdout.readline() == "done\n"
     time.sleep(seconds)
     program.kill()
-    told, _ = program.communicate()
-    return 1 + told.count("done")
+    output, _ = program.communicate()
+    return 1 + output.count("done")
 
 
 @pytest.mark.parametrize("face", [(), ("tasks",)], ids=["threads", "tasks"])
@@ -98,7 +98,7 @@ def test_ten_thousand_transfers_with_random_kills(bank: Bank, seed: int) -> None
 def _losing_at_every_step(
     bank: Bank, names: tuple[str, ...], lose: Callable[[], None], mend: Callable[[], None]
 ) -> int:
-    """Transfers whose database is lost at step 0, 1, 2 ...; the number of steps."""
+    """Lose the database of a transfer at step 0, 1, 2 ...; return the number of steps."""
     for at in itertools.count():
         steps, lost = itertools.count(), list[str]()
 
@@ -120,7 +120,7 @@ def _losing_at_every_step(
                     on_step=step,
                 )
             )
-            with contextlib.suppress(TallystickError):  # whatever it says, the books must balance
+            with contextlib.suppress(TallystickError):  # whatever it says, money must be whole
                 killed.transfer(tm, 0)
         if lost:
             mend()
@@ -159,19 +159,19 @@ def test_a_database_killed_at_every_step_is_waited_for(
         server.kill()
 
 
-class Wire:
-    """A way to a server that can be cut: forwards bytes in both directions."""
+class Proxy:
+    """Forwards bytes to a server and from it, until its connections are cut."""
 
     def __init__(self, port: int) -> None:
         self._target = port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._ends: list[socket.socket] = []
-        self._whole = True
+        self._forwarding = True
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
-        self._whole = False
+        self._forwarding = False
         for end in self._ends:
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
@@ -179,7 +179,7 @@ class Wire:
         self._ends.clear()
 
     def mend(self) -> None:
-        self._whole = True
+        self._forwarding = True
 
     def close(self) -> None:
         self._listener.close()
@@ -189,16 +189,16 @@ class Wire:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self._listener.accept()
-                if not self._whole:
+                if not self._forwarding:
                     near.close()
                     continue
                 far = socket.create_connection(("127.0.0.1", self._target))
                 self._ends += [near, far]
                 for one, other in ((near, far), (far, near)):
-                    threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
+                    threading.Thread(target=self._forward, args=(one, other), daemon=True).start()
 
     @staticmethod
-    def _carry(one: socket.socket, other: socket.socket) -> None:
+    def _forward(one: socket.socket, other: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := one.recv(65536):
                 other.sendall(data)
@@ -219,10 +219,10 @@ def test_with_the_network_cut_at_every_step_money_is_whole(
 ) -> None:
     port = re.search(r":(\d+)/", bank.urls[name])
     assert port is not None
-    wire = Wire(int(port[1]))
+    proxy = Proxy(int(port[1]))
     direct = bank.urls[name]
-    bank.urls[name] = direct.replace(f":{port[1]}/", f":{wire.port}/")
+    bank.urls[name] = direct.replace(f":{port[1]}/", f":{proxy.port}/")
     try:
-        assert _losing_at_every_step(bank, names, wire.cut, wire.mend) > 5
+        assert _losing_at_every_step(bank, names, proxy.cut, proxy.mend) > 5
     finally:
-        wire.close()
+        proxy.close()

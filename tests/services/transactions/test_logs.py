@@ -9,25 +9,25 @@ import pytest
 from tallystick.errors import HeuristicError
 from tallystick.services.transactions import TransactionManager
 from tallystick.systems.registry import open_decision_log
-from tests.services.transactions.model import World
+from tests.services.transactions.model import DurableState
 from tests.services.transactions.test_commit import (
     NAMES,
     Crash,
     Crasher,
     balances,
+    durable,
     transfer,
-    world,
 )
 
 SYSTEMS = ["tally", "bitronix"]
 
 
 def manager(
-    folder: Path, system: str, place: World, on_step: Crasher | None = None
+    folder: Path, system: str, state: DurableState, on_step: Crasher | None = None
 ) -> TransactionManager:
     return TransactionManager(
         folder,
-        place.resources(),
+        state.resources(),
         node="node-1",
         log=open_decision_log(folder / system, system),
         orphan_interval=0.0,
@@ -39,11 +39,11 @@ def manager(
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_whole_or_absent_after_a_stop_at_every_step(tmp_path: Path, system: str) -> None:
     outcomes = set[int]()
-    place = world(*NAMES)
+    state = durable(*NAMES)
     for at in range(100):
-        before = balances(place)
+        before = balances(state)
         stopped = Crasher(at)
-        tm = manager(tmp_path, system, place, stopped)
+        tm = manager(tmp_path, system, state, stopped)
         try:
             transfer(tm)
         except Crash:
@@ -52,10 +52,10 @@ def test_whole_or_absent_after_a_stop_at_every_step(tmp_path: Path, system: str)
             finished = True
         finally:
             tm.close()
-        with manager(tmp_path, system, place) as again:
+        with manager(tmp_path, system, state) as again:
             assert again.recover().clean
             assert not again.decisions.open_decisions()
-        (after,), (was,) = balances(place), before
+        (after,), (was,) = balances(state), before
         outcomes.add(after - was)
         if finished:
             break
@@ -67,29 +67,29 @@ def test_whole_or_absent_after_a_stop_at_every_step(tmp_path: Path, system: str)
 def test_a_heuristic_outcome_stays_on_record_until_it_is_settled(
     tmp_path: Path, system: str
 ) -> None:
-    place = world(*NAMES)
-    place.databases["c"].heuristic = True
-    with manager(tmp_path, system, place) as tm, pytest.raises(HeuristicError):
+    state = durable(*NAMES)
+    state.databases["c"].heuristic = True
+    with manager(tmp_path, system, state) as tm, pytest.raises(HeuristicError):
         transfer(tm)
-    with manager(tmp_path, system, place) as tm:
+    with manager(tmp_path, system, state) as tm:
         (gtrid,) = tm.decisions.heuristics()
         assert not tm.decisions.open_decisions()
         tm.decisions.settle(gtrid).wait()
-    with manager(tmp_path, system, place) as tm:
+    with manager(tmp_path, system, state) as tm:
         assert not tm.decisions.heuristics()
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_dead_node_is_taken_over_from_its_log(tmp_path: Path, system: str) -> None:
-    place = world(*NAMES)
-    tm = manager(tmp_path / "dead", system, place, Crasher(at=8))
+    state = durable(*NAMES)
+    tm = manager(tmp_path / "dead", system, state, Crasher(at=8))
     with pytest.raises(Crash):
         transfer(tm)
     tm.close()
     with TransactionManager(
-        tmp_path / "alive", place.resources(), orphan_interval=0.0, recovery_interval=None
+        tmp_path / "alive", state.resources(), orphan_interval=0.0, recovery_interval=None
     ) as alive:
         assert {branch.why for branch in alive.recover().left} == {"foreign"}
         dead = open_decision_log(tmp_path / "dead" / system, system)
         assert alive.take_over(tmp_path / "dead", log=dead).clean
-    assert balances(place) == {1}
+    assert balances(state) == {1}

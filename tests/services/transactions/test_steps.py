@@ -21,7 +21,7 @@ DRIVERS = pytest.mark.parametrize("driver", [drive, awaiting])
 
 
 class Slow:
-    """A ticket that is durable when it is told to be."""
+    """A ticket that is durable once its event is set."""
 
     def __init__(self) -> None:
         self.durable = asyncio.Event()
@@ -65,7 +65,7 @@ def test_an_error_of_the_steps_is_raised(driver: Driver) -> None:
 
 
 class Interrupted(Generator[Wanted, Any, str]):
-    """Steps whose driver is interrupted when it has been given the first one."""
+    """Steps whose driver is interrupted after it got the first one."""
 
     gi_running, gi_frame, gi_suspended = False, object(), True
 
@@ -86,7 +86,7 @@ class Interrupted(Generator[Wanted, Any, str]):
 
 
 @DRIVERS
-def test_an_interrupt_between_two_steps_is_told_to_them(driver: Driver) -> None:
+def test_an_interrupt_between_two_steps_is_thrown_into_them(driver: Driver) -> None:
     def steps() -> Steps[str]:
         try:
             yield lambda: None
@@ -140,8 +140,8 @@ def test_a_cancelled_task_is_cancelled_though_its_steps_fail() -> None:
         task.cancel()
         await asyncio.sleep(0)
         ticket.durable.set()
-        with pytest.raises(asyncio.CancelledError) as told:
+        with pytest.raises(asyncio.CancelledError) as raised:
             await task
-        assert isinstance(told.value.__cause__, KeyError)
+        assert isinstance(raised.value.__cause__, KeyError)
 
     asyncio.run(work())

@@ -1,117 +1,113 @@
 """The journal for asyncio: the same calls, awaited. No call blocks the event loop.
 
-In: bodies. Out: LSNs. Tasks share groups with each other and with threads.
+In: bodies. Out: LSNs. Tasks share groups with each other and with threads. Whatever reads or
+writes files runs in the worker threads of `asyncio.to_thread`, iterators batch by batch.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from types import TracebackType
-from typing import Self
+import contextlib
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from os import PathLike
+from typing import Generic, Protocol, Self, TypeVar
 
-from tallystick.records import Record, Xid
-from tallystick.services.journal.base import Face
-from tallystick.services.journal.transaction import JournalTransaction, Phase
+from tallystick.records import Record
+from tallystick.roles import JournalRecord, PreparedTransaction
+from tallystick.services.journal.base import BaseJournal
+from tallystick.services.journal.transaction import AsyncJournalTransaction
 
-
-class AsyncTransaction:
-    """`tallystick.services.journal.threads.Transaction` for tasks."""
-
-    def __init__(self, core: JournalTransaction) -> None:
-        self._core = core
-        self.append = core.append
-        self.add = core.add
-        self.update = core.update
-        self.delete = core.delete
-
-    @property
-    def number(self) -> int:
-        """Its number in the log."""
-        return self._core.number
-
-    async def prepare(self, extra: bytes = b"", xid: Xid | None = None) -> int:
-        """Promise durably that it can commit; returns the LSN."""
-        return await self._core.end_prepare(extra, xid)
-
-    async def commit(self) -> int:
-        """Make its records live, durably; returns the LSN of the commit."""
-        return await self._core.end_commit()
-
-    async def rollback(self) -> int:
-        """Give its records up."""
-        return await self._core.end_rollback()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._core.phase is not Phase.ACTIVE:
-            return
-        if error is None:
-            await self.commit()
-        else:
-            self._core.end_rollback()  # nobody has to wait for it: no commit is no commit
+BATCH_RECORDS = 256
+"""Records that a worker thread reads at a time for an asynchronous iterator."""
+BATCH_BYTES = 1 << 20
+"""Bytes of bodies after which such a batch ends early."""
 
 
-class AsyncJournal(Face):
-    """A journal whose calls are awaited. Opening it blocks; `open` does so in a thread."""
+class AsyncJournal(BaseJournal):
+    """A journal whose calls are awaited; an asynchronous context manager. See `BaseJournal`.
+
+    Opening it by its constructor blocks; `open` opens it in a thread.
+    """
 
     @classmethod
-    async def open(cls, path: str, *, system: str = "tally", **options: object) -> Self:
-        """Open without blocking the event loop. See `Face` for the arguments."""
+    async def open(
+        cls, path: str | PathLike[str], *, system: str = "tally", **options: object
+    ) -> Self:
+        """Open without blocking the event loop. See `BaseJournal` for the arguments."""
         return await asyncio.to_thread(cls, path, system=system, **options)
 
     async def append(self, body: bytes) -> int:
-        """A plain record; returns its LSN."""
+        """Append a plain record; returns its LSN."""
         return await self._engine.append(body)
 
     async def append_many(self, bodies: Sequence[bytes]) -> Sequence[int]:
-        """Plain records in as few groups as possible; returns their LSNs."""
-        return await asyncio.to_thread(self._append_many, bodies)
+        """Append plain records in as few groups as possible; returns their LSNs."""
+        return await asyncio.to_thread(self._engine.append_many, bodies)
 
     async def add(self, record_id: int, body: bytes, user_type: int = 0) -> int:
-        """A record with an id of your own, which lives until it is deleted; returns the LSN."""
+        """Add a record that is live until it is deleted; see `Journal.add`."""
         return await self._add(record_id, body, user_type)
 
     async def update(self, record_id: int, body: bytes, user_type: int = 0) -> int:
-        """One more body for a live record."""
+        """Give one more body to a live record; returns the LSN."""
         return await self._update(record_id, body, user_type)
 
     async def delete(self, record_id: int) -> int:
-        """End the life of a record."""
+        """Delete a live record; returns the LSN."""
         return await self._delete(record_id)
 
-    def transaction(self) -> AsyncTransaction:
-        """Records that become live together; an asynchronous context manager."""
-        return AsyncTransaction(self._begin())
+    def transaction(self) -> AsyncJournalTransaction:
+        """Begin a transaction: records that become live together."""
+        return self._begin(AsyncJournalTransaction)
+
+    async def prepared(self) -> Sequence[PreparedTransaction]:
+        """Read the transactions in doubt: prepared and not ended."""
+        return await asyncio.to_thread(self._engine.prepared)
 
     async def commit_prepared(self, transaction: int) -> int:
         """Commit a transaction that is in doubt since before the last restart."""
-        return await self._settle(transaction, commit=True)
+        found = await asyncio.to_thread(self._find_in_doubt, transaction)
+        return await self._settle(found, commit=True)
 
     async def rollback_prepared(self, transaction: int) -> int:
         """Roll back a transaction that is in doubt since before the last restart."""
-        return await self._settle(transaction, commit=False)
+        found = await asyncio.to_thread(self._find_in_doubt, transaction)
+        return await self._settle(found, commit=False)
 
-    async def follow(self, from_lsn: int = 0, *, poll_s: float = 0.01) -> AsyncIterator[Record]:
-        """Records as they become durable, until the journal is closed."""
-        tail = self._engine.tail(from_lsn)
-        try:
-            while not self._closed:
-                for record in tail.read():
+    # -- reading ------------------------------------------------------------------------
+
+    async def live_records(self) -> AsyncIterator[JournalRecord]:
+        """Read the adds and updates of live ids from the files, in log order."""
+        async with contextlib.aclosing(_in_threads(self._engine.live_records)) as records:
+            async for record in records:
+                yield record
+
+    async def replay(
+        self, from_lsn: int = 0, from_time: float | None = None
+    ) -> AsyncIterator[Record]:
+        """Read every durable record from an LSN on, or from a time in seconds since 1970 on."""
+        reading = _in_threads(lambda: self._replay(from_lsn, from_time))
+        async with contextlib.aclosing(reading) as records:
+            async for record in records:
+                yield record
+
+    async def follow(
+        self, from_lsn: int = 0, *, poll_s: float = 0.01, idle_s: float | None = None
+    ) -> AsyncIterator[Record]:
+        """Read records as they become durable; see `Journal.follow`."""
+        reading = _in_threads(lambda: self._follow(from_lsn, idle_s))
+        async with contextlib.aclosing(reading) as records:
+            async for record in records:
+                if record is None:
+                    await asyncio.sleep(poll_s)
+                else:
                     yield record
-                await asyncio.sleep(poll_s)
-        finally:
-            tail.close()
+
+    # -- files --------------------------------------------------------------------------
 
     async def checkpoint(self, lsn: int | None = None) -> int:
-        """Give up plain records below ``lsn`` and free segments; returns how many."""
+        """Give up plain records below ``lsn`` and free segments; see `Journal.checkpoint`."""
         return await asyncio.to_thread(self._checkpoint, lsn)
 
     async def reclaim(self) -> int:
@@ -123,21 +119,85 @@ class AsyncJournal(Face):
         return await asyncio.to_thread(lambda: self._engine.compact(force=force))
 
     async def flush(self) -> None:
-        """Everything submitted so far is durable when this returns."""
+        """Wait until everything submitted so far is durable."""
         await asyncio.to_thread(self._engine.flush)
 
     async def close(self) -> None:
-        """Make everything durable and give the log back; a second call does nothing."""
-        self._closed = True
-        await asyncio.to_thread(self._engine.close)
+        """Make everything durable and release the log; a second call does nothing."""
+        await asyncio.to_thread(self._close)
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+class _HasBody(Protocol):
+    @property
+    def body(self) -> bytes | None: ...
+
+
+_Item = TypeVar("_Item", bound=_HasBody | None)
+
+
+async def _in_threads(start: Callable[[], Iterator[_Item]]) -> AsyncGenerator[_Item]:
+    """Iterate in worker threads, one batch at a time.
+
+    When the consumer stops or is cancelled, the iterator is closed, after the batch that a thread
+    still reads. A second cancellation does not wait for that.
+    """
+    batches = _Batches(start)
+    try:
+        while batch := await asyncio.to_thread(batches.next):
+            for item in batch:
+                yield item
+    finally:
+        await asyncio.shield(asyncio.to_thread(batches.close))
+
+
+class _Batches(Generic[_Item]):
+    """An iterator cut into lists, for one worker thread at a time."""
+
+    def __init__(self, start: Callable[[], Iterator[_Item]]) -> None:
+        self._start = start
+        self._lock = threading.Lock()
+        self._iterator: Iterator[_Item] | None = None
+        self._error: Exception | None = None
+        self._closed = False
+
+    def next(self) -> list[_Item]:
+        """Read the next batch: up to `BATCH_RECORDS`, about `BATCH_BYTES`, or up to a None.
+
+        Empty at the end. An error of the iterator is raised after the records before it.
+        """
+        batch: list[_Item] = []
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            if not self._closed:
+                try:
+                    self._fill(batch)
+                except Exception as error:
+                    if not batch:
+                        raise
+                    self._error = error
+        return batch
+
+    def _fill(self, batch: list[_Item]) -> None:
+        if self._iterator is None:
+            self._iterator = self._start()
+        size = 0
+        for item in self._iterator:
+            batch.append(item)
+            size += 0 if item is None else len(item.body or b"")
+            if item is None or len(batch) >= BATCH_RECORDS or size >= BATCH_BYTES:
+                return
+
+    def close(self) -> None:
+        """Close the iterator and with it the files that it has open."""
+        with self._lock:
+            self._closed = True
+            close = getattr(self._iterator, "close", None)
+            if close is not None:
+                close()

@@ -1,36 +1,49 @@
-"""What both faces of a journal share: checks, order, tickets. Nothing here waits.
+"""What `Journal` and `AsyncJournal` share: checks of ids, the order of the log, tickets.
 
-In: calls of `Journal` or `AsyncJournal`. Out: tickets of the engine.
+In: calls of both. Out: tickets of the engine, for the face to wait for. Submitting never waits for
+a file; methods that read or write files say so.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Generator, Iterator
 from os import PathLike, fspath
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from tallystick.errors import TransactionUsageError
+from tallystick.errors import LogClosedError, TransactionUsageError
 from tallystick.records import Record
-from tallystick.roles import JournalEngine, JournalRecord, PreparedTransaction, Ticket
+from tallystick.roles import JournalEngine, PreparedTransaction, Ticket
 from tallystick.services.journal.engine import open_engine
-from tallystick.services.journal.transaction import JournalTransaction
+from tallystick.services.journal.transaction import BaseJournalTransaction
 from tallystick.storage.group.counters import GroupCounters
 
+if TYPE_CHECKING:
+    from tallystick.services.journal.resource import JournalResource
 
-class Face:
-    """A journal without waiting. ``system`` names the log format; ``options`` go to its engine
-    (for tally: ``settings``, ``key``, ``fs``).
+_Transaction = TypeVar("_Transaction", bound=BaseJournalTransaction)
 
-    Raises `LogLockedError` if the log is open elsewhere, `CorruptLogError` if acknowledged data
-    is damaged.
+
+class BaseJournal:
+    """A journal without waiting.
+
+    Args:
+        path: the directory of the log; it is created if there is none.
+        system: the log format, ``tally`` (the native log) or ``jboss``.
+        options: settings of the format's engine; for tally ``settings``, ``key``, ``fs``.
+
+    Raises:
+        LogLockedError: the log is open elsewhere.
+        CorruptLogError: acknowledged data is damaged.
+        UnsupportedFormatError: the system has no journal.
     """
 
     def __init__(self, path: str | PathLike[str], *, system: str = "tally", **options: Any) -> None:
         self.path = fspath(path)
         self.system = system
         self._engine: JournalEngine = open_engine(system, self.path, **options)
-        self._order = threading.Lock()  # ties the ids known here to the order of the log
+        self._order = threading.Lock()  # keeps `_ids` in the order of the log
         self._ids = self._engine.live_ids()
         self._in_doubt = {one.transaction for one in self._engine.prepared()}
         self._next_transaction = self._engine.next_transaction()
@@ -39,6 +52,25 @@ class Face:
     def submit(self, body: bytes) -> Ticket:
         """Append a plain record; wait for the ticket, or await it."""
         return self._engine.append(body)
+
+    def as_resource(self, name: str) -> JournalResource:
+        """Return this journal as the resource ``name`` of a transaction manager."""
+        # Imported here: a journal alone does without the transaction manager.
+        from tallystick.services.journal.resource import JournalResource
+
+        return JournalResource(name, self._begin, self._engine.prepared, self._settle)
+
+    @property
+    def next_lsn(self) -> int:
+        """LSN of the next record that will be written."""
+        return self._engine.next_lsn
+
+    @property
+    def counters(self) -> GroupCounters:
+        """Groups, records, bytes, syncs and seconds so far."""
+        return self._engine.counters
+
+    # -- tickets ------------------------------------------------------------------------
 
     def _add(self, record_id: int, body: bytes, user_type: int) -> Ticket:
         with self._order:
@@ -64,57 +96,64 @@ class Face:
         if record_id not in self._ids:
             raise TransactionUsageError(f"there is no record {record_id}", file=self.path)
 
-    def _begin(self) -> JournalTransaction:
+    def _begin(self, face: type[_Transaction]) -> _Transaction:
         with self._order:
             number = self._next_transaction
             self._next_transaction += 1
-        return JournalTransaction(self._engine, number, self._ids, self._order)
+        return face(self._engine, number, self._ids, self._order)
 
-    def _settle(self, transaction: int, *, commit: bool) -> Ticket:
-        """End a transaction that an earlier owner of the log left prepared."""
+    def _settle(self, found: PreparedTransaction, *, commit: bool) -> Ticket:
+        """End a transaction that was prepared before the log was opened."""
+        number = found.transaction
         with self._order:
-            if transaction not in self._in_doubt:
-                raise TransactionUsageError(
-                    f"transaction {transaction} is not in doubt", file=self.path
-                )
-            found = {one.transaction: one for one in self._engine.prepared()}[transaction]
-            end = self._engine.commit if commit else self._engine.rollback
-            ticket = end(transaction)
-            self._in_doubt.remove(transaction)
+            self._require_in_doubt(number)
+            ticket = (self._engine.commit if commit else self._engine.rollback)(number)
+            self._in_doubt.remove(number)
             if commit:
                 self._ids.update(one.record_id for one in found.records if not one.update)
                 self._ids.difference_update(found.deletes)
         return ticket
 
-    # -- reading ------------------------------------------------------------------------
+    def _require_in_doubt(self, transaction: int) -> None:
+        if transaction not in self._in_doubt:
+            raise TransactionUsageError(
+                f"transaction {transaction} is not in doubt", file=self.path
+            )
 
-    def live_records(self) -> Iterator[JournalRecord]:
-        """Adds and updates of the ids that live, in log order; read from the files."""
-        return self._engine.live_records()
+    # -- these read or write files --------------------------------------------------------
 
-    def prepared(self) -> Sequence[PreparedTransaction]:
-        """Transactions in doubt: prepared and not ended."""
-        return self._engine.prepared()
+    def _find_in_doubt(self, transaction: int) -> PreparedTransaction:
+        """Read a transaction that was prepared before the log was opened."""
+        self._require_in_doubt(transaction)
+        for one in self._engine.prepared():
+            if one.transaction == transaction:
+                return one
+        raise TransactionUsageError(f"transaction {transaction} is not in doubt", file=self.path)
 
-    def replay(self, from_lsn: int = 0, from_time: float | None = None) -> Iterator[Record]:
-        """Every durable record from an LSN on, or from a time in seconds since 1970 on."""
+    def _replay(self, from_lsn: int, from_time: float | None) -> Iterator[Record]:
         from_time_us = None if from_time is None else int(from_time * 1_000_000)
         return self._engine.records(from_lsn=from_lsn, from_time_us=from_time_us)
 
-    @property
-    def next_lsn(self) -> int:
-        """LSN of the next record that will be written."""
-        return self._engine.next_lsn
-
-    @property
-    def counters(self) -> GroupCounters:
-        """Groups, records, bytes, syncs, seconds."""
-        return self._engine.counters
-
-    # -- files --------------------------------------------------------------------------
+    def _follow(self, from_lsn: int, idle_s: float | None) -> Generator[Record | None]:
+        """Read records as they become durable; None when there are no more for now."""
+        tail = self._engine.tail(from_lsn)
+        try:
+            last_record = time.monotonic()
+            while not self._closed:
+                for record in tail.read():
+                    yield record
+                    last_record = time.monotonic()
+                if idle_s is not None and time.monotonic() - last_record >= idle_s:
+                    return
+                yield None
+        except LogClosedError:
+            return
+        finally:
+            tail.close()
 
     def _checkpoint(self, lsn: int | None) -> int:
         return self._engine.reclaim(self._engine.next_lsn if lsn is None else lsn)
 
-    def _append_many(self, bodies: Sequence[bytes]) -> Sequence[int]:
-        return self._engine.append_many(bodies)
+    def _close(self) -> None:
+        self._closed = True
+        self._engine.close()

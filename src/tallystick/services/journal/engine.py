@@ -1,32 +1,134 @@
-"""How a journal finds the engine of a log system.
+"""The engine under a journal: the log system's own, or an adapter over its record journal.
 
-In: the name of a system and the path of a log. Out: an open `JournalEngine`: the system's own, or
-an adapter over its record journal.
+In: the name of a system and the path of a log. Out: an open `JournalEngine`.
 """
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from tallystick.errors import UnsupportedFormatError
-from tallystick.roles import JournalEngine, Role
-from tallystick.services.journal.role_adapter import RoleEngine
-from tallystick.systems.registry import NATIVE, role_class, systems_with
+from tallystick.reading.discovery import discover
+from tallystick.records import Record, Xid
+from tallystick.roles import JournalEngine, RecordJournal, Role, TailPosition, Ticket
+from tallystick.storage.group.counters import GroupCounters
+from tallystick.systems.protocol import ReadOptions
+from tallystick.systems.registry import NATIVE, role_class, system, systems_with
 
 
-def open_engine(system: str, path: str, **options: Any) -> JournalEngine:
-    """Open the journal engine of a system.
+def open_engine(name: str, path: str, **options: Any) -> JournalEngine:
+    """Open the journal engine of the system ``name`` on the log at ``path``.
 
     Raises:
-        UnsupportedFormatError: the system is no journal.
+        UnsupportedFormatError: the system has no journal.
     """
-    if system in (own := systems_with(Role.JOURNAL)):
-        return cast(JournalEngine, role_class(Role.JOURNAL, system)(path, **options))
-    if system in (historic := systems_with(Role.RECORD_JOURNAL)):
-        return RoleEngine(path, role_class(Role.RECORD_JOURNAL, system)(path, **options))
+    if name in (own := systems_with(Role.JOURNAL)):
+        return cast(JournalEngine, role_class(Role.JOURNAL, name)(path, **options))
+    if name in (historic := systems_with(Role.RECORD_JOURNAL)):
+        return RecordJournalEngine(path, role_class(Role.RECORD_JOURNAL, name)(path, **options))
     known = dict.fromkeys((*own, *historic))
     raise UnsupportedFormatError(
-        f"{system} logs cannot carry a journal",
+        f"{name} logs cannot carry a journal",
         expected=" or ".join(known),
         advice=f'Use system="{NATIVE}"',
     )
+
+
+class RecordJournalEngine:
+    """A `JournalEngine` over any `RecordJournal`: what a historic log can do of it.
+
+    Plain records become records with ids of the engine's own. What the format has no means for
+    (LSNs to replay or follow from, plain records to give up) raises `UnsupportedFormatError`.
+    """
+
+    def __init__(self, path: str, role: RecordJournal) -> None:
+        self._path = path
+        self._role = role
+        self._lock = threading.Lock()
+        self.add, self.update, self.delete = role.add, role.update, role.delete
+        self.add_in, self.update_in, self.delete_in = role.add_in, role.update_in, role.delete_in
+        self.commit, self.rollback = role.commit, role.rollback
+        self.live_records, self.prepared = role.live_records, role.prepared
+        self.close = role.close
+        # An id must not be used twice, nor after a restart: it is above the clock and live ids.
+        self._last_id = max([time.time_ns() // 1000, *self.live_ids()])
+        self._last_transaction = self._last_id
+        self._counters = GroupCounters()
+
+    def _new_id(self) -> int:
+        with self._lock:
+            self._last_id += 1
+            return self._last_id
+
+    def append(self, body: bytes) -> Ticket:
+        """Add a record with a new id."""
+        return self._role.add(self._new_id(), body)
+
+    def append_durably(self, body: bytes) -> int:
+        """Add a record with a new id and block until it is durable."""
+        return self.append(body).wait()
+
+    def append_in(self, transaction: int, body: bytes) -> None:
+        """Add a record with a new id in a transaction."""
+        self._role.add_in(transaction, self._new_id(), body)
+
+    def append_many(self, bodies: Sequence[bytes]) -> Sequence[int]:
+        """Add records with new ids and block until all are durable."""
+        tickets = [self.append(body) for body in bodies]
+        return [ticket.wait() for ticket in tickets]
+
+    def prepare(self, transaction: int, extra: bytes = b"", xid: Xid | None = None) -> Ticket:
+        """Prepare a transaction; raise `UnsupportedFormatError` for an ``xid``."""
+        if xid is not None:
+            raise self._unsupported("an Xid; put it into extra")
+        return self._role.prepare(transaction, extra)
+
+    def live_ids(self) -> set[int]:
+        """Return the ids of live records."""
+        return {one.record_id for one in self._role.live_records()}
+
+    def next_transaction(self) -> int:
+        """Return a lower bound for transaction numbers that were never used."""
+        return self._last_transaction + 1
+
+    def records(self, *, from_lsn: int = 0, from_time_us: int | None = None) -> Iterator[Record]:
+        """Read every record of the log; raise `UnsupportedFormatError` for an LSN or a time."""
+        if from_lsn or from_time_us is not None:
+            raise self._unsupported("LSNs or times to replay from")
+        for log in discover(self._path).logs:
+            yield from system(log.system).read(log, ReadOptions()).records()
+
+    def tail(self, from_lsn: int) -> TailPosition:
+        """Raise `UnsupportedFormatError`: the format has no LSNs."""
+        raise self._unsupported(f"LSNs to follow from, such as {from_lsn}")
+
+    def reclaim(self, checkpoint_lsn: int = 0) -> int:
+        """Do nothing: the format frees its files by itself, and has no LSNs to give up."""
+        del checkpoint_lsn
+        return 0
+
+    def compact(self, *, force: bool = False) -> int:
+        """Do nothing: the system compacts by its own rules."""
+        del force
+        return 0
+
+    def flush(self) -> None:
+        """Do nothing: every call of a record journal that has to be durable returns a ticket."""
+
+    @property
+    def next_lsn(self) -> int:
+        """Raise `UnsupportedFormatError`: the format has no LSNs."""
+        raise self._unsupported("LSNs")
+
+    @property
+    def counters(self) -> GroupCounters:
+        """Counters that stay at zero."""
+        return self._counters
+
+    def _unsupported(self, what: str) -> UnsupportedFormatError:
+        return UnsupportedFormatError(
+            f"this log format has no {what}", file=self._path, advice='Use system="tally"'
+        )

@@ -11,77 +11,117 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeVar
 
 from tallystick.errors import LogWriteError
 from tallystick.records import Xid
-from tallystick.services.journal.aio import AsyncTransaction
+from tallystick.roles import PreparedTransaction, Ticket
+from tallystick.services.journal.transaction import (
+    AsyncJournalTransaction,
+    BaseJournalTransaction,
+    JournalTransaction,
+)
 from tallystick.services.transactions.resource import BranchRolledBack, BranchUnknown, Vote
 from tallystick.services.transactions.resources.embedded import (
     EmbeddedBranch,
     EmbeddedResource,
-    answers,
+    store_errors,
 )
 
-if TYPE_CHECKING:
-    from tallystick.services.journal.threads import Journal, Transaction
-
 _NUMBER = struct.Struct(">i")
+_Transaction = TypeVar("_Transaction", bound=BaseJournalTransaction)
+
+
+class Begin(Protocol):
+    """How a resource begins transactions of its journal."""
+
+    def __call__(self, face: type[_Transaction], /) -> _Transaction:
+        """Begin a journal transaction of the class ``face``."""
+        ...
+
+
+class Settle(Protocol):
+    """How a resource ends transactions of its journal that are in doubt."""
+
+    def __call__(self, found: PreparedTransaction, /, *, commit: bool) -> Ticket:
+        """Commit or roll back a prepared transaction."""
+        ...
 
 
 class JournalResource(EmbeddedResource):
-    """A journal under its unique name."""
+    """A journal under its unique name.
 
-    def __init__(self, name: str, journal: Journal) -> None:
+    Args:
+        name: the name of the resource.
+        begin: begins a transaction of the journal.
+        prepared: reads the journal's transactions in doubt.
+        settle: ends one of them.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        begin: Begin,
+        prepared: Callable[[], Sequence[PreparedTransaction]],
+        settle: Settle,
+    ) -> None:
         super().__init__(name)
-        self._journal = journal
+        self._begin = begin
+        self._read_prepared = prepared
+        self._settle = settle
 
     def begin(self, xid: Xid) -> JournalBranch:
-        with answers():
-            return JournalBranch(self._journal.transaction(), xid)
+        """Begin a branch for a thread."""
+        with store_errors():
+            return JournalBranch(self._begin(JournalTransaction), xid)
+
+    async def begin_async(self, xid: Xid) -> AsyncJournalBranch:
+        """Begin a branch for a task, which awaits the journal's group commit."""
+        with store_errors():
+            return AsyncJournalBranch(self._begin(AsyncJournalTransaction), xid)
 
     def in_doubt(self) -> Sequence[Xid]:
+        """Read the ids of prepared branches."""
         return list(self._prepared())
 
     def commit(self, xid: Xid) -> None:
-        self._settle(xid, self._journal.commit_prepared)
+        """Commit a branch found in doubt."""
+        self._end(xid, commit=True)
 
     def rollback(self, xid: Xid) -> None:
-        self._settle(xid, self._journal.rollback_prepared)
+        """Roll back a branch found in doubt."""
+        self._end(xid, commit=False)
 
-    def _prepared(self) -> dict[Xid, int]:
-        with answers():
-            waiting = self._journal.prepared()
-        known = ((decode_xid(one.extra), one.transaction) for one in waiting)
-        return {xid: number for xid, number in known if xid is not None}
+    def _prepared(self) -> dict[Xid, PreparedTransaction]:
+        with store_errors():
+            found = self._read_prepared()
+        known = ((decode_xid(one.extra), one) for one in found)
+        return {xid: one for xid, one in known if xid is not None}
 
-    def _settle(self, xid: Xid, end: Callable[[int], object]) -> None:
-        number = self._prepared().get(xid)
-        if number is None:
+    def _end(self, xid: Xid, *, commit: bool) -> None:
+        found = self._prepared().get(xid)
+        if found is None:
             raise BranchUnknown("the journal knows no such branch")
-        with answers():
-            end(number)
-
-    async def begin_async(self, xid: Xid) -> AsyncJournalBranch:
-        """A branch for a task, which awaits the journal's group commit."""
-        with answers():
-            return AsyncJournalBranch(AsyncTransaction(self._journal._begin()), xid)
+        with store_errors():
+            self._settle(found, commit=commit).wait()
 
 
 class JournalBranch(EmbeddedBranch):
     """One branch: a transaction of the journal."""
 
-    def __init__(self, transaction: Transaction, xid: Xid) -> None:
+    def __init__(self, transaction: JournalTransaction, xid: Xid) -> None:
         super().__init__(transaction, xid)
         self._transaction = transaction
 
     @property
-    def handle(self) -> Transaction:
+    def handle(self) -> JournalTransaction:
+        """The transaction."""
         return self._transaction
 
     def prepare(self) -> Vote:
+        """Prepare the transaction under the branch's id."""
         try:
-            with answers():
+            with store_errors():
                 self._transaction.prepare(encode_xid(self.xid), self.xid)
         except LogWriteError as error:
             raise BranchRolledBack(str(error)) from error
@@ -91,43 +131,48 @@ class JournalBranch(EmbeddedBranch):
 class AsyncJournalBranch:
     """One branch of a task: a transaction of the journal, whose ends are awaited."""
 
-    def __init__(self, transaction: AsyncTransaction, xid: Xid) -> None:
+    def __init__(self, transaction: AsyncJournalTransaction, xid: Xid) -> None:
         self.xid = xid
         self._transaction = transaction
         self._over = False
 
     @property
-    def handle(self) -> AsyncTransaction:
+    def handle(self) -> AsyncJournalTransaction:
+        """The transaction."""
         return self._transaction
 
     async def prepare(self) -> Vote:
+        """Prepare the transaction under the branch's id."""
         try:
-            with answers():
+            with store_errors():
                 await self._transaction.prepare(encode_xid(self.xid), self.xid)
         except LogWriteError as error:
             raise BranchRolledBack(str(error)) from error
         return Vote.PREPARED
 
     async def commit(self) -> None:
+        """Commit the transaction, prepared or not."""
         self._over = True
-        with answers():
+        with store_errors():
             await self._transaction.commit()
 
     async def commit_one_phase(self) -> None:
+        """Commit the transaction."""
         await self.commit()
 
     async def rollback(self) -> None:
+        """Roll the transaction back unless it has ended."""
         if not self._over:
             self._over = True
-            with answers():
+            with store_errors():
                 await self._transaction.rollback()
 
     async def close(self) -> None:
-        """The transaction has ended, or is in doubt with its journal."""
+        """Do nothing: the transaction has ended, or is in doubt with its journal."""
 
 
 def encode_xid(xid: Xid) -> bytes:
-    """The id as extra data of a prepare."""
+    """Return the id as extra data of a prepare record."""
     return b"".join(
         (
             _NUMBER.pack(xid.format_id),
@@ -140,7 +185,7 @@ def encode_xid(xid: Xid) -> bytes:
 
 
 def decode_xid(extra: bytes) -> Xid | None:
-    """The id in extra data; None if it holds none."""
+    """Return the id in extra data; None if it holds none."""
     try:
         (format_id,) = _NUMBER.unpack_from(extra, 0)
         (bqual_length,) = _NUMBER.unpack_from(extra, 4)

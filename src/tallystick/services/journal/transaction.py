@@ -1,10 +1,16 @@
-"""One transaction of a journal: its records count once it has committed, or not at all."""
+"""One transaction of a journal: its records count once it has committed, or not at all.
+
+In: records of one transaction. Out: elements of it in the log, and its end. The records are handed
+to the engine at once and do not wait; `JournalTransaction` blocks until an end is durable,
+`AsyncJournalTransaction` awaits it.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from enum import StrEnum
+from typing import Self
 
 from tallystick.errors import TransactionUsageError
 from tallystick.records import Xid
@@ -12,25 +18,28 @@ from tallystick.roles import JournalEngine, Ticket
 
 
 class Phase(StrEnum):
-    """Where a journal transaction stands."""
+    """State of a journal transaction."""
 
     ACTIVE = "active"
     PREPARED = "prepared"
     ENDED = "ended"
 
 
-class JournalTransaction:
-    """Records that become live together. ``number`` identifies it in the log.
+class BaseJournalTransaction:
+    """Records that become live together; what both faces share.
 
-    Its calls do not wait; `end_commit`, `end_prepare` and `end_rollback` return tickets, and the
-    faces of the journal wait for them.
+    Args:
+        engine: the engine of the journal.
+        number: identifies the transaction in the log.
+        ids: the live ids of the journal, changed when the transaction commits.
+        order: the journal's lock, which keeps ``ids`` in the order of the log.
     """
 
     def __init__(
         self, engine: JournalEngine, number: int, ids: set[int], order: threading.Lock
     ) -> None:
         self.number = number
-        self.phase = Phase.ACTIVE
+        self._phase = Phase.ACTIVE
         self._engine = engine
         self._order = order
         self._ids = ids
@@ -38,13 +47,13 @@ class JournalTransaction:
         self._deleted: set[int] = set()
 
     def append(self, body: bytes) -> None:
-        """A plain record."""
-        self._require(Phase.ACTIVE)
+        """Append a plain record."""
+        self._require_active()
         self._engine.append_in(self.number, body)
 
     def add(self, record_id: int, body: bytes, user_type: int = 0) -> None:
-        """A record with an id that does not live."""
-        self._require(Phase.ACTIVE)
+        """Add a record. Raises `TransactionUsageError` if a record of this id is live."""
+        self._require_active()
         with self._order:
             known = record_id in self._ids and record_id not in self._deleted
             if known or record_id in self._added:
@@ -54,15 +63,15 @@ class JournalTransaction:
             self._deleted.discard(record_id)
 
     def update(self, record_id: int, body: bytes, user_type: int = 0) -> None:
-        """One more body for a record that lives, or was added in this transaction."""
-        self._require(Phase.ACTIVE)
+        """Give one more body to a record that is live, or was added in this transaction."""
+        self._require_active()
         with self._order:
             self._require_record(record_id)
             self._engine.update_in(self.number, record_id, body, user_type)
 
     def delete(self, record_id: int) -> None:
-        """End the life of a record."""
-        self._require(Phase.ACTIVE)
+        """Delete a record that is live, or was added in this transaction."""
+        self._require_active()
         with self._order:
             self._require_record(record_id)
             self._engine.delete_in(self.number, record_id)
@@ -71,40 +80,100 @@ class JournalTransaction:
 
     # -- ends ---------------------------------------------------------------------------
 
-    def end_prepare(self, extra: bytes = b"", xid: Xid | None = None) -> Ticket:
-        """Promise that it can commit; after that it survives a restart, in doubt."""
-        self._require(Phase.ACTIVE)
+    def _submit_prepare(self, extra: bytes, xid: Xid | None) -> Ticket:
+        self._require_active()
         ticket = self._engine.prepare(self.number, extra, xid)
-        self.phase = Phase.PREPARED
+        self._phase = Phase.PREPARED
         return ticket
 
-    def end_commit(self) -> Ticket:
-        """Make its records live."""
+    def _submit_commit(self) -> Ticket:
+        return self._submit_end(self._engine.commit, commit=True)
 
-        def known() -> None:
-            self._ids.difference_update(self._deleted)
-            self._ids.update(self._added)
+    def _submit_rollback(self) -> Ticket:
+        return self._submit_end(self._engine.rollback, commit=False)
 
-        return self._end(self._engine.commit, known)
-
-    def end_rollback(self) -> Ticket:
-        """Give its records up."""
-        return self._end(self._engine.rollback, lambda: None)
-
-    def _end(self, how: Callable[[int], Ticket], known: Callable[[], None]) -> Ticket:
-        if self.phase is Phase.ENDED:
+    def _submit_end(self, end: Callable[[int], Ticket], *, commit: bool) -> Ticket:
+        if self._phase is Phase.ENDED:
             raise TransactionUsageError(f"transaction {self.number} has ended")
         with self._order:
-            ticket = how(self.number)
-            known()
-        self.phase = Phase.ENDED
+            ticket = end(self.number)
+            if commit:
+                self._ids.difference_update(self._deleted)
+                self._ids.update(self._added)
+        self._phase = Phase.ENDED
         return ticket
 
-    def _require(self, phase: Phase) -> None:
-        if self.phase is not phase:
-            raise TransactionUsageError(f"transaction {self.number} is {self.phase.value}")
+    def _require_active(self) -> None:
+        if self._phase is not Phase.ACTIVE:
+            raise TransactionUsageError(f"transaction {self.number} is {self._phase.value}")
 
     def _require_record(self, record_id: int) -> None:
-        lives = record_id in self._ids and record_id not in self._deleted
-        if not lives and record_id not in self._added:
+        live = record_id in self._ids and record_id not in self._deleted
+        if not live and record_id not in self._added:
             raise TransactionUsageError(f"there is no record {record_id}")
+
+
+class JournalTransaction(BaseJournalTransaction):
+    """A transaction as a context manager: commits at the end, rolls back on an exception.
+
+    Once prepared, leaving the block does nothing: the transaction is in doubt until `commit` or
+    `rollback`, here or after a restart by `Journal.commit_prepared`.
+    """
+
+    def prepare(self, extra: bytes = b"", xid: Xid | None = None) -> int:
+        """Promise durably that it can commit.
+
+        Args:
+            extra: bytes that are stored with the prepare record.
+            xid: the XA id of the branch; only the native log has a place for it.
+
+        Returns:
+            The LSN of the prepare record.
+        """
+        return self._submit_prepare(extra, xid).wait()
+
+    def commit(self) -> int:
+        """Make its records live, durably; returns the LSN of the commit record."""
+        return self._submit_commit().wait()
+
+    def rollback(self) -> int:
+        """Give its records up, durably; returns the LSN of the rollback record."""
+        return self._submit_rollback().wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._phase is not Phase.ACTIVE:
+            return
+        if kind is None:
+            self.commit()
+        else:
+            self._submit_rollback()  # needs no wait: what has no commit record is rolled back
+
+
+class AsyncJournalTransaction(BaseJournalTransaction):
+    """A transaction as an asynchronous context manager; see `JournalTransaction`."""
+
+    async def prepare(self, extra: bytes = b"", xid: Xid | None = None) -> int:
+        """Promise durably that it can commit; see `JournalTransaction.prepare`."""
+        return await self._submit_prepare(extra, xid)
+
+    async def commit(self) -> int:
+        """Make its records live, durably; returns the LSN of the commit record."""
+        return await self._submit_commit()
+
+    async def rollback(self) -> int:
+        """Give its records up, durably; returns the LSN of the rollback record."""
+        return await self._submit_rollback()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._phase is not Phase.ACTIVE:
+            return
+        if kind is None:
+            await self.commit()
+        else:
+            self._submit_rollback()  # needs no wait: what has no commit record is rolled back

@@ -17,7 +17,7 @@ from tallystick.services.transactions.resource import BranchRolledBack, BranchUn
 from tallystick.services.transactions.resources.embedded import (
     EmbeddedBranch,
     EmbeddedResource,
-    answers,
+    store_errors,
 )
 
 
@@ -46,12 +46,12 @@ class PageStoreResource(EmbeddedResource):
 
     def begin(self, xid: Xid) -> PageStoreBranch:
         """Begin a branch."""
-        with answers():
+        with store_errors():
             return PageStoreBranch(self._store.begin(), xid)
 
     def in_doubt(self) -> Sequence[Xid]:
         """Return the branches that are prepared in the store."""
-        with answers():
+        with store_errors():
             found = [branch_of(one.name) for one in self._store.in_doubt()]
         return [xid for xid in found if xid is not None]
 
@@ -65,7 +65,7 @@ class PageStoreResource(EmbeddedResource):
 
     def _settle(self, xid: Xid, *, commit: bool) -> None:
         try:
-            with answers():
+            with store_errors():
                 self._store.settle(branch_name(xid), commit=commit)
         except KeyError:
             raise BranchUnknown("the store knows no such branch") from None

@@ -1,109 +1,142 @@
 """The transaction manager for asyncio: the same transactions, awaited.
 
-In: awaited calls. Out: the steps of `global_transaction`, driven on the event loop. What has to
-be waited for is awaited: the decision on the log's group commit, branches of resources that have
-them for tasks (`AsyncResource`). Resources that never wait are called as they are. Work of all
-others runs in worker threads, one call at a time, so that no event loop blocks.
+In: awaited calls. Out: the steps of `two_phase_commit`, run on the event loop. The decision is
+awaited on the log's group commit, and so are branches of resources that have them for tasks
+(`AsyncResource`). Resources that never wait are called directly. Work on all others runs in worker
+threads, one call at a time, so that no event loop blocks.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import functools
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextvars import ContextVar
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 from tallystick.errors import TransactionUsageError
-from tallystick.services.transactions.global_transaction import OPEN, GlobalTransaction, Status
+from tallystick.roles import DecisionLog
+from tallystick.services.transactions.manager import TransactionManager, require_running
+from tallystick.services.transactions.metrics import Statistics
 from tallystick.services.transactions.recovery import RecoveryReport
-from tallystick.services.transactions.resource import Resource, is_instant
+from tallystick.services.transactions.resource import Problem, Resource, is_instant
 from tallystick.services.transactions.resources.thread_branch import ThreadedBranch, in_thread
 from tallystick.services.transactions.steps import Steps, drive_awaiting, one_step
-from tallystick.services.transactions.transaction import Transaction
+from tallystick.services.transactions.transaction import (
+    OPEN,
+    GlobalTransaction,
+    Status,
+    Transaction,
+)
+from tallystick.services.transactions.two_phase_commit import TwoPhaseCommit
+from tallystick.services.transactions.xids import XidFactory
 
-if TYPE_CHECKING:
-    from tallystick.services.transactions.manager import TransactionManager
-
+_Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 
+_current: ContextVar[AsyncTransaction | None] = ContextVar("tallystick_task", default=None)
+
 THREADS = 64
-"""Worker threads of a manager unless it is told otherwise: so many transactions can wait at a
+"""Worker threads of a manager by default: the number of transactions that can wait at the same
 time for databases whose drivers block."""
 
 
 class AsyncTransaction(GlobalTransaction):
-    """A transaction for tasks of one event loop; an asynchronous context manager that commits, or
-    rolls back on an exception. Its calls come one after the other, whichever tasks make them, and
-    run to their ends even if those are cancelled."""
+    """A transaction for tasks of one event loop.
 
-    __slots__ = ("_at_work", "_done", "_enders", "_workers")
+    An asynchronous context manager that commits, or rolls back on an exception. Its calls run one
+    after the other, whichever tasks make them, and to their ends even if those are cancelled.
+    """
+
+    __slots__ = ("_at_work", "_done", "_end_workers", "_workers")
 
     def __init__(
         self,
-        manager: TransactionManager,
-        gtrid: bytes,
+        protocol: TwoPhaseCommit,
+        resources: Mapping[str, Resource],
+        xids: XidFactory,
         timeout: float,
         workers: Executor,
-        enders: Executor,
+        end_workers: Executor,
     ) -> None:
-        super().__init__(manager, gtrid, timeout)
+        super().__init__(protocol, resources, xids, timeout)
         self._workers = workers
-        self._enders = enders
+        self._end_workers = end_workers
         self._at_work = False
         self._done: asyncio.Future[None] | None = None
         """The end of the call that is under way, if another one waits for it."""
 
     def __getitem__(self, name: str) -> Any:
-        """The handle of an enlisted resource; one that never waits is enlisted here and now."""
+        """Return the handle of an enlisted resource; one that never waits is enlisted now."""
         self._require_open("use a resource")
-        if name not in self._branches:
-            resource = self._joining(name)
+        branches = self._protocol.branches
+        if name not in branches:
+            resource = self._joinable(name)
             if not is_instant(resource):
                 raise TransactionUsageError(
                     f"{name!r} is not enlisted, and has to be waited for",
                     advice=f"Use 'await transaction.enlist({name!r})', or run()",
                 )
-            self._join(name, resource, resource.begin(self._manager.xids.branch(self.gtrid)))
-        return self._branches[name].handle
+            self._begin_now(name, resource)
+        return branches[name].handle
 
     async def enlist(self, name: str) -> Any:
-        """Enlist a resource and give its handle: one that is awaited if the resource has it (a
-        ``psycopg.AsyncConnection``), else the one that a thread gets, which may block the loop:
-        `run` is better then. Raises `TransactionUsageError` if it is enlisted already."""
+        """Enlist a resource and return its handle.
+
+        The handle is one that is awaited if the resource has it (a ``psycopg.AsyncConnection``);
+        else the one that a thread gets, which may block the loop: `run` is better then.
+
+        Raises:
+            TransactionUsageError: it is enlisted already; use ``transaction[name]``.
+        """
         self._require_new(name)
         await self._do(self._begin(name))
         return self[name]
 
     async def run(self, name: str, work: Callable[[Any], _Result]) -> _Result:
-        """``work(handle)`` of the resource ``name`` in a worker thread; its result. The handle is
-        the one that a thread gets; the resource is enlisted at its first use."""
+        """Call ``work(handle)`` in a worker thread and return its result.
+
+        Args:
+            name: the resource, which is enlisted at its first use.
+            work: gets the handle that a thread gets.
+        """
         return await self._do(self._run(name, work))
 
     async def execute(self, name: str, statement: Any, parameters: Any = ()) -> Any:
-        """``handle.execute(statement, parameters)``: the driver's cursor or result. The resource is
-        enlisted at its first use, as `enlist` does; what blocks runs in a worker thread."""
-        if name not in self._branches:
+        """Call ``handle.execute(statement, parameters)``, in a worker thread if it blocks.
+
+        The resource is enlisted at its first use, as by `enlist`.
+
+        Returns:
+            The driver's cursor or result.
+        """
+        branches = self._protocol.branches
+        if name not in branches:
             await self._do(self._begin(name))
-        if isinstance(self._branches[name], ThreadedBranch):
+        if isinstance(branches[name], ThreadedBranch):
             return await self.run(name, lambda handle: handle.execute(statement, parameters))
         answer = self[name].execute(statement, parameters)
         return await answer if hasattr(answer, "__await__") else answer
 
     async def commit(self) -> None:
-        """As `Transaction.commit`; a hook may return something to await, and use the transaction.
-        The commit runs to its end even if the task is cancelled."""
+        """Make it durable in every resource, or in none; see `Transaction.commit`.
+
+        A hook may return an awaitable, and use the transaction. The commit runs to its end even if
+        the task is cancelled.
+        """
         await self._run_hooks()
         await self._do(self._commit())
 
     async def prepare(self) -> None:
-        """As `Transaction.prepare`."""
+        """Run the first phase alone; see `Transaction.prepare`."""
         await self._run_hooks()
         await self._do(self._prepare())
 
     async def rollback(self) -> None:
-        """As `Transaction.rollback`."""
+        """Undo everything in every resource."""
         await self._do(self._roll_back())
 
     async def _run_hooks(self) -> None:
@@ -123,7 +156,7 @@ class AsyncTransaction(GlobalTransaction):
         return await drive_awaiting(self._in_turn(steps))
 
     def _in_turn(self, steps: Steps[_Result]) -> Steps[_Result]:
-        """The same steps once no other call is under way."""
+        """Run the steps once no other call is under way."""
         while self._at_work:
             if self._done is None:
                 self._done = asyncio.get_running_loop().create_future()
@@ -140,22 +173,23 @@ class AsyncTransaction(GlobalTransaction):
     def _begin(self, name: str) -> Steps[None]:
         """Enlist a resource with the branch that suits tasks, unless it is enlisted."""
         self._require_open("use a resource")
-        if name in self._branches:
+        if name in self._protocol.branches:
             return
-        resource = self._joining(name)
+        resource = self._joinable(name)
         begin = getattr(resource, "begin_async", None)
         if is_instant(resource) or begin is None:
             yield from self._begin_blocking(name, resource)
         else:
-            branch = yield partial(begin, self._manager.xids.branch(self.gtrid))
+            branch = yield partial(begin, self._xids.branch(self.gtrid))
             self._join(name, resource, branch)
 
     def _run(self, name: str, work: Callable[[Any], _Result]) -> Steps[_Result]:
         self._require_open("use a resource")
-        if name not in self._branches:
-            yield from self._begin_blocking(name, self._joining(name))
-        branch = self._branches[name]
-        if not (isinstance(branch, ThreadedBranch) or is_instant(self._manager.resource(name))):
+        branches = self._protocol.branches
+        if name not in branches:
+            yield from self._begin_blocking(name, self._joinable(name))
+        branch = branches[name]
+        if not (isinstance(branch, ThreadedBranch) or is_instant(self._resources[name])):
             raise TransactionUsageError(
                 f"the handle of {name!r} is for tasks: no thread can use it",
                 advice=f"Await the calls of transaction[{name!r}], or begin with run()",
@@ -164,47 +198,70 @@ class AsyncTransaction(GlobalTransaction):
         return result
 
     def _begin_blocking(self, name: str, resource: Resource) -> Steps[None]:
-        xid = self._manager.xids.branch(self.gtrid)
         if is_instant(resource):
-            self._join(name, resource, resource.begin(xid))
+            self._begin_now(name, resource)
             return
+        xid = self._xids.branch(self.gtrid)
         branch = yield partial(in_thread, self._workers, lambda: resource.begin(xid))
-        self._join(name, resource, ThreadedBranch(branch, self._enders))
+        self._join(name, resource, ThreadedBranch(branch, self._end_workers))
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self.status not in OPEN:
             return
-        await (self.commit() if error is None else self.rollback())
+        await (self.commit() if kind is None else self.rollback())
 
 
 class AsyncTransactionManager:
-    """The asynchronous face of a `TransactionManager`, which it closes at its end. At most
-    ``threads`` pieces of work on drivers that block are under way in the same moment, and as many
-    ends of branches; others wait."""
+    """The asynchronous face of a `TransactionManager`, which it closes at its end.
+
+    Args:
+        manager: the manager.
+        threads: the number of calls of drivers that block which may be under way at the same time,
+            and as many ends of branches; others wait.
+    """
 
     def __init__(self, manager: TransactionManager, *, threads: int = THREADS) -> None:
         self.manager = manager
         self._workers = ThreadPoolExecutor(threads, "tallystick-transaction")
-        # Apart: work may wait for locks, which go with the end of another transaction.
-        self._enders = ThreadPoolExecutor(threads, "tallystick-transaction-end")
+        # Separate: work may wait for locks that only the end of another transaction releases.
+        self._end_workers = ThreadPoolExecutor(threads, "tallystick-transaction-end")
+
+    @property
+    def node(self) -> str:
+        """The node id, which stands in every global id."""
+        return self.manager.node
+
+    @property
+    def resources(self) -> dict[str, Resource]:
+        """The resources by name."""
+        return self.manager.resources
+
+    @property
+    def decisions(self) -> DecisionLog:
+        """The decision log; operators settle heuristic outcomes in it."""
+        return self.manager.decisions
+
+    @property
+    def statistics(self) -> Statistics:
+        """Totals since the manager was opened."""
+        return self.manager.statistics
+
+    # -- transactions ---------------------------------------------------------------------
 
     def begin(self, timeout: float | None = None) -> AsyncTransaction:
         """Begin a transaction: ``async with manager.begin() as tx``."""
-        return self.manager.begin_as(AsyncTransaction, timeout, self._workers, self._enders)
+        return self.manager._begin(AsyncTransaction, timeout, self._workers, self._end_workers)
 
     async def run(
         self, work: Callable[[Transaction], _Result], timeout: float | None = None
     ) -> _Result:
-        """``work(transaction)`` and its commit, in one worker thread: the shortest way for work
-        that blocks. It runs to its end even if the task is cancelled."""
+        """Run ``work(transaction)`` and its commit in one worker thread; returns its result.
+
+        The shortest way for work that blocks. It runs to its end even if the task is cancelled.
+        """
 
         def whole() -> _Result:
             with self.manager.begin(timeout) as transaction:
@@ -212,9 +269,59 @@ class AsyncTransactionManager:
 
         return await self._in_thread(whole)
 
+    def transactional(
+        self, function: Callable[_Parameters, Awaitable[_Result]]
+    ) -> Callable[_Parameters, Awaitable[_Result]]:
+        """Decorate a coroutine function: each call is one transaction, given by `current`.
+
+        A call within another such call joins its transaction.
+        """
+
+        @functools.wraps(function)
+        async def call(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
+            if _current.get() is not None:
+                return await function(*args, **kwargs)
+            async with self.begin() as transaction:
+                token = _current.set(transaction)
+                try:
+                    return await function(*args, **kwargs)
+                finally:
+                    _current.reset(token)
+
+        return call
+
+    @staticmethod
+    def current() -> AsyncTransaction:
+        """Return the transaction of the `transactional` call that is running."""
+        return require_running(_current.get())
+
+    async def preflight(self) -> Sequence[Problem]:
+        """Return what is not set up in the resources, and how to mend it; empty is good."""
+        return await self._in_thread(self.manager.preflight)
+
+    # -- recovery -------------------------------------------------------------------------
+
     async def recover(self) -> RecoveryReport:
-        """As `TransactionManager.recover`."""
+        """Settle what is in doubt, as far as it is known; see `TransactionManager.recover`."""
         return await self._in_thread(self.manager.recover)
+
+    async def take_over(
+        self, path: str | os.PathLike[str], log: DecisionLog | None = None
+    ) -> RecoveryReport:
+        """Settle the branches of a dead node; see `TransactionManager.take_over`."""
+        return await self._in_thread(lambda: self.manager.take_over(path, log))
+
+    # -- end --------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Close the manager and end the worker threads; a second call does nothing."""
+        # Not in a worker thread of its own: those end here.
+        await drive_awaiting(one_step(partial(asyncio.to_thread, self._close)))
+
+    def _close(self) -> None:
+        self.manager.close()
+        self._workers.shutdown()
+        self._end_workers.shutdown()
 
     async def _in_thread(self, work: Callable[[], _Result]) -> _Result:
         return await drive_awaiting(one_step(partial(in_thread, self._workers, work)))
@@ -222,12 +329,5 @@ class AsyncTransactionManager:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._in_thread(self.manager.close)
-        self._workers.shutdown()
-        self._enders.shutdown()
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

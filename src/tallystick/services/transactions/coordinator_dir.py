@@ -1,8 +1,8 @@
 """The directory of a coordinator: its node id and its decision log.
 
-In: a path, and perhaps a node id and a log of another kind. Out: a `Home` with both, locked
-by the log for this process. The node id is written once and never changed: a branch left
-behind under another id would be nobody's.
+In: a path, and perhaps a node id and a log of another kind. Out: a `CoordinatorDirectory` with
+both, locked by the log for this process. The node id is written once and never changed: no
+coordinator would recover branches prepared under another id.
 """
 
 from __future__ import annotations
@@ -24,30 +24,42 @@ LOG_FOLDER = "decisions"
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
-    """An open coordinator's directory."""
+class CoordinatorDirectory:
+    """An open directory: the node id in it and its decision log."""
 
     node: str
     decisions: DecisionLog
 
     def close(self) -> None:
+        """Close the log, which gives up the lock."""
         self.decisions.close()
 
 
-def open_home(path: str | os.PathLike[str], node: str | None, log: DecisionLog | None) -> Home:
-    """Open or create the directory. Raises `LogLockedError` if it is in use, and
-    `TransactionUsageError` if it belongs to a node of another name."""
+def open_coordinator_dir(
+    path: str | os.PathLike[str], node: str | None, log: DecisionLog | None
+) -> CoordinatorDirectory:
+    """Open or create the directory.
+
+    Args:
+        path: the directory.
+        node: the node id it must have, or gets if it is new; None for any, or a random one.
+        log: the decision log; None for the native one in the directory.
+
+    Raises:
+        LogLockedError: another process has it open.
+        TransactionUsageError: it belongs to a node of another name.
+    """
     folder = Path(path)
     LOCAL.mkdir(str(folder.absolute()))
     decisions = open_decision_log(folder / LOG_FOLDER) if log is None else log
     try:
-        return Home(_node(folder, node), decisions)
+        return CoordinatorDirectory(_node(folder, node), decisions)
     except BaseException:
         decisions.close()
         raise
 
 
-def check_home(path: str | os.PathLike[str]) -> None:
+def check_coordinator_dir(path: str | os.PathLike[str]) -> None:
     """Raise `TransactionUsageError` unless the directory is a coordinator's: opening makes one."""
     if not (Path(path) / NODE_FILE).is_file():
         raise TransactionUsageError(

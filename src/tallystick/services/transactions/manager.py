@@ -1,4 +1,4 @@
-"""The transaction manager: begins transactions, keeps the living, runs recovery.
+"""The transaction manager: begins transactions, commits them over its resources, runs recovery.
 
 In: resources by name and a decision log. Out: `Transaction` objects that commit over
 several resources or over none, across crashes of this process and of the resources.
@@ -7,47 +7,67 @@ several resources or over none, across crashes of this process and of the resour
 from __future__ import annotations
 
 import functools
-import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from tallystick.errors import LogClosedError, TransactionUsageError
 from tallystick.roles import DecisionLog
-from tallystick.services.transactions.background import BackgroundRecovery
-from tallystick.services.transactions.coordinator_dir import check_home, open_home
-from tallystick.services.transactions.global_transaction import GlobalTransaction
+from tallystick.services.transactions.coordinator_dir import (
+    check_coordinator_dir,
+    open_coordinator_dir,
+)
 from tallystick.services.transactions.metrics import Statistics, TransactionMetrics
-from tallystick.services.transactions.recovery import Recovery, RecoveryReport
+from tallystick.services.transactions.recovery import (
+    BackgroundRecovery,
+    Recovery,
+    RecoveryReport,
+)
 from tallystick.services.transactions.resource import Problem, Resource, ResourceUnreachable
 from tallystick.services.transactions.resources import adapt
-from tallystick.services.transactions.transaction import Status, Transaction
-from tallystick.services.transactions.xids import XidFactory, time_of
-
-_log = logging.getLogger("tallystick.transactions")
-_current: ContextVar[Transaction | None] = ContextVar("tallystick_transaction", default=None)
+from tallystick.services.transactions.steps import observer
+from tallystick.services.transactions.transaction import GlobalTransaction, Transaction
+from tallystick.services.transactions.two_phase_commit import (
+    CommitContext,
+    LiveTransactions,
+    TwoPhaseCommit,
+)
+from tallystick.services.transactions.xids import XidFactory
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
-_Face = TypeVar("_Face", bound=GlobalTransaction)
+_Transaction = TypeVar("_Transaction", bound=GlobalTransaction)
+
+_current: ContextVar[Transaction | None] = ContextVar("tallystick_transaction", default=None)
 
 
 class TransactionManager:
-    """Atomic commit over several resources, by presumed abort.
+    """Atomic commit over several resources, by presumed abort; a context manager.
 
-    ``path`` is the directory of the coordinator: its node id and its decision log (the
-    native one unless ``log`` gives another). ``resources`` maps unique names to `Resource`
-    objects or to what `resources.adapt` understands: connection URLs, SQLAlchemy engines,
-    stores. ``timeout`` and ``orphan_interval`` are in seconds; ``recovery_interval`` is that
-    of the background recovery, None for none. ``close_resources=False`` leaves them open at
-    `close`, for resources that others use too. ``on_step`` is told each step of commit and
-    recovery: crash tests stop the process there. A context manager.
+    Args:
+        path: the directory of the coordinator, with its node id and its decision log.
+        resources: unique names and `Resource` objects, or what `resources.adapt` understands:
+            connection URLs, SQLAlchemy engines, stores.
+        node: the node id of a new directory; of an old one, the id that it must have.
+        log: the decision log, if it is not the native one of the directory.
+        timeout: seconds that a transaction may take until its commit, unless `begin` says so.
+        orphan_interval: age in seconds from which undecided branches are rolled back.
+        recovery_interval: seconds between passes of background recovery; None for none.
+        close_resources: close the resources at `close`; False for resources that others use, too.
+        on_step: called with the name of each step of commit and recovery; crash tests stop the
+            process there.
 
-    Raises `LogLockedError` if another process coordinates from this directory, and
-    `CorruptLogError` if the log cannot be read in full.
+    Attributes:
+        node: the node id, which stands in every global id.
+        resources: the resources by name.
+        decisions: the decision log; operators settle heuristic outcomes in it.
+
+    Raises:
+        LogLockedError: another process coordinates from this directory.
+        CorruptLogError: the log cannot be read in full.
+        TransactionUsageError: the directory has another node id, or a resource cannot take part.
     """
 
     def __init__(
@@ -63,42 +83,59 @@ class TransactionManager:
         close_resources: bool = True,
         on_step: Callable[[str], None] | None = None,
     ) -> None:
-        self._home = open_home(path, node, log)
-        self.decisions: DecisionLog = self._home.decisions
-        self.node = self._home.node
-        self.xids = XidFactory(self.node)
+        self._directory = open_coordinator_dir(path, node, log)
+        self.node = self._directory.node
+        self.decisions: DecisionLog = self._directory.decisions
         self.timeout = timeout
         self.orphan_interval = orphan_interval
-        self.metrics = TransactionMetrics(self.node, self._in_doubt_now)
-        # Each is touched in one go: who freezes a transaction does so before it leaves the living.
-        self._live: dict[bytes, GlobalTransaction] = {}
-        self._frozen: set[bytes] = set()
-        self._recovering = threading.Lock()
-        self._last_report = RecoveryReport()
+        self._xids = XidFactory(self.node)
         self._on_step = on_step
         self._close_resources = close_resources
-        # Presumed abort needs no notes; a log of another system has operators used to them.
-        self.keeps_notes = log is not None
+        self._recovering = threading.Lock()
+        self._last_report = RecoveryReport()
+        self._background = BackgroundRecovery(self.recover, recovery_interval)
+        self._context = CommitContext(
+            decisions=self.decisions,
+            live=LiveTransactions(),
+            metrics=TransactionMetrics(
+                self.node, lambda: self._last_report.in_doubt(self._xids.clock())
+            ),
+            observe=observer(on_step),
+            recover_soon=self._background.wake,
+            # Presumed abort needs no notes; operators of another system's log expect them.
+            writes_notes=log is not None,
+        )
         self._closed = False
         self.resources: dict[str, Resource] = {}
         try:
             for name, thing in resources.items():
                 self.resources[name] = adapt(name, thing)
         except BaseException:
-            self._home.close()
+            self._directory.close()
             raise
-        self._background = BackgroundRecovery(self.recover, recovery_interval)
+        self._background.start()
 
     # -- transactions ---------------------------------------------------------------------
 
     def begin(self, timeout: float | None = None) -> Transaction:
         """Begin a transaction for this thread; ``timeout`` in seconds until commit."""
-        return self.begin_as(Transaction, timeout)
+        return self._begin(Transaction, timeout)
+
+    def _begin(
+        self, face: Callable[..., _Transaction], timeout: float | None, *more: object
+    ) -> _Transaction:
+        """Begin a transaction of the class ``face``, made with the arguments ``more``."""
+        self._require_open()
+        protocol = TwoPhaseCommit(self._xids.gtrid(), self._context)
+        return face(protocol, self.resources, self._xids, timeout or self.timeout, *more)
 
     def transactional(
         self, function: Callable[_Parameters, _Result]
     ) -> Callable[_Parameters, _Result]:
-        """Decorator: the call is one transaction, found by `current`; calls within it join."""
+        """Decorate a function: each call is one transaction, given by `current`.
+
+        A call within another such call joins its transaction.
+        """
 
         @functools.wraps(function)
         def call(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
@@ -115,28 +152,12 @@ class TransactionManager:
 
     @staticmethod
     def current() -> Transaction:
-        """The transaction of the `transactional` call that is running."""
-        transaction = _current.get()
-        if transaction is None:
-            raise TransactionUsageError(
-                "no transaction is running here",
-                advice="Call it within a function decorated with @manager.transactional",
-            )
-        return transaction
-
-    def resource(self, name: str) -> Resource:
-        """The resource of that name. Raises `TransactionUsageError`."""
-        try:
-            return self.resources[name]
-        except KeyError:
-            raise TransactionUsageError(
-                f"there is no resource {name!r}",
-                expected=f"one of {sorted(self.resources)}",
-                advice="Give it to the manager under that name",
-            ) from None
+        """Return the transaction of the `transactional` call that is running."""
+        return require_running(_current.get())
 
     def preflight(self) -> Sequence[Problem]:
-        """What is not set up in the resources, and how to mend it; empty is good."""
+        """Return what is not set up in the resources, and how to mend it; empty is good."""
+        self._require_open()
         problems: list[Problem] = []
         for name, resource in self.resources.items():
             try:
@@ -150,11 +171,20 @@ class TransactionManager:
     def recover(self) -> RecoveryReport:
         """Settle what is in doubt, as far as it is known; see `recovery`. Any time, any thread.
 
-        Raises `LogPoisonedError` if the log failed: reopen it first.
+        Raises:
+            LogPoisonedError: the log failed; reopen it first.
         """
         self._require_open()
         with self._recovering:
-            self._last_report = Recovery(self).run()
+            self._last_report = Recovery(
+                xids=self._xids,
+                decisions=self.decisions,
+                resources=self.resources,
+                live=self._context.live,
+                orphan_interval=self.orphan_interval,
+                metrics=self._context.metrics,
+                observe=self._context.observe,
+            ).run()
         return self._last_report
 
     def take_over(
@@ -162,11 +192,16 @@ class TransactionManager:
     ) -> RecoveryReport:
         """Settle the branches of a dead node from its directory, which is locked meanwhile.
 
-        ``log`` is its decision log if that is not the native one. Raises `LogLockedError` if
-        that node is alive, however slow, and `TransactionUsageError` if no node was ever there.
+        Args:
+            path: the directory of the dead node.
+            log: its decision log, if that is not the native one.
+
+        Raises:
+            LogLockedError: that node is alive, however slow.
+            TransactionUsageError: the directory was never that of a node.
         """
         self._require_open()
-        check_home(path)
+        check_coordinator_dir(path)
         with TransactionManager(
             path,
             self.resources,
@@ -178,62 +213,19 @@ class TransactionManager:
         ) as dead:
             return dead.recover()
 
-    def _in_doubt_now(self) -> tuple[int, float]:
-        left = [branch for branch in self._last_report.left if branch.why != "foreign"]
-        now = self.xids.clock()
-        begun = [time_of(branch.xid.gtrid) for branch in left]
-        ages = [(now - moment) / 1000 for moment in begun if moment is not None]
-        return len(left), max(ages, default=0.0)
-
     @property
     def statistics(self) -> Statistics:
         """Totals since the manager was opened."""
-        return self.metrics.statistics
+        return self._context.metrics.statistics
 
-    # -- for the rooms beside this one ------------------------------------------------------
-
-    def begin_as(
-        self, face: Callable[..., _Face], timeout: float | None = None, *more: object
-    ) -> _Face:
-        """`begin` for a face: what ``face(manager, gtrid, timeout, *more)`` makes."""
-        self._require_open()
-        transaction = face(self, self.xids.gtrid(), timeout or self.timeout, *more)
-        self._live[transaction.gtrid] = transaction
-        return transaction
-
-    def is_live(self, gtrid: bytes) -> bool:
-        """True while a transaction of this process is at work, or frozen by a failed log."""
-        return gtrid in self._live or gtrid in self._frozen
-
-    def freeze(self, gtrid: bytes) -> None:
-        """Keep recovery of this process away: whether it is decided only the reopened log knows."""
-        self._frozen.add(gtrid)
-
-    def ended(self, transaction: GlobalTransaction) -> None:
-        """The transaction has left the living."""
-        self._live.pop(transaction.gtrid, None)
-
-    def wake_recovery(self) -> None:
-        """Something was left to recovery: let it look soon."""
-        self._background.wake()
-
-    def guarded(self, hook: Callable[[Status], object], status: Status) -> None:
-        """Call a hook whose failure must not change the outcome."""
-        try:
-            hook(status)
-        except Exception:  # a hook may raise anything; the transaction is over
-            _log.exception("a hook after completion failed")
-
-    def step(self, what: str, resource: str | None = None) -> None:
-        """Tell the observer of steps; crash tests stop the process there."""
-        if self._on_step is not None:
-            self._on_step(what if resource is None else f"{what} {resource}")
-
-    # -- life -------------------------------------------------------------------------------
+    # -- end --------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop the background recovery, close resources and log. Transactions still open
-        are rolled back by their resources."""
+        """Stop the background recovery, close resources and log.
+
+        Transactions that are still open are rolled back by their resources. A second call does
+        nothing.
+        """
         if self._closed:
             return
         self._closed = True
@@ -241,7 +233,7 @@ class TransactionManager:
         if self._close_resources:
             for resource in self.resources.values():
                 resource.close()
-        self._home.close()
+        self._directory.close()
 
     def _require_open(self) -> None:
         if self._closed:
@@ -250,10 +242,15 @@ class TransactionManager:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def require_running(transaction: _Transaction | None) -> _Transaction:
+    """Return the transaction of a running call. Raises `TransactionUsageError` if there is none."""
+    if transaction is None:
+        raise TransactionUsageError(
+            "no transaction is running here",
+            advice="Call it within a function decorated with @manager.transactional",
+        )
+    return transaction

@@ -1,4 +1,4 @@
-"""What a transaction manager counts, for OpenTelemetry and for its own `statistics`.
+"""Metrics of a transaction manager, for OpenTelemetry and for its own `statistics`.
 
 In: events of commit and recovery. Out: counters, gauges and a histogram of the scope
 ``tallystick.transactions``, every one with the attribute ``node``.
@@ -24,10 +24,14 @@ class Statistics:
 
 
 class TransactionMetrics:
-    """Counts, and tells OpenTelemetry."""
+    """Counters and instruments of one transaction manager.
+
+    Args:
+        node: the node id, an attribute of every value.
+        in_doubt: returns the number of branches in doubt and the age of the oldest in seconds.
+    """
 
     def __init__(self, node: str, in_doubt: Callable[[], tuple[int, float]]) -> None:
-        """``in_doubt`` gives the number in doubt and the age of the oldest in seconds."""
         self.statistics = Statistics()
         self._node = node
         meter = Meter("tallystick.transactions")
@@ -48,18 +52,22 @@ class TransactionMetrics:
         meter.gauge(f"{prefix}in_doubt_age_seconds", "Age of the oldest", age, unit="s")
 
     def decided(self) -> None:
+        """Count a decision to commit."""
         self.statistics.decisions += 1
         self._decisions(1, node=self._node)
 
     def heuristic(self) -> None:
+        """Count a heuristic outcome."""
         self.statistics.heuristics += 1
         self._heuristics(1, node=self._node)
 
     def retried(self, resource: str) -> None:
+        """Count a resource that could not be asked."""
         self.statistics.retries += 1
         self._retries(1, node=self._node, resource=resource)
 
     def settled(self, *, commit: bool) -> None:
+        """Count a branch that recovery committed or rolled back."""
         if commit:
             self.statistics.recovered_commits += 1
         else:
@@ -67,4 +75,5 @@ class TransactionMetrics:
         self._settled(1, node=self._node, outcome="commit" if commit else "rollback")
 
     def recovered(self, seconds: float) -> None:
+        """Note how long a pass of recovery took."""
         self._seconds(seconds, node=self._node)

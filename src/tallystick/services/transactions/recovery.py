@@ -1,12 +1,12 @@
 """Recovery: every branch in doubt of this node is committed or rolled back, when that is known.
 
-In: the decision log, the resources, the transactions alive in this process. Out: a
+In: the decision log, the resources, the transactions at work in this process. Out: a
 `RecoveryReport` that lists what was done, what stays in doubt and why. It may be killed
 at any step and run again.
 
     branch in doubt            its transaction             action
     format or node not ours    any                         leave (foreign)
-    ours                       alive here, or frozen       leave (live)
+    ours                       at work here, or frozen     leave (live)
     ours                       decided                     commit
     ours                       outcome row found           record the decision, commit
     ours                       a last resource is away     leave (cannot know)
@@ -14,22 +14,27 @@ at any step and run again.
     orphan interval            not decided                 leave (young)
     ours                       not decided                 roll back (presumed abort)
 
-The order matters: first scan, then look who is alive, then at the decisions. A transaction
-leaves the living only after its decision is in the log, so one that is not alive and not
-decided will never be. A decision is closed, an outcome row forgotten, only if it stood before the
+The order matters: first scan, then see which transactions are live, then read the decisions. A
+transaction stops being live only after its decision is in the log, so one that is neither live nor
+decided will never be. A decision is closed, an outcome row deleted, only if it stood before the
 scan that found nothing in doubt, and its transaction was over.
+
+`BackgroundRecovery` repeats it in a thread.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import cast
 
+from tallystick.errors import LogClosedError, LogPoisonedError, TallystickError
 from tallystick.records import Xid
-from tallystick.roles import Decision, DecisionOutcome
+from tallystick.roles import Decision, DecisionLog, DecisionOutcome
+from tallystick.services.transactions.metrics import TransactionMetrics
 from tallystick.services.transactions.resource import (
     BranchHeuristic,
     BranchRolledBack,
@@ -39,12 +44,13 @@ from tallystick.services.transactions.resource import (
     ResourceUnreachable,
     is_last_resource,
 )
-from tallystick.services.transactions.xids import FORMAT_ID, node_of, time_of
-
-if TYPE_CHECKING:
-    from tallystick.services.transactions.manager import TransactionManager
+from tallystick.services.transactions.steps import Observer
+from tallystick.services.transactions.two_phase_commit import LiveTransactions
+from tallystick.services.transactions.xids import FORMAT_ID, XidFactory, node_of, time_of
 
 _log = logging.getLogger("tallystick.transactions")
+
+_FIRST_RETRY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,68 +79,91 @@ class RecoveryReport:
     @property
     def clean(self) -> bool:
         """True if nothing of this node is in doubt any more and every resource was asked."""
-        ours = any(branch.why != "foreign" for branch in self.left)
-        return not (ours or self.unreachable or self.open_decisions)
+        return not (self.ours or self.unreachable or self.open_decisions)
+
+    @property
+    def ours(self) -> list[BranchInDoubt]:
+        """The branches of this node that were left."""
+        return [branch for branch in self.left if branch.why != "foreign"]
+
+    def in_doubt(self, now: int) -> tuple[int, float]:
+        """Return how many of these there are and the age of the oldest in seconds.
+
+        Args:
+            now: milliseconds since 1970.
+        """
+        begun = [time_of(branch.xid.gtrid) for branch in self.ours]
+        ages = [(now - moment) / 1000 for moment in begun if moment is not None]
+        return len(self.ours), max(ages, default=0.0)
 
 
+@dataclass(slots=True)
 class Recovery:
-    """One pass over all resources."""
+    """One pass over all resources.
 
-    def __init__(self, manager: TransactionManager) -> None:
-        self._manager = manager
-        self._report = RecoveryReport()
-        self._lasts: dict[str, LastResource] = {}
+    ``orphan_interval`` is in seconds; ``xids`` gives the node and its clock.
+    """
+
+    xids: XidFactory
+    decisions: DecisionLog
+    resources: Mapping[str, Resource]
+    live: LiveTransactions
+    orphan_interval: float
+    metrics: TransactionMetrics
+    observe: Observer
+    _report: RecoveryReport = field(init=False, default_factory=RecoveryReport)
+    _lasts: dict[str, LastResource] = field(init=False, default_factory=dict)
 
     def run(self) -> RecoveryReport:
-        """Scan, decide, act. Raises nothing for a resource that fails; it is listed."""
+        """Scan, decide, act; a resource that fails is listed in the report."""
         began = time.perf_counter()
-        standing = self._standing_decisions()
-        for resource in self._manager.resources.values():
+        standing = self._decisions_of_ended()
+        for resource in self.resources.values():
             if is_last_resource(resource):
-                self._lasts[resource.name] = resource  # type: ignore[assignment]  # just tested
-        rows = self._standing_outcomes()
+                self._lasts[resource.name] = cast(LastResource, resource)
+        rows = self._read_outcomes()
         found = [
             (resource, xid)
-            for resource in self._manager.resources.values()
+            for resource in self.resources.values()
             if resource.name not in self._lasts
             for xid in self._scan(resource)
         ]
         for resource, xid in found:
-            self._treat(resource, xid)
+            self._resolve(resource, xid)
         in_doubt = {(resource.name, xid.gtrid) for resource, xid in found}
         self._close_decisions(standing, in_doubt)
         self._forget_outcomes(rows, {gtrid for _, gtrid in in_doubt})
-        self._report.open_decisions = len(self._manager.decisions.open_decisions())
-        self._manager.metrics.recovered(time.perf_counter() - began)
+        self._report.open_decisions = len(self.decisions.open_decisions())
+        self.metrics.recovered(time.perf_counter() - began)
         return self._report
 
     def _scan(self, resource: Resource) -> list[Xid]:
-        self._manager.step("scan", resource.name)
+        self.observe("scan", resource.name)
         try:
             return list(resource.in_doubt())
-        except Exception as answer:  # whatever it is, the others are to be asked
-            self._away(resource, answer)
+        except Exception as answer:  # whatever it is, the others must be asked
+            self._unreachable(resource, answer)
             return []
 
-    def _treat(self, resource: Resource, xid: Xid) -> None:
+    def _resolve(self, resource: Resource, xid: Xid) -> None:
         node = node_of(xid.gtrid)
-        if xid.format_id != FORMAT_ID or node != self._manager.node:
+        if xid.format_id != FORMAT_ID or node != self.xids.node:
             self._leave(resource, xid, "foreign")
-        elif self._manager.is_live(xid.gtrid):
+        elif xid.gtrid in self.live:
             self._leave(resource, xid, "live")
         elif resource.name in self._report.unreachable:
             self._leave(resource, xid, "unreachable")
-        elif xid.gtrid in self._manager.decisions.open_decisions():
+        elif xid.gtrid in self.decisions.open_decisions():
             self._settle(resource, xid, commit=True)
         else:
-            self._treat_undecided(resource, xid)
+            self._resolve_undecided(resource, xid)
 
-    def _treat_undecided(self, resource: Resource, xid: Xid) -> None:
+    def _resolve_undecided(self, resource: Resource, xid: Xid) -> None:
         outcome = self._outcome_row(xid.gtrid)
         if outcome is None:
             self._leave(resource, xid, "a last resource cannot be asked")
         elif outcome:
-            self._manager.decisions.decide(xid.gtrid, [resource.name]).wait()
+            self.decisions.decide(xid.gtrid, [resource.name]).wait()
             self._settle(resource, xid, commit=True)
         elif self._is_young(xid.gtrid):
             self._leave(resource, xid, "younger than the orphan interval")
@@ -142,63 +171,63 @@ class Recovery:
             self._settle(resource, xid, commit=False)
 
     def _outcome_row(self, gtrid: bytes) -> bool | None:
-        """True if a last resource committed it, None if one cannot be asked."""
+        """Return True if a last resource committed it, None if one cannot be asked."""
         for last in self._lasts.values():
             try:
                 if last.has_outcome(gtrid):
                     return True
             except ResourceUnreachable as answer:
-                self._away(last, answer)
+                self._unreachable(last, answer)
                 return None
         return False
 
     def _is_young(self, gtrid: bytes) -> bool:
         begun = time_of(gtrid)
-        if begun is None:  # an id of Bitronix holds the time since boot: of no use here
+        if begun is None:  # an id of Bitronix holds the time since boot, not since 1970
             return False
-        # An id from the future is of a clock that was set back since: by a little, it is young.
-        age = abs(self._manager.xids.clock() - begun)
-        return age < self._manager.orphan_interval * 1000
+        # An id from the future was made before the clock was set back: a little ahead is young.
+        age = abs(self.xids.clock() - begun)
+        return age < self.orphan_interval * 1000
 
     def _settle(self, resource: Resource, xid: Xid, *, commit: bool) -> None:
         verb = "commit" if commit else "roll back"
-        self._manager.step(f"recovery: before {verb}", resource.name)
+        self.observe(f"recovery: before {verb}", resource.name)
         try:
             if commit:
                 resource.commit(xid)
             else:
                 resource.rollback(xid)
         except BranchUnknown:
-            pass  # somebody was faster: it is over
+            pass  # another recovery has ended it meanwhile
         except (BranchHeuristic, BranchRolledBack) as answer:
             if commit or isinstance(answer, BranchHeuristic):
                 self._heuristic(resource, xid, answer)
                 return
         except Exception as answer:
-            self._away(resource, answer)
+            self._unreachable(resource, answer)
             self._leave(resource, xid, "unreachable")
             return
-        self._manager.step(f"recovery: after {verb}", resource.name)
-        self._manager.metrics.settled(commit=commit)
+        self.observe(f"recovery: after {verb}", resource.name)
+        self.metrics.settled(commit=commit)
         (self._report.committed if commit else self._report.rolled_back).append(
             (resource.name, xid)
         )
         if commit:
-            self._manager.decisions.finish(xid.gtrid, [resource.name], DecisionOutcome.COMMITTED)
+            self.decisions.finish(xid.gtrid, [resource.name], DecisionOutcome.COMMITTED)
 
     def _heuristic(self, resource: Resource, xid: Xid, answer: Exception) -> None:
         _log.critical(
             "heuristic outcome found by recovery",
             extra={"gtrid": xid.gtrid.hex(), "resource": resource.name, "answer": str(answer)},
         )
-        self._manager.decisions.finish(xid.gtrid, [resource.name], DecisionOutcome.HEURISTIC)
-        self._manager.metrics.heuristic()
+        self.decisions.finish(xid.gtrid, [resource.name], DecisionOutcome.HEURISTIC)
+        self.metrics.heuristic()
         self._report.heuristic.append((resource.name, xid))
 
-    def _standing_decisions(self) -> dict[bytes, Decision]:
-        """Open decisions whose transactions are over."""
-        decisions = self._manager.decisions.open_decisions()
-        return {g: one for g, one in decisions.items() if not self._manager.is_live(g)}
+    def _decisions_of_ended(self) -> dict[bytes, Decision]:
+        """Return the open decisions whose transactions are over."""
+        decisions = self.decisions.open_decisions()
+        return {g: one for g, one in decisions.items() if g not in self.live}
 
     def _close_decisions(
         self, standing: dict[bytes, Decision], in_doubt: set[tuple[str, bytes]]
@@ -211,39 +240,99 @@ class Recovery:
                 if self._was_asked(name) and (name, gtrid) not in in_doubt
             ]
             if over:
-                self._manager.decisions.finish(gtrid, over, DecisionOutcome.COMMITTED)
+                self.decisions.finish(gtrid, over, DecisionOutcome.COMMITTED)
 
     def _was_asked(self, name: str) -> bool:
-        return name in self._manager.resources and name not in self._report.unreachable
+        return name in self.resources and name not in self._report.unreachable
 
-    def _standing_outcomes(self) -> dict[str, Sequence[bytes]]:
-        """The outcome rows of each last resource that can be asked."""
+    def _read_outcomes(self) -> dict[str, Sequence[bytes]]:
+        """Return the outcome rows of each last resource that can be asked."""
         rows: dict[str, Sequence[bytes]] = {}
         for name, last in self._lasts.items():
             try:
                 rows[name] = last.outcomes()
             except ResourceUnreachable as answer:
-                self._away(last, answer)
+                self._unreachable(last, answer)
         return rows
 
     def _forget_outcomes(self, rows: dict[str, Sequence[bytes]], in_doubt: set[bytes]) -> None:
-        """Drop outcome rows that nobody can need: everyone was asked, nothing is in doubt."""
+        """Delete outcome rows that no branch needs, if every resource was asked."""
         if self._report.unreachable:
             return
         for name, last in self._lasts.items():
-            over = [g for g in rows[name] if g not in in_doubt and not self._manager.is_live(g)]
+            over = [g for g in rows[name] if g not in in_doubt and g not in self.live]
             try:
                 last.forget_outcomes(over)
             except ResourceUnreachable as answer:
-                self._away(last, answer)
+                self._unreachable(last, answer)
 
     def _leave(self, resource: Resource, xid: Xid, why: str) -> None:
         self._report.left.append(BranchInDoubt(resource.name, xid, why, node_of(xid.gtrid)))
 
-    def _away(self, resource: Resource, answer: Exception) -> None:
+    def _unreachable(self, resource: Resource, answer: Exception) -> None:
         self._report.unreachable[resource.name] = str(answer)
-        self._manager.metrics.retried(resource.name)
+        self.metrics.retried(resource.name)
         _log.warning(
             "resource cannot be asked; it is retried",
             extra={"resource": resource.name, "answer": str(answer)},
         )
+
+
+class BackgroundRecovery:
+    """A daemon thread that runs recovery every ``interval`` seconds, and soon after `wake`.
+
+    If a pass leaves something, it is repeated after a second, then after twice as long each time,
+    up to the interval. A failed log ends the thread. Without an interval there is no thread.
+    """
+
+    def __init__(self, recover: Callable[[], RecoveryReport], interval: float | None) -> None:
+        self._recover = recover
+        self._interval = interval
+        self._wake = threading.Event()
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread."""
+        if self._interval is not None:
+            self._thread = threading.Thread(
+                target=self._run, args=(self._interval,), name="tallystick-recovery", daemon=True
+            )
+            self._thread.start()
+
+    def wake(self) -> None:
+        """Have recovery run soon, as something was left to it."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End the thread, after a recovery that is running."""
+        self._stopped = True
+        self._wake.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self, interval: float) -> None:
+        delay = interval
+        while True:
+            woken = self._wake.wait(delay)
+            self._wake.clear()
+            if self._stopped:
+                return
+            clean = self._attempt()
+            if clean is None:
+                return
+            if clean:
+                delay = interval
+            else:
+                delay = min(interval, _FIRST_RETRY_S if woken else max(_FIRST_RETRY_S, delay * 2))
+
+    def _attempt(self) -> bool | None:
+        """Return True if nothing is left, None if another attempt would be of no use."""
+        try:
+            return self._recover().clean
+        except (LogPoisonedError, LogClosedError) as error:
+            _log.critical("recovery has to wait until the log is reopened: %s", error)
+            return None
+        except TallystickError:
+            _log.exception("recovery failed; it is tried again")
+            return False

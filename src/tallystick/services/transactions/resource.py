@@ -1,4 +1,4 @@
-"""What a transaction manager asks of a resource, and the answers it understands.
+"""Protocols of resources and branches, and the answers that a coordinator understands.
 
 In: calls of the coordinator for one branch (`Branch`) or for branches found in doubt
 (`Resource`). Out: a vote, success, or one of the answers below; a resource turns its
@@ -63,16 +63,20 @@ class Branch(Protocol):
     """One branch at work on one resource, used by one thread at a time."""
 
     @property
-    def xid(self) -> Xid: ...
+    def xid(self) -> Xid:
+        """The XA id of the branch."""
+        ...
 
     @property
     def handle(self) -> Any:
-        """What the application works with: a connection, a session, a store."""
+        """The object that the application works with: a connection, a session, a store."""
         ...
 
     def prepare(self) -> Vote:
         """Make the branch durable and able to go either way; verified, not assumed.
-        After `BranchRolledBack` or `ResourceUnreachable` the coordinator calls `rollback`."""
+
+        After `BranchRolledBack` or `ResourceUnreachable` the coordinator calls `rollback`.
+        """
         ...
 
     def commit(self) -> None:
@@ -84,62 +88,88 @@ class Branch(Protocol):
         ...
 
     def rollback(self) -> None:
-        """Undo, prepared or not. Fine if there is nothing to undo."""
+        """Undo the branch, prepared or not; succeed if there is nothing to undo."""
         ...
 
     def close(self) -> None:
-        """Give back what the branch holds; called once, at the end, whatever happened."""
+        """Release what the branch holds; called once, at the end, whatever happened."""
         ...
 
 
 class EagerBranch(Branch, Protocol):
-    """A branch that can be asked now and waited for later, so that several resources work at
-    the same time. What fails in asking fails in the call that waits."""
+    """A branch that can be sent a request whose answer is awaited later.
+
+    So several resources work at the same time. An error in sending is raised by the call that
+    waits.
+    """
 
     def send_prepare(self) -> bool:
-        """Ask for what `prepare` waits for; `prepare` or `rollback` follows. False if not."""
+        """Send the request of `prepare`; `prepare` or `rollback` follows. False if not sent."""
         ...
 
     def send_commit(self) -> bool:
-        """Ask for what `commit` waits for; `commit` follows. False if not."""
+        """Send the request of `commit`; `commit` follows. False if not sent."""
         ...
 
 
 class AsyncBranch(Protocol):
-    """A branch at work for a task: as `Branch`, and what waits there is awaited here. It may have
-    the calls of `EagerBranch`, too."""
+    """A branch at work for a task: a `Branch` whose calls are awaited.
+
+    It may have the calls of `EagerBranch`, too.
+    """
 
     @property
-    def xid(self) -> Xid: ...
+    def xid(self) -> Xid:
+        """The XA id of the branch."""
+        ...
 
     @property
-    def handle(self) -> Any: ...
+    def handle(self) -> Any:
+        """The object that the application works with."""
+        ...
 
-    def prepare(self) -> Awaitable[Vote]: ...
+    def prepare(self) -> Awaitable[Vote]:
+        """Make the branch durable and able to go either way; see `Branch.prepare`."""
+        ...
 
-    def commit(self) -> Awaitable[None]: ...
+    def commit(self) -> Awaitable[None]:
+        """Commit what was prepared."""
+        ...
 
-    def commit_one_phase(self) -> Awaitable[None]: ...
+    def commit_one_phase(self) -> Awaitable[None]:
+        """Commit without prepare."""
+        ...
 
-    def rollback(self) -> Awaitable[None]: ...
+    def rollback(self) -> Awaitable[None]:
+        """Undo the branch, prepared or not."""
+        ...
 
-    def close(self) -> Awaitable[None]: ...
+    def close(self) -> Awaitable[None]:
+        """Release what the branch holds."""
+        ...
 
 
 AnyBranch = Branch | AsyncBranch
 
 
 class Resource(Protocol):
-    """A database, store or queue under its unique name. One whose branches never wait may have an
-    attribute ``instant = True``: an event loop then calls them as they are."""
+    """A database, store or queue under its unique name.
+
+    One whose branches never wait may have an attribute ``instant = True``: an event loop then
+    calls them directly.
+    """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The unique name, ASCII; decisions are recorded under it."""
+        ...
 
-    def begin(self, xid: Xid) -> Branch: ...
+    def begin(self, xid: Xid) -> Branch:
+        """Begin a branch."""
+        ...
 
     def in_doubt(self) -> Sequence[Xid]:
-        """Every prepared branch, foreign ones too. Raises `ResourceUnreachable`."""
+        """List every prepared branch, foreign ones too. Raises `ResourceUnreachable`."""
         ...
 
     def commit(self, xid: Xid) -> None:
@@ -151,50 +181,57 @@ class Resource(Protocol):
         ...
 
     def preflight(self) -> Sequence[Problem]:
-        """What is not set up. Raises `ResourceUnreachable`."""
+        """Return what is not set up. Raises `ResourceUnreachable`."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close connections that wait for their next branch."""
+        ...
 
 
 class AsyncResource(Resource, Protocol):
-    """A resource that has branches for tasks. Those of others run in worker threads there."""
+    """A resource that has branches for tasks. Branches of others run in worker threads there."""
 
-    def begin_async(self, xid: Xid) -> Awaitable[AsyncBranch]: ...
+    def begin_async(self, xid: Xid) -> Awaitable[AsyncBranch]:
+        """Begin a branch for a task."""
+        ...
 
 
 class LastResource(Resource, Protocol):
-    """A resource that cannot prepare. It goes last: its own commit, which also stores an
-    outcome row with the global id, is the decision of the transaction."""
+    """A resource that cannot prepare.
+
+    It commits last: its own commit, which also stores an outcome row with the global id, is the
+    decision of the transaction.
+    """
 
     def has_outcome(self, gtrid: bytes) -> bool:
-        """True if the transaction was committed here. Raises `ResourceUnreachable`."""
+        """Return True if the transaction was committed here. Raises `ResourceUnreachable`."""
         ...
 
     def outcomes(self) -> Sequence[bytes]:
-        """The global ids of all outcome rows."""
+        """List the global ids of all outcome rows."""
         ...
 
     def forget_outcomes(self, gtrids: Sequence[bytes]) -> None:
-        """Drop the outcome rows of transactions that no branch needs any more."""
+        """Delete the outcome rows of transactions that no branch needs any more."""
         ...
 
 
 def is_last_resource(resource: Resource) -> bool:
-    """True for a resource that cannot prepare."""
+    """Return True for a resource that cannot prepare."""
     return hasattr(resource, "has_outcome")
 
 
 def is_instant(resource: Resource) -> bool:
-    """True for a resource whose branches never wait."""
+    """Return True for a resource whose branches never wait."""
     return bool(getattr(resource, "instant", False))
 
 
 def send_prepare(branch: AnyBranch) -> bool:
-    """Ask a branch to prepare; False if it can only be waited for."""
+    """Send a branch the request to prepare; False if it has none to be sent ahead."""
     return hasattr(branch, "send_prepare") and bool(branch.send_prepare())
 
 
 def send_commit(branch: AnyBranch) -> bool:
-    """Ask a branch to commit what it prepared; False if it can only be waited for."""
+    """Send a branch the request to commit; False if it has none to be sent ahead."""
     return hasattr(branch, "send_commit") and bool(branch.send_commit())

@@ -1,8 +1,8 @@
-"""How the steps of a transaction are carried out: by a thread that blocks, or on an event loop.
+"""Drivers of a protocol that is written as a generator: a thread that blocks, or an event loop.
 
-In: steps, a generator that yields what it has to wait for: a call of a resource or a hook, or a
-ticket of the log. Out: each answer is sent, each error thrown back into it, and its result is
-the result. The order of the steps, which is the protocol, is written once and knows no face.
+In: steps, a generator that yields whatever it has to wait for: a call of a resource or a hook, or
+a ticket of the log. Out: the result of the generator. Each answer is sent into it, each error
+thrown into it. So the order of the steps, which is the protocol, is written once.
 """
 
 from __future__ import annotations
@@ -17,71 +17,77 @@ from tallystick.roles import Ticket
 _Result = TypeVar("_Result")
 
 Wanted = Callable[[], Any] | Ticket
-"""What a step waits for. On an event loop a call may answer with something to await."""
+"""What a step waits for. On an event loop the result of a call may be awaitable."""
 
 Steps = Generator[Wanted, Any, _Result]
 
+Observer = Callable[..., None]
+"""Called as ``observe(step, resource=None)`` at each step of commit and recovery."""
+
 
 def drive(steps: Steps[_Result]) -> _Result:
-    """The result of the steps, in this thread, which waits for each of them."""
-    go: Callable[[Any], Wanted] = steps.send
+    """Run the steps in this thread, which blocks for each of them, and return their result."""
+    resume: Callable[[Any], Wanted] = steps.send
     answer: Any = None
     while True:
         try:
-            wanted = go(answer)
+            wanted = resume(answer)
         except StopIteration as end:
             result: _Result = end.value
             return result
         except BaseException as error:
-            go, answer = _between(steps, error), error
+            resume, answer = _throw_if_suspended(steps, error), error
             continue
         try:
             answer = wanted() if callable(wanted) else wanted.wait()
-            go = steps.send
+            resume = steps.send
         except BaseException as error:
-            go, answer = steps.throw, error
+            resume, answer = steps.throw, error
 
 
 async def drive_awaiting(steps: Steps[_Result]) -> _Result:
-    """The result of the steps, awaited. They run to their end even if the task is cancelled, as
-    a commit must not be left half told; then `asyncio.CancelledError` is raised."""
-    go: Callable[[Any], Wanted] = steps.send
+    """Run the steps on the event loop and return their result.
+
+    They run to their end even if the task is cancelled, as a commit must not stop half-way; then
+    `asyncio.CancelledError` is raised.
+    """
+    resume: Callable[[Any], Wanted] = steps.send
     answer: Any = None
     cancels: list[asyncio.CancelledError] = []
     while True:
         try:
-            wanted = go(answer)
+            wanted = resume(answer)
         except StopIteration as end:
             if cancels:
                 raise cancels[0] from None
             result: _Result = end.value
             return result
         except BaseException as error:
-            if cancels and not _suspended(steps):
+            if cancels and not _is_suspended(steps):
                 raise cancels[0] from error
-            go, answer = _between(steps, error), error
+            resume, answer = _throw_if_suspended(steps, error), error
             continue
         try:
             if callable(wanted):
                 answer = wanted()
                 if answer is not None and hasattr(answer, "__await__"):
-                    answer = await _uncut(answer, cancels)
+                    answer = await _await_to_end(answer, cancels)
             else:
-                answer = await _durable(wanted, cancels)
-            go = steps.send
-        except GeneratorExit:  # the loop was closed: there is nothing left to wait on
+                answer = await _await_ticket(wanted, cancels)
+            resume = steps.send
+        except GeneratorExit:  # the loop was closed: nothing can be awaited any more
             raise
         except BaseException as error:
-            go, answer = steps.throw, error
+            resume, answer = steps.throw, error
 
 
 async def follow(steps: Steps[_Result]) -> _Result:
-    """The result of the steps of a single call, awaited; whoever is cancelled cuts them short."""
-    go: Callable[[Any], Wanted] = steps.send
+    """Run the steps of a single call on the event loop; a cancelled task ends them at once."""
+    resume: Callable[[Any], Wanted] = steps.send
     answer: Any = None
     while True:
         try:
-            wanted = go(answer)
+            wanted = resume(answer)
         except StopIteration as end:
             result: _Result = end.value
             return result
@@ -89,18 +95,33 @@ async def follow(steps: Steps[_Result]) -> _Result:
             answer = wanted() if callable(wanted) else wanted
             if answer is not None and hasattr(answer, "__await__"):
                 answer = await answer
-            go = steps.send
+            resume = steps.send
         except BaseException as error:
-            go, answer = steps.throw, error
+            resume, answer = steps.throw, error
 
 
 def one_step(wanted: Wanted) -> Steps[Any]:
-    """Steps of which there is one."""
+    """Return steps that consist of ``wanted`` alone."""
     return (yield wanted)
 
 
-async def _uncut(answer: Awaitable[Any], cancels: list[asyncio.CancelledError]) -> Any:
-    """What a resource answers, whoever cancels meanwhile."""
+def observer(on_step: Callable[[str], None] | None) -> Observer:
+    """Return a function that reports a step, and the resource it concerns, to ``on_step``."""
+    if on_step is None:
+        return _ignore
+
+    def observe(step: str, resource: str | None = None) -> None:
+        on_step(step if resource is None else f"{step} {resource}")
+
+    return observe
+
+
+def _ignore(step: str, resource: str | None = None) -> None:
+    """Report nothing."""
+
+
+async def _await_to_end(answer: Awaitable[Any], cancels: list[asyncio.CancelledError]) -> Any:
+    """Await an answer to its end; cancellations meanwhile are added to ``cancels``."""
     job = asyncio.ensure_future(answer)
     while not job.done():
         try:
@@ -110,8 +131,8 @@ async def _uncut(answer: Awaitable[Any], cancels: list[asyncio.CancelledError]) 
     return job.result()
 
 
-async def _durable(ticket: Ticket, cancels: list[asyncio.CancelledError]) -> int:
-    """The same for a ticket, which can be awaited again."""
+async def _await_ticket(ticket: Ticket, cancels: list[asyncio.CancelledError]) -> int:
+    """Await a ticket, again after each cancellation, which is added to ``cancels``."""
     while True:
         try:
             return await ticket
@@ -119,13 +140,15 @@ async def _durable(ticket: Ticket, cancels: list[asyncio.CancelledError]) -> int
             cancels.append(cancel)
 
 
-def _between(steps: Steps[Any], error: BaseException) -> Callable[[Any], Wanted]:
-    """Where an error goes that came out of the steps: up, if they have ended with it. Else an
-    interrupt has hit between two of them, and they have to hear of it."""
-    if _suspended(steps):
+def _throw_if_suspended(steps: Steps[Any], error: BaseException) -> Callable[[Any], Wanted]:
+    """Raise the error if the generator has finished.
+
+    If it is still suspended, a signal interrupted the driver: the error is to be thrown into it.
+    """
+    if _is_suspended(steps):
         return steps.throw
     raise error
 
 
-def _suspended(steps: Steps[Any]) -> bool:
+def _is_suspended(steps: Steps[Any]) -> bool:
     return inspect.getgeneratorstate(steps) == inspect.GEN_SUSPENDED

@@ -1,20 +1,229 @@
-"""A global transaction for a thread, which waits for each of its steps.
+"""A global transaction: its state, owner and hooks, and its face for a thread.
 
-In: calls of the application (enlist, commit, rollback, hooks). Out: the steps of
-`global_transaction`, driven.
+In: calls of the application (enlist, commit, rollback, hooks). Out: steps that take the branches
+through two-phase commit (`two_phase_commit`) to one of three ends: committed, `RolledBackError`, or
+an error that says what is not known (`InDoubtError`, `HeuristicError`). `Transaction` runs the
+steps in its thread, `aio.AsyncTransaction` on an event loop.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
-from types import TracebackType
+import time
+from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Any, Self
 
-from tallystick.errors import TransactionUsageError
-from tallystick.services.transactions.global_transaction import OPEN, GlobalTransaction, Status
-from tallystick.services.transactions.steps import drive
+from tallystick.errors import RolledBackError, TransactionUsageError
+from tallystick.services.transactions.resource import AnyBranch, Resource, is_last_resource
+from tallystick.services.transactions.steps import Steps, drive
+from tallystick.services.transactions.two_phase_commit import TwoPhaseCommit
+from tallystick.services.transactions.xids import XidFactory
 
-__all__ = ["Status", "Transaction"]
+_log = logging.getLogger("tallystick.transactions")
+
+
+class Status(Enum):
+    """State of a transaction of this process."""
+
+    ACTIVE = "active"
+    PREPARED = "prepared"
+    MARKED = "marked for rollback"
+    COMMITTING = "committing"
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled back"
+    UNRESOLVED = "in doubt or heuristic"
+
+
+_TIMED_OUT = "Roll it back; begin with a longer timeout if the work needs it"
+OPEN = (Status.ACTIVE, Status.MARKED)
+
+
+class GlobalTransaction:
+    """What both faces of a transaction share. It belongs to the thread that began it.
+
+    Args:
+        protocol: two-phase commit over the branches, empty so far.
+        resources: by name, those that can be enlisted.
+        xids: makes the ids of branches.
+        timeout: seconds until commit.
+    """
+
+    __slots__ = (
+        "_after",
+        "_before",
+        "_deadline",
+        "_owner",
+        "_protocol",
+        "_resources",
+        "_xids",
+        "gtrid",
+        "status",
+    )
+
+    def __init__(
+        self,
+        protocol: TwoPhaseCommit,
+        resources: Mapping[str, Resource],
+        xids: XidFactory,
+        timeout: float,
+    ) -> None:
+        self._protocol = protocol
+        self._resources = resources
+        self._xids = xids
+        self._owner: int | None = threading.get_ident()
+        self._deadline = time.monotonic() + timeout
+        self._before: list[Callable[[], object]] = []
+        self._after: list[Callable[[Status], object]] = []
+        self.gtrid = protocol.gtrid
+        self.status = Status.ACTIVE
+
+    @property
+    def branches(self) -> dict[str, AnyBranch]:
+        """Enlisted branches by name, in the order of enlistment."""
+        return dict(self._protocol.branches)
+
+    def before_commit(self, hook: Callable[[], object]) -> None:
+        """Call ``hook`` when commit begins; an exception in it rolls everything back."""
+        self._before.append(hook)
+
+    def after_completion(self, hook: Callable[[Status], object]) -> None:
+        """Call ``hook`` with the final status; its exceptions are logged, not raised."""
+        self._after.append(hook)
+
+    def mark_rollback(self) -> None:
+        """Mark the transaction: from now on it can only roll back."""
+        self._require_open("mark it")
+        self.status = Status.MARKED
+
+    # -- steps ------------------------------------------------------------------------------
+
+    def _call_hooks(self) -> Steps[None]:
+        """Call the hooks before the first phase; a failure leaves only rollback."""
+        self._require_open("commit it")
+        try:
+            for hook in self._before:  # noqa: UP028 - `yield from` a list accepts no answers
+                yield hook
+        except Exception as error:
+            raise RolledBackError(f"rolled back before commit: {error}") from error
+
+    def _commit(self) -> Steps[None]:
+        """Run both phases, or what is left of them."""
+        yield from self._check()
+        self.status = Status.COMMITTING
+        protocol = self._protocol
+        ended = Status.ROLLED_BACK
+        try:
+            if protocol.prepared is None and len(protocol.branches) > 1:
+                yield from protocol.prepare()
+            ended = Status.UNRESOLVED
+            yield from protocol.complete()
+            ended = Status.COMMITTED
+        except RolledBackError:
+            ended = Status.ROLLED_BACK
+            raise
+        finally:
+            yield from self._end(ended)
+
+    def _check(self) -> Steps[None]:
+        """Check that it may commit; roll it back if it may only roll back."""
+        if self.status is Status.PREPARED:
+            self._require_owner("commit it")
+            return
+        try:
+            self._require_open("commit it")
+            if self.status is Status.MARKED:
+                raise RolledBackError("the transaction was marked for rollback")
+        except RolledBackError:
+            yield from self._roll_back()
+            raise
+
+    def _prepare(self) -> Steps[None]:
+        """Run the first phase alone."""
+        yield from self._check()
+        try:
+            yield from self._protocol.prepare()
+        except BaseException:
+            yield from self._end(Status.ROLLED_BACK)
+            raise
+        self.status = Status.PREPARED
+
+    def _roll_back(self) -> Steps[None]:
+        if self.status is Status.PREPARED:
+            self._require_owner("roll it back")
+        else:
+            self._require_open("roll it back", timed=False)
+        try:
+            yield from self._protocol.rollback()
+        finally:
+            yield from self._end(Status.ROLLED_BACK)
+
+    def _end(self, status: Status) -> Steps[None]:
+        self.status = status
+        yield from self._protocol.close()
+        for hook in self._after:
+            try:
+                hook(status)
+            except Exception:  # a hook may raise anything; the transaction is over
+                _log.exception("a hook after completion failed")
+
+    # -- enlistment -------------------------------------------------------------------------
+
+    def _joinable(self, name: str) -> Resource:
+        """Return the resource of a branch that is to begin. Raises `TransactionUsageError`."""
+        try:
+            resource = self._resources[name]
+        except KeyError:
+            raise TransactionUsageError(
+                f"there is no resource {name!r}",
+                expected=f"one of {sorted(self._resources)}",
+                advice="Give it to the manager under that name",
+            ) from None
+        last = self._protocol.last
+        if last is not None and is_last_resource(resource):
+            raise TransactionUsageError(
+                f"{name!r} cannot prepare, and neither can {last!r}, enlisted before",
+                advice="At most one resource of a transaction may be unable to prepare",
+            )
+        return resource
+
+    def _join(self, name: str, resource: Resource, branch: AnyBranch) -> None:
+        """Add a branch that has begun."""
+        self._protocol.branches[name] = branch
+        if is_last_resource(resource):
+            self._protocol.last = name
+
+    def _begin_now(self, name: str, resource: Resource) -> None:
+        """Begin a branch by a call that blocks, or never waits."""
+        self._join(name, resource, resource.begin(self._xids.branch(self.gtrid)))
+
+    # -- checks -----------------------------------------------------------------------------
+
+    def _require_new(self, name: str) -> None:
+        if name in self._protocol.branches:
+            raise TransactionUsageError(
+                f"resource {name!r} is enlisted already",
+                advice=f"Use transaction[{name!r}] for the handle of its one branch",
+            )
+
+    def _require_open(self, what: str, *, timed: bool = True) -> None:
+        if self.status not in OPEN:
+            raise TransactionUsageError(
+                f"cannot {what}: the transaction is {self.status.value}",
+                advice="Begin another one with manager.begin()",
+            )
+        self._require_owner(what)
+        if timed and time.monotonic() > self._deadline:
+            self.status = Status.MARKED
+            raise RolledBackError(f"cannot {what}: the transaction timed out", advice=_TIMED_OUT)
+
+    def _require_owner(self, what: str) -> None:
+        if self._owner != threading.get_ident():
+            raise TransactionUsageError(
+                f"cannot {what}: the transaction belongs to another thread",
+                advice="Call suspend() there and resume() here to hand it over",
+            )
 
 
 class Transaction(GlobalTransaction):
@@ -28,24 +237,27 @@ class Transaction(GlobalTransaction):
 
     def __getitem__(self, name: str) -> Any:
         self._require_open("use a resource")
-        if name not in self._branches:
-            resource = self._joining(name)
-            self._join(name, resource, resource.begin(self._manager.xids.branch(self.gtrid)))
-        return self._branches[name].handle
+        branches = self._protocol.branches
+        if name not in branches:
+            self._begin_now(name, self._joinable(name))
+        return branches[name].handle
 
     def enlist(self, name: str) -> Any:
-        """Enlist a resource and give its handle. Raises `TransactionUsageError` if it is
-        enlisted already; ``transaction[name]`` does not mind."""
+        """Enlist a resource and return its handle.
+
+        Raises:
+            TransactionUsageError: it is enlisted already; use ``transaction[name]``.
+        """
         self._require_new(name)
         return self[name]
 
     def suspend(self) -> None:
-        """Let go of the transaction, so that another thread may `resume` it."""
+        """Release the transaction, so that another thread may `resume` it."""
         self._require_open("suspend it", timed=False)
         self._owner = None
 
     def resume(self) -> None:
-        """Take over a suspended transaction for this thread."""
+        """Make this thread the owner of a suspended transaction."""
         if self._owner is not None:
             raise TransactionUsageError(
                 "the transaction is not suspended",
@@ -54,14 +266,25 @@ class Transaction(GlobalTransaction):
         self._owner = threading.get_ident()
 
     def commit(self) -> None:
-        """Make it durable in every resource, or in none. Raises `RolledBackError`,
-        `InDoubtError`, `HeuristicError`, `TransactionUsageError`."""
+        """Make it durable in every resource, or in none.
+
+        Raises:
+            RolledBackError: nothing of it was kept.
+            InDoubtError: it is not known yet; recovery will settle it.
+            HeuristicError: a resource went against the decision.
+            TransactionUsageError: it has ended, or belongs to another thread.
+        """
         self._run_hooks()
         drive(self._commit())
 
     def prepare(self) -> None:
-        """The first phase alone, for a coordinator above this one: afterwards only `commit`
-        or `rollback` is left, and either can be carried out. Raises `RolledBackError`."""
+        """Run the first phase alone, for a coordinator above this one.
+
+        Afterwards only `commit` or `rollback` is left, and either can be carried out.
+
+        Raises:
+            RolledBackError: nothing of it was kept.
+        """
         self._run_hooks()
         drive(self._prepare())
 
@@ -72,15 +295,10 @@ class Transaction(GlobalTransaction):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self.status not in OPEN:
             return
-        if error is None:
+        if kind is None:
             self.commit()
         else:
             self.rollback()

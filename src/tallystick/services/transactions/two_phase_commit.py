@@ -1,7 +1,7 @@
 """Two-phase commit over the branches of one transaction, by presumed abort.
 
-In: branches by resource name, and the manager's decision log. Out: steps, which somebody drives
-(`steps`), to one of these ends: all committed, or `RolledBackError` with nothing kept, or
+In: branches by resource name, and what all commits of a coordinator share. Out: steps, run by a
+driver of `steps`, to one of these ends: all committed, or `RolledBackError` with nothing kept, or
 `InDoubtError` / `HeuristicError`.
 
     no branch          nothing to do
@@ -12,15 +12,15 @@ In: branches by resource name, and the manager's decision log. Out: steps, which
       otherwise        the forced record is the decision
     then               commit all, likewise; the end is recorded, not forced
 
-Only what stands between the decision and the end can be in doubt after a crash, and
-recovery finishes it. A refusal or an error before the decision rolls back everything.
+Only a crash between the decision and the end leaves branches in doubt that are to be committed, and
+recovery commits them. A refusal or an error before the decision rolls back everything.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from tallystick.errors import (
     HeuristicError,
@@ -31,7 +31,8 @@ from tallystick.errors import (
     RolledBackError,
 )
 from tallystick.records import State
-from tallystick.roles import DecisionOutcome
+from tallystick.roles import DecisionLog, DecisionOutcome
+from tallystick.services.transactions.metrics import TransactionMetrics
 from tallystick.services.transactions.resource import (
     AnyBranch,
     BranchHeuristic,
@@ -43,198 +44,296 @@ from tallystick.services.transactions.resource import (
     send_commit,
     send_prepare,
 )
-from tallystick.services.transactions.steps import Steps
-
-if TYPE_CHECKING:
-    from tallystick.services.transactions.manager import TransactionManager
+from tallystick.services.transactions.steps import Observer, Steps
 
 _log = logging.getLogger("tallystick.transactions")
 
-Branches = Mapping[str, AnyBranch]
+_LOG_REFUSED = (LogWriteError, LogPoisonedError, LogClosedError)
 
 
-def prepare_branches(
-    manager: TransactionManager, gtrid: bytes, branches: Branches, last: str | None
-) -> Steps[dict[str, AnyBranch]]:
-    """The first phase: the branches that voted "prepared"; ``last`` names the one that cannot, if
-    any. A refusal, or any error, rolls back all."""
-    prepared = {}
-    try:
-        if manager.keeps_notes:
-            manager.decisions.note(State.UNDECIDED, gtrid, branches)
-        voters = [name for name in branches if name != last]
-        for name in _asked(manager, branches, voters, send_prepare):
-            branch = branches[name]
-            manager.step("before prepare", name)
-            if (yield branch.prepare) is Vote.PREPARED:
-                prepared[name] = branch
-            manager.step("after prepare", name)
-    except BaseException as error:
-        yield from rollback_branches(manager, branches)
-        if isinstance(error, ResourceAnswer):
-            raise RolledBackError(f"rolled back: prepare failed: {error}") from error
-        if isinstance(error, (LogWriteError, LogPoisonedError, LogClosedError)):
-            raise RolledBackError(f"rolled back: the log refused a note: {error}") from error
-        raise
-    return prepared
+class LiveTransactions:
+    """Global ids whose branches recovery must leave alone: at work in this process, or frozen.
+
+    Each change is a single operation of a dictionary or a set, so no lock is needed. A transaction
+    is frozen before it is removed.
+    """
+
+    __slots__ = ("_at_work", "_frozen")
+
+    def __init__(self) -> None:
+        self._at_work: dict[bytes, TwoPhaseCommit] = {}
+        self._frozen: set[bytes] = set()
+
+    def add(self, transaction: TwoPhaseCommit) -> None:
+        """Protect a transaction, which begins."""
+        self._at_work[transaction.gtrid] = transaction
+
+    def remove(self, gtrid: bytes) -> None:
+        """Leave a transaction that has ended to recovery, unless it is frozen."""
+        self._at_work.pop(gtrid, None)
+
+    def freeze(self, gtrid: bytes) -> None:
+        """Protect a transaction as long as the log is open: only a reopened log shows its end."""
+        self._frozen.add(gtrid)
+
+    def __contains__(self, gtrid: bytes) -> bool:
+        return gtrid in self._at_work or gtrid in self._frozen
 
 
-def complete_branches(
-    manager: TransactionManager,
-    gtrid: bytes,
-    branches: Branches,
-    last: str | None,
-    prepared: Branches,
-) -> Steps[None]:
-    """The decision and the second phase."""
-    if last is not None:
-        yield from _commit_last(manager, gtrid, branches, last, alone=not prepared)
-        if prepared:
-            yield from _record_outcome(manager, gtrid, prepared, last)
-    elif len(prepared) > 1:
-        yield from _decide_or_roll_back(manager, gtrid, prepared)
-    decided = len(prepared) > 1 or last is not None
-    yield from _commit_prepared(manager, gtrid, prepared, decided=decided)
+@dataclass(slots=True)
+class CommitContext:
+    """What all commits of one coordinator share.
+
+    ``writes_notes`` has the log record that a commit begins, which decides nothing.
+    ``recover_soon`` is called when something was left to recovery.
+    """
+
+    decisions: DecisionLog
+    live: LiveTransactions
+    metrics: TransactionMetrics
+    observe: Observer
+    recover_soon: Callable[[], None]
+    writes_notes: bool
 
 
-def commit_one_phase(
-    manager: TransactionManager, gtrid: bytes, name: str, branch: AnyBranch
-) -> Steps[None]:
-    """Commit the only branch there is."""
-    manager.step("before one-phase", name)
-    try:
-        yield branch.commit_one_phase
-    except (BranchRolledBack, BranchUnknown) as answer:
-        raise RolledBackError(f"rolled back by {name}: {answer}") from answer
-    except ResourceUnreachable as answer:
-        raise InDoubtError(
-            f"{name} was lost during its one-phase commit: {answer}",
-            advice="Only the resource knows; look for the data before repeating the work",
-        ) from answer
-    except BranchHeuristic as answer:
-        _record_heuristic(manager, gtrid, name)
-        raise HeuristicError(f"{name}: {answer}") from answer
-    manager.step("after one-phase", name)
+class TwoPhaseCommit:
+    """The branches of one transaction, and the protocol that ends them.
 
+    ``branches`` are by resource name, in the order of enlistment; ``last`` names the one that
+    cannot prepare, if any. ``prepared`` is None until `prepare` has run; then it holds the branches
+    that voted "prepared".
+    """
 
-def rollback_branches(manager: TransactionManager, branches: Branches) -> Steps[None]:
-    """Roll back every branch; what cannot be reached is recovery's, by presumed abort."""
-    for name, branch in branches.items():
-        manager.step("rollback", name)
+    __slots__ = ("_context", "_observe", "branches", "gtrid", "last", "prepared")
+
+    def __init__(self, gtrid: bytes, context: CommitContext) -> None:
+        self.gtrid = gtrid
+        self.branches: dict[str, AnyBranch] = {}
+        self.last: str | None = None
+        self.prepared: dict[str, AnyBranch] | None = None
+        self._context = context
+        self._observe = context.observe
+        context.live.add(self)
+
+    def prepare(self) -> Steps[None]:
+        """Run the first phase. A refusal, or any error, rolls back all branches."""
+        prepared = {}
         try:
-            yield branch.rollback
-        except (ResourceUnreachable, BranchUnknown, BranchRolledBack) as answer:
-            _log.info("rollback left to recovery", extra=_extra(branch, name, answer))
-            manager.wake_recovery()
-        except BranchHeuristic as answer:
-            _log.critical("heuristic outcome on rollback", extra=_extra(branch, name, answer))
-            _record_heuristic(manager, branch.xid.gtrid, name)
-        except Exception as error:  # whatever it is, the other branches must not stay
-            _log.exception("rollback failed", extra=_extra(branch, name, error))
-            manager.wake_recovery()
+            if self._context.writes_notes:
+                self._context.decisions.note(State.UNDECIDED, self.gtrid, self.branches)
+            voters = [name for name in self.branches if name != self.last]
+            for name in self._send(self.branches, voters, send_prepare):
+                branch = self.branches[name]
+                self._observe("before prepare", name)
+                if (yield branch.prepare) is Vote.PREPARED:
+                    prepared[name] = branch
+                self._observe("after prepare", name)
+        except BaseException as error:
+            yield from self.rollback()
+            if isinstance(error, ResourceAnswer):
+                raise RolledBackError(f"rolled back: prepare failed: {error}") from error
+            if isinstance(error, _LOG_REFUSED):
+                raise RolledBackError(f"rolled back: the log refused a note: {error}") from error
+            raise
+        self.prepared = prepared
 
+    def complete(self) -> Steps[None]:
+        """Decide and run the second phase; without a first phase, commit the only branch."""
+        prepared = self.prepared
+        if prepared is None:
+            for name in self.branches:
+                yield from self._commit_one_phase(name)
+            return
+        decided = len(prepared) > 1 or self.last is not None
+        if self.last is not None:
+            yield from self._commit_last(self.last, alone=not prepared)
+            if prepared:
+                yield from self._record_outcome(self.last, prepared)
+        elif decided:
+            yield from self._decide_or_roll_back(prepared)
+        yield from self._commit_prepared(prepared, decided=decided)
 
-def _asked(
-    manager: TransactionManager,
-    branches: Branches,
-    names: Collection[str],
-    send: Callable[[AnyBranch], bool],
-) -> list[str]:
-    """Ask all of them that can be asked without waiting; the order to wait in: others first,
-    as their work begins with the waiting."""
-    asked = []
-    if len(names) > 1:
-        for name in names:
-            if send(branches[name]):
-                asked.append(name)
-                manager.step("asked", name)
-    return [name for name in names if name not in asked] + asked
+    def rollback(self) -> Steps[None]:
+        """Roll back every branch; unreachable ones are left to recovery, by presumed abort."""
+        return self._rollback(self.branches)
 
+    def close(self) -> Steps[None]:
+        """Close every branch, and leave the transaction to recovery."""
+        for name, branch in self.branches.items():
+            try:
+                yield branch.close
+            except Exception:  # the transaction is over, and the other branches must be closed
+                _log.exception("a branch could not be closed", extra={"resource": name})
+        self._context.live.remove(self.gtrid)
 
-def _commit_last(
-    manager: TransactionManager, gtrid: bytes, branches: Branches, last: str, *, alone: bool
-) -> Steps[None]:
-    """The last resource's own commit is the decision."""
-    manager.step("before last", last)
-    branch = branches[last]
-    try:
-        yield branch.commit_one_phase if alone else branch.commit
-    except ResourceUnreachable as answer:
-        raise InDoubtError(
-            f"{last} was lost during its commit, which is the decision: {answer}",
-            advice="Recovery asks its outcome row and finishes the others; call recover()",
-        ) from answer
-    except ResourceAnswer as answer:
-        yield from rollback_branches(manager, {n: b for n, b in branches.items() if n != last})
-        raise RolledBackError(f"rolled back: {last} refused to commit: {answer}") from answer
-    manager.step("after last", last)
-    _log.debug("decided by the last resource", extra={"gtrid": gtrid.hex(), "resource": last})
+    # -- one phase ----------------------------------------------------------------------------
 
-
-def _decide_or_roll_back(
-    manager: TransactionManager, gtrid: bytes, prepared: Branches
-) -> Steps[None]:
-    try:
-        yield from _decide(manager, gtrid, prepared)
-    except LogWriteError as error:  # refused before a byte was written: not decided
-        yield from rollback_branches(manager, prepared)
-        raise RolledBackError(f"rolled back: the decision was refused: {error}") from error
-
-
-def _decide(manager: TransactionManager, gtrid: bytes, names: Branches) -> Steps[None]:
-    manager.step("before decision")
-    try:
-        ticket = manager.decisions.decide(gtrid, names)
-        manager.step("decision written")
-        yield ticket
-    except (LogPoisonedError, LogClosedError) as error:
-        manager.freeze(gtrid)  # nobody may presume anything while the log is as it is
-        raise InDoubtError(
-            f"the decision could not be made durable: {error}",
-            advice="Reopen the log: recovery commits if the record is there, else rolls back",
-        ) from error
-    manager.metrics.decided()
-    manager.step("after decision")
-
-
-def _record_outcome(
-    manager: TransactionManager, gtrid: bytes, prepared: Branches, last: str
-) -> Steps[None]:
-    """Note what the last resource decided. If that fails its outcome row still speaks."""
-    try:
-        yield from _decide(manager, gtrid, prepared)
-    except (InDoubtError, LogWriteError) as error:
-        raise InDoubtError(
-            f"committed in {last}, but the log cannot record it: {error}",
-            advice="Reopen the log: recovery finds the outcome row and commits the others",
-        ) from error
-
-
-def _commit_prepared(
-    manager: TransactionManager, gtrid: bytes, prepared: Branches, *, decided: bool
-) -> Steps[None]:
-    done: list[str] = []
-    against: dict[str, ResourceAnswer] = {}
-    for name in _asked(manager, prepared, prepared, send_commit):
-        branch = prepared[name]
-        manager.step("before commit", name)
+    def _commit_one_phase(self, name: str) -> Steps[None]:
+        self._observe("before one-phase", name)
         try:
-            yield branch.commit
-            done.append(name)
+            yield self.branches[name].commit_one_phase
+        except (BranchRolledBack, BranchUnknown) as answer:
+            raise RolledBackError(f"rolled back by {name}: {answer}") from answer
         except ResourceUnreachable as answer:
-            _log.warning("commit left to recovery", extra=_extra(branch, name, answer))
-            if not decided:
-                raise _lost_alone(name, answer) from answer
+            raise InDoubtError(
+                f"{name} was lost during its one-phase commit: {answer}",
+                advice="Only the resource knows; look for the data before repeating the work",
+            ) from answer
+        except BranchHeuristic as answer:
+            self._record_heuristic(name)
+            raise HeuristicError(f"{name}: {answer}") from answer
+        self._observe("after one-phase", name)
+
+    # -- the decision -------------------------------------------------------------------------
+
+    def _commit_last(self, last: str, *, alone: bool) -> Steps[None]:
+        """Commit the last resource, which is the decision; ``alone`` if no branch is prepared."""
+        self._observe("before last", last)
+        branch = self.branches[last]
+        try:
+            yield branch.commit_one_phase if alone else branch.commit
+        except ResourceUnreachable as answer:
+            raise InDoubtError(
+                f"{last} was lost during its commit, which is the decision: {answer}",
+                advice="Recovery asks its outcome row and finishes the others; call recover()",
+            ) from answer
         except ResourceAnswer as answer:
-            against[name] = answer
-        except Exception as error:
-            if not decided:
-                raise
-            _log.exception(
-                "commit failed, and is left to recovery", extra=_extra(branch, name, error)
+            yield from self._rollback({n: b for n, b in self.branches.items() if n != last})
+            raise RolledBackError(f"rolled back: {last} refused to commit: {answer}") from answer
+        self._observe("after last", last)
+        extra = {"gtrid": self.gtrid.hex(), "resource": last}
+        _log.debug("decided by the last resource", extra=extra)
+
+    def _decide_or_roll_back(self, prepared: Mapping[str, AnyBranch]) -> Steps[None]:
+        try:
+            yield from self._decide(prepared)
+        except LogWriteError as error:  # refused before a byte was written: not decided
+            yield from self._rollback(prepared)
+            raise RolledBackError(f"rolled back: the decision was refused: {error}") from error
+
+    def _decide(self, prepared: Mapping[str, AnyBranch]) -> Steps[None]:
+        self._observe("before decision")
+        try:
+            ticket = self._context.decisions.decide(self.gtrid, prepared)
+            self._observe("decision written")
+            yield ticket
+        except (LogPoisonedError, LogClosedError) as error:
+            self._context.live.freeze(self.gtrid)
+            raise InDoubtError(
+                f"the decision could not be made durable: {error}",
+                advice="Reopen the log: recovery commits if the record is there, else rolls back",
+            ) from error
+        self._context.metrics.decided()
+        self._observe("after decision")
+
+    def _record_outcome(self, last: str, prepared: Mapping[str, AnyBranch]) -> Steps[None]:
+        """Record what the last resource decided. If that fails, its outcome row is the proof."""
+        try:
+            yield from self._decide(prepared)
+        except (InDoubtError, LogWriteError) as error:
+            raise InDoubtError(
+                f"committed in {last}, but the log cannot record it: {error}",
+                advice="Reopen the log: recovery finds the outcome row and commits the others",
+            ) from error
+
+    # -- the second phase ---------------------------------------------------------------------
+
+    def _commit_prepared(self, prepared: Mapping[str, AnyBranch], *, decided: bool) -> Steps[None]:
+        done: list[str] = []
+        against: dict[str, ResourceAnswer] = {}
+        for name in self._send(prepared, prepared, send_commit):
+            branch = prepared[name]
+            self._observe("before commit", name)
+            try:
+                yield branch.commit
+                done.append(name)
+            except ResourceUnreachable as answer:
+                _log.warning("commit left to recovery", extra=self._extra(name, answer))
+                if not decided:
+                    raise _lost_alone(name, answer) from answer
+            except ResourceAnswer as answer:
+                against[name] = answer
+            except Exception as error:
+                if not decided:
+                    raise
+                extra = self._extra(name, error)
+                _log.exception("commit failed, and is left to recovery", extra=extra)
+            self._observe("after commit", name)
+        if decided and done:
+            self._record_end(done, DecisionOutcome.COMMITTED)
+            self._observe("after end record")
+        if against:
+            self._raise_heuristic(done, against)
+        if len(done) < len(prepared):
+            self._context.recover_soon()
+
+    def _raise_heuristic(self, done: list[str], against: Mapping[str, ResourceAnswer]) -> None:
+        for name in against:
+            self._record_heuristic(name)
+        answers = ", ".join(f"{name}: {answer}" for name, answer in against.items())
+        raise HeuristicError(
+            f"committed in {done or 'none'}, but not in {answers}",
+            advice="See 'tallystick indoubt list'; settle it once the data agree",
+        )
+
+    # -- both phases --------------------------------------------------------------------------
+
+    def _send(
+        self,
+        branches: Mapping[str, AnyBranch],
+        names: Collection[str],
+        send: Callable[[AnyBranch], bool],
+    ) -> list[str]:
+        """Send the request to every branch that can be sent one before the answer is awaited.
+
+        Returns:
+            The names in the order to wait in: first those that begin only with the waiting.
+        """
+        sent = []
+        if len(names) > 1:
+            for name in names:
+                if send(branches[name]):
+                    sent.append(name)
+                    self._observe("asked", name)
+        return [name for name in names if name not in sent] + sent
+
+    def _rollback(self, branches: Mapping[str, AnyBranch]) -> Steps[None]:
+        for name, branch in branches.items():
+            self._observe("rollback", name)
+            try:
+                yield branch.rollback
+            except (ResourceUnreachable, BranchUnknown, BranchRolledBack) as answer:
+                _log.info("rollback left to recovery", extra=self._extra(name, answer))
+                self._context.recover_soon()
+            except BranchHeuristic as answer:
+                extra = self._extra(name, answer)
+                _log.critical("heuristic outcome on rollback", extra=extra)
+                self._record_heuristic(name)
+            except Exception as error:  # the other branches must be rolled back all the same
+                _log.exception("rollback failed", extra=self._extra(name, error))
+                self._context.recover_soon()
+
+    def _record_heuristic(self, name: str) -> None:
+        self._record_end([name], DecisionOutcome.HEURISTIC)
+        self._context.metrics.heuristic()
+
+    def _record_end(self, names: list[str], outcome: DecisionOutcome) -> None:
+        """Record how branches have ended.
+
+        A log that cannot does not change that they have: the decision stays open, and recovery
+        finds nothing left to do.
+        """
+        try:
+            self._context.decisions.finish(self.gtrid, names, outcome)
+        except _LOG_REFUSED:
+            _log.critical(
+                "the log cannot record an end",
+                exc_info=True,
+                extra={"gtrid": self.gtrid.hex(), "resources": names, "outcome": outcome.value},
             )
-        manager.step("after commit", name)
-    _finish(manager, gtrid, prepared, done, against, decided=decided)
+
+    def _extra(self, name: str, answer: Exception) -> dict[str, str]:
+        return {"gtrid": self.gtrid.hex(), "resource": name, "answer": str(answer)}
 
 
 def _lost_alone(name: str, answer: ResourceUnreachable) -> InDoubtError:
@@ -242,51 +341,3 @@ def _lost_alone(name: str, answer: ResourceUnreachable) -> InDoubtError:
         f"{name} was lost during its commit, and no other resource took part: {answer}",
         advice="Recovery rolls the branch back if it is still prepared",
     )
-
-
-def _finish(
-    manager: TransactionManager,
-    gtrid: bytes,
-    prepared: Branches,
-    done: list[str],
-    against: Mapping[str, ResourceAnswer],
-    *,
-    decided: bool,
-) -> None:
-    if decided and done:
-        _record_end(manager, gtrid, done, DecisionOutcome.COMMITTED)
-        manager.step("after end record")
-    for name in against:
-        _record_heuristic(manager, gtrid, name)
-    if against:
-        told = ", ".join(f"{name}: {answer}" for name, answer in against.items())
-        raise HeuristicError(
-            f"committed in {done or 'none'}, but not in {told}",
-            advice="See 'tallystick indoubt list'; settle it once the data agree",
-        )
-    if len(done) < len(prepared):
-        manager.wake_recovery()
-
-
-def _record_heuristic(manager: TransactionManager, gtrid: bytes, name: str) -> None:
-    _record_end(manager, gtrid, [name], DecisionOutcome.HEURISTIC)
-    manager.metrics.heuristic()
-
-
-def _record_end(
-    manager: TransactionManager, gtrid: bytes, names: list[str], outcome: DecisionOutcome
-) -> None:
-    """Record how branches have ended. A log that cannot does not change that they have: the
-    decision stays open, and recovery finds nothing left to do."""
-    try:
-        manager.decisions.finish(gtrid, names, outcome)
-    except (LogWriteError, LogPoisonedError, LogClosedError):
-        _log.critical(
-            "the log cannot record an end",
-            exc_info=True,
-            extra={"gtrid": gtrid.hex(), "resources": names, "outcome": outcome.value},
-        )
-
-
-def _extra(branch: AnyBranch, name: str, answer: Exception) -> dict[str, str]:
-    return {"gtrid": branch.xid.gtrid.hex(), "resource": name, "answer": str(answer)}

@@ -32,7 +32,7 @@ _SEQUENCES = 1 << (6 * SEQUENCE_DIGITS)
 
 
 def check_node(node: str) -> str:
-    """The node id if it can be one. Raises `TransactionUsageError`."""
+    """Return the node id if it can be one. Raises `TransactionUsageError`."""
     if not node.isascii() or not node.isprintable() or not 1 <= len(node) <= NODE_MAX:
         raise TransactionUsageError(
             f"{node!r} cannot be a node id",
@@ -43,14 +43,14 @@ def check_node(node: str) -> str:
 
 
 def node_of(gtrid: bytes) -> str | None:
-    """The node id in a global id, read from the end; None if there is none."""
+    """Return the node id in a global id, read from the end; None if there is none."""
     if len(gtrid) <= _SUFFIX:
         return None
     return gtrid[:-_SUFFIX].decode("ascii", "replace")
 
 
 def time_of(gtrid: bytes) -> int | None:
-    """Milliseconds since 1970 in an id of ours; None in one that is not ours."""
+    """Return the time in a global id of ours, in milliseconds since 1970; None in another."""
     value = 0
     for digit in gtrid[-_SUFFIX:-SEQUENCE_DIGITS]:
         if digit not in _VALUES:
@@ -59,14 +59,14 @@ def time_of(gtrid: bytes) -> int | None:
     return value
 
 
-# Two digits at a time: ids are made three times in every transaction.
+# Two digits at a time: a transaction over two resources makes three ids.
 _PAIRS: tuple[bytes, ...] = tuple(
     f"{high}{low}".encode() for high in _ALPHABET for low in _ALPHABET
 )
 
 
 def _digits(value: int, count: int) -> bytes:
-    """``count`` digits, an even number, most significant first."""
+    """Return ``count`` digits, an even number, most significant first."""
     pairs = [_PAIRS[(value >> shift) & 4095] for shift in range(count * 6 - 12, -1, -12)]
     return b"".join(pairs)
 
@@ -77,8 +77,11 @@ def _milliseconds() -> int:
 
 @dataclass(slots=True)
 class XidFactory:
-    """Makes ids that are unique for a node: the counter starts at random in every process,
-    so that a clock set back does not bring an old id again."""
+    """Makes ids that are unique for a node.
+
+    The counter starts at random in every process, so that an id does not come again after the
+    clock was set back. ``clock`` returns milliseconds since 1970.
+    """
 
     node: str
     clock: Callable[[], int] = _milliseconds
@@ -87,13 +90,13 @@ class XidFactory:
     )
 
     _prefix: tuple[int, bytes] = (-1, b"")
-    """The last millisecond and what every id in it begins with."""
+    """The last millisecond, and the bytes that every id of it begins with."""
 
     def __post_init__(self) -> None:
         check_node(self.node)
 
     def gtrid(self) -> bytes:
-        """A new global id, at most 63 bytes."""
+        """Return a new global id, at most 63 bytes."""
         now = self.clock()
         moment, prefix = self._prefix
         if now != moment:
@@ -102,8 +105,10 @@ class XidFactory:
         return prefix + self._sequence()
 
     def branch(self, gtrid: bytes) -> Xid:
-        """A new branch of a global transaction of this node: node and time are its, so that no
-        clock is asked; the sequence number makes its bqual another one."""
+        """Return the id of a new branch of a global transaction of this node.
+
+        Its bqual has node and time of the gtrid and a sequence number of its own.
+        """
         return Xid(FORMAT_ID, gtrid, gtrid[:-SEQUENCE_DIGITS] + self._sequence())
 
     def _sequence(self) -> bytes:

@@ -2,8 +2,8 @@
 
 In: a transaction of a `TransactionManager` at work, and Zope's current one. Out: a data manager
 that prepares durably when Zope asks for votes and decides when Zope finishes. Zope itself
-keeps no decision: of all data managers only what stands behind this one is atomic across
-crashes, so it sorts last and others had better be able to repeat their work.
+records no decision: only the work of this data manager is atomic across crashes, so it sorts last,
+and other data managers should be able to repeat their work.
 """
 
 from __future__ import annotations
@@ -28,25 +28,29 @@ class DataManager:
         self._ours = ours
 
     def abort(self, _transaction: Any) -> None:
+        """Roll back before any vote."""
         self._rollback()
 
     def tpc_begin(self, _transaction: Any) -> None:
-        """Nothing to do: the branches have begun with their first use."""
+        """Do nothing: a branch begins with its first use."""
 
     def commit(self, _transaction: Any) -> None:
-        """Nothing to do: the work is in the branches already."""
+        """Do nothing: the work is in the branches already."""
 
     def tpc_vote(self, _transaction: Any) -> None:
+        """Prepare all branches."""
         self._ours.prepare()
 
     def tpc_finish(self, _transaction: Any) -> None:
+        """Commit all branches."""
         self._ours.commit()
 
     def tpc_abort(self, _transaction: Any) -> None:
+        """Roll back after a vote against it."""
         self._rollback()
 
     def sortKey(self) -> str:  # noqa: N802 - the name is Zope's
-        """Last: the vote of this data manager is durable, others' is not."""
+        """Sort last: the vote of this data manager is durable, the votes of others are not."""
         return "~~tallystick"
 
     def _rollback(self) -> None:

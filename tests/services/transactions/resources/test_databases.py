@@ -23,7 +23,7 @@ from tallystick.services.transactions.resources.sqlalchemy import from_engine
 from tallystick.services.transactions.xids import FORMAT_ID, XidFactory
 from tests.servers import Server, make_postgres
 from tests.services.transactions.faces import FACES, Face
-from tests.services.transactions.model import ModelLog, World
+from tests.services.transactions.model import DurableState, ModelLog
 
 pytestmark = [pytest.mark.postgres, pytest.mark.mariadb]
 
@@ -37,7 +37,7 @@ class Bank:
     def __init__(self, folder: Path, postgres: Server, mariadb: Server) -> None:
         self.account = next(_ids)
         self.folder = folder
-        self.world = World()
+        self.state = DurableState()
         self.urls = {
             "pg": postgres.url,
             "maria": mariadb.url,
@@ -65,7 +65,7 @@ class Bank:
             TransactionManager(
                 self.folder / "coordinator",
                 {name: self.urls[name] for name in names},
-                log=ModelLog(self.world),
+                log=ModelLog(self.state),
                 orphan_interval=0.0,
                 recovery_interval=None,
                 **settings,
@@ -410,7 +410,7 @@ def test_engines_and_sessions_take_part(bank: Bank) -> None:
     statement = sqlalchemy.text("UPDATE accounts SET balance = balance + 4 WHERE id = :id")
     values = {"id": bank.account}
     with TransactionManager(
-        bank.folder / "coordinator", engines, log=ModelLog(bank.world), recovery_interval=None
+        bank.folder / "coordinator", engines, log=ModelLog(bank.state), recovery_interval=None
     ) as tm:
         for _ in range(2):
             with tm.begin() as tx:

@@ -19,7 +19,7 @@ from tallystick.records import Xid
 from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.resource import BranchUnknown, ResourceUnreachable
 from tallystick.services.transactions.resources.pep249 import TpcResource, oracle_resource
-from tests.services.transactions.model import ModelLog, World
+from tests.services.transactions.model import DurableState, ModelLog
 
 UNKNOWN = "ORA-24756: transaction does not exist"
 LOST = "DPY-4011: the database or network closed the connection"
@@ -74,7 +74,7 @@ class Oracle:
             raise oracledb.DatabaseError(self.fails[call])
 
 
-def manager(folder: Path, world: World, *databases: Oracle) -> TransactionManager:
+def manager(folder: Path, state: DurableState, *databases: Oracle) -> TransactionManager:
     resources = [
         oracle_resource(f"ora{number}", one.connect) for number, one in enumerate(databases)
     ]
@@ -82,7 +82,7 @@ def manager(folder: Path, world: World, *databases: Oracle) -> TransactionManage
         folder,
         {one.name: one for one in resources},
         node="node-1",
-        log=ModelLog(world),
+        log=ModelLog(state),
         orphan_interval=0.0,
         recovery_interval=None,
     )
@@ -95,8 +95,8 @@ def work(tm: TransactionManager) -> None:
 
 
 def test_two_databases_prepare_and_commit_one_global_id(tmp_path: Path) -> None:
-    one, other, world = Oracle(), Oracle(), World()
-    with manager(tmp_path, world, one, other) as tm:
+    one, other, state = Oracle(), Oracle(), DurableState()
+    with manager(tmp_path, state, one, other) as tm:
         for _ in range(2):
             work(tm)
         assert tm.recover().clean
@@ -110,7 +110,7 @@ def test_two_databases_prepare_and_commit_one_global_id(tmp_path: Path) -> None:
 
 def test_one_database_commits_in_one_phase(tmp_path: Path) -> None:
     only = Oracle()
-    with manager(tmp_path, World(), only) as tm:
+    with manager(tmp_path, DurableState(), only) as tm:
         work(tm)
         assert tm.statistics.decisions == 0
     assert len(only.committed) == 1
@@ -119,7 +119,7 @@ def test_one_database_commits_in_one_phase(tmp_path: Path) -> None:
 def test_a_false_answer_to_prepare_is_a_read_only_vote(tmp_path: Path) -> None:
     one, reader = Oracle(), Oracle()
     reader.read_only = True
-    with manager(tmp_path, World(), one, reader) as tm:
+    with manager(tmp_path, DurableState(), one, reader) as tm:
         work(tm)
         assert tm.statistics.decisions == 0
     assert len(one.committed) == 1
@@ -130,7 +130,7 @@ def test_a_refused_prepare_rolls_both_back(tmp_path: Path) -> None:
     one, other = Oracle(), Oracle()
     other.fails["tpc_prepare"] = "ORA-02091: transaction rolled back"
     with (
-        manager(tmp_path, World(), one, other) as tm,
+        manager(tmp_path, DurableState(), one, other) as tm,
         pytest.raises(RolledBackError, match="02091"),
     ):
         work(tm)
@@ -141,7 +141,7 @@ def test_a_refused_prepare_rolls_both_back(tmp_path: Path) -> None:
 
 def test_a_commit_lost_after_the_decision_is_finished_by_recovery(tmp_path: Path) -> None:
     one, other = Oracle(), Oracle()
-    with manager(tmp_path, World(), one, other) as tm:
+    with manager(tmp_path, DurableState(), one, other) as tm:
         other.fails["tpc_commit"] = LOST
         work(tm)
         assert len(other.prepared) == 1
@@ -153,7 +153,7 @@ def test_a_commit_lost_after_the_decision_is_finished_by_recovery(tmp_path: Path
 def test_a_one_phase_commit_whose_answer_is_lost_is_in_doubt(tmp_path: Path) -> None:
     only = Oracle()
     only.fails["tpc_commit"] = LOST
-    with manager(tmp_path, World(), only) as tm, pytest.raises(InDoubtError):
+    with manager(tmp_path, DurableState(), only) as tm, pytest.raises(InDoubtError):
         work(tm)
 
 

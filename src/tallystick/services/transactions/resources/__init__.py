@@ -1,8 +1,7 @@
 """Databases, stores and queues as resources of a transaction.
 
-In: what the application has (a URL, an engine, a store). Out: a `Resource` that speaks its
-driver and turns the driver's errors into the answers of `resource`. Drivers are imported
-when they are used; each needs its extra.
+In: a URL, an engine or a store of the application. Out: a `Resource` that calls its driver and
+turns the driver's errors into the answers of `resource`. Drivers are imported at their first use.
 """
 
 from __future__ import annotations
@@ -27,9 +26,14 @@ _ACCEPTED = (
 
 
 def adapt(name: str, thing: Any) -> Resource:
-    """The resource behind ``thing`` under the unique name ``name``.
+    """Return ``thing`` as a resource under the unique name ``name``.
 
-    Raises `TransactionUsageError` for what cannot take part.
+    Args:
+        name: ASCII, not empty.
+        thing: a `Resource`, a URL, a SQLAlchemy engine, a `PageStore` or a `Journal`.
+
+    Raises:
+        TransactionUsageError: it cannot take part in transactions.
     """
     if not name or not name.isascii():
         raise TransactionUsageError(f"{name!r} cannot name a resource: it must be ASCII")

@@ -1,4 +1,4 @@
-"""What resources that are reached over connections have in common.
+"""The common part of resources that are reached over connections.
 
 In: how to connect, how a branch begins on a connection, which errors the driver raises. Out:
 branches over pooled connections, and those errors as the answer `ResourceUnreachable`.
@@ -23,9 +23,11 @@ from tallystick.services.transactions.resources.pool import Closable, Pool
 _Connection = TypeVar("_Connection", bound=Closable)
 
 
-class Reachable:
-    """A block in which an error of the driver says nothing of the branch: it becomes
-    `ResourceUnreachable`. One object serves every block of its room."""
+class DriverErrors:
+    """A block in which an error of the driver becomes `ResourceUnreachable`.
+
+    It is for errors that say nothing of the branch. One object serves any number of blocks.
+    """
 
     __slots__ = ("_errors",)
 
@@ -33,8 +35,8 @@ class Reachable:
         self._errors = errors
 
     def answer(self, error: BaseException) -> ResourceAnswer:
-        """What the error is for the coordinator."""
-        return ResourceUnreachable(told(error))
+        """Return what the error means for the coordinator."""
+        return ResourceUnreachable(message_of(error))
 
     def __enter__(self) -> None: ...
 
@@ -48,23 +50,23 @@ class Reachable:
             raise self.answer(error) from error
 
 
-class ConnectedResource(ABC, Generic[_Connection]):
+class ConnectionResource(ABC, Generic[_Connection]):
     """A database under its unique name, over pooled connections."""
 
     def __init__(
         self,
         name: str,
         connect: Callable[[], _Connection],
-        reachable: Reachable,
+        errors: DriverErrors,
         alive: Callable[[_Connection], bool] = lambda _: True,
     ) -> None:
         self.name = name
         self.pool: Pool[_Connection] = Pool(connect, alive)
-        self._reachable = reachable
+        self._errors = errors
 
     def begin(self, xid: Xid) -> Branch:
-        """A branch on a connection of its own."""
-        with self._reachable:
+        """Begin a branch on a connection of its own."""
+        with self._errors:
             return self.pool.begin(lambda connection: self.start(connection, xid))
 
     @abstractmethod
@@ -72,17 +74,18 @@ class ConnectedResource(ABC, Generic[_Connection]):
         """Begin the branch on the server. Raises the driver's errors."""
 
     def close(self) -> None:
+        """Close idle connections, and the others when they come back."""
         self.pool.close()
 
 
-def told(error: BaseException) -> str:
-    """What a driver's error says, without its number."""
+def message_of(error: BaseException) -> str:
+    """Return the text of a driver's error, without its number."""
     arguments: tuple[Any, ...] = error.args
     return str(arguments[-1] if arguments else error).strip()
 
 
 def closed_by_application(name: str) -> TransactionUsageError:
-    """What to raise at the commit of a branch whose connection the application has closed."""
+    """Return the error for a commit of a branch whose connection the application has closed."""
     return TransactionUsageError(
         f"the connection of {name!r} was closed",
         advice="Leave it open: the transaction manager takes it back when the transaction ends",

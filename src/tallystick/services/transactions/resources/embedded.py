@@ -1,6 +1,6 @@
-"""What resources that live in this process have in common: our own stores and journals.
+"""The common part of resources that live in this process: our own stores and journals.
 
-In: a store that is open here. Out: the parts of a resource and a branch that need no more than
+In: a store that is open here. Out: those methods of a resource and a branch that need no more than
 that. The store belongs to the application and is not closed with the transaction manager.
 """
 
@@ -15,12 +15,16 @@ from tallystick.records import Xid
 from tallystick.services.transactions.resource import Problem, ResourceUnreachable
 
 
-class Work(Protocol):
+class StoreTransaction(Protocol):
     """A transaction of such a store."""
 
-    def commit(self) -> object: ...
+    def commit(self) -> object:
+        """Commit it, prepared or not."""
+        ...
 
-    def rollback(self) -> object: ...
+    def rollback(self) -> object:
+        """Roll it back, prepared or not."""
+        ...
 
 
 class EmbeddedResource:
@@ -30,43 +34,49 @@ class EmbeddedResource:
         self.name = name
 
     def preflight(self) -> Sequence[Problem]:
-        """Always empty: there is nothing to set up."""
+        """Return no problems: there is nothing to set up."""
         return []
 
     def close(self) -> None:
-        """The store belongs to the application."""
+        """Do nothing: the store belongs to the application."""
 
 
 class EmbeddedBranch:
     """One branch: a transaction of the store."""
 
-    def __init__(self, work: Work, xid: Xid) -> None:
+    def __init__(self, transaction: StoreTransaction, xid: Xid) -> None:
         self.xid = xid
-        self._work = work
+        self._store_transaction = transaction
         self._over = False
 
     def commit(self) -> None:
-        self._end(self._work.commit)
+        """Commit what was prepared."""
+        self._end(self._store_transaction.commit)
 
     def commit_one_phase(self) -> None:
-        self._end(self._work.commit)
+        """Commit without prepare."""
+        self._end(self._store_transaction.commit)
 
     def rollback(self) -> None:
+        """Roll back unless the transaction has ended."""
         if not self._over:
-            self._end(self._work.rollback)
+            self._end(self._store_transaction.rollback)
 
     def close(self) -> None:
-        """The transaction has ended, or is in doubt with its store."""
+        """Do nothing: the transaction has ended, or is in doubt with its store."""
 
     def _end(self, end: Callable[[], object]) -> None:
         self._over = True
-        with answers():
+        with store_errors():
             end()
 
 
 @contextmanager
-def answers() -> Iterator[None]:
-    """A store that failed knows nothing until it is opened again."""
+def store_errors() -> Iterator[None]:
+    """Turn the errors of a failed store into `ResourceUnreachable`.
+
+    What became of the branch is known once the store is opened again.
+    """
     try:
         yield
     except (LogClosedError, LogPoisonedError, OSError) as error:

@@ -1,7 +1,7 @@
-"""How an XA id is spelled as the identifier of a prepared transaction of PostgreSQL.
+"""XA ids as identifiers of prepared transactions of PostgreSQL.
 
-In: an id. Out: its text, the one that pgjdbc and psycopg give, and back. Other texts are no XA ids:
-a program that uses none puts there what it likes.
+In: an id. Out: its text as pgjdbc and psycopg spell it, and the id of a text. Other texts are no XA
+ids: PostgreSQL accepts any identifier.
 
     1114926712_b3JkZXJzLTEtLU5zT1FsMzUtLTk=_b3JkZXJzLTEtLU5zT1FsMzUtLUE=
     format     gtrid in Base64              bqual in Base64
@@ -23,8 +23,11 @@ _FORMAT = re.compile(r"-?[0-9]{1,10}")
 
 
 def format_gid(xid: Xid) -> str:
-    """The text of an id on the server: format, gtrid and bqual in Base64, joined by ``_``.
-    Raises `TransactionUsageError` if the server would not take it."""
+    """Return the text of an id on the server: format, gtrid and bqual in Base64, joined by ``_``.
+
+    Raises:
+        TransactionUsageError: it is longer than the server accepts.
+    """
     parts = (base64.b64encode(part).decode() for part in (xid.gtrid, xid.bqual))
     gid = f"{xid.format_id}_{'_'.join(parts)}"
     if len(gid) > GID_MAX:
@@ -35,7 +38,7 @@ def format_gid(xid: Xid) -> str:
 
 
 def parse_gid(gid: str) -> Xid | None:
-    """The id that a text of the server spells; None if it is no XA id."""
+    """Return the id in a text of the server; None if it is no XA id."""
     head, _, rest = gid.partition("_")
     middle, separator, tail = rest.partition("_")
     if not (separator and _FORMAT.fullmatch(head)):

@@ -1,8 +1,7 @@
-"""What an application works with where a driver's connection would let it do harm.
+"""The handle of a branch whose driver's connection would let the application end it.
 
-In: a DB-API connection that belongs to a branch. Out: statements run in that branch; the
-calls that would end it behind the coordinator's back are refused, and so is everything
-once the branch is over.
+In: a DB-API connection that belongs to a branch. Out: statements run in that branch; calls that
+would end it without the coordinator are refused, and so are all calls once the branch is over.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ from tallystick.errors import TransactionUsageError
 
 
 class Handle:
-    """``execute`` and ``cursor`` of a connection to the resource ``name``, while its branch is
-    open."""
+    """``execute`` and ``cursor`` of a connection to the resource ``name``."""
 
     __slots__ = ("_connection", "name")
 
@@ -23,7 +21,7 @@ class Handle:
         self.name = name
 
     def cursor(self) -> Any:
-        """A DB-API cursor of the branch."""
+        """Return a DB-API cursor of the branch."""
         return self._open().cursor()
 
     def execute(self, statement: str, parameters: Any = ()) -> Any:
@@ -39,21 +37,21 @@ class Handle:
         return cursor
 
     def commit(self) -> None:
-        """Refused: the transaction commits all of its branches."""
+        """Raise `TransactionUsageError`: the transaction commits all of its branches."""
         raise TransactionUsageError(
             f"commit of {self.name!r} alone would break the transaction",
             advice="Leave the 'with' block, or call commit() of the transaction",
         )
 
     def rollback(self) -> None:
-        """Refused: the transaction rolls back all of its branches."""
+        """Raise `TransactionUsageError`: the transaction rolls back all of its branches."""
         raise TransactionUsageError(
             f"rollback of {self.name!r} alone would break the transaction",
             advice="Call rollback() of the transaction",
         )
 
     def detach(self) -> None:
-        """The branch is over; the connection has gone back."""
+        """Refuse all further calls: the branch is over."""
         self._connection = None
 
     def _open(self) -> Any:

@@ -1,7 +1,7 @@
 """MariaDB and MySQL by XA statements, through PyMySQL.
 
-In: connection settings. Out: branches as XA transactions. The connectors' own two-phase
-calls cannot end a branch that another connection prepared, so the SQL is sent as it is.
+In: connection settings. Out: branches as XA transactions. The two-phase calls of the connectors
+cannot end a branch that another connection prepared, so XA statements are sent.
 Ids are written as ``X'gtrid',X'bqual',format`` and read from XA RECOVER in its hex forms.
 """
 
@@ -24,10 +24,10 @@ from tallystick.services.transactions.resource import (
     Vote,
 )
 from tallystick.services.transactions.resources.connection_resource import (
-    ConnectedResource,
-    Reachable,
+    ConnectionResource,
+    DriverErrors,
     closed_by_application,
-    told,
+    message_of,
 )
 from tallystick.services.transactions.resources.handle import Handle
 
@@ -37,7 +37,7 @@ except ImportError as error:  # pragma: no cover - the extra is missing
     raise MissingExtraError("pymysql", "mysql") from error
 
 Connection = Any
-"""A PyMySQL connection; its classes are generic in ways that do not matter here."""
+"""A PyMySQL connection, whatever its type of cursor."""
 
 XAER_NOTA = 1397
 XAER_RMFAIL = 1399
@@ -45,30 +45,30 @@ _ROLLED_BACK = frozenset({1402, 1613, 1614, 1213, 1205})
 """XA_RBROLLBACK, XA_RBTIMEOUT, XA_RBDEADLOCK, deadlock, lock wait timeout."""
 _HEURISTIC = frozenset({1401})
 
-# The plain form gives raw bytes in a text column, which a driver garbles: both servers have a
-# form in hex, under different names.
+# The plain form gives raw bytes in a text column, which drivers decode wrongly: both servers have
+# a form in hex, under different names.
 _RECOVER_MARIADB = "XA RECOVER FORMAT='SQL'"
 _RECOVER_MYSQL = "XA RECOVER CONVERT XID"
 _LITERAL = re.compile(r"[xX]?'[^']*'")
 
 
-reachable = Reachable(pymysql.err.Error)
+driver_errors = DriverErrors(pymysql.err.Error)
 
 
-class MySqlResource(ConnectedResource[Connection]):
+class MySqlResource(ConnectionResource[Connection]):
     """A MariaDB or MySQL server; ``connect`` makes a PyMySQL connection."""
 
     def __init__(self, name: str, connect: Callable[[], Connection]) -> None:
-        def connect_outside() -> Connection:
+        def connect_autocommit() -> Connection:
             connection = connect()
             connection.autocommit(True)  # MariaDB ends no branch in a session without it
             return connection
 
-        super().__init__(name, connect_outside, reachable, _answers)
+        super().__init__(name, connect_autocommit, driver_errors, _alive)
 
     @classmethod
     def from_url(cls, name: str, url: str) -> MySqlResource:
-        """The server of ``mariadb://user:password@host:port/database``."""
+        """Return the server of ``mariadb://user:password@host:port/database``."""
         parts = urlsplit(url)
         settings: dict[str, Any] = {
             "host": parts.hostname or "localhost",
@@ -86,9 +86,11 @@ class MySqlResource(ConnectedResource[Connection]):
         return branch
 
     def in_doubt(self) -> Sequence[Xid]:
-        """What XA RECOVER lists; ids the server made itself are left out (format 1 and a text
-        that begins with ``MySQLXid``)."""
-        with reachable, self.pool.borrow() as connection, connection.cursor() as cursor:
+        """List the branches of XA RECOVER.
+
+        Ids that the server made itself are left out: format 1, gtrid ``MySQLXid...``.
+        """
+        with driver_errors, self.pool.borrow() as connection, connection.cursor() as cursor:
             maria = "MariaDB" in connection.get_server_info()
             cursor.execute(_RECOVER_MARIADB if maria else _RECOVER_MYSQL)
             rows = cursor.fetchall()
@@ -97,17 +99,20 @@ class MySqlResource(ConnectedResource[Connection]):
         return [xid for xid in found if (xid.format_id, xid.gtrid[:8]) != own]
 
     def commit(self, xid: Xid) -> None:
+        """Commit a branch found in doubt."""
         self._finish("XA COMMIT", xid)
 
     def rollback(self, xid: Xid) -> None:
+        """Roll back a branch found in doubt."""
         self._finish("XA ROLLBACK", xid)
 
     def _finish(self, command: str, xid: Xid) -> None:
-        with reachable, self.pool.borrow() as connection, connection.cursor() as cursor:
+        with driver_errors, self.pool.borrow() as connection, connection.cursor() as cursor:
             run(cursor, f"{command} {literal(xid)}")
 
     def preflight(self) -> Sequence[Problem]:
-        with reachable, self.pool.borrow() as connection, connection.cursor() as cursor:
+        """Check the rights of the user and the version of the server."""
+        with driver_errors, self.pool.borrow() as connection, connection.cursor() as cursor:
             cursor.execute("SELECT VERSION()")
             (version,) = cursor.fetchone()
             problems = []
@@ -136,7 +141,6 @@ class MySqlBranch:
     """One branch: a connection with an XA transaction."""
 
     __slots__ = (
-        "_asked",
         "_connection",
         "_cursor",
         "_ended",
@@ -144,6 +148,7 @@ class MySqlBranch:
         "_literal",
         "_over",
         "_pool",
+        "_prepare_sent",
         "xid",
     )
 
@@ -154,7 +159,7 @@ class MySqlBranch:
         self._cursor = connection.cursor()  # one for all XA statements: they have no rows
         self._literal = literal(xid)
         self._ended = False
-        self._asked = False
+        self._prepare_sent = False
         self._over = False
         self._handle = Handle(connection, resource.name)
 
@@ -164,40 +169,45 @@ class MySqlBranch:
 
     @property
     def raw(self) -> Connection:
-        """The driver's connection, for a room that wraps it."""
+        """The driver's connection."""
         return self._connection
 
     @property
     def handle(self) -> Handle:
+        """Statements of the branch."""
         return self._handle
 
     def prepare(self) -> Vote:
-        with reachable:
+        """Run XA END and XA PREPARE."""
+        with driver_errors:
             self._end()
-            self._asked = True
+            self._prepare_sent = True
             run(self._cursor, f"XA PREPARE {self._literal}")
         return Vote.PREPARED
 
     def commit(self) -> None:
+        """Run XA COMMIT."""
         self._over = True
-        with reachable:
+        with driver_errors:
             run(self._cursor, f"XA COMMIT {self._literal}")
 
     def commit_one_phase(self) -> None:
-        with reachable:
+        """Run XA END and XA COMMIT ... ONE PHASE."""
+        with driver_errors:
             self._end()
             self._over = True
             run(self._cursor, f"XA COMMIT {self._literal} ONE PHASE")
 
     def rollback(self) -> None:
+        """Run XA END and XA ROLLBACK, unless the branch has ended."""
         if self._over:
             return
         if not self._connection.open:
-            if self._asked:
+            if self._prepare_sent:
                 raise ResourceUnreachable("the connection was lost at prepare")
             return  # the server rolls back with the connection
-        with reachable:
-            with suppress(BranchRolledBack):  # the server wants its rollback all the same
+        with driver_errors:
+            with suppress(BranchRolledBack):  # the server expects a rollback all the same
                 self._end()
             self._over = True
             run(self._cursor, f"XA ROLLBACK {self._literal}")
@@ -210,18 +220,19 @@ class MySqlBranch:
             run(self._cursor, f"XA END {self._literal}")
 
     def close(self) -> None:
+        """Give the connection back."""
         self._handle.detach()
         broken = not self._connection.open or not self._over
         self._pool.give(self._connection, broken=broken)
 
 
 def run(cursor: Any, statement: str) -> None:
-    """Run an XA statement; the server's refusals become answers."""
+    """Run an XA statement; a refusal of the server is raised as an answer."""
     try:
         cursor.execute(statement)
     except pymysql.err.Error as error:
         code = error.args[0] if error.args else 0
-        text = f"{statement.partition(' X')[0]}: {told(error)}"
+        text = f"{statement.partition(' X')[0]}: {message_of(error)}"
         if code == XAER_NOTA:
             raise BranchUnknown(text) from error
         if code in _ROLLED_BACK:
@@ -232,13 +243,12 @@ def run(cursor: Any, statement: str) -> None:
 
 
 def literal(xid: Xid) -> str:
-    """An id as the XA statements take it, whatever its bytes."""
+    """Return an id as XA statements take it, whatever its bytes."""
     return f"X'{xid.gtrid.hex()}',X'{xid.bqual.hex()}',{xid.format_id}"
 
 
 def _parse(format_id: int, gtrid_length: int, bqual_length: int, data: str) -> Xid:
-    """A row of XA RECOVER in either form: the data column is hex, cut by the lengths, or the
-    literal of an XA statement."""
+    """Return the id in a row of XA RECOVER: ``data`` is hex, cut by the lengths, or a literal."""
     if data.startswith("0x"):
         raw = bytes.fromhex(data[2:])
     else:
@@ -247,12 +257,12 @@ def _parse(format_id: int, gtrid_length: int, bqual_length: int, data: str) -> X
 
 
 def _unquoted(literal_part: str) -> bytes:
-    """The bytes of ``X'hex'`` or ``'text'``."""
+    """Return the bytes of ``X'hex'`` or ``'text'``."""
     text = literal_part[literal_part.index("'") + 1 : -1]
     return bytes.fromhex(text) if literal_part[0] in "xX" else text.encode("ascii")
 
 
-def _answers(connection: Connection) -> bool:
+def _alive(connection: Connection) -> bool:
     try:
         connection.ping(reconnect=False)
     except pymysql.err.Error:
@@ -261,6 +271,6 @@ def _answers(connection: Connection) -> bool:
 
 
 def _detaches_late(version: str) -> bool:
-    """True for servers that tie a prepared branch to its connection."""
+    """Return True for a server that ties a prepared branch to its connection."""
     numbers = tuple(int(part) for part in version.split("-")[0].split(".")[:3])
     return numbers < (10, 5) if "mariadb" in version.lower() else numbers < (8, 0, 29)

@@ -2,10 +2,10 @@
 
 In: a function that connects. Out: branches by ``tpc_begin``, ``tpc_prepare``, ``tpc_commit``,
 ``tpc_rollback`` and ``tpc_recover``. A driver whose prepare answers False has voted "read
-only". Ids are handed to ``connection.xid`` as text, or as they are where it takes bytes.
+only". Ids are given to ``connection.xid`` as text, or as bytes where it takes bytes.
 
 Oracle: written against python-oracledb's interface and tested with a stand-in that has its
-signatures, ids and errors. It has never met a server.
+signatures, ids and errors. It was never run against a server.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from tallystick.services.transactions.resource import (
     Vote,
 )
 from tallystick.services.transactions.resources.connection_resource import (
-    ConnectedResource,
-    Reachable,
-    told,
+    ConnectionResource,
+    DriverErrors,
+    message_of,
 )
 
 _CALLS = ("xid", "tpc_begin", "tpc_prepare", "tpc_commit", "tpc_rollback", "tpc_recover")
 
 
-class TpcAnswers(Reachable):
-    """What a driver's errors mean; ``unknown`` tells those of a branch that is not known."""
+class TpcErrors(DriverErrors):
+    """Errors of a PEP 249 driver; ``unknown`` recognises those of a branch that is not known."""
 
     __slots__ = ("_unknown",)
 
@@ -41,15 +41,21 @@ class TpcAnswers(Reachable):
         self._unknown = unknown
 
     def answer(self, error: BaseException) -> ResourceAnswer:
+        """Return the answer: unknown if the error says so, else unreachable."""
         unknown = isinstance(error, Exception) and self._unknown(error)
-        return BranchUnknown(told(error)) if unknown else super().answer(error)
+        return BranchUnknown(message_of(error)) if unknown else super().answer(error)
 
 
-class TpcResource(ConnectedResource[Any]):
-    """A database whose driver has the calls; ``driver`` is its module, for its errors.
+class TpcResource(ConnectionResource[Any]):
+    """A database whose driver has the two-phase calls of PEP 249.
 
-    ``unknown`` tells by an error whether the database does not know the branch, ``binary``
-    whether ``connection.xid`` takes bytes, ``rights`` what a user needs to list branches.
+    Args:
+        name: the unique name.
+        connect: makes a connection.
+        driver: the module of the driver, for its errors.
+        unknown: whether an error says that the database does not know the branch.
+        binary: whether ``connection.xid`` takes bytes instead of text.
+        rights: the rights that a user needs to list branches, for `preflight`.
     """
 
     def __init__(
@@ -62,8 +68,8 @@ class TpcResource(ConnectedResource[Any]):
         binary: bool = False,
         rights: str = "what tpc_recover of its driver needs",
     ) -> None:
-        self.answers = TpcAnswers(driver, unknown)
-        super().__init__(name, connect, self.answers)
+        self.errors = TpcErrors(driver, unknown)
+        super().__init__(name, connect, self.errors)
         self.driver = driver
         self._binary = binary
         self._rights = rights
@@ -74,26 +80,30 @@ class TpcResource(ConnectedResource[Any]):
         return TpcBranch(self, connection, xid)
 
     def in_doubt(self) -> Sequence[Xid]:
-        with self.answers, self.pool.borrow() as connection:
+        """List every prepared branch."""
+        with self.errors, self.pool.borrow() as connection:
             return [_ours(found) for found in connection.tpc_recover()]
 
     def commit(self, xid: Xid) -> None:
-        with self.answers, self.pool.borrow() as connection:
+        """Commit a branch found in doubt."""
+        with self.errors, self.pool.borrow() as connection:
             connection.tpc_commit(self._theirs(connection, xid))
 
     def rollback(self, xid: Xid) -> None:
-        with self.answers, self.pool.borrow() as connection:
+        """Roll back a branch found in doubt."""
+        with self.errors, self.pool.borrow() as connection:
             connection.tpc_rollback(self._theirs(connection, xid))
 
     def preflight(self) -> Sequence[Problem]:
-        with self.answers, self.pool.borrow() as connection:
+        """Check the calls of the driver and the rights of the user."""
+        with self.errors, self.pool.borrow() as connection:
             if missing := [call for call in _CALLS if not hasattr(connection, call)]:
                 mend = "Use a driver with the two-phase calls of PEP 249, or write a Resource"
                 return [Problem(self.name, f"the driver lacks {', '.join(missing)}", mend)]
             try:
                 connection.tpc_recover()
             except self.driver.Error as error:
-                what = f"the user may not list branches in doubt: {told(error)}"
+                what = f"the user may not list branches in doubt: {message_of(error)}"
                 return [Problem(self.name, what, f"Grant the user {self._rights}")]
         return []
 
@@ -118,9 +128,11 @@ class TpcBranch:
 
     @property
     def handle(self) -> Any:
+        """The connection."""
         return self._connection
 
     def prepare(self) -> Vote:
+        """Prepare by ``tpc_prepare``."""
         try:
             answer = self._connection.tpc_prepare()
         except self._resource.driver.Error as error:
@@ -131,26 +143,32 @@ class TpcBranch:
         return Vote.PREPARED
 
     def commit(self) -> None:
-        with self._resource.answers:
+        """Commit by ``tpc_commit``."""
+        with self._resource.errors:
             self._connection.tpc_commit()
         self._over = True
 
     def commit_one_phase(self) -> None:
+        """Commit by ``tpc_commit`` without prepare."""
         self.commit()
 
     def rollback(self) -> None:
+        """Roll back by ``tpc_rollback``, unless the branch has ended."""
         if not self._over:
-            with self._resource.answers:
+            with self._resource.errors:
                 self._connection.tpc_rollback()
             self._over = True
 
     def close(self) -> None:
+        """Give the connection back."""
         self._resource.pool.give(self._connection, broken=not self._over)
 
 
 def oracle_resource(name: str, connect: Callable[[], Any]) -> TpcResource:
-    """An Oracle database through python-oracledb (thin mode from 2.3). ORA-24756 and ORA-02042
-    say that the branch is not known."""
+    """Return an Oracle database through python-oracledb (thin mode from 2.3) as a resource.
+
+    ORA-24756 and ORA-02042 say that the branch is not known.
+    """
     import oracledb
 
     def unknown(error: Exception) -> bool:

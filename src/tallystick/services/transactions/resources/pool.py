@@ -1,7 +1,7 @@
-"""Connections waiting for their next branch.
+"""Pools of connections that wait for their next branch.
 
-In: a function that connects, and one that asks a connection whether it is alive. Out:
-connections, the most recently used first; what failed is closed and not used again.
+In: a function that connects, and one that checks whether a connection is alive. Out: connections,
+the most recently used first; a connection that failed is closed and not used again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,11 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Closable(Protocol):
-    def close(self) -> None: ...
+    """A connection of a driver."""
+
+    def close(self) -> None:
+        """End the session."""
+        ...
 
 
 _Connection = TypeVar("_Connection", bound=Closable)
@@ -25,7 +29,10 @@ IDLE_MAX = 64
 
 
 class Idle(Generic[_Held]):
-    """Idle connections, at most `IDLE_MAX`; safe for threads. ``close`` ends one at once."""
+    """Idle connections, at most `IDLE_MAX`; safe for threads.
+
+    ``close`` ends one without waiting.
+    """
 
     def __init__(self, close: Callable[[_Held], object]) -> None:
         self._close = close
@@ -34,7 +41,7 @@ class Idle(Generic[_Held]):
         self._closed = False
 
     def take(self) -> _Held | None:
-        """The one used last."""
+        """Return the one used last; None if there is none."""
         with self._lock:
             return self._idle.pop() if self._idle else None
 
@@ -47,7 +54,7 @@ class Idle(Generic[_Held]):
         self.discard(connection)
 
     def drop(self, connection: _Held) -> None:
-        """Close a dead one and the idle ones: what killed it has killed them too."""
+        """Close a dead one and all idle ones, which are dead probably, too."""
         self.discard(connection)
         self._drop_idle()
 
@@ -57,7 +64,7 @@ class Idle(Generic[_Held]):
         self._drop_idle()
 
     def discard(self, connection: _Held) -> None:
-        """Close a connection that may be beyond closing."""
+        """Close a connection, whatever its driver raises."""
         with contextlib.suppress(Exception):  # a driver may raise anything from a dead one
             self._close(connection)
 
@@ -83,16 +90,19 @@ class Pool(Generic[_Connection]):
         self.close = self._idle.close
 
     def take(self) -> _Connection:
-        """An idle connection or a new one; errors of the driver go up."""
+        """Return an idle connection or a new one. Raises the driver's errors."""
         idle = self._idle.take()
         return self._connect() if idle is None else idle
 
     def begin(self, start: Callable[[_Connection], _Begun]) -> _Begun:
-        """``start`` on a connection, which goes out with it. It may be called again with a new
-        connection where an idle one turns out to be dead, so it must do nothing lasting."""
+        """Call ``start`` with a connection, which it keeps, and return its result.
+
+        It is called again with a new connection if an idle one turns out to be dead, so it must
+        change nothing that outlives its session.
+        """
         idle = self._idle.take()
         if idle is not None:
-            with contextlib.suppress(Exception):  # whatever it was, a new connection tells
+            with contextlib.suppress(Exception):  # if it was not the connection, it is raised again
                 return start(idle)
             self._idle.drop(idle)
         connection = self._connect()
@@ -104,7 +114,7 @@ class Pool(Generic[_Connection]):
 
     @contextlib.contextmanager
     def borrow(self) -> Iterator[_Connection]:
-        """A connection that is alive, for the length of the block; closed if that fails."""
+        """Lend a connection that is alive for a block; close it if the block fails."""
         connection = self._idle.take()
         if connection is not None and not self._alive(connection):
             self._idle.drop(connection)
@@ -119,7 +129,12 @@ class Pool(Generic[_Connection]):
 
 
 class AsyncPool(Generic[_Awaited]):
-    """Connections of tasks; ``close`` ends one without waiting."""
+    """Connections of tasks.
+
+    Args:
+        connect: makes a connection.
+        close: ends one without waiting.
+    """
 
     def __init__(
         self, connect: Callable[[], Awaitable[_Awaited]], close: Callable[[_Awaited], object]
@@ -130,7 +145,7 @@ class AsyncPool(Generic[_Awaited]):
         self.close = self._idle.close
 
     async def begin(self, start: Callable[[_Awaited], Awaitable[_Begun]]) -> _Begun:
-        """As `Pool.begin`."""
+        """Call ``start`` with a connection; see `Pool.begin`."""
         idle = self._idle.take()
         if idle is not None:
             with contextlib.suppress(Exception):

@@ -1,44 +1,86 @@
 """PostgreSQL through psycopg 3.
 
-In: a connection string or function. Out: branches as prepared transactions whose ids are
-spelled as psycopg's own `Xid` spells them (and pgjdbc), so that other coordinators see the
-same branches.
+In: a connection string or function. Out: branches as prepared transactions, for threads and for
+tasks, whose ids are spelled as psycopg's own `Xid` spells them (and pgjdbc), so that other
+coordinators see the same branches. The work of a branch is written once, as steps; the faces differ
+in how they wait. PREPARE TRANSACTION in a failed transaction is answered by a silent ROLLBACK, so
+the command tag of the answer is read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from tallystick.errors import MissingExtraError, TransactionUsageError
 from tallystick.records import Xid
-from tallystick.services.transactions.resource import Problem
-from tallystick.services.transactions.resources.connection_resource import ConnectedResource
+from tallystick.services.transactions.resource import (
+    BranchRolledBack,
+    BranchUnknown,
+    Problem,
+    ResourceAnswer,
+    ResourceUnreachable,
+    Vote,
+)
+from tallystick.services.transactions.resources.connection_resource import (
+    ConnectionResource,
+    DriverErrors,
+    closed_by_application,
+    message_of,
+)
 from tallystick.services.transactions.resources.gid import format_gid, parse_gid
 from tallystick.services.transactions.resources.pool import AsyncPool
+from tallystick.services.transactions.steps import Steps, drive, follow
 
 try:
     import psycopg
-    from psycopg.pq import ExecStatus
+    from psycopg import generators
+    from psycopg.pq import ExecStatus, TransactionStatus
 except ImportError as error:  # pragma: no cover - the extra is missing
     raise MissingExtraError("psycopg", "postgres") from error
 
-from tallystick.services.transactions.resources.postgres_branch import (
-    AsyncConnection,
-    AsyncPostgresBranch,
-    Connection,
-    PostgresBranch,
-    execute,
-    reachable,
-    tag_of,
-)
+if TYPE_CHECKING:
+    from psycopg.pq.abc import PGresult
+
+Connection = psycopg.Connection[Any]
+AsyncConnection = psycopg.AsyncConnection[Any]
+
+_LOST_CLASSES = ("08", "57")
+"""SQLSTATE classes that say the connection or the server is going away."""
+
+_PREPARED = "PREPARE TRANSACTION"
+_FAILED = "a statement failed, so the server only rolls back"
+_WROTE_NOTHING = "SELECT pg_current_xact_id_if_assigned() IS NULL"
 
 
-class PostgresResource(ConnectedResource[Connection]):
-    """A PostgreSQL database; ``connect`` makes a connection that is not in autocommit mode, and
-    ``connect_async`` one for tasks, whose branches run in worker threads without it.
+class RefusalErrors(DriverErrors):
+    """A block in which a refusal of the server means `BranchRolledBack`."""
 
-    ``detect_read_only`` asks before each prepare whether the branch wrote anything (one more
-    round trip); branches that did not are committed at once and vote "read only".
+    __slots__ = ()
+
+    def answer(self, error: BaseException) -> ResourceAnswer:
+        """Return the answer: rolled back, unless the connection or the server went away."""
+        state = getattr(error, "sqlstate", None)
+        if state is None or state[:2] in _LOST_CLASSES:
+            return super().answer(error)
+        return BranchRolledBack(message_of(error))
+
+
+driver_errors = DriverErrors(psycopg.Error)
+refusals = RefusalErrors(psycopg.DatabaseError)
+
+
+class PostgresResource(ConnectionResource[Connection]):
+    """A PostgreSQL database.
+
+    Args:
+        name: the unique name.
+        connect: makes a connection that is not in autocommit mode.
+        connect_async: makes one for tasks; without it their branches run in worker threads.
+        detect_read_only: ask before each prepare whether the branch wrote anything (one more round
+            trip); branches that did not are committed at once and vote "read only".
     """
 
     def __init__(
@@ -49,14 +91,14 @@ class PostgresResource(ConnectedResource[Connection]):
         connect_async: Callable[[], Awaitable[AsyncConnection]] | None = None,
         detect_read_only: bool = False,
     ) -> None:
-        super().__init__(name, connect, reachable, _alive)
+        super().__init__(name, connect, driver_errors, _alive)
         self.detect_read_only = detect_read_only
         self.begin_async = None if connect_async is None else self._begin_async
         self._tasks = None if connect_async is None else AsyncPool(connect_async, _finish)
 
     @classmethod
     def from_url(cls, name: str, url: str) -> PostgresResource:
-        """The database of a libpq connection string or URL."""
+        """Return the database of a libpq connection string or URL."""
         plain = url.replace("postgresql+psycopg://", "postgresql://", 1)
         return cls(
             name,
@@ -70,11 +112,11 @@ class PostgresResource(ConnectedResource[Connection]):
         branch = PostgresBranch(
             self.name, connection, xid, self.pool.give, detect_read_only=self.detect_read_only
         )
-        connection.tpc_begin(native(xid))
+        connection.tpc_begin(psycopg_xid(xid))
         return branch
 
     async def _begin_async(self, xid: Xid) -> AsyncPostgresBranch:
-        """The same for a task."""
+        """Begin a branch for a task."""
         assert self._tasks is not None
         give = self._tasks.give
 
@@ -83,10 +125,10 @@ class PostgresResource(ConnectedResource[Connection]):
             branch = AsyncPostgresBranch(
                 self.name, connection, xid, give, detect_read_only=self.detect_read_only
             )
-            await connection.tpc_begin(native(xid))
+            await connection.tpc_begin(psycopg_xid(xid))
             return branch
 
-        with reachable:
+        with driver_errors:
             return await self._tasks.begin(start)
 
     def _refuse_autocommit(self, connection: Connection | AsyncConnection) -> None:
@@ -97,30 +139,34 @@ class PostgresResource(ConnectedResource[Connection]):
             )
 
     def close(self) -> None:
+        """Close idle connections, those of tasks included."""
         super().close()
         if self._tasks is not None:
             self._tasks.close()
 
     def in_doubt(self) -> Sequence[Xid]:
-        """Prepared transactions of this database; texts that are no XA id are left out."""
+        """List the prepared transactions of this database whose ids are XA ids."""
         query = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
-        with reachable, self.pool.borrow() as connection:
+        with driver_errors, self.pool.borrow() as connection:
             rows = connection.execute(query).fetchall()
             connection.rollback()
         return [xid for (gid,) in rows if (xid := parse_gid(gid)) is not None]
 
     def commit(self, xid: Xid) -> None:
+        """Commit a branch found in doubt."""
         self._settle("COMMIT PREPARED", xid)
 
     def rollback(self, xid: Xid) -> None:
+        """Roll back a branch found in doubt."""
         self._settle("ROLLBACK PREPARED", xid)
 
     def _settle(self, verb: str, xid: Xid) -> None:
-        with reachable, self.pool.borrow() as connection:
-            tag_of(execute(connection, f"{verb} '{format_gid(xid)}'"))
+        with driver_errors, self.pool.borrow() as connection:
+            command_tag(execute(connection, f"{verb} '{format_gid(xid)}'"))
 
     def preflight(self) -> Sequence[Problem]:
-        with reachable, self.pool.borrow() as connection:
+        """Check that the server accepts PREPARE TRANSACTION."""
+        with driver_errors, self.pool.borrow() as connection:
             row = connection.execute("SHOW max_prepared_transactions").fetchone()
             connection.rollback()
         if row is not None and int(row[0]) > 0:
@@ -134,6 +180,246 @@ class PostgresResource(ConnectedResource[Connection]):
         ]
 
 
+class BasePostgresBranch:
+    """A connection with a two-phase transaction; what ends it, as steps.
+
+    For psycopg the transaction is a two-phase one until the end, so that ``commit`` and the like
+    are refused. ``give`` takes the connection back.
+    """
+
+    __slots__ = (
+        "_connection",
+        "_gid",
+        "_give",
+        "_name",
+        "_over",
+        "_prepared",
+        "_read",
+        "_sent",
+        "xid",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        connection: Connection | AsyncConnection,
+        xid: Xid,
+        give: Callable[..., None],
+        *,
+        detect_read_only: bool,
+    ) -> None:
+        self.xid = xid
+        self._name = name
+        self._connection = connection
+        self._give = give
+        self._read = detect_read_only
+        self._gid = format_gid(xid)
+        self._sent = False
+        self._prepared: bool | None = False
+        """None from the request to prepare until its answer."""
+        self._over = False
+
+    def send_prepare(self) -> bool:
+        """Send PREPARE TRANSACTION, unless the branch may turn out to be read-only."""
+        return not self._read and self._send(_PREPARED)
+
+    def send_commit(self) -> bool:
+        """Send COMMIT PREPARED."""
+        return self._send("COMMIT PREPARED")
+
+    def _send(self, verb: str) -> bool:
+        with suppress(psycopg.Error):  # the call that waits raises it again
+            self._connection.pgconn.send_query(f"{verb} '{self._gid}'".encode("ascii"))
+            self._sent = True
+            self._prepared = self._prepared or None
+        return self._sent
+
+    def _prepare(self) -> Steps[Vote]:
+        if self._connection.closed:
+            raise closed_by_application(self._name)
+        with driver_errors, refusals:
+            if self._read and (yield from self._wrote_nothing()):
+                yield self._connection.tpc_commit
+                self._over = True
+                return Vote.READ_ONLY
+            self._prepared = None
+            tag = yield from self._run(_PREPARED)
+        self._prepared = tag == _PREPARED
+        if not self._prepared:
+            raise BranchRolledBack(f"{_FAILED}: it answered PREPARE TRANSACTION with {tag}")
+        return Vote.PREPARED
+
+    def _wrote_nothing(self) -> Steps[bool]:
+        if self._connection.pgconn.transaction_status != TransactionStatus.INTRANS:
+            return False
+        result = yield partial(self._answer, _WROTE_NOTHING)
+        return bool(result.get_value(0, 0) == b"t")
+
+    def _commit(self) -> Steps[None]:
+        self._over = True
+        with driver_errors:
+            yield from self._run("COMMIT PREPARED")
+
+    def _commit_one_phase(self) -> Steps[None]:
+        if self._connection.pgconn.transaction_status == TransactionStatus.INERROR:
+            raise BranchRolledBack(_FAILED)
+        self._over = True
+        with driver_errors, refusals:
+            yield self._connection.tpc_commit
+
+    def _rollback(self) -> Steps[None]:
+        if self._over:
+            return
+        if self._connection.closed:
+            if self._prepared is not False:
+                raise ResourceUnreachable("the connection was lost at prepare")
+            return  # the server rolls back with the connection
+        with driver_errors:
+            if self._sent:
+                with suppress(BranchRolledBack):
+                    yield from self._prepare()
+            self._over = True
+            if self._prepared is not False and self._is_idle():
+                with suppress(BranchUnknown):  # refused to prepare, or ended by recovery
+                    yield from self._run("ROLLBACK PREPARED")
+            else:
+                self._prepared = False
+                yield self._connection.tpc_rollback
+
+    def _close(self) -> Steps[None]:
+        sound = self._over and self._is_idle()
+        if sound and self._prepared is not False:
+            yield self._connection.tpc_commit  # sends nothing: ends psycopg's own state
+        self._give(self._connection, broken=not sound)
+
+    def _is_idle(self) -> bool:
+        return self._connection.pgconn.transaction_status == TransactionStatus.IDLE
+
+    def _run(self, verb: str) -> Steps[str]:
+        """Run a command about this branch, unless it was sent before; return its tag."""
+        command = None if self._sent else f"{verb} '{self._gid}'"
+        self._sent = False
+        result = yield partial(self._answer, command)
+        return command_tag(result)
+
+    def _answer(self, command: str | None) -> Any:
+        """Return the answer to a command, or to the one sent before; awaitable for tasks."""
+        raise NotImplementedError
+
+
+class PostgresBranch(BasePostgresBranch):
+    """One branch of a thread."""
+
+    __slots__ = ()
+
+    _connection: Connection
+
+    @property
+    def raw(self) -> Connection:
+        """The driver's connection."""
+        return self._connection
+
+    @property
+    def handle(self) -> Connection:
+        """The connection."""
+        return self._connection
+
+    def prepare(self) -> Vote:
+        """Run PREPARE TRANSACTION and verify its answer."""
+        return drive(self._prepare())
+
+    def commit(self) -> None:
+        """Run COMMIT PREPARED."""
+        drive(self._commit())
+
+    def commit_one_phase(self) -> None:
+        """Run COMMIT."""
+        drive(self._commit_one_phase())
+
+    def rollback(self) -> None:
+        """Run ROLLBACK or ROLLBACK PREPARED."""
+        drive(self._rollback())
+
+    def close(self) -> None:
+        """Give the connection back."""
+        drive(self._close())
+
+    def _answer(self, command: str | None) -> PGresult:
+        if command is not None:
+            return execute(self._connection, command)
+        results: list[PGresult] = self._connection.wait(generators.execute(self._connection.pgconn))
+        return results[0]
+
+
+class AsyncPostgresBranch(BasePostgresBranch):
+    """One branch of a task."""
+
+    __slots__ = ()
+
+    _connection: AsyncConnection
+
+    @property
+    def handle(self) -> AsyncConnection:
+        """The connection."""
+        return self._connection
+
+    async def prepare(self) -> Vote:
+        """Run PREPARE TRANSACTION and verify its answer."""
+        return await follow(self._prepare())
+
+    async def commit(self) -> None:
+        """Run COMMIT PREPARED."""
+        await follow(self._commit())
+
+    async def commit_one_phase(self) -> None:
+        """Run COMMIT."""
+        await follow(self._commit_one_phase())
+
+    async def rollback(self) -> None:
+        """Run ROLLBACK or ROLLBACK PREPARED."""
+        await follow(self._rollback())
+
+    async def close(self) -> None:
+        """Give the connection back."""
+        await follow(self._close())
+
+    def _send(self, verb: str) -> bool:
+        # Not while another task's statement is at work.
+        return not self._connection.lock.locked() and super()._send(verb)
+
+    async def _answer(self, command: str | None) -> PGresult:
+        connection = self._connection
+        async with connection.lock:
+            if command is not None:
+                connection.pgconn.send_query(command.encode("ascii"))
+            results: list[PGresult] = await connection.wait(generators.execute(connection.pgconn))
+        return results[0]
+
+
+def execute(connection: Connection, command: str) -> PGresult:
+    """Run one command by libpq's simple protocol and return its answer.
+
+    Not by ``tpc_prepare`` and ``tpc_commit``: psycopg does not read the tag, and making the
+    command there costs more time than its round trip.
+    """
+    return connection.pgconn.exec_(command.encode("ascii"))
+
+
+def command_tag(result: PGresult) -> str:
+    """Return the command tag of an answer. Raises `BranchUnknown`, or the driver's error."""
+    if result.status == ExecStatus.COMMAND_OK:
+        return (result.command_status or b"").decode("ascii")
+    error = psycopg.errors.error_from_result(result)
+    if isinstance(error, psycopg.errors.UndefinedObject):
+        raise BranchUnknown(message_of(error)) from error
+    raise error
+
+
+def psycopg_xid(xid: Xid) -> psycopg.Xid:
+    """Return psycopg's own object for an id of ours, which is ASCII throughout."""
+    return psycopg.Xid.from_parts(xid.format_id, xid.gtrid.decode("ascii"), xid.bqual.decode())
+
+
 def _finish(connection: AsyncConnection) -> None:
     """Close without waiting: the server notices."""
     connection.pgconn.finish()
@@ -143,8 +429,3 @@ def _alive(connection: Connection) -> bool:
     if connection.closed:
         return False
     return connection.pgconn.exec_(b"").status == ExecStatus.EMPTY_QUERY
-
-
-def native(xid: Xid) -> psycopg.Xid:
-    """Psycopg's own object for an id of ours, which is ASCII throughout."""
-    return psycopg.Xid.from_parts(xid.format_id, xid.gtrid.decode("ascii"), xid.bqual.decode())

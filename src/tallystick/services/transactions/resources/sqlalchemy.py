@@ -2,7 +2,7 @@
 
 In: an engine. Out: the resource of its dialect over the engine's own connections, whose
 handle is a SQLAlchemy `Connection` (``sqlalchemy.orm.Session(bind=handle)`` works on it). The
-dialects' own two-phase support is passed by: it keeps no decision, and its id is random.
+two-phase support of the dialects is not used: it records no decision, and its id is random.
 """
 
 from __future__ import annotations
@@ -28,13 +28,17 @@ except ImportError as error:  # pragma: no cover - the extra is missing
 
 
 def from_engine(name: str, engine: Any) -> Resource:
-    """The resource for an engine. Raises `TransactionUsageError` for a dialect without one."""
+    """Return the resource for an engine.
+
+    Raises:
+        TransactionUsageError: its dialect has none, or it is not a `sqlalchemy.Engine`.
+    """
     if not isinstance(engine, sqlalchemy.Engine):
         raise TransactionUsageError(
             f"{type(engine).__name__} cannot be a resource",
             expected="a sqlalchemy.Engine (an AsyncEngine has one as sync_engine)",
         )
-    return EngineResource(name, engine, _native(name, engine))
+    return SqlAlchemyResource(name, engine, _native(name, engine))
 
 
 def _native(name: str, engine: sqlalchemy.Engine) -> Any:
@@ -61,9 +65,11 @@ def _native(name: str, engine: sqlalchemy.Engine) -> Any:
     )
 
 
-class EngineResource:
-    """A database behind an engine; everything but the handle is the native resource's. For
-    tasks its branches run in worker threads."""
+class SqlAlchemyResource:
+    """A database of an engine; everything but the handle is that of the native resource.
+
+    For tasks its branches run in worker threads.
+    """
 
     begin_async = None
 
@@ -80,18 +86,19 @@ class EngineResource:
         return getattr(self._inner, attribute)
 
     def begin(self, xid: Xid) -> Branch:
+        """Begin a branch of the native resource under a SQLAlchemy connection."""
         inner = self._inner.begin(xid)
-        self._next.raw = _Shield(inner.raw)
+        self._next.raw = _ProtectedConnection(inner.raw)
         try:
-            return EngineBranch(inner, self._engine.connect())
+            return SqlAlchemyBranch(inner, self._engine.connect())
         except sqlalchemy.exc.DBAPIError as error:
             inner.rollback()
             inner.close()
             raise ResourceUnreachable(str(error)) from error
 
 
-class _Shield:
-    """A DB-API connection whose end is the coordinator's alone."""
+class _ProtectedConnection:
+    """A DB-API connection that only the coordinator can commit, roll back or close."""
 
     def __init__(self, raw: Any) -> None:
         object.__setattr__(self, "_raw", raw)
@@ -108,16 +115,16 @@ class _Shield:
         setattr(self._raw, attribute, value)
 
     def commit(self) -> None:
-        """The transaction manager commits."""
+        """Do nothing: the transaction manager commits."""
 
     def rollback(self) -> None:
-        """The transaction manager rolls back."""
+        """Do nothing: the transaction manager rolls back."""
 
     def close(self) -> None:
-        """The native resource keeps the connection."""
+        """Do nothing: the native resource keeps the connection."""
 
 
-class EngineBranch:
+class SqlAlchemyBranch:
     """A native branch whose handle is a SQLAlchemy connection over the same DB-API one."""
 
     def __init__(self, inner: Any, connection: sqlalchemy.Connection) -> None:
@@ -127,27 +134,35 @@ class EngineBranch:
 
     @property
     def handle(self) -> sqlalchemy.Connection:
+        """The SQLAlchemy connection."""
         return self._connection
 
     def send_prepare(self) -> bool:
+        """Send the request of `prepare`."""
         return send_prepare(self._inner)
 
     def send_commit(self) -> bool:
+        """Send the request of `commit`."""
         return send_commit(self._inner)
 
     def prepare(self) -> Vote:
+        """Prepare the native branch."""
         vote: Vote = self._inner.prepare()
         return vote
 
     def commit(self) -> None:
+        """Commit the native branch."""
         self._inner.commit()
 
     def commit_one_phase(self) -> None:
+        """Commit the native branch without prepare."""
         self._inner.commit_one_phase()
 
     def rollback(self) -> None:
+        """Roll the native branch back."""
         self._inner.rollback()
 
     def close(self) -> None:
+        """Close the SQLAlchemy connection and the native branch."""
         self._connection.close()
         self._inner.close()

@@ -21,8 +21,8 @@ from tallystick.services.transactions.resource import (
     Vote,
 )
 from tallystick.services.transactions.resources.connection_resource import (
-    ConnectedResource,
-    Reachable,
+    ConnectionResource,
+    DriverErrors,
 )
 from tallystick.services.transactions.resources.handle import Handle
 
@@ -30,20 +30,26 @@ OUTCOMES = "tallystick_outcomes"
 _CREATE = f"CREATE TABLE IF NOT EXISTS {OUTCOMES} (gtrid BLOB PRIMARY KEY) WITHOUT ROWID"
 
 
-reachable = Reachable(sqlite3.Error)
+driver_errors = DriverErrors(sqlite3.Error)
 
 
-class SqliteResource(ConnectedResource[sqlite3.Connection]):
-    """A SQLite database file; ``timeout`` is how long to wait for its lock, in seconds."""
+class SqliteResource(ConnectionResource[sqlite3.Connection]):
+    """A SQLite database file.
+
+    Args:
+        name: the unique name.
+        path: the file.
+        timeout: seconds to wait for its lock.
+    """
 
     def __init__(self, name: str, path: str | Path, *, timeout: float = 30.0) -> None:
-        super().__init__(name, self._connect, reachable)
+        super().__init__(name, self._connect, driver_errors)
         self._path = str(path)
         self._timeout = timeout
 
     @classmethod
     def from_url(cls, name: str, url: str) -> SqliteResource:
-        """The database of ``sqlite:///relative`` or ``sqlite:////absolute``."""
+        """Return the database of ``sqlite:///relative`` or ``sqlite:////absolute``."""
         return cls(name, url.partition(":///")[2])
 
     def _connect(self) -> sqlite3.Connection:
@@ -60,35 +66,41 @@ class SqliteResource(ConnectedResource[sqlite3.Connection]):
         return SqliteBranch(self, connection, xid)
 
     def in_doubt(self) -> Sequence[Xid]:
-        """Always empty: nothing is ever prepared here."""
+        """Return nothing: no branch is ever prepared here."""
         return []
 
     def commit(self, xid: Xid) -> None:
+        """Raise `BranchUnknown`: nothing is ever prepared."""
         raise BranchUnknown(f"{self.name} prepares nothing; asked for {xid.gtrid.hex()}")
 
     def rollback(self, xid: Xid) -> None:
+        """Raise `BranchUnknown`: nothing is ever prepared."""
         raise BranchUnknown(f"{self.name} prepares nothing; asked for {xid.gtrid.hex()}")
 
     def has_outcome(self, gtrid: bytes) -> bool:
+        """Return True if there is an outcome row of the transaction."""
         query = f"SELECT 1 FROM {OUTCOMES} WHERE gtrid = ?"
-        with reachable, self.pool.borrow() as connection:
+        with driver_errors, self.pool.borrow() as connection:
             return connection.execute(query, (gtrid,)).fetchone() is not None
 
     def outcomes(self) -> Sequence[bytes]:
-        with reachable, self.pool.borrow() as connection:
+        """List the global ids of all outcome rows."""
+        with driver_errors, self.pool.borrow() as connection:
             return [row[0] for row in connection.execute(f"SELECT gtrid FROM {OUTCOMES}")]
 
     def forget_outcomes(self, gtrids: Sequence[bytes]) -> None:
+        """Delete outcome rows."""
         if not gtrids:
             return
-        with reachable, self.pool.borrow() as connection:
+        with driver_errors, self.pool.borrow() as connection:
             connection.execute("BEGIN IMMEDIATE")
             rows = [(gtrid,) for gtrid in gtrids]
             connection.executemany(f"DELETE FROM {OUTCOMES} WHERE gtrid = ?", rows)
             connection.execute("COMMIT")
 
     def preflight(self) -> Sequence[Problem]:
-        with reachable, self.pool.borrow() as connection:
+        """Check that a crash during commit leaves the database whole."""
+        with driver_errors, self.pool.borrow() as connection:
             (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
         if mode.lower() not in ("off", "memory"):
             return []
@@ -112,14 +124,16 @@ class SqliteBranch:
 
     @property
     def raw(self) -> sqlite3.Connection:
-        """The driver's connection, for a room that wraps it."""
+        """The driver's connection."""
         return self._connection
 
     @property
     def handle(self) -> Handle:
+        """Statements of the branch."""
         return self._handle
 
     def prepare(self) -> Vote:
+        """Raise `BranchRolledBack`: a last resource cannot prepare."""
         raise BranchRolledBack(f"{self._resource.name} cannot prepare")
 
     def commit(self) -> None:
@@ -127,6 +141,7 @@ class SqliteBranch:
         self._commit((f"INSERT INTO {OUTCOMES} VALUES (?)", (self.xid.gtrid,)))
 
     def commit_one_phase(self) -> None:
+        """Commit without an outcome row: no other branch needs it."""
         self._commit(None)
 
     def _commit(self, outcome: tuple[str, tuple[bytes]] | None) -> None:
@@ -135,16 +150,18 @@ class SqliteBranch:
                 self._connection.execute(*outcome)
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
-            if self._connection.in_transaction:  # not committed: whatever it was, undo it
+            if self._connection.in_transaction:  # not committed
                 self.rollback()
                 raise BranchRolledBack(str(error)) from error
             raise ResourceUnreachable(str(error)) from error
 
     def rollback(self) -> None:
-        with reachable:
+        """Roll back unless the branch has ended."""
+        with driver_errors:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
 
     def close(self) -> None:
+        """Give the connection back."""
         self._handle.detach()
         self._resource.pool.give(self._connection, broken=self._connection.in_transaction)

@@ -1,7 +1,7 @@
 """Branches whose drivers block, for an event loop: their calls run in worker threads.
 
 In: a `Branch` and workers for its end. Out: the same branch as an `AsyncBranch`. Every prepare and
-commit can be asked for now and waited for later: a thread begins with it meanwhile.
+commit can be sent ahead and awaited later: a thread begins with it meanwhile.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, TypeVar
 
+from tallystick.errors import LogClosedError
 from tallystick.records import Xid
 from tallystick.services.transactions.resource import Branch, Vote
 
@@ -19,54 +20,70 @@ _Result = TypeVar("_Result")
 
 
 def in_thread(workers: Executor, work: Callable[[], _Result]) -> asyncio.Future[_Result]:
-    """The result of ``work`` in a worker thread, with the context variables of the caller."""
+    """Run ``work`` in a worker thread, with the context variables of the caller.
+
+    Raises:
+        LogClosedError: the workers have ended with their transaction manager.
+    """
     context = contextvars.copy_context()
-    return asyncio.get_running_loop().run_in_executor(workers, lambda: context.run(work))
+    loop = asyncio.get_running_loop()
+    try:
+        return loop.run_in_executor(workers, lambda: context.run(work))
+    except RuntimeError as error:
+        raise LogClosedError("the transaction manager is closed") from error
 
 
 class ThreadedBranch:
     """A branch whose calls do not block the event loop."""
 
-    __slots__ = ("_asked", "_branch", "_workers", "xid")
+    __slots__ = ("_branch", "_sent", "_workers", "xid")
 
     def __init__(self, branch: Branch, workers: Executor) -> None:
         self.xid: Xid = branch.xid
         self._branch = branch
         self._workers = workers
-        self._asked: asyncio.Future[Any] | None = None
+        self._sent: asyncio.Future[Any] | None = None
 
     @property
     def handle(self) -> Any:
+        """The handle that a thread gets."""
         return self._branch.handle
 
     def send_prepare(self) -> bool:
+        """Begin to prepare in a worker thread."""
         return self._send(self._branch.prepare)
 
     def send_commit(self) -> bool:
+        """Begin to commit in a worker thread."""
         return self._send(self._branch.commit)
 
     def prepare(self) -> asyncio.Future[Vote]:
+        """Prepare, or await what `send_prepare` began."""
         return self._answer(self._branch.prepare)
 
     def commit(self) -> asyncio.Future[None]:
+        """Commit, or await what `send_commit` began."""
         return self._answer(self._branch.commit)
 
     def commit_one_phase(self) -> asyncio.Future[None]:
+        """Commit without prepare."""
         return in_thread(self._workers, self._branch.commit_one_phase)
 
     async def rollback(self) -> None:
-        if self._asked is not None:  # the thread has the connection; what it says is no matter
-            await asyncio.wait([self._asked])
-            self._asked.exception()
+        """Roll back, after a prepare that is under way."""
+        if self._sent is not None:  # its thread uses the connection; its result does not matter
+            await asyncio.wait([self._sent])
+            self._sent.exception()
         await in_thread(self._workers, self._branch.rollback)
 
     def close(self) -> asyncio.Future[None]:
+        """Release what the branch holds."""
         return in_thread(self._workers, self._branch.close)
 
     def _send(self, call: Callable[[], object]) -> bool:
-        self._asked = in_thread(self._workers, call)
+        self._sent = in_thread(self._workers, call)
         return True
 
     def _answer(self, call: Callable[[], _Result]) -> asyncio.Future[_Result]:
-        asked, self._asked = self._asked, None
-        return in_thread(self._workers, call) if asked is None else asked
+        sent, self._sent = self._sent, None
+        return in_thread(self._workers, call) if sent is None else sent

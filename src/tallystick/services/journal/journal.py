@@ -1,0 +1,134 @@
+"""The journal for threads: every call returns when its effect is durable.
+
+In: bodies. Out: LSNs. Calls of many threads share groups, one sync for all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from typing import Self
+
+from tallystick.records import Record
+from tallystick.roles import JournalRecord, PreparedTransaction
+from tallystick.services.journal.base import BaseJournal
+from tallystick.services.journal.transaction import JournalTransaction
+
+
+class Journal(BaseJournal):
+    """A journal whose calls block until durable; a context manager. See `BaseJournal`."""
+
+    def append(self, body: bytes) -> int:
+        """Append a plain record; returns its LSN."""
+        return self._engine.append_durably(body)
+
+    def append_many(self, bodies: Sequence[bytes]) -> Sequence[int]:
+        """Append plain records in as few groups as possible; returns their LSNs."""
+        return self._engine.append_many(bodies)
+
+    def add(self, record_id: int, body: bytes, user_type: int = 0) -> int:
+        """Add a record that is live until it is deleted.
+
+        Args:
+            record_id: an id of your own, 64 bits.
+            body: its content.
+            user_type: a number of your own, -128 to 127.
+
+        Returns:
+            The LSN of the record.
+
+        Raises:
+            TransactionUsageError: a record of this id is live.
+        """
+        return self._add(record_id, body, user_type).wait()
+
+    def update(self, record_id: int, body: bytes, user_type: int = 0) -> int:
+        """Give one more body to a live record; returns the LSN."""
+        return self._update(record_id, body, user_type).wait()
+
+    def delete(self, record_id: int) -> int:
+        """Delete a live record; returns the LSN."""
+        return self._delete(record_id).wait()
+
+    def transaction(self) -> JournalTransaction:
+        """Begin a transaction: records that become live together."""
+        return self._begin(JournalTransaction)
+
+    def prepared(self) -> Sequence[PreparedTransaction]:
+        """Read the transactions in doubt: prepared and not ended."""
+        return self._engine.prepared()
+
+    def commit_prepared(self, transaction: int) -> int:
+        """Commit a transaction that is in doubt since before the last restart."""
+        return self._settle(self._find_in_doubt(transaction), commit=True).wait()
+
+    def rollback_prepared(self, transaction: int) -> int:
+        """Roll back a transaction that is in doubt since before the last restart."""
+        return self._settle(self._find_in_doubt(transaction), commit=False).wait()
+
+    # -- reading ------------------------------------------------------------------------
+
+    def live_records(self) -> Iterator[JournalRecord]:
+        """Read the adds and updates of live ids from the files, in log order."""
+        return self._engine.live_records()
+
+    def replay(self, from_lsn: int = 0, from_time: float | None = None) -> Iterator[Record]:
+        """Read every durable record from an LSN on, or from a time in seconds since 1970 on."""
+        return self._replay(from_lsn, from_time)
+
+    def follow(
+        self, from_lsn: int = 0, *, poll_s: float = 0.01, idle_s: float | None = None
+    ) -> Iterator[Record]:
+        """Read records as they become durable, until the journal is closed.
+
+        Args:
+            from_lsn: LSN of the first record.
+            poll_s: seconds between two looks at the files when there is nothing new.
+            idle_s: end after so many seconds without a record; None for never.
+        """
+        with contextlib.closing(self._follow(from_lsn, idle_s)) as records:
+            for record in records:
+                if record is None:
+                    time.sleep(poll_s)
+                else:
+                    yield record
+
+    # -- files --------------------------------------------------------------------------
+
+    def checkpoint(self, lsn: int | None = None) -> int:
+        """Give up plain records below ``lsn`` (all, if None) and free segments.
+
+        Returns:
+            The number of segments freed: those that hold nothing that is needed any more.
+        """
+        return self._checkpoint(lsn)
+
+    def reclaim(self) -> int:
+        """Free segments without live records, oldest first; returns how many."""
+        return self._engine.reclaim()
+
+    def compact(self, *, force: bool = False) -> int:
+        """Write the live records of old segments again, if they are few, and free the segments.
+
+        Args:
+            force: do it even if it is not due.
+
+        Returns:
+            The number of segments freed.
+        """
+        return self._engine.compact(force=force)
+
+    def flush(self) -> None:
+        """Block until everything submitted so far is durable."""
+        self._engine.flush()
+
+    def close(self) -> None:
+        """Make everything durable and release the log; a second call does nothing."""
+        self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,268 @@
+"""`AsyncJournal` has the calls of `Journal`, ends as they do, and never blocks its event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tallystick.errors import LogClosedError
+from tallystick.records import Xid
+from tallystick.roles import JournalRecord
+from tallystick.services.journal import (
+    AsyncJournal,
+    AsyncJournalTransaction,
+    Journal,
+    JournalTransaction,
+)
+from tallystick.services.journal.aio import BATCH_BYTES, BATCH_RECORDS, _in_threads
+from tallystick.storage.local import LOCAL
+from tallystick.systems.tally.live.settings import Settings
+from tests.services.parity import RecordedCalls, differences, outcome, public_names
+
+SMALL = Settings(segment_size=32 << 10, preallocate=False, idle_mark_s=None)
+
+CALLS: dict[str, tuple[Any, ...]] = {
+    "add": (1, b""),
+    "append": (b"",),
+    "append_many": ([b""],),
+    "as_resource": ("journal",),
+    "checkpoint": (),
+    "close": (),
+    "commit_prepared": (1,),
+    "compact": (),
+    "counters": (),
+    "delete": (1,),
+    "flush": (),
+    "follow": (),
+    "live_records": (),
+    "next_lsn": (),
+    "prepared": (),
+    "reclaim": (),
+    "replay": (),
+    "rollback_prepared": (1,),
+    "submit": (b"",),
+    "transaction": (),
+    "update": (1, b""),
+}
+
+
+def test_the_asynchronous_journal_has_every_call_with_the_same_parameters() -> None:
+    assert differences(Journal, AsyncJournal) == {}
+    assert differences(JournalTransaction, AsyncJournalTransaction) == {}
+
+
+@pytest.mark.parametrize("system", ["tally", "jboss"])
+@pytest.mark.parametrize("closed", [True, False])
+def test_both_faces_end_every_call_alike(tmp_path: Path, system: str, closed: bool) -> None:
+    assert set(CALLS) == public_names(Journal)
+    names = sorted(CALLS, key=lambda name: (name in ("close", "follow"), name))
+
+    async def outcomes(journal: Any) -> dict[str, str]:
+        if closed:
+            await outcome(journal, "close", ())
+        else:
+            names.remove("follow")  # it ends only with the journal
+        return {name: await outcome(journal, name, CALLS[name]) for name in names}
+
+    async def work() -> None:
+        blocking = await outcomes(Journal(tmp_path / "one", system=system))
+        names[:] = sorted(CALLS, key=lambda name: (name in ("close", "follow"), name))
+        awaited = await outcomes(await AsyncJournal.open(tmp_path / "two", system=system))
+        assert blocking == awaited
+        if closed and system == "tally":
+            assert blocking["append"] == blocking["replay"] == LogClosedError.__name__
+
+    asyncio.run(work())
+
+
+def test_no_call_reads_or_writes_a_file_in_the_thread_of_the_event_loop(tmp_path: Path) -> None:
+    calls: list[tuple[int, str]] = []
+    disk: Any = RecordedCalls(LOCAL, calls)
+
+    async def open_journal() -> AsyncJournal:
+        return await AsyncJournal.open(tmp_path / "log", settings=SMALL, fs=disk)
+
+    async def use(journal: AsyncJournal) -> None:
+        for number in range(60):  # over several segments
+            await journal.append(bytes(2000))
+            await journal.add(number, bytes(2000))
+        await journal.append_many([bytes(1000)] * 100)
+        await journal.submit(b"submitted")
+        await journal.update(0, b"updated")
+        for number in range(1, 60):
+            await journal.delete(number)
+        async with journal.transaction() as tx:
+            tx.add(100, b"")
+            tx.append(b"")
+        with contextlib.suppress(KeyError):
+            async with journal.transaction() as tx:
+                tx.add(101, b"")
+                raise KeyError
+        assert len([one async for one in journal.live_records()]) == 3
+        replayed = [one.sequence async for one in journal.replay(from_lsn=100, from_time=1.0)]
+        assert replayed[0] == 100
+        followed = [one.sequence async for one in journal.follow(150, idle_s=0.05)]
+        assert followed[0] == 150
+        await journal.checkpoint()
+        await journal.reclaim()
+        await journal.compact(force=True)
+        await journal.flush()
+        assert journal.next_lsn == 290
+        for number in (200, 201):
+            async with journal.transaction() as tx:
+                tx.add(number, b"")
+                await tx.prepare(xid=Xid(1, b"g", b"%d" % number))
+
+    async def settle(journal: AsyncJournal) -> None:
+        one, other = await journal.prepared()
+        await journal.commit_prepared(one.transaction)
+        await journal.rollback_prepared(other.transaction)
+        assert [one.record_id async for one in journal.live_records()] == [0, 0, 100, 200]
+
+    async def work() -> int:
+        for part in (use, settle):
+            async with await open_journal() as journal:
+                await part(journal)
+        return threading.get_ident()
+
+    loop_thread = asyncio.run(work())
+    assert {"open", "create", "pread", "datasync", "remove"} & {name for _, name in calls}
+    assert {"pread", "datasync"} <= {name for _, name in calls}
+    assert [name for thread, name in calls if thread == loop_thread] == []
+
+
+def test_nor_does_a_journal_of_a_historic_system(tmp_path: Path) -> None:
+    calls: list[tuple[int, str]] = []
+
+    async def work() -> int:
+        disk: Any = RecordedCalls(LOCAL, calls)
+        async with await AsyncJournal.open(tmp_path / "log", system="jboss", fs=disk) as journal:
+            for number in range(50):
+                await journal.append(bytes(3000))
+                await journal.add(number, bytes(3000))
+            for number in range(49):
+                await journal.delete(number)
+            async with journal.transaction() as tx:
+                tx.add(100, b"")
+                await tx.prepare(b"extra")
+            assert len(await journal.prepared()) == 1
+            assert len([one async for one in journal.live_records()]) == 51
+            assert len([one async for one in journal.replay()]) > 150
+        return threading.get_ident()
+
+    loop_thread = asyncio.run(work())
+    assert {"pread", "datasync"} <= {name for _, name in calls}
+    assert [name for thread, name in calls if thread == loop_thread] == []
+
+
+def test_following_ends_when_idle_or_when_the_journal_is_closed(tmp_path: Path) -> None:
+    async def work() -> None:
+        journal = await AsyncJournal.open(tmp_path / "log", settings=SMALL)
+        await journal.append_many([b"one", b"two"])
+        followed = [one.body async for one in journal.follow(idle_s=0.05)]
+        assert followed == [b"one", b"two"]
+
+        async def follow() -> list[bytes | None]:
+            return [one.body async for one in journal.follow(2, poll_s=0.001)]
+
+        task = asyncio.create_task(follow())
+        await asyncio.sleep(0.05)
+        await journal.append(b"three")
+        await asyncio.sleep(0.05)
+        await journal.close()
+        assert await asyncio.wait_for(task, 5) == [b"two", b"three"]
+
+    asyncio.run(work())
+
+
+# -- iterators in worker threads ----------------------------------------------------------------
+
+
+class Source:
+    """An iterator that notes how far it was read, where it was closed, and may wait or fail."""
+
+    def __init__(self, size: int = 0, fail_at: int | None = None) -> None:
+        self.read = 0
+        self.closed_in: int | None = None
+        self.go_on = threading.Event()
+        self.go_on.set()
+        self._size = size
+        self._fail_at = fail_at
+
+    def __call__(self) -> Iterator[JournalRecord]:
+        try:
+            while True:
+                self.go_on.wait(10)
+                if self.read == self._fail_at:
+                    raise KeyError("damaged")
+                self.read += 1
+                yield JournalRecord(self.read, 0, bytes(self._size))
+        finally:
+            self.closed_in = threading.get_ident()
+
+    async def wait_until_closed(self) -> int:
+        while self.closed_in is None:
+            await asyncio.sleep(0.001)
+        return self.closed_in
+
+
+@pytest.mark.parametrize(
+    ("size", "records"), [(0, BATCH_RECORDS), (BATCH_BYTES // 2, 2), (BATCH_BYTES * 2, 1)]
+)
+def test_no_more_than_a_batch_is_read_ahead(size: int, records: int) -> None:
+    async def work() -> None:
+        source, seen = Source(size), 0
+        async with contextlib.aclosing(_in_threads(source)) as items:
+            async for _ in items:
+                seen += 1
+                assert seen <= source.read <= seen + records - 1
+                if seen == 2 * records + 1:
+                    break
+        assert await source.wait_until_closed() != threading.get_ident()
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("cancels", [1, 2])
+def test_a_cancelled_reader_waits_for_its_batch_and_cancelled_again_does_not(cancels: int) -> None:
+    async def work() -> None:
+        source = Source()
+
+        async def read() -> None:
+            async for item in _in_threads(source):
+                if item.record_id == BATCH_RECORDS:
+                    source.go_on.clear()
+
+        task = asyncio.create_task(read())
+        while source.go_on.is_set():
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.01)
+        for _ in range(cancels):
+            task.cancel()
+            await asyncio.sleep(0.01)
+        assert source.closed_in is None, "a thread still reads"
+        assert task.done() == (cancels == 2)
+        source.go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await source.wait_until_closed() != threading.get_ident()
+        assert source.read <= 2 * BATCH_RECORDS
+
+    asyncio.run(work())
+
+
+def test_an_error_comes_after_the_records_before_it() -> None:
+    async def work() -> None:
+        source, seen = Source(fail_at=BATCH_RECORDS + 5), 0
+        with pytest.raises(KeyError, match="damaged"):
+            async for _ in _in_threads(source):
+                seen += 1
+        assert seen == BATCH_RECORDS + 5
+
+    asyncio.run(work())
