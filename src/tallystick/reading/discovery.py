@@ -70,6 +70,11 @@ def _single_file(path: str) -> str | None:
         system.invalidate_cache()  # an old listing would hide new files
         try:
             kind = system.info(start)["type"]
+        except FileNotFoundError as error:
+            # A prefix without objects is an empty folder, but a bucket has to be there.
+            if not system.exists(start.strip("/").partition("/")[0]):
+                raise unreadable(path, error) from error
+            kind = "directory"
         except OSError as error:
             raise unreadable(path, error) from error
         return system.unstrip_protocol(start) if kind == "file" else None
