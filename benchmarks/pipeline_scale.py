@@ -154,10 +154,10 @@ def build(logs: Path, out: Path) -> None:
     finally:
         spark.stop()
     files = dataset.dataset(out / "tables" / "files").to_table(["valid_bytes"])
-    figures = {"size": sum(files.column(0).to_pylist()), "seconds": seconds}
-    figures |= {"driver": peaks.driver, "java": peaks.java}
-    figures |= {"one": peaks.python_one, "all": peaks.python_all}
-    print(json.dumps(figures | {"processor": processor, "shuffled": shuffled(events)}))
+    row = {"size": sum(files.column(0).to_pylist()), "seconds": seconds}
+    row |= {"driver": peaks.driver, "java": peaks.java}
+    row |= {"one": peaks.python_one, "all": peaks.python_all}
+    print(json.dumps(row | {"processor": processor, "shuffled": shuffled(events)}))
 
 
 def measure(estate: Estate, place: Path) -> None:
@@ -166,14 +166,14 @@ def measure(estate: Estate, place: Path) -> None:
     estate.write(logs)
     command = [sys.executable, __file__, "--build", str(logs), str(place / "out")]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    figures = json.loads(done.stdout.splitlines()[-1])
+    row = json.loads(done.stdout.splitlines()[-1])
     transactions = estate.coordinators * estate.transactions
     print(
-        f"{figures['size'] / 1e9:6.2f} GB {figures['seconds']:8.1f} s"
-        f" {figures['size'] / figures['seconds'] / 1e6:6.0f} MB/s {figures['processor']:8.1f} s of processor"
-        f"   driver {figures['driver'] / 1e6:5,.0f} MB   Java {figures['java'] / 1e6:6,.0f} MB"
-        f"   worker {figures['one'] / 1e6:5,.0f} MB, all {figures['all'] / 1e6:6,.0f} MB"
-        f"   shuffled {figures['shuffled'] / 1e6:8.2f} MB   for {transactions:,} global transactions",
+        f"{row['size'] / 1e9:6.2f} GB {row['seconds']:8.1f} s"
+        f" {row['size'] / row['seconds'] / 1e6:6.0f} MB/s {row['processor']:8.1f} s of processor"
+        f"   driver {row['driver'] / 1e6:5,.0f} MB   Java {row['java'] / 1e6:6,.0f} MB"
+        f"   worker {row['one'] / 1e6:5,.0f} MB, all {row['all'] / 1e6:6,.0f} MB"
+        f"   shuffled {row['shuffled'] / 1e6:8.2f} MB   for {transactions:,} global transactions",
         flush=True,
     )
 

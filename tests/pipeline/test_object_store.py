@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import tallystick
+from tallystick.errors import LogUnreadableError
 from tallystick.pipeline.planning import find
 from tallystick.pipeline.source.file_ranges import file_ranges, read
 from tallystick.pipeline.source.options import SourceOptions
@@ -51,7 +52,7 @@ def bucket(storage_options: dict[str, str]) -> Iterator[str]:
         server.stop()
 
 
-def _told(path: str) -> list[tuple[str, int, int, str, bytes | None]]:
+def _records(path: str) -> list[tuple[str, int, int, str, bytes | None]]:
     """What a record says, without the folder it lies in."""
     return [
         (record.file.rpartition("/")[2].removesuffix(".gz"), record.offset, record.length,
@@ -62,9 +63,9 @@ def _told(path: str) -> list[tuple[str, int, int, str, bytes | None]]:
 
 @pytest.mark.parametrize("folder", ["plain", "packed"])
 def test_a_scan_of_a_bucket_gives_what_a_scan_of_files_gives(bucket: str, folder: str) -> None:
-    here = _told(str(fixture_dir("bitronix") / CASE))
+    here = _records(str(fixture_dir("bitronix") / CASE))
     assert here
-    assert _told(f"{bucket}/{folder}") == here
+    assert _records(f"{bucket}/{folder}") == here
 
 
 def test_the_logs_of_a_bucket_have_urls_as_names(bucket: str) -> None:
@@ -133,6 +134,17 @@ def test_spark_follows_a_log_in_a_bucket(spark: SparkSession, tmp_path: Path) ->
 
 def test_an_empty_prefix_holds_no_log(bucket: str) -> None:
     assert find([f"{bucket}/nowhere"]).logs == []
+
+
+@pytest.mark.usefixtures("bucket")
+def test_a_bucket_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(LogUnreadableError, match="nobucket"):
+        find(["s3://nobucket/logs"])
+
+
+def test_a_url_of_an_unknown_kind_is_an_error() -> None:
+    with pytest.raises(LogUnreadableError, match="no access to this file system"):
+        find(["nothing://host/logs"])
 
 
 def test_spark_reads_the_same_url(spark: SparkSession, bucket: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 
-from tallystick.errors import TallystickError
+from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.pipeline.source.options import SourceOptions
 from tallystick.reading.discovery import parent
 from tallystick.reading.survey import survey
@@ -61,6 +61,12 @@ class Plan:
     logs: list[LogSource] = field(default_factory=list)
     problems: list[Finding] = field(default_factory=list)
 
+    def require_readable(self) -> None:
+        """Raise `LogUnreadableError` if a file or folder below the paths could not be read."""
+        for problem in self.problems:
+            if problem.severity is Severity.DAMAGE:
+                raise LogUnreadableError(problem.message, file=problem.file, advice=problem.advice)
+
 
 def find(paths: Iterable[str]) -> Plan:
     """Return every log below the paths once, even where paths overlap.
@@ -81,6 +87,8 @@ def find(paths: Iterable[str]) -> Plan:
 def tasks(options: SourceOptions, plan: Plan | None = None) -> list[Task]:
     """Return the work of one table. Records are split; the other tables close over a whole log."""
     plan = plan or find(options.paths)
+    if options.mode == "failfast":
+        plan.require_readable()
     whole = options.table != "records" or options.salvage
     pieces = [piece for log in plan.logs for piece in _pieces(log, options, whole=whole)]
     planned = list(_packed(((piece,) for piece in pieces), options.split_bytes))

@@ -67,7 +67,17 @@ def _single_file(path: str) -> str | None:
     """Return the path in the form that `_folders` uses if it names a file, None for a folder."""
     if is_remote(path):
         system, start = _remote(path)
-        return system.unstrip_protocol(start) if system.isfile(start) else None
+        system.invalidate_cache()  # an old listing would hide new files
+        try:
+            kind = system.info(start)["type"]
+        except FileNotFoundError as error:
+            # A prefix without objects is an empty folder, but a bucket has to be there.
+            if not system.exists(start.strip("/").partition("/")[0]):
+                raise unreadable(path, error) from error
+            kind = "directory"
+        except OSError as error:
+            raise unreadable(path, error) from error
+        return system.unstrip_protocol(start) if kind == "file" else None
     try:
         is_folder = stat.S_ISDIR(Path(path).stat().st_mode)
     except OSError as error:
@@ -161,7 +171,14 @@ def _remote(path: str) -> tuple[Any, str]:
         import fsspec
     except ImportError as error:
         raise MissingExtraError("fsspec", "remote") from error
-    system, _, (start,) = fsspec.get_fs_token_paths(path)
+    try:
+        system, _, (start,) = fsspec.get_fs_token_paths(path)
+    except (ImportError, OSError, ValueError) as error:
+        raise LogUnreadableError(
+            f"there is no access to this file system: {error}",
+            file=path,
+            advice="Install what fsspec needs for it, or mount it and give the local path",
+        ) from error
     return system, start
 
 

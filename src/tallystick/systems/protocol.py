@@ -95,8 +95,8 @@ class ReadOptions:
     """
 
     timezone: str = "UTC"
-    boot_password: str | None = None
-    encryption_key: bytes | None = None
+    boot_password: str | None = field(default=None, repr=False)
+    encryption_key: bytes | None = field(default=None, repr=False)
     settings: Mapping[str, str] = field(default_factory=dict)
 
 

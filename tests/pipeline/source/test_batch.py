@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tallystick import Journal
-from tallystick.errors import TallystickError
+from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.pipeline import planning
 from tallystick.pipeline import task as executing
 from tallystick.pipeline.planning import Task
@@ -161,12 +162,21 @@ def test_salvage_marks_what_is_behind_damage(logs: Path) -> None:
         ({"path": "/x", "table": "nonsense"}, "one of files, records"),
         ({"path": "/x", "splitBytes": "-1"}, "a number above 0"),
         ({"path": "/x", "mode": "lenient"}, "permissive"),
-        ({"path": "/x", "encryptionKey": "xyz"}, "hexadecimal"),
+        ({"path": "/x", "encryptionKey": "env:NO_KEY"}, "hexadecimal"),
+        ({"path": "/x", "encryptionKey": "env:NOTHING"}, "no env:NOTHING on this machine"),
+        ({"path": "/x", "bootPassword": "hunter2"}, "a reference, never the secret"),
+        ({"path": "/x", "tabel": "files"}, "no option tabel.*Did you mean table"),
+        ({"path": "/nowhere/*.log"}, "matches the path"),
+        ({"path": "/x", "splitBytes": "128x"}, "as in 128m"),
+        ({"path": "/x", "maxRowsPerTrigger": "1k"}, "a number above 0"),
         ({"paths": "no json"}, "no JSON"),
         ({"path": "/x", "columns": "file, nonsense"}, "columns of records: system, log"),
     ],
 )
-def test_wrong_options_are_named(given: dict[str, str], said: str) -> None:
+def test_wrong_options_are_named(
+    given: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_KEY", "xyz")
     with pytest.raises(OptionError, match=said):
         options.parse(given)
 
@@ -174,6 +184,48 @@ def test_wrong_options_are_named(given: dict[str, str], said: str) -> None:
 def test_options_are_compared_without_case() -> None:
     found = options.parse({"PATHS": '["/a", "file:///b"]', "SplitBytes": "5", "TABLE": "files"})
     assert found == SourceOptions(("/a", "/b"), "files", 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("5", 5), ("128m", 128 << 20), ("2G", 2 << 30), ("64kb", 64 << 10)]
+)
+def test_sizes_may_have_a_unit(text: str, size: int) -> None:
+    assert options.parse({"path": "/x", "splitBytes": text}).split_bytes == size
+
+
+def test_relative_paths_and_patterns_are_local_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c.txt"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert options.parse({"path": "a"}).paths == (str(tmp_path / "a"),)
+    assert options.parse({"path": "[ab]"}).paths == (str(tmp_path / "a"), str(tmp_path / "b"))
+    assert options.parse({"path": "dbfs:/logs"}).paths == ("/dbfs/logs",)
+
+
+def test_a_secret_stands_in_no_value_that_travels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "key").write_text("00ff" * 8 + "\n")
+    monkeypatch.setenv("BOOT", "hunter2")
+    given = {
+        "path": "/x", "bootPassword": "env:BOOT", "encryptionKey": f"file:{tmp_path / 'key'}",
+    }  # fmt: skip
+    settings = options.parse(given)
+    assert settings.reading.boot_password == "hunter2"
+    assert settings.reading.encryption_key == bytes.fromhex("00ff" * 8)
+    for text in (repr(settings), repr(pickle.dumps(settings)), repr(settings.reading)):
+        assert "hunter2" not in text
+        assert "00ff" not in text.lower()
+        assert r"\x00\xff" not in text
+
+
+def test_failfast_fails_at_a_file_that_cannot_be_read(logs: Path) -> None:
+    (logs / "log0" / "2.fake.gz").write_bytes(b"\x1f\x8b\x08garbage")
+    assert len(_rows(SourceOptions((str(logs),)))) == 1_020
+    with pytest.raises(LogUnreadableError, match=r"2\.fake\.gz"):
+        _rows(SourceOptions((str(logs),), mode="failfast"))
 
 
 def test_filters_skip_logs_and_are_all_handed_back(logs: Path) -> None:
@@ -254,6 +306,36 @@ class TestInSpark:
             row.log for row in frame.option("paths", json.dumps([path, other])).load().collect()
         }
         assert logs == {path, other}
+
+    @pytest.mark.parametrize("how", ["OPTIONS (path '{path}')", "LOCATION '{path}'"])
+    def test_a_table_of_the_catalog_is_read_again(
+        self, spark: SparkSession, path: str, how: str
+    ) -> None:
+        spark.sql(f"CREATE TABLE catalogued USING tallystick {how.format(path=path)}")
+        try:
+            count = spark.read.format("tallystick").load(path).count()
+            assert spark.sql("SELECT * FROM catalogued").count() == count > 0
+            assert spark.sql("SELECT kind FROM catalogued WHERE system = 'h2'").count() == 0
+        finally:
+            spark.sql("DROP TABLE catalogued")
+
+    def test_a_table_of_the_catalog_keeps_its_other_options(
+        self, spark: SparkSession, path: str
+    ) -> None:
+        spark.sql(
+            "CREATE TABLE catalogued USING tallystick "
+            f"OPTIONS (path '{path}', table 'files', columns 'file, size')"
+        )
+        try:
+            rows = spark.sql("SELECT * FROM catalogued").collect()
+            assert rows
+            assert rows[0].asDict().keys() == {"file", "size"}
+        finally:
+            spark.sql("DROP TABLE catalogued")
+
+    def test_a_misspelt_option_fails_the_query(self, spark: SparkSession, path: str) -> None:
+        with pytest.raises(Exception, match="Did you mean table"):
+            spark.read.format("tallystick").option("tabel", "files").load(path).count()
 
     def test_a_folder_that_is_not_there_is_said_in_words(self, spark: SparkSession) -> None:
         with pytest.raises(Exception, match="cannot read: No such file"):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import errno
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,15 +14,17 @@ import pyarrow as pa
 import pytest
 
 import tallystick
-from tallystick.errors import TallystickError
-from tallystick.pipeline.source.sink import ShardStreamWriter, ShardWriter
+from tallystick.errors import LogWriteError, TallystickError
+from tallystick.pipeline.source import sink
+from tallystick.pipeline.source.sink import ShardStreamWriter, ShardWriter, ShardWritten
+from tallystick.storage.local import LOCAL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 def _batches(*bodies: object) -> Iterator[pa.RecordBatch]:
-    yield pa.record_batch({"body": list(bodies), "other": list(range(len(bodies)))})
+    yield pa.record_batch({"body": list(bodies)})
 
 
 def _bodies(folder: Path) -> list[bytes]:
@@ -27,14 +33,34 @@ def _bodies(folder: Path) -> list[bytes]:
     )
 
 
+def _written(writer: ShardStreamWriter, query: str, *bodies: object) -> ShardWritten:
+    return replace(writer.write(_batches(*bodies)), query=query)
+
+
 def test_a_batch_id_is_written_once(tmp_path: Path) -> None:
     writer = ShardStreamWriter(str(tmp_path / "out"))
     for _ in range(2):
-        messages: list[Any] = [writer.write(_batches("one", "two")), writer.write(_batches(b"3"))]
+        messages: list[Any] = [_written(writer, "q", "one", "two"), _written(writer, "q", b"3")]
         writer.commit(messages, 0)
-    writer.commit([writer.write(_batches("four"))], 1)
+    writer.commit([_written(writer, "q", "four")], 1)
     assert _bodies(tmp_path / "out") == [b"3", b"four", b"one", b"two"]
     assert not [path for path in tmp_path.rglob("*") if path.is_dir() and "stream/" in str(path)]
+
+
+def test_the_first_batch_of_another_query_is_another_batch(tmp_path: Path) -> None:
+    writer = ShardStreamWriter(str(tmp_path / "out"))
+    for query in ("one", "two"):
+        writer.commit([_written(writer, query, query)], 0)
+    assert _bodies(tmp_path / "out") == [b"one", b"two"]
+
+
+def test_a_batch_that_does_not_say_its_query_is_refused(tmp_path: Path) -> None:
+    writer = ShardStreamWriter(str(tmp_path / "out"))
+    with pytest.raises(LogWriteError, match="which query"):
+        writer.commit([writer.write(_batches("one"))], 0)
+    (tmp_path / "out" / "batch-000000000000").mkdir(parents=True)
+    with pytest.raises(LogWriteError, match="which query wrote it"):
+        writer.commit([_written(writer, "q", "one")], 0)
 
 
 def test_an_aborted_batch_leaves_nothing(tmp_path: Path) -> None:
@@ -51,10 +77,78 @@ def test_overwrite_takes_older_batches_away_after_the_new_one_is_there(tmp_path:
     assert _bodies(tmp_path / "out") == [b"new"]
 
 
-def test_a_frame_without_body_is_refused(tmp_path: Path) -> None:
+class _KilledError(Exception):
+    """Stands for the end of the process at a step of the commit."""
+
+
+@pytest.mark.parametrize("step", range(1, 30))
+@pytest.mark.parametrize("exchange", [True, False])
+def test_overwrite_killed_at_any_step_leaves_old_or_new_rows_never_both(
+    tmp_path: Path, step: int, exchange: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where two folders cannot be exchanged in one step; and the next write finishes it."""
+    calls = 0
+
+    def killing(call: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*given: Any, **named: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == step:
+                raise _KilledError
+            return call(*given, **named)
+
+        return counted
+
+    def unable(*_: str) -> None:
+        raise OSError(errno.ENOSYS, "no exchange")
+
+    first = ShardWriter(str(tmp_path / "out"), overwrite=True)
+    first.commit([first.write(_batches("old"))])
+    second = ShardWriter(str(tmp_path / "out"), overwrite=True)
+    message = second.write(_batches("new"))
+    with monkeypatch.context() as patch:
+        patch.setattr(sink, "_exchange", killing(sink._exchange if exchange else unable))
+        patch.setattr(LOCAL, "sync_dir", killing(LOCAL.sync_dir))
+        patch.setattr(shutil, "rmtree", killing(shutil.rmtree))
+        for name in ("rename", "write_text", "mkdir"):
+            patch.setattr(Path, name, killing(getattr(Path, name)))
+        with suppress(_KilledError):
+            second.commit([message])
+    there = _bodies(tmp_path / "out") if (tmp_path / "out").exists() else None
+    assert there in ([b"old"], [b"new"]) or (there is None and not exchange)
+    third = ShardWriter(str(tmp_path / "out"), overwrite=False)
+    third.commit([third.write(_batches("more"))])
+    assert _bodies(tmp_path / "out") in ([b"more", b"old"], [b"more", b"new"])
+    assert not [path for path in tmp_path.rglob("*") if path.name == "old"]
+
+
+def test_a_null_body_is_refused(tmp_path: Path) -> None:
     writer = ShardWriter(str(tmp_path / "out"), overwrite=False)
-    with pytest.raises(TallystickError, match="a column body"):
-        writer.write(iter([pa.record_batch({"value": [b"x"]})]))
+    with pytest.raises(TallystickError, match="a body is null"):
+        writer.write(_batches(b"one", None))
+
+
+@pytest.mark.parametrize("columns", ["value binary", "body binary, more int", "body int"])
+def test_a_frame_with_other_columns_is_refused(
+    spark: SparkSession, tmp_path: Path, columns: str
+) -> None:
+    frame = spark.createDataFrame([], columns)
+    with pytest.raises(Exception, match="a column body, binary or string, and no other"):
+        frame.write.format("tallystick").mode("append").save(str(tmp_path / "out"))
+
+
+def test_two_streams_into_one_folder_both_arrive(spark: SparkSession, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "rows.txt").write_text(f"{name}\n")
+        frame = spark.readStream.schema("body string").text(str(folder))
+        writer = frame.withColumnRenamed("value", "body").writeStream.format("tallystick")
+        writer = writer.option("checkpointLocation", str(tmp_path / f"checkpoint-{name}"))
+        for _ in range(2):  # the second run of a query has nothing new
+            query = writer.trigger(availableNow=True).start(str(tmp_path / "out"))
+            query.awaitTermination()
+    assert _bodies(tmp_path / "out") == [b"one", b"two"]
 
 
 def test_a_frame_comes_back_as_it_was_written(spark: SparkSession, tmp_path: Path) -> None:

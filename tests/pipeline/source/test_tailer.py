@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tallystick.errors import TallystickError
+from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.pipeline.source.file_ranges import file_ranges, read
 from tallystick.pipeline.source.options import Limit, OptionError, SourceOptions, parse
 from tallystick.pipeline.source.positions import Position
@@ -155,3 +155,42 @@ def test_a_stream_gives_what_a_batch_gives(spark: SparkSession, tmp_path: Path) 
     rows = spark.read.parquet(str(tmp_path / "rows"))
     assert rows.count() == expected
     assert rows.select("file", "offset").distinct().count() == expected
+
+
+@pytest.mark.parametrize("limit", [Limit(rows=1), Limit(rows=4), Limit(bytes=1), Limit(files=1)])
+def test_a_busy_log_does_not_starve_the_others(home: Path, limit: Limit) -> None:
+    """In every step the busy log has as much as the limit again."""
+    for name in ("busy", "quiet", "rare"):
+        (home / name).mkdir()
+    _append(home / "quiet" / "1.fake", 0, 2)
+    _append(home / "rare" / "1.fake", 0, 1)
+    options = SourceOptions((str(home),))
+    tailer, numbers = Tailer(options), 0
+    position: Position = {}
+    for step in range(8):
+        _append(home / "busy" / "1.fake", numbers, numbers + 5)
+        numbers += 5
+        after = tailer.advance(position, limit)
+        assert after != position, f"step {step} took nothing"
+        position = after
+    for name in ("quiet", "rare"):
+        path = home / name / "1.fake"
+        assert position[str(path)][2] == path.stat().st_size
+
+
+def test_a_limit_that_a_quiet_log_leaves_goes_to_the_busy_one(home: Path) -> None:
+    for name in ("busy", "quiet"):
+        (home / name).mkdir()
+    _append(home / "busy" / "1.fake", 0, 10)
+    _append(home / "quiet" / "1.fake", 0, 1)
+    options = SourceOptions((str(home),))
+    position = Tailer(options).advance({}, Limit(rows=8))
+    assert len(_numbers(options, {}, position)) == 8
+
+
+def test_a_stream_that_fails_fast_names_a_log_that_it_cannot_read(home: Path) -> None:
+    _append(home / "1.fake", 0, 2)
+    (home / "2.fake.gz").write_bytes(b"\x1f\x8b\x08garbage")
+    assert len(Tailer(SourceOptions((str(home),))).latest()) == 1
+    with pytest.raises(LogUnreadableError, match=r"2\.fake\.gz"):
+        Tailer(SourceOptions((str(home),), mode="failfast")).latest()

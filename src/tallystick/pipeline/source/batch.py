@@ -6,8 +6,9 @@ here is picklable and without state; the work is done by `planning` and `task`.
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,13 +30,23 @@ except ImportError as error:
     raise MissingExtraError("pyspark", "spark") from error
 
 from tallystick.pipeline.planning import Piece, Task, tasks
-from tallystick.pipeline.source.options import OptionError, SourceOptions, local_path, parse
+from tallystick.pipeline.source.options import (
+    NAMES,
+    OptionError,
+    SourceOptions,
+    local_path,
+    parse,
+)
 from tallystick.pipeline.task import execute
 from tallystick.reading.tables import TABLES, selected
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+
+_OPTIONS = "tallystick.options"
+"""Key of a column's metadata."""
 
 
 class TaskPartition(InputPartition):
@@ -55,21 +66,25 @@ class TallystickDataSource(DataSource):
         return "tallystick"
 
     def schema(self) -> StructType:
-        """Return the schema of the chosen table, or of the chosen columns."""
+        """Return the schema of the chosen table, or of the chosen columns.
+
+        A catalog keeps the schema of a table made by ``CREATE TABLE`` and drops its options: so
+        they travel in the metadata of the first column.
+        """
         options = parse(self.options)
-        return spark_schema(selected(options.table, options.columns))
+        return _with_options(spark_schema(selected(options.table, options.columns)), self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the batch reader of the chosen table."""
-        options = narrowed(parse(self.options), schema)
+        options = narrowed(parse(_options_of(schema) | dict(self.options)), schema)
         # Spark refuses a reader that defines pushFilters unless push-down is switched on.
         return PruningReader(options) if _pushing_down() else TableReader(options)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return the stream reader. Raises `OptionError` for a table that cannot be streamed."""
         from tallystick.pipeline.source.stream import LogStreamReader
 
-        options = parse(self.options)
+        options = parse(_options_of(schema) | dict(self.options))
         if options.table != "records":
             raise OptionError(
                 "only records can be streamed",
@@ -78,20 +93,22 @@ class TallystickDataSource(DataSource):
             )
         return LogStreamReader(options)
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the batch sink."""
-        from tallystick.pipeline.source.sink import ShardWriter
+        from tallystick.pipeline.source.sink import ShardWriter, require_body
 
+        require_body(schema)
         return ShardWriter(local_path(self.options), overwrite=overwrite)
 
     def streamWriter(  # noqa: N802 - Spark's name
         self,
-        schema: StructType,  # noqa: ARG002 - Spark passes it
+        schema: StructType,
         overwrite: bool,  # noqa: ARG002 - a stream only appends
     ) -> DataSourceStreamWriter:
         """Return the stream sink."""
-        from tallystick.pipeline.source.sink import ShardStreamWriter
+        from tallystick.pipeline.source.sink import ShardStreamWriter, require_body
 
+        require_body(schema)
         return ShardStreamWriter(local_path(self.options))
 
 
@@ -173,6 +190,19 @@ def narrowed(options: SourceOptions, schema: StructType) -> SourceOptions:
                 found=f"{field.name} {field.dataType.simpleString()}",
             )
     return replace(options, columns=tuple(schema.names))
+
+
+def _with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
+    names = {name.lower() for name in NAMES}
+    kept = {name: value for name, value in options.items() if name.lower() in names}
+    schema.fields[0].metadata = {_OPTIONS: json.dumps(kept)}
+    return schema
+
+
+def _options_of(schema: StructType) -> dict[str, str]:
+    """Return the options that `schema` noted when the table was made; none for other schemas."""
+    noted = [field.metadata.get(_OPTIONS) for field in schema if field.metadata]
+    return next((json.loads(text) for text in noted if text), {})
 
 
 def _allowed(one: Filter) -> frozenset[str] | None:

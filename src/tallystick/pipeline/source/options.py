@@ -1,14 +1,18 @@
 """The options of the data source, checked once and passed on as one value.
 
 In: the option strings of Spark. Out: `SourceOptions`. Names are compared without regard to
-case, as Spark does.
+case, as Spark does; a name that is not known is an error, so that a misspelt one is not ignored.
 """
 
 from __future__ import annotations
 
+import glob
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
 
 from tallystick.errors import TallystickError
 from tallystick.reading.tables import TABLES
@@ -20,6 +24,43 @@ SPLIT_BYTES = 128 << 20
 
 MODES = ("permissive", "failfast")
 """What an unreadable log does: become a finding, or fail the job."""
+
+NAMES = (
+    "path",
+    "paths",
+    "table",
+    "columns",
+    "splitBytes",
+    "mode",
+    "salvage",
+    "search",
+    "timezone",
+    "bootPassword",
+    "encryptionKey",
+    "maxRowsPerTrigger",
+    "maxBytesPerTrigger",
+    "maxFilesPerTrigger",
+    "holdFolder",
+)
+"""Every option of the data source, as the documentation spells it."""
+
+_OF_SPARK = frozenset(
+    {
+        "checkpointlocation",
+        "comment",
+        "external",
+        "is_managed",
+        "location",
+        "owner",
+        "provider",
+        "queryname",
+    }
+)
+"""What Spark itself adds: properties of catalog tables, options of streaming queries."""
+_TWIN = "option."
+"""Prefix of the second copy that a catalog keeps of each option."""
+
+_UNITS = {"k": 10, "m": 20, "g": 30}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +81,11 @@ class OptionError(TallystickError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Which table of which logs, and how to read them."""
+    """Which table of which logs, and how to read them.
+
+    Secrets are references (``env:NAME``, ``file:PATH``), resolved where a log is opened: this
+    value travels to executors and may be written to disk on its way.
+    """
 
     paths: tuple[str, ...]
     table: str = "records"
@@ -53,35 +98,73 @@ class SourceOptions:
     """What one step of a stream may take."""
     hold_folder: str | None = None
     """Where a stream notes for disposers what it has read, for `KeepForReader`."""
-    reading: ReadOptions = ReadOptions()  # noqa: RUF009 - frozen
+    timezone: str = "UTC"
+    boot_password: str | None = None
+    encryption_key: str | None = None
     columns: tuple[str, ...] = ()
     """Columns that are wanted, in their order; none: all of the table."""
+
+    @property
+    def reading(self) -> ReadOptions:
+        """What a reader has to know. Raises `OptionError` where a secret cannot be had."""
+        password = self.boot_password and secret("bootPassword", self.boot_password)
+        key = self.encryption_key and secret("encryptionKey", self.encryption_key)
+        return ReadOptions(timezone=self.timezone, boot_password=password, encryption_key=_key(key))
 
 
 def parse(options: Mapping[str, str]) -> SourceOptions:
     """Return the options as one checked value. Raises `OptionError` that names option and value."""
     given = {name.lower(): value for name, value in options.items()}
+    _refuse_unknown(given)
     table = _one_of(given, "table", tuple(TABLES), "records")
     return SourceOptions(
         _paths(given),
         table,
-        _positive(given, "splitbytes", SPLIT_BYTES),
+        _positive(given, "splitBytes", SPLIT_BYTES),
         _one_of(given, "mode", MODES, "permissive"),
         _one_of(given, "salvage", ("true", "false"), "false") == "true",
         _one_of(given, "search", ("true", "false"), "true") == "true",
         Limit(
-            _optional(given, "maxrowspertrigger"),
-            _optional(given, "maxbytespertrigger"),
-            _optional(given, "maxfilespertrigger"),
+            _optional(given, "maxRowsPerTrigger"),
+            _optional(given, "maxBytesPerTrigger"),
+            _optional(given, "maxFilesPerTrigger"),
         ),
         given.get("holdfolder"),
-        ReadOptions(
-            timezone=given.get("timezone", "UTC"),
-            boot_password=given.get("bootpassword"),
-            encryption_key=_key(given.get("encryptionkey")),
-        ),
+        given.get("timezone", "UTC"),
+        _reference(given, "bootPassword"),
+        _reference(given, "encryptionKey"),
         _columns(given, table),
     )
+
+
+def secret(name: str, reference: str) -> str:
+    """Return the secret that a reference names: ``env:NAME`` or ``file:PATH``.
+
+    Raises:
+        OptionError: the reference has another form, or there is nothing under it here. The
+            message holds the reference, never a secret.
+    """
+    kind, _, place = reference.partition(":")
+    if kind not in _SECRETS or not place:
+        raise OptionError(
+            f"option {name} takes a reference, never the secret itself",
+            expected="env:NAME or file:PATH",
+            advice="Set an environment variable, or write a file, on the driver and on executors",
+        )
+    found = _SECRETS[kind](place)
+    if found is None:
+        raise OptionError(f"option {name}: there is no {reference} on this machine")
+    return found
+
+
+def _of_file(path: str) -> str | None:
+    try:
+        return Path(path).read_text("utf-8").rstrip("\n")
+    except OSError:
+        return None
+
+
+_SECRETS: dict[str, Callable[[str], str | None]] = {"env": os.environ.get, "file": _of_file}
 
 
 def local_path(options: Mapping[str, str]) -> str:
@@ -89,10 +172,25 @@ def local_path(options: Mapping[str, str]) -> str:
 
     Raises `OptionError` where it is none on this machine.
     """
-    (path,) = _paths({name.lower(): value for name, value in options.items()})[:1]
+    given = {name.lower(): value for name, value in options.items()}
+    _refuse_unknown(given)
+    path = _paths(given)[0]
     if is_remote(path):
         raise OptionError("logs are written to local folders only", found=path)
     return path.rstrip("/")
+
+
+def _refuse_unknown(given: Mapping[str, str]) -> None:
+    known = {name.lower(): name for name in NAMES}
+    for name in given:
+        if name in known or name in _OF_SPARK or name.startswith(_TWIN):
+            continue
+        near = [known[one] for one in get_close_matches(name, known, 1)]
+        raise OptionError(
+            f"there is no option {name}",
+            expected=f"one of {', '.join(NAMES)}",
+            advice=f"Did you mean {near[0]}?" if near else None,
+        )
 
 
 def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
@@ -101,10 +199,24 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
             paths = json.loads(given["paths"])
         except ValueError as error:
             raise OptionError("option paths is no JSON", found=given["paths"]) from error
-        return tuple(map(_local, paths))
+        if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+            raise OptionError("option paths", expected="a list of texts", found=given["paths"])
+        return tuple(found for path in paths for found in _expanded(_local(path)))
     if "path" not in given:
         raise OptionError("no path was given", advice="Use .load(PATH) or option('path', PATH)")
-    return (_local(given["path"]),)
+    return tuple(_expanded(_local(given["path"])))
+
+
+def _expanded(path: str) -> list[str]:
+    """Return the paths that a pattern matches, or the path itself; local ones are absolute."""
+    if is_remote(path):
+        return [path]
+    path = os.path.abspath(path)  # noqa: PTH100 - it may hold a pattern
+    if not glob.has_magic(path) or os.path.exists(path):  # noqa: PTH110
+        return [path]
+    if not (found := sorted(glob.glob(path))):  # noqa: PTH207
+        raise OptionError("no file or folder matches the path", found=path)
+    return found
 
 
 def _columns(given: Mapping[str, str], table: str) -> tuple[str, ...]:
@@ -117,7 +229,9 @@ def _columns(given: Mapping[str, str], table: str) -> tuple[str, ...]:
 
 
 def _local(path: str) -> str:
-    """Without the scheme that Spark may add to a local path."""
+    """Return the path without the scheme that Spark may add to a local one."""
+    if path.startswith("dbfs:/"):
+        return "/dbfs/" + path.removeprefix("dbfs:/").lstrip("/")  # where Databricks mounts it
     return "/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else path
 
 
@@ -129,18 +243,31 @@ def _one_of(given: Mapping[str, str], name: str, values: tuple[str, ...], defaul
 
 
 def _positive(given: Mapping[str, str], name: str, default: int) -> int:
-    text = given.get(name, str(default))
-    if not text.isdecimal() or int(text) < 1:
-        raise OptionError(f"option {name}", expected="a number above 0", found=text)
-    return int(text)
+    text = given.get(name.lower(), str(default)).strip().lower()
+    digits = text.removesuffix("b").rstrip("".join(_UNITS)) if "byte" in name.lower() else text
+    unit = text.removesuffix("b").removeprefix(digits)
+    if not digits.isdecimal() or int(digits) < 1 or unit not in ("", *_UNITS):
+        expected = "a number above 0"
+        expected += ", of bytes or as in 128m" if "byte" in name.lower() else ""
+        raise OptionError(f"option {name}", expected=expected, found=text)
+    return int(digits) << _UNITS.get(unit, 0)
 
 
 def _optional(given: Mapping[str, str], name: str) -> int | None:
-    return _positive(given, name, 1) if name in given else None
+    return _positive(given, name, 1) if name.lower() in given else None
+
+
+def _reference(given: Mapping[str, str], name: str) -> str | None:
+    reference = given.get(name.lower())
+    if reference is not None:
+        found = secret(name, reference)  # so that a mistake shows before tasks start
+        if name == "encryptionKey":
+            _key(found)
+    return reference
 
 
 def _key(text: str | None) -> bytes | None:
     try:
         return None if text is None else bytes.fromhex(text)
-    except ValueError as error:
-        raise OptionError("option encryptionKey", expected="hexadecimal digits") from error
+    except ValueError:
+        raise OptionError("option encryptionKey", expected="hexadecimal digits") from None

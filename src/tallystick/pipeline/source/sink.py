@@ -1,13 +1,16 @@
 """``df.write.format("tallystick")``: a DataFrame into native logs, a shard per task.
 
-In: rows with a column ``body`` (binary or string). Out: ``DIR/batch-ID/shard-N``, each a log of
-plain records. Shards are written and synced beside DIR; one rename makes all of a batch
-visible, so a reader sees whole batches only, and a batch id that is there already is not
-written again.
+In: rows with the one column ``body`` (binary or string, never null). Out: ``DIR/batch-ID/shard-N``,
+each a log of plain records. Shards are written and synced beside DIR; one rename makes all of a
+batch visible, so a reader sees whole batches only. The id of a streaming batch holds the id of its
+query, so a batch that is tried again is not written again, and one of another query is.
 """
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import os
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -21,24 +24,32 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from tallystick.errors import TallystickError
+from tallystick.errors import LogWriteError, TallystickError
 from tallystick.storage.local import LOCAL
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
 BODY = "body"
 """The column that becomes the record."""
 
 SEGMENT_BYTES = 16 << 20
 
+_QUERY = "sql.streaming.queryId"
+"""Local property of a streaming task: the id that a query keeps over restarts from a checkpoint."""
+
+_EXCHANGED = "exchanged"
+"""File of a staging folder: the inode of the folder that takes the place of the old one."""
+
 
 @dataclass
 class ShardWritten(WriterCommitMessage):
-    """A task's shard and the number of its records."""
+    """A task's shard, the number of its records, and the id of the streaming query."""
 
     path: str
     records: int
+    query: str | None = None
 
 
 @dataclass
@@ -65,18 +76,22 @@ class _Shards:
                     log.submit(group)
                 records += len(bodies)
             log.flush()
-        return ShardWritten(path, records)
+        return ShardWritten(path, records, _query_id())
+
+    def gather(self, messages: list[WriterCommitMessage | None], folder: Path) -> None:
+        """Move the shards of a batch into a new folder, durably."""
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for number, message in enumerate(_shards(messages)):
+            Path(message.path).rename(folder / f"shard-{number:05}")
+        LOCAL.sync_dir(str(folder))
 
     def publish(self, messages: list[WriterCommitMessage | None], batch: str) -> None:
         """Make the shards of a batch visible at once, unless that batch is there."""
         target = Path(self.root) / f"batch-{batch}"
         if not target.exists():
             whole = Path(self.staging) / f"batch-{batch}"
-            shutil.rmtree(whole, ignore_errors=True)
-            whole.mkdir(parents=True)
-            for number, message in enumerate(_shards(messages)):
-                Path(message.path).rename(whole / f"shard-{number:05}")
-            LOCAL.sync_dir(str(whole))
+            self.gather(messages, whole)
             Path(self.root).mkdir(parents=True, exist_ok=True)
             whole.rename(target)
             LOCAL.sync_dir(self.root)
@@ -89,7 +104,11 @@ class _Shards:
 
 
 class ShardWriter(DataSourceArrowWriter):
-    """A batch write; with ``overwrite`` older batches go once the new one is there."""
+    """A batch write; ``overwrite`` exchanges the whole folder for one with the new batch alone.
+
+    A reader sees the old batches or the new one, never both; so does a later run after a kill at
+    any point, which also removes what the killed one left.
+    """
 
     def __init__(self, root: str, *, overwrite: bool) -> None:
         self.batch = uuid.uuid4().hex
@@ -101,13 +120,24 @@ class ShardWriter(DataSourceArrowWriter):
         return self.shards.write_shard(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish the batch; with ``overwrite``, remove older ones after that."""
-        root = Path(self.shards.root)
-        older = list(root.glob("batch-*")) if self.overwrite else []
-        self.shards.publish(messages, self.batch)
-        for path in older:
-            shutil.rmtree(path)
-        shutil.rmtree(self.shards.staging, ignore_errors=True)
+        """Publish the batch; with ``overwrite``, in the place of all older ones."""
+        root, staging = Path(self.shards.root), Path(self.shards.staging)
+        _remove_replaced(root)
+        if self.overwrite and root.exists():
+            self.shards.gather(messages, staging / "new" / f"batch-{self.batch}")
+            (staging / _EXCHANGED).write_text(str((staging / "new").stat().st_ino))
+            LOCAL.sync_dir(str(staging / "new"))
+            try:
+                _exchange(str(staging / "new"), str(root))
+            except OSError as error:
+                if error.errno not in (errno.ENOSYS, errno.EINVAL):
+                    raise
+                root.rename(staging / "old")  # `_remove_replaced` goes on from here after a kill
+                (staging / "new").rename(root)
+            LOCAL.sync_dir(str(root.parent))
+        else:
+            self.shards.publish(messages, self.batch)
+        shutil.rmtree(staging, ignore_errors=True)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002
         """Remove what was staged."""
@@ -115,7 +145,7 @@ class ShardWriter(DataSourceArrowWriter):
 
 
 class ShardStreamWriter(DataSourceStreamArrowWriter):
-    """A streaming write: a batch id that was published before is dropped."""
+    """A streaming write: a batch that its query published before is dropped."""
 
     def __init__(self, root: str) -> None:
         self.shards = _Shards(root, f"{root}._staging-stream")
@@ -125,23 +155,91 @@ class ShardStreamWriter(DataSourceStreamArrowWriter):
         return self.shards.write_shard(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Publish the batch unless it was published before."""
-        self.shards.publish(messages, f"{batchId:012}")
+        """Publish the batch unless its query published it before.
+
+        Raises:
+            LogWriteError: the folder has a batch of that number from before batches had the id of
+                their query: whether it is the same one cannot be known.
+        """
+        queries = {shard.query for shard in _shards(messages)}
+        if not queries:
+            return  # a batch without rows and without tasks
+        query = queries.pop() if len(queries) == 1 else None
+        if query is None:
+            raise LogWriteError("a streaming batch does not say which query it is of")
+        old = Path(self.shards.root) / f"batch-{batchId:012}"
+        if old.exists():
+            raise LogWriteError(
+                "there is a batch of this number that does not say which query wrote it",
+                file=str(old),
+                advice="Write to another folder; or remove it if this query has not written it",
+            )
+        self.shards.publish(messages, f"{query}-{batchId:012}")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """Remove the shards of the batch."""
         self.shards.discard(messages)
 
 
-def _bodies(batch: pa.RecordBatch) -> list[bytes]:
-    if BODY not in batch.schema.names:
+def require_body(schema: StructType) -> None:
+    """Check that a frame has the column ``body`` and no other.
+
+    Raises:
+        TallystickError: it has others, which would be lost, or has it in another type.
+    """
+    columns = {field.name: field.dataType.simpleString() for field in schema}
+    if set(columns) != {BODY} or columns[BODY] not in ("binary", "string"):
         raise TallystickError(
-            "the frame has no column to write",
-            expected=f"a column {BODY}, binary or string",
-            found=", ".join(batch.schema.names),
+            "the frame does not fit a log",
+            expected=f"a column {BODY}, binary or string, and no other",
+            found=", ".join(f"{name} {kind}" for name, kind in columns.items()),
+            advice=f'Select it: df.select("{BODY}")',
         )
-    values = batch.column(BODY).to_pylist()
-    return [value.encode() if isinstance(value, str) else bytes(value or b"") for value in values]
+
+
+def _bodies(batch: pa.RecordBatch) -> list[bytes]:
+    values = batch.column(BODY)
+    if values.null_count:
+        raise TallystickError(
+            "a body is null: a record has a body, which may be empty",
+            advice="Filter such rows, or replace the null",
+        )
+    return [v.encode() if isinstance(v, str) else v for v in values.to_pylist()]
+
+
+def _query_id() -> str | None:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty(_QUERY)
+
+
+def _remove_replaced(root: Path) -> None:
+    """Finish what killed writers began: old batches go once new ones have taken their place."""
+    for staging in root.parent.glob(f"{root.name}._staging-*"):
+        if (staging / "old").exists() and not root.exists():
+            (staging / "new").rename(root)
+        try:
+            exchanged = (staging / _EXCHANGED).read_text() == str(root.stat().st_ino)
+        except OSError:
+            continue  # of a writer at work, or killed before it exchanged anything
+        if exchanged:
+            shutil.rmtree(staging, ignore_errors=True)
+
+
+def _exchange(one: str, other: str) -> None:
+    """Exchange two folders of one file system in a single step (renameat2, Linux 3.15).
+
+    Raises:
+        OSError: the file system, or the kernel, cannot do that.
+    """
+    library = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(library, "renameat2"):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), other)
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE of <linux/fs.h>
+    if library.renameat2(here, os.fsencode(one), here, os.fsencode(other), exchange) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), other)
 
 
 def _shards(messages: list[WriterCommitMessage | None]) -> list[ShardWritten]:

@@ -56,31 +56,63 @@ class Tailer:
 
     options: SourceOptions
     _seen: dict[str, _Seen] = field(default_factory=dict)
+    _step: int = 0
+    _turns: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By path and name of a log: the last step that took records of it."""
 
     def advance(self, start: Position, limit: Limit | None = None) -> Position:
         """Return the position after the next records after ``start``, within ``limit``.
 
-        Files after the one that reaches the limit are not looked at.
-        Files that are gone leave the position, those that only cannot be read now stay in it; files
-        without records do not enter it.
+        A limit is shared fairly: logs take turns, the one that was read least recently first, and
+        of those the one whose oldest change is oldest; each gets an equal part of what is left.
+        Within a log no file overtakes an earlier one, and files after the limit are not looked at.
+        Files that are gone leave the position, those that only cannot be read now stay in it;
+        files without records do not enter it.
         """
-        budget = _Budget(limit or Limit())
-        position: Position = {}
-        for path, seen in self._look(start):
+        logs = self._logs()
+        there = {path for source in logs for path in source.files}
+        position = {path: at for path, at in start.items() if path in there or not gone(path)}
+        logs.sort(key=self._turn_of)
+        self._step += 1
+        left, moved, taken = limit or Limit(), True, False
+        while moved and not _is_spent(left):
+            moved = False
+            for number, source in enumerate(logs):
+                budget = _Budget(_part(left, len(logs) - number), may_be_exceeded=not taken)
+                self._take(source, budget, position)
+                taken |= budget.files > 0
+                moved |= budget.files > 0
+                left = budget.taken_from(left)
+                if _is_spent(left):
+                    break
+            if left == Limit():
+                break  # without a limit one pass takes everything
+        return dict(sorted(position.items()))
+
+    def _take(self, source: LogSource, budget: _Budget, position: Position) -> None:
+        """Move ``position`` over one log as far as the budget goes."""
+        start = dict(position)
+        for path, seen in self._look(source, start):
             begin = begin_of(start, path, seen.life)
-            taken = budget.take(begin, seen.ends_after(begin))
+            if taken := budget.take(begin, seen.ends_after(begin)):
+                self._turns[source.path, source.name] = self._step
             if taken or path in start:
                 position[path] = [*seen.life, taken or begin]
             if budget.spent:
-                break
-        for path in start.keys() - position.keys():
-            if not gone(path):
-                position[path] = start[path]
-        return dict(sorted(position.items()))
+                return
+
+    def _turn_of(self, source: LogSource) -> tuple[int, int]:
+        changed = [fingerprint(path)[1] for path in source.files]
+        return self._turns.get((source.path, source.name), 0), min(changed, default=0)
 
     def latest(self) -> Position:
         """Return the position after everything that is there now."""
-        found = {path: [*seen.life, seen.last] for path, seen in self._look(None) if seen.last}
+        found = {
+            path: [*seen.life, seen.last]
+            for source in self._logs()
+            for path, seen in self._look(source, None)
+            if seen.last
+        }
         return dict(sorted(found.items()))
 
     def finished(self, position: Position) -> dict[str, str]:
@@ -104,7 +136,10 @@ class Tailer:
         return found
 
     def _logs(self) -> list[LogSource]:
-        found = find(self.options.paths).logs
+        plan = find(self.options.paths)
+        if self.options.mode == "failfast":
+            plan.require_readable()
+        found = plan.logs
         followed = [source for source in found if system(source.system).followable]
         if len(followed) < len(found) and (not followed or self.options.mode == "failfast"):
             refused = next(source for source in found if not system(source.system).followable)
@@ -119,22 +154,19 @@ class Tailer:
             )
         return followed
 
-    def _look(self, start: Position | None) -> Iterator[tuple[str, _Seen]]:
-        """Yield every file in order, with the ends of records after ``start``.
+    def _look(self, source: LogSource, start: Position | None) -> Iterator[tuple[str, _Seen]]:
+        """Yield the files of a log in order, with the ends of records after ``start``.
 
         With None only the last ends are looked for.
         """
-        for source in self._logs():
-            log = FollowedLog(source, self.options.reading)
-            fingerprints = {path: fingerprint(path) for path in source.files}
-            stale = {
-                path for path, now in fingerprints.items() if not self._covered(path, now, start)
-            }
-            for path in source.files:
-                if path in stale or (stale and not _alone(log)):
-                    self._read(log, path, fingerprints[path], start)
-                if path in self._seen:
-                    yield path, self._seen[path]
+        log = FollowedLog(source, self.options.reading)
+        fingerprints = {path: fingerprint(path) for path in source.files}
+        stale = {path for path, now in fingerprints.items() if not self._covered(path, now, start)}
+        for path in source.files:
+            if path in stale or (stale and not _alone(log)):
+                self._read(log, path, fingerprints[path], start)
+            if path in self._seen:
+                yield path, self._seen[path]
 
     def _covered(self, path: str, now: list[int], start: Position | None) -> bool:
         seen = self._seen.get(path)
@@ -156,6 +188,8 @@ class Tailer:
                 since = before.since
             ends = log.last_ends(path) if since is None else log.ends(path, since)
         except (TallystickError, OSError):
+            if self.options.mode == "failfast" and not gone(path):
+                raise
             return  # it is gone, or is being made: the next look decides
         last = int(ends[-1]) if len(ends) else since or 0
         since = last if since is None else since
@@ -172,31 +206,58 @@ def _alone(log: FollowedLog) -> bool:
 
 @dataclass(slots=True)
 class _Budget:
-    """What is left of a limit while files are gone through."""
+    """What may be taken of one log, and what was."""
 
-    left: Limit
+    limit: Limit
+    may_be_exceeded: bool = True
+    """True for the first record of a step, which is taken whatever its size."""
+    rows: int = 0
+    bytes: int = 0
+    files: int = 0
+    full: bool = False
+    """True once a file was read in part: no later file of its log may overtake it."""
 
     @property
     def spent(self) -> bool:
         """True if nothing more may be taken."""
-        rows, size, files = self.left.rows, self.left.bytes, self.left.files
-        return rows == 0 or files == 0 or (size is not None and size <= 0)
+        return self.full or _is_spent(self.taken_from(self.limit))
+
+    def taken_from(self, limit: Limit) -> Limit:
+        """Return the limit without what was taken."""
+        return Limit(
+            None if limit.rows is None else max(limit.rows - self.rows, 0),
+            None if limit.bytes is None else max(limit.bytes - self.bytes, 0),
+            None if limit.files is None else max(limit.files - self.files, 0),
+        )
 
     def take(self, begin: int, ends: Ends) -> int | None:
         """Return the last of ``ends`` within the limit; None if there is none."""
-        rows, size, files = self.left.rows, self.left.bytes, self.left.files
         if not len(ends) or self.spent:
             return None
-        count = len(ends) if rows is None else min(rows, len(ends))
-        if size is not None:
-            count = min(count, max(1, int(np.searchsorted(ends, begin + size, "right"))))
+        left = self.taken_from(self.limit)
+        count = len(ends) if left.rows is None else min(left.rows, len(ends))
+        if left.bytes is not None:
+            fitting = int(np.searchsorted(ends, begin + left.bytes, "right"))
+            count = min(count, max(fitting, int(self.may_be_exceeded and not self.files)))
+            if not count:
+                self.full = True
+                return None
         last = int(ends[count - 1])
-        if count < len(ends):
-            self.left = Limit(files=0)  # the limit is reached: no later file may overtake this one
-            return last
-        self.left = Limit(
-            None if rows is None else rows - count,
-            None if size is None else size - (last - begin),
-            None if files is None else files - 1,
-        )
+        self.rows += count
+        self.bytes += last - begin
+        self.files += 1
+        self.full = count < len(ends)
         return last
+
+
+def _is_spent(limit: Limit) -> bool:
+    return 0 in (limit.rows, limit.bytes, limit.files)
+
+
+def _part(limit: Limit, logs: int) -> Limit:
+    """Return one of ``logs`` equal parts of a limit, with at least one of everything."""
+    parts = (
+        None if total is None else max(total // logs, 1)
+        for total in (limit.rows, limit.bytes, limit.files)
+    )
+    return Limit(*parts)
