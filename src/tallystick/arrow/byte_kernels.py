@@ -9,6 +9,8 @@ negative, and the bytes of a number are then not read with one instruction.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tallystick.arrow.numba_kernel import kernel
@@ -41,7 +43,21 @@ else:
 _SIGN_32 = 0x80000000
 
 
-@kernel
+def _reads(form: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Compile a function that reads a number, or have `struct` read it where nothing compiles.
+
+    Args:
+        form: The number, as `struct` spells it.
+    """
+    unpack = Struct(form).unpack_from
+
+    def chosen(function: Callable[..., Any]) -> Callable[..., Any]:
+        return kernel(function) if COMPILED else lambda data, place: unpack(data, place)[0]
+
+    return chosen
+
+
+@_reads("<I")
 def le_word32(data: Bytes, place: Number) -> Number:
     """Return the 4 little-endian bytes at ``place`` as an unsigned number of 32 bits."""
     at = uint64(place)
@@ -53,7 +69,7 @@ def le_word32(data: Bytes, place: Number) -> Number:
     )
 
 
-@kernel
+@_reads(">I")
 def be_word32(data: Bytes, place: Number) -> Number:
     """Return the 4 big-endian bytes at ``place`` as an unsigned number of 32 bits."""
     at = uint64(place)
@@ -65,51 +81,51 @@ def be_word32(data: Bytes, place: Number) -> Number:
     )
 
 
-@kernel
+@_reads("<H")
 def le_uint16(data: Bytes, place: Number) -> Number:
     """Return the unsigned little-endian number of 2 bytes at ``place``."""
     at = uint64(place)
     return int64(data[at]) | int64(data[at + uint64(1)]) << 8
 
 
-@kernel
+@_reads("<I")
 def le_uint32(data: Bytes, place: Number) -> Number:
     """Return the unsigned little-endian number of 4 bytes at ``place``."""
     return int64(le_word32(data, place))
 
 
-@kernel
+@_reads("<i")
 def le_int32(data: Bytes, place: Number) -> Number:
     """Return the signed little-endian number of 4 bytes at ``place``."""
     return (int64(le_word32(data, place)) ^ _SIGN_32) - _SIGN_32
 
 
-@kernel
+@_reads("<q")
 def le_int64(data: Bytes, place: Number) -> Number:
     """Return the signed little-endian number of 8 bytes at ``place``."""
     return int64(le_word32(data, place)) | le_int32(data, place + 4) << 32
 
 
-@kernel
+@_reads(">H")
 def be_uint16(data: Bytes, place: Number) -> Number:
     """Return the unsigned big-endian number of 2 bytes at ``place``."""
     at = uint64(place)
     return int64(data[at]) << 8 | int64(data[at + uint64(1)])
 
 
-@kernel
+@_reads(">I")
 def be_uint32(data: Bytes, place: Number) -> Number:
     """Return the unsigned big-endian number of 4 bytes at ``place``."""
     return int64(be_word32(data, place))
 
 
-@kernel
+@_reads(">i")
 def be_int32(data: Bytes, place: Number) -> Number:
     """Return the signed big-endian number of 4 bytes at ``place``."""
     return (int64(be_word32(data, place)) ^ _SIGN_32) - _SIGN_32
 
 
-@kernel
+@_reads(">q")
 def be_int64(data: Bytes, place: Number) -> Number:
     """Return the signed big-endian number of 8 bytes at ``place``."""
     return be_int32(data, place) << 32 | int64(be_word32(data, place + 4))
