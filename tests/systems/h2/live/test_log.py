@@ -20,8 +20,8 @@ from tallystick.systems.h2.engine.recovery import ALLOCATE_STAGE, REDO_STAGE, UN
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import encode_prepare
 from tallystick.systems.h2.format.values.encode import encode_row
+from tallystick.systems.h2.live.files import PageStoreFile
 from tallystick.systems.h2.live.log import PageLog
-from tallystick.systems.h2.live.page_file import PageStoreFile
 from tallystick.testing.spans import check_tiling
 from tests.roles.contract_undo_redo_log import Store
 from tests.systems.h2.kit import reading_of

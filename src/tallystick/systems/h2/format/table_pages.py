@@ -1,6 +1,6 @@
 """Pages of tables: data leaves and data nodes.
 
-In: a page. Out: its keys, and the places of its rows or its children.
+In: a page. Out: its keys, and the offsets of its rows or its children.
 
     data leaf      table id vI, column count vI, entry count i2, first overflow page i4 unless it
                    is the last page of its rows, then (key vL, offset i2) per entry; rows at offsets
@@ -35,8 +35,7 @@ class Leaf:
 
 @dataclass(slots=True)
 class Node:
-    """A data node: ``children`` has one page more than there are keys; a negative ``row_count``
-    is unknown."""
+    """A data node: one child more than keys; a negative ``row_count`` is unknown."""
 
     keys: list[int]
     children: list[int]
@@ -44,7 +43,12 @@ class Node:
 
 
 def decode_leaf(page: bytes | memoryview) -> Leaf:
-    """Raises `IndexError` or `struct.error` where the page ends too early."""
+    """Decode a data leaf.
+
+    Raises:
+        IndexError: the page ends too early.
+        struct.error: the same.
+    """
     _, at = decode_var_int(page, FIELDS_START)
     columns, at = decode_var_int(page, at)
     (count,) = _SHORT.unpack_from(page, at)
@@ -66,7 +70,7 @@ def decode_leaf(page: bytes | memoryview) -> Leaf:
 
 
 def decode_node(page: bytes | memoryview) -> Node:
-    """Raises as `decode_leaf` does."""
+    """Decode a data node; raises as `decode_leaf` does."""
     _, at = decode_var_int(page, FIELDS_START)
     (row_count,) = _INT.unpack_from(page, at)
     (count,) = _SHORT.unpack_from(page, at + 4)
