@@ -14,13 +14,12 @@ from tallystick.records import Kind, State, Xid
 from tallystick.systems.h2.engine.opening import EngineResult
 from tallystick.systems.h2.engine.tables import Tables, UndonePages
 from tallystick.systems.h2.format.values.encode import encode_row
-from tallystick.systems.h2.format.xid import xid_name
 from tallystick.systems.h2.live.files import PageStoreFile
 from tallystick.systems.h2.live.log import PageLog
 from tallystick.systems.h2.read.changes import table_names
 from tallystick.testing import RecordingFileSystem
 from tests.interop.java import classpath, compile_java, run_java
-from tests.systems.h2.kit import reading_of
+from tests.systems.h2.kit import reading_of, xid_name
 
 pytestmark = pytest.mark.interop
 SESSION = 9

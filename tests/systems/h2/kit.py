@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tallystick.reading.discovery import discover
+from tallystick.records import Xid
 from tallystick.storage.source import ByteSource
 from tallystick.systems.h2 import SYSTEM
 from tallystick.systems.h2.format import layout
@@ -72,3 +73,8 @@ def expand(source: bytes, size: int) -> bytes:
     out = bytearray(size)
     expand_into(source, out, size)
     return bytes(out)
+
+
+def xid_name(xid: Xid) -> str:
+    """Return the name under which H2's JDBC driver prepares this branch."""
+    return f"XID_{xid.format_id}_{xid.bqual.hex().upper()}_{xid.gtrid.hex().upper()}"

@@ -11,7 +11,8 @@ from tallystick.records import Xid
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format import numbers as fields
 from tallystick.systems.h2.format.layout import StaticHeader, Trunk, VariableHeader
-from tallystick.systems.h2.format.xid import parse_name, xid_name
+from tallystick.systems.h2.format.xid import parse_name
+from tests.systems.h2.kit import xid_name
 
 INT = st.integers(-(1 << 31), (1 << 31) - 1)
 LONG = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -120,7 +120,7 @@ def test_any_bytes_expand_to_one_page_or_fail_bounded(packed: bytes) -> None:
         ("00612000" + "1f" + "62" * 32 + "1f" + "63" * 32, "over the end of the page", 36),
     ],
 )
-def test_what_is_wrong_with_an_image_is_told(packed: str, reason: str, done: int) -> None:
+def test_what_is_wrong_with_an_image_is_reported(packed: str, reason: str, done: int) -> None:
     with pytest.raises(lzf.ExpansionError, match=reason) as caught:
         expand(bytes.fromhex(packed), 64)
     assert caught.value.done == done

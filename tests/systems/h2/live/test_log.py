@@ -215,7 +215,7 @@ def test_a_log_that_is_carried_over_stays_off_every_page_under_undo(log: PageLog
     again.close()
 
 
-def test_log_at_the_end_stays_behind_every_other_page(log: PageLog) -> None:
+def test_log_at_the_end_stays_after_every_other_page(log: PageLog) -> None:
     log.close()
     count = log.store.page_count
     again = PageLog(log.store, batch=8)

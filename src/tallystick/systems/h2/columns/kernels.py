@@ -75,8 +75,8 @@ def _units(data: Any, at: int, end: int, count: int) -> int:
     if count > end - at:
         return _SHORT
     high = np.uint8(0)
-    place, behind = np.uint64(at), np.uint64(at + count)
-    while place < behind:  # compiled to wide steps
+    place, stop = np.uint64(at), np.uint64(at + count)
+    while place < stop:  # compiled to wide steps
         high |= data[place]
         place += np.uint64(1)
     if high < 0x80:
@@ -115,7 +115,7 @@ def _numbers(data: Any, at: int, end: int, kinds: int) -> int:
 @kernel
 def _value(data: Any, at: int, end: int) -> int:
     """Return the offset after the value at ``at``, `_BAD` for one that needs its decoder."""
-    layout, size = _LAYOUTS[data[at]], _SIZES[data[at]]
+    layout, size = int(_LAYOUTS[data[at]]), int(_SIZES[data[at]])
     at += 1
     if layout == _FIXED:
         return at + size

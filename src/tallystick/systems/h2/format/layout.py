@@ -21,7 +21,6 @@ SYSTEM_NAME: Final = "h2"
 MAGIC = b"-- H2 0.5/B -- \n"
 """16 bytes at 0 and again at 32; in a plain file the salt between them is the same text."""
 MAGIC_SIZE = 16
-SALT_OFFSET = 16
 INNER_MAGIC_OFFSET = 32
 """In an encrypted file the text here is encrypted."""
 PAGE_SIZE_OFFSET = 48

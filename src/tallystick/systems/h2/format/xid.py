@@ -22,8 +22,3 @@ def parse_name(name: str) -> Xid | None:
     if not -(1 << 31) <= format_id < 1 << 31:
         return None
     return Xid(format_id, gtrid=bytes.fromhex(match[3]), bqual=bytes.fromhex(match[2]))
-
-
-def xid_name(xid: Xid) -> str:
-    """Return the name under which the driver prepares this branch, as the engine stores it."""
-    return f"XID_{xid.format_id}_{xid.bqual.hex().upper()}_{xid.gtrid.hex().upper()}"

@@ -164,7 +164,7 @@ class Layout(IntEnum):
     SHORT_TEXT = 4
     """``size`` UTF-16 units."""
     OTHER = 5
-    """Only the decoder can tell."""
+    """Known to the decoder only."""
 
 
 INT_NUMBER = 1
