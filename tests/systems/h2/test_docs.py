@@ -23,7 +23,7 @@ def example() -> bytes:
     return bytes.fromhex("".join(columns))
 
 
-def test_example_stands_in_the_real_file() -> None:
+def test_example_is_in_the_real_file() -> None:
     with open_source(str(fixture_dir("h2") / "committed-512" / "db.h2.db.gz")) as source:
         page = bytes(source.data[13 * 512 : 14 * 512])
     assert page.startswith(example())

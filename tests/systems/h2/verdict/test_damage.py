@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallystick.reading.discovery import discover
 from tallystick.records import Outcome, Severity, State
 from tallystick.storage.source import open_source
-from tallystick.systems.h2 import SYSTEM
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import (
     encode_add,
@@ -321,22 +319,6 @@ def _feed(one: H2Reading, data: bytes) -> None:
     from tallystick.storage.source import ByteSource
 
     one.__dict__["_bytes"] = ByteSource("made", memoryview(data))
-
-
-# -- recognition --------------------------------------------------------------------------
-
-
-def test_files_are_recognised_by_content_and_distinguished(tmp_path: Path) -> None:
-    whole = base("clean-512")
-    (tmp_path / "a.h2.db").write_bytes(whole)
-    (tmp_path / "renamed").write_bytes(whole)
-    (tmp_path / "empty.h2.db").write_bytes(b"")
-    (tmp_path / "other.mv.db").write_bytes(b"H:2,block:5\n" * 400)
-    found = discover(tmp_path, known=[SYSTEM])
-    assert [log.name for log in found.logs] == ["a.h2.db", "empty.h2.db", "renamed"]
-    assert [Path(path).name for path in found.others] == ["other.mv.db"]
-    for log in found.logs:
-        check_everything(H2Reading(log, ReadOptions()))
 
 
 def test_vanished_file_is_a_finding(tmp_path: Path) -> None:
