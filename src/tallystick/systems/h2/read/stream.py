@@ -286,6 +286,7 @@ def _whole_pages(pages: PageFile, listed: list[tuple[int, int]]) -> int:
 
 def _whole_pages_compiled(pages: PageFile, listed: list[tuple[int, int]]) -> int:
     try:
+        import numba  # noqa: F401 - without it the kernel is slower than `data_fault`
         import numpy as np
     except ImportError:
         return 0
