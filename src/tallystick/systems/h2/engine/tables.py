@@ -18,8 +18,8 @@ from tallystick.systems.h2.format.lzf import LENGTH_MAX, expand_into
 from tallystick.systems.h2.format.numbers import decode_var_int
 from tallystick.systems.h2.format.table_pages import (
     FIELDS_START,
-    Leaf,
-    Node,
+    DataLeaf,
+    DataNode,
     decode_leaf,
     decode_node,
 )
@@ -150,12 +150,12 @@ class Tables:
     def _open_table(self, row: MetaRow) -> None:
         """Read what the engine reads of a table when it opens it: its last key and row count."""
         part = self._data_page(row.root)
-        if isinstance(part, Node) and part.row_count < 0:  # unknown: it counts
+        if isinstance(part, DataNode) and part.row_count < 0:  # unknown: it counts
             for _ in self._leaves(row.root, _DEPTH_MAX):
                 pass
         page_id, parent = row.root, 0
         for _ in range(_DEPTH_MAX):
-            if not isinstance(part, Node):
+            if not isinstance(part, DataNode):
                 return
             parent, page_id = page_id, part.children[-1]
             part = self._data_page(page_id, parent)
@@ -187,17 +187,17 @@ class Tables:
         page_id, parent = root, 0
         for _ in range(_DEPTH_MAX):
             part = self._data_page(page_id, parent)
-            if part is None or isinstance(part, Leaf):
+            if part is None or isinstance(part, DataLeaf):
                 return part is not None and key in part.keys
             at = next((at for at, limit in enumerate(part.keys) if key <= limit), -1)
             parent, page_id = page_id, part.children[at]
         raise StoreError(GENERAL_ERROR, f"the tree below page {root} does not end")
 
-    def _leaves(self, root: int, depth: int, parent: int = 0) -> Iterator[Leaf]:
+    def _leaves(self, root: int, depth: int, parent: int = 0) -> Iterator[DataLeaf]:
         if not depth:
             raise StoreError(GENERAL_ERROR, f"the tree at page {root} does not end")
         part = self._data_page(root, parent)
-        if isinstance(part, Leaf):
+        if isinstance(part, DataLeaf):
             yield part
         elif part is not None:
             for child in part.children:
@@ -207,7 +207,7 @@ class Tables:
         elif parent:
             raise StoreError(GENERAL_ERROR, f"page {root} is empty")
 
-    def _data_page(self, page_id: int, parent: int = 0) -> Leaf | Node | None:
+    def _data_page(self, page_id: int, parent: int = 0) -> DataLeaf | DataNode | None:
         page = self.undone.page(page_id)
         if page is None:
             return None
@@ -226,7 +226,7 @@ class Tables:
             raise StoreError(GENERAL_ERROR, f"page {page_id} has no meaning") from None
         raise corrupted(f"{page_id} type {kind} expected type 1 or 2")
 
-    def _row(self, leaf: Leaf, at: int) -> tuple[Value | None, ...]:
+    def _row(self, leaf: DataLeaf, at: int) -> tuple[Value | None, ...]:
         data = leaf.page
         place = leaf.offsets[at]
         if at == 0 and leaf.overflow:

@@ -23,7 +23,7 @@ FIELDS_START = layout.PAGE_HEADER.size
 
 
 @dataclass(slots=True)
-class Leaf:
+class DataLeaf:
     """A data leaf: keys and the offsets of their rows."""
 
     page: bytes | memoryview
@@ -34,7 +34,7 @@ class Leaf:
 
 
 @dataclass(slots=True)
-class Node:
+class DataNode:
     """A data node: one child more than keys; a negative ``row_count`` is unknown."""
 
     keys: list[int]
@@ -42,7 +42,7 @@ class Node:
     row_count: int
 
 
-def decode_leaf(page: bytes | memoryview) -> Leaf:
+def decode_leaf(page: bytes | memoryview) -> DataLeaf:
     """Decode a data leaf.
 
     Raises:
@@ -66,10 +66,10 @@ def decode_leaf(page: bytes | memoryview) -> Leaf:
         at += 2
         keys.append(key)
         offsets.append(offset & 0xFFFF)
-    return Leaf(page, columns, overflow, keys, offsets)
+    return DataLeaf(page, columns, overflow, keys, offsets)
 
 
-def decode_node(page: bytes | memoryview) -> Node:
+def decode_node(page: bytes | memoryview) -> DataNode:
     """Decode a data node; raises as `decode_leaf` does."""
     _, at = decode_var_int(page, FIELDS_START)
     (row_count,) = _INT.unpack_from(page, at)
@@ -82,4 +82,4 @@ def decode_node(page: bytes | memoryview) -> Node:
         key, at = decode_var_long(page, at + 4)
         children.append(child)
         keys.append(key)
-    return Node(keys, [*children, rightmost], row_count)
+    return DataNode(keys, [*children, rightmost], row_count)

@@ -27,7 +27,7 @@ TRIALS_MAX = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PageRun:
     """Data pages to read on their own, and what their records are to the log."""
 
     pages: tuple[int, ...]
@@ -35,7 +35,7 @@ class Run:
     why: str
 
 
-def runs(pages: PageFile, stream: LogStream | None) -> Iterator[Run]:
+def page_runs(pages: PageFile, stream: LogStream | None) -> Iterator[PageRun]:
     """Yield every run of data pages outside the log: after damage, dropped, of older logs."""
     known: set[int] = set()
     if stream is not None:
@@ -45,20 +45,20 @@ def runs(pages: PageFile, stream: LogStream | None) -> Iterator[Run]:
         yield from _cut(dropped, Outcome.STALE, "in a dropped section", stream)
         known.update(stream.lost, dropped)
     for pages_of_old in _old_trunks(pages, known):
-        yield Run(pages_of_old, Outcome.STALE, "left over from an earlier log")
+        yield PageRun(pages_of_old, Outcome.STALE, "left over from an earlier log")
 
 
-def _cut(ids: list[int], outcome: Outcome, why: str, stream: LogStream) -> Iterator[Run]:
+def _cut(ids: list[int], outcome: Outcome, why: str, stream: LogStream) -> Iterator[PageRun]:
     # Pages that were neighbours in the lists of the log stay together.
     place = {page: at for at, (_, page) in enumerate(stream.chain.listed())}
     row: list[int] = []
     for page in ids:
         if row and place.get(page, page) != place.get(row[-1], row[-1]) + 1:
-            yield Run(tuple(row), outcome, why)
+            yield PageRun(tuple(row), outcome, why)
             row = []
         row.append(page)
     if row:
-        yield Run(tuple(row), outcome, why)
+        yield PageRun(tuple(row), outcome, why)
 
 
 def _is_data(pages: PageFile, page: int) -> bool:
@@ -92,10 +92,10 @@ def _old_trunks(pages: PageFile, known: set[int]) -> Iterator[tuple[int, ...]]:
 
 def salvaged(
     pages: PageFile, stream: LogStream | None, zone: Zone
-) -> Iterator[tuple[Entry, LogStream, Run]]:
+) -> Iterator[tuple[Entry, LogStream, PageRun]]:
     """Yield the entries of every run, with a stream to place them and the run they are from."""
     trials = TRIALS_MAX
-    for run in runs(pages, stream):
+    for run in page_runs(pages, stream):
         part = LogStream(pages, TrunkChain(), list(run.pages))
         start = _beginning(part, zone, max(trials, 1))
         trials -= part.body_size if start is None else start
