@@ -25,8 +25,8 @@ from callers import Submit, arguments, table, task_rate, thread_rate
 
 from tallystick.roles import Ticket
 from tallystick.systems.h2.format.values.encode import encode_row
+from tallystick.systems.h2.live.files import PageStoreFile
 from tallystick.systems.h2.live.log import PageLog
-from tallystick.systems.h2.live.page_file import PageStoreFile
 
 WRITE_DELAY_S = 0.5
 TABLE = 20

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 from tallystick.systems.h2.format.values.encode import encode_row
+from tallystick.systems.h2.live.files import PageStoreFile
 from tallystick.systems.h2.live.log import PageLog
-from tallystick.systems.h2.live.page_file import PageStoreFile
 from tallystick.systems.h2.reader import H2Reading
 from tallystick.systems.protocol import LogSource, ReadOptions
 

@@ -21,11 +21,11 @@ from tallystick.records import Xid
 from tallystick.systems.bitronix.format import layout
 from tallystick.systems.bitronix.live.log import DiskJournal
 from tallystick.systems.derby.live.log import LogToFile
-from tallystick.systems.h2.format.xid import xid_name
 from tallystick.systems.h2.live.role import H2UndoRedoLog
 from tallystick.systems.jboss.live.role import JBossRecordJournal
 from tallystick.systems.tally.live.roles.journal import open_journal
 from tallystick.systems.tally.live.settings import Settings
+from tests.systems.h2.kit import xid_name
 
 FORMAT_ID = 0x42746E78
 BODY = b"100 from 7 to 9"

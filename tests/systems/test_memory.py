@@ -30,8 +30,8 @@ from tallystick.systems.derby.format.compressed_numbers import (
 from tallystick.systems.derby.live.log import LogToFile
 from tallystick.systems.h2.columns import batches as h2_batches
 from tallystick.systems.h2.format.values.encode import encode_row
+from tallystick.systems.h2.live.files import PageStoreFile
 from tallystick.systems.h2.live.log import PageLog
-from tallystick.systems.h2.live.page_file import PageStoreFile
 from tallystick.systems.jboss.live.log import CircularJournal
 from tallystick.systems.jboss.live.settings import JournalSettings
 from tallystick.systems.protocol import LogReading, ReadOptions

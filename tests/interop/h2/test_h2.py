@@ -11,16 +11,15 @@ from pathlib import Path
 import pytest
 
 from tallystick.records import Kind, State, Xid
-from tallystick.systems.h2.engine.state import LogState
+from tallystick.systems.h2.engine.opening import EngineResult
 from tallystick.systems.h2.engine.tables import Tables, UndonePages
 from tallystick.systems.h2.format.values.encode import encode_row
-from tallystick.systems.h2.format.xid import xid_name
+from tallystick.systems.h2.live.files import PageStoreFile
 from tallystick.systems.h2.live.log import PageLog
-from tallystick.systems.h2.live.page_file import PageStoreFile
-from tallystick.systems.h2.read.catalog import table_names
+from tallystick.systems.h2.read.changes import table_names
 from tallystick.testing import RecordingFileSystem
 from tests.interop.java import classpath, compile_java, run_java
-from tests.systems.h2.kit import reading_of
+from tests.systems.h2.kit import reading_of, xid_name
 
 pytestmark = pytest.mark.interop
 SESSION = 9
@@ -84,9 +83,9 @@ def started() -> Rows:
 
 
 def table_of(path: Path) -> int:
-    state = reading_of(path)._state
-    assert isinstance(state, LogState)
-    names = table_names(state.opening.catalog.values())
+    result = reading_of(path)._result
+    assert isinstance(result, EngineResult)
+    names = table_names(result.opening.catalog.values())
     return next(number for number, name in names.items() if name.name == "PUBLIC.T")
 
 
@@ -224,10 +223,11 @@ def test_real_engine_opens_our_log_after_a_crash_at_any_point(
 
 def _predicted(path: Path) -> Rows:
     """Rows as recovery would leave them: those of the undone pages, then committed changes."""
-    state = reading_of(path)._state
-    assert isinstance(state, LogState)
-    assert state.pages is not None
-    tables = Tables(UndonePages(state.pages, state.stream, state.recovery), state.zone)
+    result = reading_of(path)._result
+    assert isinstance(result, EngineResult)
+    file = result.file
+    assert file.pages is not None
+    tables = Tables(UndonePages(file.pages, file.stream, result.recovery), file.zone)
     tables.open_meta()
     rows: Rows = {}
     for key, (_, name) in tables.rows(tables.meta[table_of(path)].root):

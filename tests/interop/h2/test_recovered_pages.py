@@ -18,9 +18,9 @@ from tallystick.systems.h2.engine.recovery import ALLOCATE_STAGE, REDO_STAGE, UN
 from tallystick.systems.h2.engine.tables import Tables, UndonePages
 from tallystick.systems.h2.format.numbers import decode_var_int
 from tallystick.systems.h2.format.values.datetime import Zone
-from tallystick.systems.h2.format.values.decode import decode_value
+from tallystick.systems.h2.format.values.types import decode_value
+from tallystick.systems.h2.live.files import PageStoreFile
 from tallystick.systems.h2.live.log import PageLog
-from tallystick.systems.h2.live.page_file import PageStoreFile
 from tests.interop.h2.test_h2 import Rows, _classpath, h2, table_of
 from tests.interop.java import run_java
 

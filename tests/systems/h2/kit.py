@@ -8,19 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from tallystick.reading.discovery import discover
+from tallystick.records import Xid
 from tallystick.storage.source import ByteSource
 from tallystick.systems.h2 import SYSTEM
-from tallystick.systems.h2.engine.state import LogState, judge, load
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.layout import StaticHeader, Trunk, VariableHeader
 from tallystick.systems.h2.format.lzf import expand_into
+from tallystick.systems.h2.read.files import OpenedFile, open_file
 from tallystick.systems.h2.reader import H2Reading
 from tallystick.systems.protocol import ReadOptions
 from tests.fixtures import fixture_dir
 
 
 def manifest(case: str) -> dict[str, Any]:
-    """The oracle of a case, its record list included."""
+    """Return the oracle of a case, its record list included."""
     folder = fixture_dir("h2") / case
     oracle: dict[str, Any] = json.loads((folder / "manifest.json").read_text())
     if "records" not in oracle:
@@ -30,25 +31,25 @@ def manifest(case: str) -> dict[str, Any]:
 
 
 def reading_of(path: Path, **options: Any) -> H2Reading:
-    """The reading of the only h2 log at or below a path."""
+    """Return the reading of the only h2 log at or below a path."""
     (source,) = discover(path, known=[SYSTEM]).logs
     return H2Reading(source, ReadOptions(**options))
 
 
 def fixture(case: str) -> H2Reading:
-    """The reading of a case, in the time zone of the process that judged it."""
+    """Return the reading of a case, in the time zone of the process that wrote its oracle."""
     return reading_of(fixture_dir("h2") / case, timezone=manifest(case)["timezone"])
 
 
-def state_of(data: bytes, **options: Any) -> LogState:
-    """The state of a file with these bytes."""
-    return judge(load(ByteSource("made.h2.db", memoryview(data)), ReadOptions(**options)))
+def opened(data: bytes, **options: Any) -> OpenedFile:
+    """Open a file with these bytes."""
+    return open_file(ByteSource("made.h2.db", memoryview(data)), ReadOptions(**options))
 
 
 def page_file(
     body: bytes, *, page_size: int = 512, key: int = 7, pages_listed: int | None = None
 ) -> bytearray:
-    """A file of no tables whose log holds ``body``: trunk page 5, data pages from 6 on."""
+    """Return a file of no tables whose log holds ``body``: trunk page 5, data pages from 6 on."""
     room = page_size - layout.DATA_START
     count = max(1, -(-len(body) // room))
     listed = tuple(range(6, 6 + (pages_listed or count)))
@@ -68,7 +69,12 @@ def page_file(
 
 
 def expand(source: bytes, size: int) -> bytes:
-    """The page in an LZF image, strictly. Raises `ExpansionError`."""
+    """Return the page in an LZF image; raise `ExpansionError` for a bad one."""
     out = bytearray(size)
     expand_into(source, out, size)
     return bytes(out)
+
+
+def xid_name(xid: Xid) -> str:
+    """Return the name under which H2's JDBC driver prepares this branch."""
+    return f"XID_{xid.format_id}_{xid.bqual.hex().upper()}_{xid.gtrid.hex().upper()}"

@@ -10,7 +10,7 @@ import pytest
 
 from tallystick.records import State
 from tallystick.storage.crc import crc32
-from tallystick.systems.h2.engine.state import LogState
+from tallystick.systems.h2.engine.opening import EngineResult
 from tallystick.systems.h2.engine.tables import UndonePages
 from tallystick.systems.h2.format import layout
 from tallystick.testing.spans import check_tiling
@@ -27,9 +27,9 @@ ENGINE_KEYS = ("records", "stage_ends", "first_section", "last_section")
 RECOVERY_KEYS = ("opened", "read_only", "in_doubt", "error_code")
 
 
-def state(case: str) -> LogState:
-    found = fixture(case)._state
-    assert isinstance(found, LogState)
+def result(case: str) -> EngineResult:
+    found = fixture(case)._result
+    assert isinstance(found, EngineResult)
     return found
 
 
@@ -64,23 +64,23 @@ def test_spans_tile_the_file(case: str) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_undo_stage_leaves_the_pages_that_the_engine_left(case: str) -> None:
-    found = state(case)
-    assert found.pages is not None
+    found = result(case)
+    assert found.file.pages is not None
     assert found.recovery is not None
-    undone = UndonePages(found.pages, found.stream, found.recovery)
+    undone = UndonePages(found.file.pages, found.file.stream, found.recovery)
     changed = {}
     for page_id in found.recovery.undo:
         page = undone.page(page_id)
-        image = bytes(found.pages.page_size) if page is None else bytes(page)
+        image = bytes(found.file.pages.page_size) if page is None else bytes(page)
         image = layout.seal(bytearray(image), page_id)
-        if image != found.pages.page(page_id):
+        if image != found.file.pages.page(page_id):
             changed[str(page_id)] = f"{crc32(image):x}"
     assert changed == manifest(case)["pages_changed_by_stage0_crc32"]
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_notes_of_the_stages_agree(case: str) -> None:
-    found = state(case)
+    found = result(case)
     assert found.recovery is not None
     for note in manifest(case)["stage_notes"]:
         if "reserved_index_roots" in note:

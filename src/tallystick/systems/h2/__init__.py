@@ -1,8 +1,7 @@
 """H2's page store log: undo images once per section, redo of rows, transactions in doubt.
 
 In: ``*.h2.db`` files of H2 1.2 to 1.4.200 (engine "PageStore"). Out: a reading per file with both
-verdicts, `live.log.PageLog`, and in `database` the tables of a page store that lives in such a
-file. Readers never write a file.
+verdicts, `live.log.PageLog`, and in `database` the tables of a page store in such a file.
 """
 
 from __future__ import annotations
@@ -16,14 +15,15 @@ SYSTEM = System(
     title="H2 page store",
     detector="tallystick.systems.h2.read.detect:detect",
     reader="tallystick.systems.h2.reader:H2Reading",
+    codes="tallystick.systems.h2.codes:CODES",
     roles={
         Role.UNDO_REDO_LOG: "tallystick.systems.h2.live.role:H2UndoRedoLog",
         Role.PAGED_LOG: "tallystick.systems.h2.database.paged_log:H2PagedLog",
     },
     role_options={Role.UNDO_REDO_LOG: frozenset({"page_size"})},
     clocks=frozenset({Clock.NONE}),
-    # The engine gives the pages of its log back at each checkpoint and writes other things over
-    # them at once: records come and go between two looks, and new ones may lie before old ones.
+    # The engine frees the pages of its log at each checkpoint and reuses them at once: records
+    # come and go between two polls, and new ones may come before old ones in the file.
     followable=False,
     splittable=False,
     settings={

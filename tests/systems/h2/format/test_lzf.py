@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallystick.arrow.numba_kernel import kernel
-from tallystick.systems.h2.format import lzf, lzf_kernel
+from tallystick.systems.h2.format import lzf
 from tallystick.systems.h2.format.entries import Type, encode_undo
 from tallystick.systems.h2.read.scan import Scan
-from tests.systems.h2.kit import expand, page_file, state_of
+from tests.systems.h2.kit import expand, opened, page_file
 
 _REPEATED = st.binary(min_size=1, max_size=40).map(lambda piece: (piece * 512)[:512])
 _FAR = st.builds(
@@ -39,8 +39,8 @@ IMAGES = st.one_of(
     st.binary(max_size=300), st.lists(_TOKENS).map(lambda tokens: b"\x02abc" + b"".join(tokens))
 )
 
-compiled_pack = kernel(lzf_kernel.pack)
-compiled_unpack = kernel(lzf_kernel.unpack)
+compiled_pack = kernel(lzf.pack)
+compiled_unpack = kernel(lzf.unpack)
 
 
 @given(PAGES)
@@ -61,8 +61,8 @@ def test_a_page_that_repeats_is_packed(page: bytes) -> None:
 def test_compiled_packing_gives_the_same_bytes(page: bytes, room: int) -> None:
     assert isinstance(compiled_pack, numba.core.dispatcher.Dispatcher)
     outs = bytearray(room), np.zeros(room, np.uint8)
-    places = array("i", bytes(4 * lzf_kernel.SLOTS)), np.zeros(lzf_kernel.SLOTS, np.int32)
-    plain = lzf_kernel.pack(page, outs[0], places[0])
+    places = array("i", bytes(4 * lzf.SLOTS)), np.zeros(lzf.SLOTS, np.int32)
+    plain = lzf.pack(page, outs[0], places[0])
     assert compiled_pack(np.frombuffer(page, np.uint8), outs[1], places[1]) == plain
     assert outs[1].tobytes() == outs[0]
 
@@ -70,7 +70,7 @@ def test_compiled_packing_gives_the_same_bytes(page: bytes, room: int) -> None:
 @given(IMAGES, st.integers(0, 600), st.integers(0, 300))
 def test_compiled_expansion_gives_the_same_bytes(packed: bytes, size: int, more: int) -> None:
     outs = bytearray(size + more), np.zeros(size + more, np.uint8)
-    plain = lzf_kernel.unpack(packed, outs[0], size)
+    plain = lzf.unpack(packed, outs[0], size)
     assert compiled_unpack(np.frombuffer(packed, np.uint8), outs[1], size) == plain
     assert outs[1].tobytes() == outs[0]
 
@@ -79,7 +79,7 @@ def test_loops_are_compiled_once_it_pays(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(lzf, "LOADED_FROM", 2)
     pages = [random.Random(seed).randbytes(99) * 5 for seed in range(4)]
     expected = [lzf.compress(page) for page in pages]
-    late = lzf.LateKernel(lzf_kernel.pack)
+    late = lzf.LateKernel(lzf.pack)
     monkeypatch.setattr(lzf, "_pack", late)
     compiled = []
     for page, packed in zip(pages, expected, strict=True):
@@ -92,10 +92,10 @@ def test_loops_stay_plain_without_the_compiler(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(lzf, "COMPILED_FROM", 2)
     monkeypatch.setattr(lzf, "LOADED_FROM", 2)
     monkeypatch.setitem(sys.modules, "numba", None)
-    late = lzf.LateKernel(lzf_kernel.unpack)
+    late = lzf.LateKernel(lzf.unpack)
     for _ in range(4):
         out = bytearray(4)
-        assert late(memoryview(b"\x03abcd"), out, 4) == (5, 4, lzf_kernel.WHOLE)
+        assert late(memoryview(b"\x03abcd"), out, 4) == (5, 4, lzf.WHOLE)
         assert out == b"abcd"
     assert late.compiled is None
 
@@ -120,7 +120,7 @@ def test_any_bytes_expand_to_one_page_or_fail_bounded(packed: bytes) -> None:
         ("00612000" + "1f" + "62" * 32 + "1f" + "63" * 32, "over the end of the page", 36),
     ],
 )
-def test_what_is_wrong_with_an_image_is_told(packed: str, reason: str, done: int) -> None:
+def test_what_is_wrong_with_an_image_is_reported(packed: str, reason: str, done: int) -> None:
     with pytest.raises(lzf.ExpansionError, match=reason) as caught:
         expand(bytes.fromhex(packed), 64)
     assert caught.value.done == done
@@ -142,9 +142,9 @@ def test_an_image_longer_than_a_page_is_refused_where_there_is_room_for_it() -> 
 def test_undo_image_is_empty_packed_or_raw(image: bytes | None, stored: int | None) -> None:
     image = None if image is None else image[:512].ljust(512, b"\xee")
     body = encode_undo(9, image)
-    state = state_of(bytes(page_file(body)))
-    assert state.stream is not None
-    entry = next(Scan(state.stream, state.zone).entries())
+    file = opened(bytes(page_file(body)))
+    assert file.stream is not None
+    entry = next(Scan(file.stream, file.zone).entries())
     assert entry.code == Type.UNDO
     assert entry.image == (bytes(512) if stored == 1 else image)
     assert entry.size == stored if stored is not None else 1 < entry.size < 512

@@ -14,12 +14,16 @@ from tallystick.systems.h2.engine.tables import StoreError, meta_row
 from tallystick.systems.h2.format.entries import TABLE_META, Entry, Type
 from tallystick.systems.h2.format.numbers import encode_var_int, encode_var_long
 from tallystick.systems.h2.format.values.datetime import Zone, zone_named
-from tallystick.systems.h2.format.values.decode import decode_value
 from tallystick.systems.h2.format.values.encode import Plain, encode_row, encode_value, pack, unpack
 from tallystick.systems.h2.format.values.java_text import decimal_text, double_text, float_text
-from tallystick.systems.h2.format.values.value import EngineFailureError, FileCorruptedError, Value
-from tallystick.systems.h2.read.catalog import table_names
-from tallystick.systems.h2.read.scan import decode_row
+from tallystick.systems.h2.format.values.types import (
+    EngineFailureError,
+    FileCorruptedError,
+    Value,
+    decode_row,
+    decode_value,
+)
+from tallystick.systems.h2.read.changes import table_names
 
 UTC = Zone()
 NEW_YORK = zone_named("America/New_York")

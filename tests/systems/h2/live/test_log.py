@@ -8,11 +8,8 @@ from pathlib import Path
 import pytest
 
 from tallystick.errors import (
-    CorruptLogError,
     IncompleteLogError,
     LogClosedError,
-    LogLockedError,
-    LogWriteError,
     RecordTooLargeError,
 )
 from tallystick.records import State
@@ -20,8 +17,8 @@ from tallystick.systems.h2.engine.recovery import ALLOCATE_STAGE, REDO_STAGE, UN
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import encode_prepare
 from tallystick.systems.h2.format.values.encode import encode_row
+from tallystick.systems.h2.live.files import PageStoreFile
 from tallystick.systems.h2.live.log import PageLog
-from tallystick.systems.h2.live.page_file import PageStoreFile
 from tallystick.testing.spans import check_tiling
 from tests.roles.contract_undo_redo_log import Store
 from tests.systems.h2.kit import reading_of
@@ -70,7 +67,7 @@ def test_records_are_read_back_as_they_were_logged(path: Path, log: PageLog) -> 
     check_tiling(file)
 
 
-def test_prepare_stands_alone_and_a_section_begins_a_page(path: Path, log: PageLog) -> None:
+def test_prepare_is_alone_on_its_page_and_a_section_begins_a_page(path: Path, log: PageLog) -> None:
     log.log_add_or_remove_row(3, 16, 1, ROW)
     log.prepare_commit(3, "branch")
     log.checkpoint()
@@ -215,7 +212,7 @@ def test_a_log_that_is_carried_over_stays_off_every_page_under_undo(log: PageLog
     again.close()
 
 
-def test_log_at_the_end_stays_behind_every_other_page(log: PageLog) -> None:
+def test_log_at_the_end_stays_after_every_other_page(log: PageLog) -> None:
     log.close()
     count = log.store.page_count
     again = PageLog(log.store, batch=8)
@@ -234,62 +231,3 @@ def test_free_leaves_a_file_that_was_closed_in_order(path: Path, log: PageLog) -
     assert engine["recovery"]["opened"]
     with pytest.raises(LogClosedError):
         log.commit(3)
-
-
-# -- the file -------------------------------------------------------------------------------
-
-
-def test_one_owner_at_a_time(path: Path, store: PageStoreFile) -> None:
-    with pytest.raises(LogLockedError):
-        PageStoreFile(str(path))
-    store.close()
-    PageStoreFile(str(path)).close()
-
-
-def test_damaged_header_copy_is_repaired_by_the_next_write(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[SIZE + 9] ^= 1
-    path.write_bytes(data)
-    with PageStoreFile(str(path)) as store:
-        PageLog(store, batch=8).open_for_writing()
-        assert store.view().headers() == (store.header, store.header)
-    data[2 * SIZE + 9] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(CorruptLogError, match="both copies"):
-        PageStoreFile(str(path))
-
-
-def test_newer_version_is_not_written(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[52] = 4
-    path.write_bytes(data)
-    with pytest.raises(LogWriteError, match="newer version"):
-        PageStoreFile(str(path))
-
-
-def test_page_with_a_wrong_checksum_is_not_handed_out(path: Path, store: PageStoreFile) -> None:
-    data = bytearray(path.read_bytes())
-    data[5 * SIZE - 1] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(CorruptLogError, match="page 4"):
-        store.read_page(4)
-    with pytest.raises(CorruptLogError, match="page 99"):
-        store.read_page(99)
-
-
-def test_impossible_page_size_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(LogWriteError, match="page size"):
-        PageStoreFile.create(str(tmp_path / "x.h2.db"), page_size=1000)
-
-
-def test_pages_are_allocated_once_lowest_first_and_never_the_free_lists(
-    store: PageStoreFile,
-) -> None:
-    taken = [store.allocate() for _ in range(4100)]
-    assert len(set(taken)) == len(taken)
-    assert taken[0] == layout.FIRST_FREE_PAGE
-    assert 3 + (SIZE - 3) * 8 not in taken
-    store.release(taken[10:20])
-    assert store.allocate() == taken[10]
-    assert store.allocate(exclude={taken[11]}) == taken[12]
-    assert store.allocate(after=taken[-1]) > taken[-1]

@@ -1,4 +1,4 @@
-"""Damage of every kind: what the engine would do, what we find, and that reading always ends."""
+"""Damage of every kind: what the engine would do, what we report, and that reading always ends."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallystick.reading.discovery import discover
 from tallystick.records import Outcome, Severity, State
 from tallystick.storage.source import open_source
-from tallystick.systems.h2 import SYSTEM
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import (
     encode_add,
@@ -52,7 +50,7 @@ def codes(one: H2Reading) -> set[str]:
 
 
 def check_everything(one: H2Reading) -> None:
-    """Nothing that can be asked for fails, and the spans tile the file."""
+    """Require that no method fails, and that the spans tile the file."""
     for file in one.files():
         check_tiling(file)
     list(one.records(salvage=True))
@@ -128,7 +126,7 @@ def test_trunk_count_that_does_not_fit_is_a_general_error(tmp_path: Path) -> Non
     check_everything(one)
 
 
-def test_commits_behind_damage_are_counted_and_salvaged(tmp_path: Path) -> None:
+def test_commits_after_damage_are_counted_and_salvaged(tmp_path: Path) -> None:
     whole = [record.type for record in reading_of(fixture_dir("h2") / "committed-512").records()]
     one = reading(bytes(flipped(base(), 14 * 512 + 511)), tmp_path)
     (loss,) = [finding for finding in one.findings() if finding.severity is Severity.LOSS]
@@ -178,7 +176,7 @@ def test_unknown_types_are_skipped_byte_by_byte_as_the_engine_does(tmp_path: Pat
 
 
 def with_log(body: bytes, tmp_path: Path) -> H2Reading:
-    """A cleanly closed database of the engine with this log put behind it."""
+    """Return a cleanly closed database of the engine with this log appended."""
     data = base("clean-512")
     size = 512
     while len(data) % size:
@@ -219,7 +217,7 @@ def test_redo_decides_whether_the_database_opens(body: bytes, error: int, tmp_pa
     check_everything(one)
 
 
-def test_hidden_name_and_changes_behind_a_prepare_are_told(tmp_path: Path) -> None:
+def test_hidden_name_and_changes_after_a_prepare_are_reported(tmp_path: Path) -> None:
     body = b"".join(
         (
             encode_add(3, TABLE, 71, NEW_ROW),
@@ -252,7 +250,7 @@ def test_prepared_session_that_was_rolled_back_alive_is_not_committed(tmp_path: 
     assert (transaction.gtrid, transaction.bqual) == (b"\xbb", b"\xaa")
 
 
-def test_stale_names_count_for_nothing_and_are_told() -> None:
+def test_stale_names_count_for_nothing_and_are_reported() -> None:
     one = reading_of(fixture_dir("h2") / "indoubt-checkpoint-2048")
     assert len(one.verdict().strict["in_doubt"]) == 1
 
@@ -276,7 +274,7 @@ def test_page_listed_over_and_over_ends(tmp_path: Path) -> None:
     check_everything(one)
 
 
-def test_page_far_outside_is_told(tmp_path: Path) -> None:
+def test_page_far_outside_is_reported(tmp_path: Path) -> None:
     data = page_file(encode_commit(3))
     data[5 * 512 : 6 * 512] = layout.encode_trunk(Trunk(5, 5, 7, 0, (6, 1 << 30)), 512)
     assert "page-far-outside" in codes(reading(bytes(data), tmp_path))
@@ -321,22 +319,6 @@ def _feed(one: H2Reading, data: bytes) -> None:
     from tallystick.storage.source import ByteSource
 
     one.__dict__["_bytes"] = ByteSource("made", memoryview(data))
-
-
-# -- recognition --------------------------------------------------------------------------
-
-
-def test_files_are_recognised_by_content_and_told_apart(tmp_path: Path) -> None:
-    whole = base("clean-512")
-    (tmp_path / "a.h2.db").write_bytes(whole)
-    (tmp_path / "renamed").write_bytes(whole)
-    (tmp_path / "empty.h2.db").write_bytes(b"")
-    (tmp_path / "other.mv.db").write_bytes(b"H:2,block:5\n" * 400)
-    found = discover(tmp_path, known=[SYSTEM])
-    assert [log.name for log in found.logs] == ["a.h2.db", "empty.h2.db", "renamed"]
-    assert [Path(path).name for path in found.others] == ["other.mv.db"]
-    for log in found.logs:
-        check_everything(H2Reading(log, ReadOptions()))
 
 
 def test_vanished_file_is_a_finding(tmp_path: Path) -> None:

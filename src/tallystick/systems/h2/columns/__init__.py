@@ -1,4 +1,4 @@
 """Records of H2's page log as Arrow batches, without a Python object per record.
 
-In: bytes of files. Out: batches of the `RECORDS` schema, and splits that are read on their own.
+In: the log stream of a file. Out: batches of the `RECORDS` schema.
 """

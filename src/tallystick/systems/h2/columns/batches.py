@@ -1,8 +1,8 @@
 """Records as Arrow batches, without a Python object per record.
 
-In: the bytes of a file and its log. Out: batches of the `RECORDS` schema, strings as
-dictionaries and bodies as views into the joined bytes, the same rows as `records()` gives. The
-compiled walk takes what is in order; from the first record that is not, the plain scan goes on.
+In: the log stream of a file. Out: batches of the `RECORDS` schema, strings as dictionaries and
+bodies as views into the joined bytes, the same rows as `records()` gives. The compiled walk reads
+what is in order; from the first record that is not, the plain scan goes on.
 """
 
 from __future__ import annotations
@@ -30,14 +30,13 @@ from tallystick.arrow.columns import (
 from tallystick.arrow.schemas import RECORDS, record_batches
 from tallystick.records import Clock, Outcome, Record
 from tallystick.systems.h2.columns import kernels
-from tallystick.systems.h2.columns.page_kernels import file_offsets
 from tallystick.systems.h2.format import layout
-from tallystick.systems.h2.format.entries import Type
+from tallystick.systems.h2.format.entries import SESSION_TYPES, Type
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
 from tallystick.systems.h2.format.numbers import decode_string
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.xid import parse_name
-from tallystick.systems.h2.read.records import KINDS, SESSION_TYPES, record_of
+from tallystick.systems.h2.read.records import KINDS, record_of
 from tallystick.systems.h2.read.scan import Scan
 from tallystick.systems.h2.read.stream import LogStream
 from tallystick.systems.protocol import Split
@@ -54,19 +53,20 @@ _WITH_NUMBER = np.array([one in (Type.ADD, Type.REMOVE, Type.UNDO) for one in Ty
 
 @dataclass(slots=True)
 class _Progress:
-    """Where the walk stands: rows and records given, and the place in the stream."""
+    """Position of the walk: rows and records read, and the offset in the stream."""
 
     pages: Any
     """Page numbers of the stream."""
     rows: int = 0
     records: int = 0
-    place: int = 0
-    strange: bool = False
+    offset: int = 0
+    irregular: bool = False
+    """The walk ended at a record that is not in order."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Stretch:
-    """Stream bytes that are joined now, and what the walk found in them."""
+class _Piece:
+    """Stream bytes that are joined now, and the records that the walk found in them."""
 
     data: Any
     table: Any
@@ -78,10 +78,10 @@ class _Stretch:
 def record_batches_of(
     stream: LogStream, zone: Zone, log: str, split: Split | None, rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """The log's records, or those of ``split``, in batches of at most ``rows`` rows."""
+    """Yield the log's records, or those of ``split``, in batches of at most ``rows`` rows."""
     progress = _Progress(np.array(stream.data_pages, dtype=np.int64))
-    for stretch in _walk(stream, rows, progress):
-        part = _in_split(stretch, split)
+    for piece in _walk(stream, rows, progress):
+        part = _in_split(piece, split)
         if part.table.shape[1]:
             yield _batch(part, stream.pages.file, log)
     wanted = (
@@ -93,22 +93,25 @@ def record_batches_of(
 
 
 def _rest(stream: LogStream, zone: Zone, progress: _Progress) -> Iterator[Record]:
-    """What the walk left. A record cut by the end of the log needs nothing before it; a damaged
-    one may show bytes of earlier records, so then the plain scan starts from the first."""
+    """Yield the records that the walk left to the plain scan.
+
+    A record cut by the end of the log needs nothing before it. A damaged one may show bytes of
+    earlier records, so then the plain scan starts from the first.
+    """
     skip = 0
     scan = Scan(stream, zone)
-    if progress.strange:
+    if progress.irregular:
         skip = progress.rows
     else:
-        page, at = divmod(progress.place, stream.body_size)
+        page, at = divmod(progress.offset, stream.body_size)
         stream = replace(stream, data_pages=stream.data_pages[page:], skip=at)
         scan = Scan(stream, zone, before=progress.records)
     for entry in islice(scan.entries(), skip, None):
-        yield record_of(entry, stream, None)
+        yield record_of(entry, stream)
 
 
-def _walk(stream: LogStream, rows: int, progress: _Progress) -> Iterator[_Stretch]:
-    """Stretches of at most ``rows`` records."""
+def _walk(stream: LogStream, rows: int, progress: _Progress) -> Iterator[_Piece]:
+    """Yield pieces of at most ``rows`` records."""
     file = np.frombuffer(stream.pages.data, dtype=np.uint8)
     rest = np.zeros(0, dtype=np.uint8)
     window = max(WINDOW // stream.body_size, 1)
@@ -123,36 +126,36 @@ def _walk(stream: LogStream, rows: int, progress: _Progress) -> Iterator[_Stretc
             table = np.empty((kernels.COLUMNS, min(rows, TABLE_ROWS)), dtype=np.int64)
             count, at, why = kernels.walk(data, at, last, stream.pages.page_size, table)
             if count:
-                yield _stretch(stream, data, table[:, :count], progress)
+                yield _piece(stream, data, table[:, :count], progress)
         pages = pages * 2 if at == 0 else window
-        progress.place += at
-        progress.strange = why == kernels.STRANGE
-        if last or progress.strange:
+        progress.offset += at
+        progress.irregular = why == kernels.IRREGULAR
+        if last or progress.irregular:
             return
         rest = data[at:]
 
 
-def _stretch(stream: LogStream, data: Any, table: Any, progress: _Progress) -> _Stretch:
+def _piece(stream: LogStream, data: Any, table: Any, progress: _Progress) -> _Piece:
     offsets = table[kernels.START].copy()
     page_size = stream.pages.page_size
-    file_offsets(offsets, progress.place, progress.pages, page_size, stream.body_size)
-    behind = progress.records + 1 + np.cumsum(table[kernels.COUNT])
+    kernels.file_offsets(offsets, progress.offset, progress.pages, page_size, stream.body_size)
+    after = progress.records + 1 + np.cumsum(table[kernels.COUNT])
     progress.rows += table.shape[1]
-    progress.records = int(behind[-1]) - 1
-    return _Stretch(data, table, offsets, behind - table[kernels.COUNT])
+    progress.records = int(after[-1]) - 1
+    return _Piece(data, table, offsets, after - table[kernels.COUNT])
 
 
-def _in_split(stretch: _Stretch, split: Split | None) -> _Stretch:
-    offsets = stretch.offsets
+def _in_split(piece: _Piece, split: Split | None) -> _Piece:
+    offsets = piece.offsets
     if split is None or (offsets.min() >= split.begin and offsets.max() < split.end):
-        return stretch
+        return piece
     kept = (offsets >= split.begin) & (offsets < split.end)
-    table = np.ascontiguousarray(stretch.table[:, kept])
-    return _Stretch(stretch.data, table, offsets[kept], stretch.sequence[kept])
+    table = np.ascontiguousarray(piece.table[:, kept])
+    return _Piece(piece.data, table, offsets[kept], piece.sequence[kept])
 
 
 def _join(file: Any, stream: LogStream, ids: Any, rest: Any) -> Any:
-    """``rest`` and behind it the stream bytes of these pages."""
+    """Return ``rest`` followed by the stream bytes of these pages."""
     size = stream.pages.page_size
     data = np.empty(len(rest) + len(ids) * stream.body_size, dtype=np.uint8)
     data[: len(rest)] = rest
@@ -165,8 +168,8 @@ def _join(file: Any, stream: LogStream, ids: Any, rest: Any) -> Any:
     return data
 
 
-def _batch(stretch: _Stretch, file: str, log: str) -> pa.RecordBatch:
-    table = stretch.table
+def _batch(piece: _Piece, file: str, log: str) -> pa.RecordBatch:
+    table = piece.table
     count = table.shape[1]
     codes = table[kernels.CODE]
     small = codes.astype(np.int8)
@@ -174,19 +177,19 @@ def _batch(stretch: _Stretch, file: str, log: str) -> pa.RecordBatch:
         "system": constant(SYSTEM_NAME, count),
         "log": constant(log, count),
         "file": constant(file, count),
-        "offset": numbers(stretch.offsets, None),
+        "offset": numbers(piece.offsets, None),
         "length": numbers(table[kernels.LENGTH], None),
         "outcome": constant(Outcome.VALID.value, count),
         "kind": coded(small, _KIND_NAMES),
         "type": coded(small, _TYPES),
-        "sequence": numbers(stretch.sequence, None),
+        "sequence": numbers(piece.sequence, None),
         "clock": constant(Clock.NONE.value, count),
         "transaction": numbers(_signed32(table[kernels.SESSION]), _bits(_WITH_SESSION[codes])),
         "record_id": numbers(_record_ids(table, codes), _bits(_WITH_NUMBER[codes])),
         "resources": no_texts(count),
-        "body": _bodies(stretch.data, table),
+        "body": _bodies(piece.data, table),
     }
-    return record_batch(columns | _branches(stretch.data, table, codes), count)
+    return record_batch(columns | _branches(piece.data, table, codes), count)
 
 
 def _signed32(values: Any) -> Any:
@@ -206,7 +209,7 @@ def _record_ids(table: Any, codes: Any) -> Any:
 
 
 def _bodies(data: Any, table: Any) -> pa.Array:
-    """Views into the joined bytes; copies where these are too many for views."""
+    """Return views into the joined bytes; copies where these are too many for views."""
     count = table.shape[1]
     starts, lengths = table[kernels.BODY_START], table[kernels.BODY_LENGTH]
     if len(data) > VIEWED_MAX:
@@ -219,7 +222,7 @@ def _bodies(data: Any, table: Any) -> pa.Array:
 
 
 def _branches(data: Any, table: Any, codes: Any) -> dict[str, Any]:
-    """The XA ids of prepare records, which are few."""
+    """Return the XA ids of prepare records, which are few."""
     rows = np.flatnonzero(codes == Type.PREPARE_COMMIT)
     if not len(rows):
         return {}

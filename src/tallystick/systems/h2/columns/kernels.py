@@ -1,8 +1,8 @@
 """The walk over the log stream for vectorised reading, as compiled kernels.
 
-In: stream bytes as a NumPy array. Out: columns of numbers, one place per record or run of no-ops.
-The walk knows everything that is in order; at the first record that is not (cut, damaged, unknown,
-arrays in arrays) it stops, and the caller goes on with `scan.Scan`, which knows the rest.
+In: stream bytes as a NumPy array. Out: columns of numbers, one row per record or run of no-ops.
+The walk decodes everything that is in order; at the first record that is not (cut, damaged,
+unknown, arrays in arrays) it stops, and the caller goes on with `scan.Scan`, which does the rest.
 """
 
 from __future__ import annotations
@@ -12,23 +12,45 @@ from typing import Any
 import numpy as np
 
 from tallystick.arrow.numba_kernel import kernel, small_kernel
+from tallystick.systems.h2.format.entries import UNDO_EMPTY, UNDO_RAW, Type
+from tallystick.systems.h2.format.lzf import LENGTH_CONTINUED, LITERALS_MAX
+from tallystick.systems.h2.format.numbers import VAR_INT_MAX, VAR_LONG_MAX
+from tallystick.systems.h2.format.values.types import ARRAY, LONG_NUMBER, TYPES, Layout
 
 # Rows of the table that `walk` fills, by number: each is a column of the batch.
 START, LENGTH, CODE, COUNT, SESSION, NUMBER, BODY_START, BODY_LENGTH = range(8)
 COLUMNS = 8
 """``NUMBER`` is the row key, or the page of an undo image."""
 
-FULL, MORE, STRANGE = range(3)
+FULL, MORE, IRREGULAR = range(3)
 """Why the walk stopped: no rows left, bytes missing, a record that is not in order."""
 
-_NOOP, _UNDO, _COMMIT, _PREPARE, _ROLLBACK, _ADD, _REMOVE, _TRUNCATE, _CHECKPOINT, _FREE = range(10)
+(
+    _NOOP,
+    _UNDO,
+    _COMMIT,
+    _PREPARE,
+    _ROLLBACK,
+    _ADD,
+    _REMOVE,
+    _TRUNCATE,
+    _CHECKPOINT,
+    _FREE,
+) = map(int, Type)
+_FIXED, _NUMBERS, _COUNTED_BYTES, _COUNTED_TEXT, _SHORT_TEXT, _OTHER = map(int, Layout)
+_LAYOUTS = np.full(256, _OTHER, np.uint8)
+_SIZES = np.zeros(256, np.int64)
+for _code, _type in TYPES.items():
+    _LAYOUTS[_code], _SIZES[_code] = _type.layout, _type.size
+_NEGATIVE_FROM = 1 << 31
+"""A vI from here on is a negative number."""
 _BAD = -1
 _SHORT = -2
 
 
 @small_kernel
 def _var(data: Any, at: int, end: int, limit: int) -> tuple[int, int]:
-    """Value and place behind a number of at most ``limit`` bytes; place `_SHORT` or `_BAD`."""
+    """Return a number of at most ``limit`` bytes and the offset after it, `_SHORT` or `_BAD`."""
     if at < end and data[at] < 0x80:
         return int(data[at]), at + 1
     value = 0
@@ -36,7 +58,7 @@ def _var(data: Any, at: int, end: int, limit: int) -> tuple[int, int]:
         if at + index >= end:
             return 0, _SHORT
         byte = int(data[at + index])
-        if index == 4 and limit == 5:
+        if index == 4 and limit == VAR_INT_MAX:
             value |= byte << 28
             return value, at + 5
         if index == 9:
@@ -49,12 +71,12 @@ def _var(data: Any, at: int, end: int, limit: int) -> tuple[int, int]:
 
 @small_kernel
 def _units(data: Any, at: int, end: int, count: int) -> int:
-    """The place behind ``count`` UTF-16 units."""
+    """Return the offset after ``count`` UTF-16 units, or `_SHORT`."""
     if count > end - at:
         return _SHORT
     high = np.uint8(0)
-    place, behind = np.uint64(at), np.uint64(at + count)
-    while place < behind:  # compiled to wide steps
+    place, stop = np.uint64(at), np.uint64(at + count)
+    while place < stop:  # compiled to wide steps
         high |= data[place]
         place += np.uint64(1)
     if high < 0x80:
@@ -69,10 +91,10 @@ def _units(data: Any, at: int, end: int, count: int) -> int:
 
 @small_kernel
 def _counted(data: Any, at: int, end: int, text: bool) -> int:
-    count, at = _var(data, at, end, 5)
+    count, at = _var(data, at, end, VAR_INT_MAX)
     if at < 0:
         return at
-    if count >= 1 << 31:
+    if count >= _NEGATIVE_FROM:
         return _BAD
     if text:
         return _units(data, at, end, count)
@@ -80,65 +102,48 @@ def _counted(data: Any, at: int, end: int, text: bool) -> int:
 
 
 @small_kernel
-def _numbers(data: Any, at: int, end: int, longs: int, ints: int) -> int:
-    """The place behind so many long numbers and then so many short ones."""
-    for index in range(longs + ints):
-        _, at = _var(data, at, end, 10 if index < longs else 5)
+def _numbers(data: Any, at: int, end: int, kinds: int) -> int:
+    """Return the offset after the numbers; ``kinds`` as in `Layout.NUMBERS`."""
+    while kinds > 0:
+        _, at = _var(data, at, end, VAR_LONG_MAX if kinds & 3 == LONG_NUMBER else VAR_INT_MAX)
         if at < 0:
             return at
+        kinds >>= 2
     return at
 
 
 @kernel
 def _value(data: Any, at: int, end: int) -> int:
-    """The place behind the value at ``at``, or `_BAD`; collections are the caller's."""
-    code = int(data[at])
+    """Return the offset after the value at ``at``, `_BAD` for one that needs its decoder."""
+    layout, size = int(_LAYOUTS[data[at]]), int(_SIZES[data[at]])
     at += 1
-    if code == 0 or 32 <= code < 58 or 60 <= code < 66:
-        return at
-    if 68 <= code < 100:
-        return _units(data, at, end, code - 68)
-    if 100 <= code < 132:
-        return at + code - 100
-    if code in (13, 14, 21):
+    if layout == _FIXED:
+        return at + size
+    if layout == _SHORT_TEXT:
+        return _units(data, at, end, size)
+    if layout == _NUMBERS:
+        return _numbers(data, at, end, size)
+    if layout == _COUNTED_TEXT:
         return _counted(data, at, end, True)
-    if code in (4, 66, 8, 25):
-        return _numbers(data, at, end, 0, 1)
-    if code in (5, 67, 7, 9, 10, 58, 133):
-        return _numbers(data, at, end, 1, 0)
-    return _other_value(data, at, end, code)
-
-
-@kernel
-def _other_value(data: Any, at: int, end: int, code: int) -> int:
-    if code in (12, 15, 16, 19, 22, 136):
+    if layout == _COUNTED_BYTES:
         return _counted(data, at, end, False)
-    if code == 59:
-        at = _numbers(data, at, end, 0, 1)
-        return _numbers(data, at, end, 1, 0) if at > 0 else at
-    if code in (11, 24):
-        return _numbers(data, at, end, 1 if code == 11 else 2, 1)
-    if code in (132, 134):
-        return _numbers(data, at, end, 2 if code == 132 else 3, 0)
-    if code in (2, 3):
-        return at + code - 1
-    return at + 16 if code == 20 else _BAD
+    return _BAD
 
 
 @small_kernel
 def _row(data: Any, at: int, end: int) -> int:
-    """The place behind the values of a row, or `_BAD`."""
-    count, at = _var(data, at, end, 5)
-    if at < 0 or count >= 1 << 31:
+    """Return the offset after the values of a row, or `_BAD`."""
+    count, at = _var(data, at, end, VAR_INT_MAX)
+    if at < 0 or count >= _NEGATIVE_FROM:
         return _BAD
     inner = False
     while count > 0:
         if at >= end:
             return _BAD
         count -= 1
-        if data[at] == 17 and not inner:  # an array: its values follow as if they were columns
-            items, at = _var(data, at + 1, end, 5)
-            if at < 0 or items >= 1 << 31:
+        if data[at] == ARRAY and not inner:  # an array: its values follow as if they were columns
+            items, at = _var(data, at + 1, end, VAR_INT_MAX)
+            if at < 0 or items >= _NEGATIVE_FROM:
                 return _BAD
             count += items
             inner = True
@@ -151,21 +156,21 @@ def _row(data: Any, at: int, end: int) -> int:
 
 @kernel
 def _lzf(data: Any, at: int, end: int, size: int) -> bool:
-    """True if the image expands to exactly ``size`` bytes, with a literal at its end."""
+    """Return True if the image expands to exactly ``size`` bytes, with a literal at its end."""
     done = 0
     while done < size:
         if at >= end:
             return False
         control = int(data[at])
         at += 1
-        if control < 32:
+        if control < LITERALS_MAX:
             at += control + 1
             done += control + 1
             if at > end:
                 return False
             continue
         length = control >> 5
-        if length == 7:
+        if length == LENGTH_CONTINUED:
             if at >= end:
                 return False
             length += int(data[at])
@@ -182,18 +187,18 @@ def _lzf(data: Any, at: int, end: int, size: int) -> bool:
 
 @kernel
 def _undo(data: Any, at: int, end: int, page_size: int, table: Any, row: int) -> int:
-    page, at = _var(data, at, end, 5)
+    page, at = _var(data, at, end, VAR_INT_MAX)
     if at < 0:
         return at
-    size, at = _var(data, at, end, 5)
+    size, at = _var(data, at, end, VAR_INT_MAX)
     if at < 0:
         return at
-    count = page_size if size == 0 else 0 if size == 1 else size
+    count = page_size if size == UNDO_RAW else 0 if size == UNDO_EMPTY else size
     if count > 2 * page_size:
         return _BAD
     if count > end - at:
         return _SHORT
-    if size > 1 and not _lzf(data, at, at + count, page_size):
+    if size > UNDO_EMPTY and not _lzf(data, at, at + count, page_size):
         return _BAD
     table[NUMBER, row] = page
     table[BODY_START, row], table[BODY_LENGTH, row] = at, count
@@ -202,17 +207,17 @@ def _undo(data: Any, at: int, end: int, page_size: int, table: Any, row: int) ->
 
 @small_kernel
 def _change(data: Any, at: int, end: int, code: int, table: Any, row: int) -> int:
-    """ADD, REMOVE, TRUNCATE behind the session."""
-    _, at = _var(data, at, end, 5)
+    """Read ADD, REMOVE or TRUNCATE after the session; return the offset after it."""
+    _, at = _var(data, at, end, VAR_INT_MAX)
     if at < 0 or code == _TRUNCATE:
         return at
-    table[NUMBER, row], at = _var(data, at, end, 10)
+    table[NUMBER, row], at = _var(data, at, end, VAR_LONG_MAX)
     if at < 0 or code == _REMOVE:
         return at
-    count, at = _var(data, at, end, 5)
+    count, at = _var(data, at, end, VAR_INT_MAX)
     if at < 0:
         return at
-    if count >= 1 << 31:
+    if count >= _NEGATIVE_FROM:
         return _BAD
     if count > end - at:
         return _SHORT
@@ -222,25 +227,23 @@ def _change(data: Any, at: int, end: int, code: int, table: Any, row: int) -> in
 
 @kernel
 def _free(data: Any, at: int, end: int) -> int:
-    count, at = _var(data, at, end, 5)
-    if at >= 0 and count < 1 << 31:
+    count, at = _var(data, at, end, VAR_INT_MAX)
+    if at >= 0 and count < _NEGATIVE_FROM:
         for _ in range(count):
-            _, at = _var(data, at, end, 5)
+            _, at = _var(data, at, end, VAR_INT_MAX)
             if at < 0:
                 break
     return at
 
 
 @small_kernel
-def _record(data: Any, at: int, end: int, page_size: int, table: Any, row: int) -> int:
-    """The place behind the record at ``at``, whose fields go to row ``row`` of ``table``."""
+def _record(  # noqa: PLR0911 - a kernel reports by numbers, not by exceptions
+    data: Any, at: int, end: int, page_size: int, table: Any, row: int
+) -> int:
+    """Return the offset after the record at ``at``; its fields go to row ``row`` of ``table``."""
     code = int(data[at])
-    table[CODE, row], table[COUNT, row], table[NUMBER, row], table[BODY_LENGTH, row] = (
-        code,
-        1,
-        0,
-        -1,
-    )
+    table[CODE, row], table[COUNT, row] = code, 1
+    table[NUMBER, row], table[BODY_LENGTH, row] = 0, -1
     at += 1
     if code == _NOOP:
         first = at
@@ -256,7 +259,7 @@ def _record(data: Any, at: int, end: int, page_size: int, table: Any, row: int) 
         return _free(data, at, end)
     if code > _FREE:
         return _BAD
-    table[SESSION, row], at = _var(data, at, end, 5)
+    table[SESSION, row], at = _var(data, at, end, VAR_INT_MAX)
     if at < 0:
         return at
     if code in (_COMMIT, _ROLLBACK):
@@ -270,20 +273,36 @@ def _record(data: Any, at: int, end: int, page_size: int, table: Any, row: int) 
 
 @kernel
 def walk(data: Any, at: int, last: bool, page_size: int, table: Any) -> tuple[int, int, int]:
-    """Fill ``table`` (`COLUMNS` rows of 64-bit numbers) from ``at``. Returns how many records, the
-    place behind the last one, and why it stopped. ``last``: no more bytes will come."""
+    """Fill ``table`` (`COLUMNS` rows of 64-bit numbers) with the records from ``at`` on.
+
+    ``last``: no more bytes will come. Return how many records, the offset after the last one, and
+    why it stopped.
+    """
     rows = 0
     end = len(data)
     while rows < table.shape[1]:
         if at >= end:
             return rows, at, MORE
-        behind = _record(data, at, end, page_size, table, rows)
-        if behind == _SHORT or (behind >= end and not last):
+        after = _record(data, at, end, page_size, table, rows)
+        if after == _SHORT or (after >= end and not last):
             return rows, at, MORE
-        if behind < 0:
-            return rows, at, STRANGE
+        if after < 0:
+            return rows, at, IRREGULAR
         table[START, rows] = at
-        table[LENGTH, rows] = behind - at
-        at = behind
+        table[LENGTH, rows] = after - at
+        at = after
         rows += 1
     return rows, at, FULL
+
+
+@kernel
+def file_offsets(starts: Any, before: int, pages: Any, page_size: int, body_size: int) -> None:
+    """Turn ascending offsets in the stream, counted from ``before``, into offsets in the file."""
+    page = before // body_size
+    begin = page * body_size - before
+    head = page_size - body_size
+    for row in range(len(starts)):
+        while starts[row] - begin >= body_size:
+            page += 1
+            begin += body_size
+        starts[row] = pages[page] * page_size + head + starts[row] - begin

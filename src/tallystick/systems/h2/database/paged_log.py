@@ -27,8 +27,8 @@ from tallystick.systems.h2.database.tables import H2Tables, Replacing
 from tallystick.systems.h2.engine.recovery import UNDO_STAGE, used_pages
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.layout import PAGE_SIZE_DEFAULT, VariableHeader
+from tallystick.systems.h2.live.files import PageStoreFile
 from tallystick.systems.h2.live.log import PageLog
-from tallystick.systems.h2.live.page_file import PageStoreFile
 from tallystick.systems.h2.live.role import BATCH_PAGES, SessionLog
 
 _COPY_BYTES = 1 << 20

@@ -18,8 +18,8 @@ from tallystick.systems.h2.database.tree import DataTree
 from tallystick.systems.h2.engine.recovery import Recovery, recover, used_pages
 from tallystick.systems.h2.format.entries import TABLE_META, Entry, Type
 from tallystick.systems.h2.format.values.datetime import Zone
-from tallystick.systems.h2.live.page_file import PageStoreFile
-from tallystick.systems.h2.live.replay import whole_entries
+from tallystick.systems.h2.live.files import PageStoreFile
+from tallystick.systems.h2.read.scan import whole_entries
 from tallystick.systems.h2.read.stream import LogStream
 
 

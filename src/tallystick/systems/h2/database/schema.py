@@ -21,9 +21,12 @@ from tallystick.errors import CorruptLogError
 from tallystick.systems.h2.format.entries import TABLE_CATALOG, TABLE_META
 from tallystick.systems.h2.format.numbers import decode_var_int
 from tallystick.systems.h2.format.values.datetime import Zone
-from tallystick.systems.h2.format.values.decode import decode_value
 from tallystick.systems.h2.format.values.encode import Plain, encode_value
-from tallystick.systems.h2.format.values.value import EngineFailureError, FileCorruptedError
+from tallystick.systems.h2.format.values.types import (
+    EngineFailureError,
+    FileCorruptedError,
+    decode_value,
+)
 
 META_COLUMNS = 6
 CATALOG_COLUMNS = 4

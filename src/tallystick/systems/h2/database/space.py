@@ -13,7 +13,7 @@ from tallystick.errors import CorruptLogError
 from tallystick.roles import Pages
 from tallystick.systems.h2.database.nodes import BITMAP_START, Empty, FreeList, Node
 from tallystick.systems.h2.format import layout
-from tallystick.systems.h2.live.page_file import PageStoreFile
+from tallystick.systems.h2.live.files import PageStoreFile
 
 
 class Space:

@@ -21,7 +21,7 @@ from tallystick.systems.h2.database.undo_guard import UndoGuard
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import TABLE_CATALOG, TABLE_META
 from tallystick.systems.h2.format.numbers import decode_var_int, encode_var_int, encode_var_long
-from tallystick.systems.h2.format.values import value as values
+from tallystick.systems.h2.format.values import types as values
 from tallystick.systems.h2.format.values.encode import SHORT_MAX, encode_value
 
 _FIRST_KEY = -(1 << 63)

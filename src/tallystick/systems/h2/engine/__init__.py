@@ -1,4 +1,4 @@
-"""What the original's own recovery does with H2's page log, its defects included.
+"""What H2's own recovery does with a page store file, its defects included.
 
-In: the files as `read` gives them. Out: the engine's result in the words of the oracle.
+In: the file as `read` gives it. Out: the engine's result in the words of the oracle.
 """

@@ -1,8 +1,8 @@
-"""What the engine's open makes of a file: whether it opens, what is in doubt, or which error.
+"""What the engine's open does with a file: whether it opens, what is in doubt, or which error.
 
-In: the pages, the log stream and the state after stage 0. Out: an `Opening`. Redo is played on
-table ids and row keys only, which is what decides. Two things are not looked into and said so:
-secondary index pages that redo would touch, and SQL in the catalog beyond its quoting.
+In: an `OpenedFile`. Out: an `EngineResult`: recovery and an `Opening`. Redo is simulated on table
+ids and row keys only, which is what decides. Two things are not examined: secondary index pages
+that redo would touch, and SQL in the catalog beyond its quoting.
 Source: the PageLog description, sections b.6 and b.8.
 """
 
@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tallystick.systems.h2.engine.recovery import Recovery
+from tallystick.errors import CorruptLogError
+from tallystick.systems.h2.engine.recovery import Recovery, recover
 from tallystick.systems.h2.engine.tables import (
     FILE_CORRUPTED,
     GENERAL_ERROR,
@@ -27,10 +28,10 @@ from tallystick.systems.h2.engine.tables import (
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import INCOMPLETE, TABLE_CATALOG, TABLE_META, Entry, Type
 from tallystick.systems.h2.format.values.datetime import Zone
-from tallystick.systems.h2.format.values.value import Value
-from tallystick.systems.h2.read.page_chain import PageFile
+from tallystick.systems.h2.format.values.types import Value
+from tallystick.systems.h2.read.files import OpenedFile
 from tallystick.systems.h2.read.scan import Scan
-from tallystick.systems.h2.read.stream import LogStream
+from tallystick.systems.h2.read.stream import LogStream, PageFile
 
 UNSUPPORTED = 90048
 ENCRYPTION = 90049
@@ -40,9 +41,16 @@ SYNTAX_ERROR = 42000
 
 @dataclass(slots=True)
 class Opening:
-    """The engine's answer. ``stages``: recovery stages that ran; ``partial`` says why redo
-    stopped early although the database opens; ``replaced`` that the engine would throw the file
-    away and start a new one."""
+    """The engine's answer.
+
+    Attributes:
+        error_code: the engine's number of the error; 0: it opens.
+        stages: the recovery stages that ran.
+        partial: why redo stopped early although the database opens; ``partial_at``: the byte
+            offset in the file, -1 if unknown, as ``failed_at``.
+        replaced: the engine would discard the file and start a new one.
+        catalog: rows of SYS by key.
+    """
 
     error_code: int = 0
     error: str = ""
@@ -57,10 +65,11 @@ class Opening:
 
     @property
     def opened(self) -> bool:
+        """True if the database opens."""
         return not self.error_code
 
     def to_json(self) -> dict[str, Any]:
-        """The oracle's `recovery` without the tables' contents."""
+        """Return the oracle's `recovery` without the contents of tables."""
         if not self.opened:
             return {"opened": False, "error_code": self.error_code, "error": self.error}
         return {
@@ -70,51 +79,76 @@ class Opening:
         }
 
 
-def failed(code: int, error: str, *stages: int) -> Opening:
-    """An opening that fails with the engine's error code."""
+@dataclass(frozen=True, slots=True)
+class EngineResult:
+    """What the engine does with a file; ``recovery`` is None where the log cannot be followed."""
+
+    file: OpenedFile
+    opening: Opening
+    recovery: Recovery | None = None
+
+
+def judge(file: OpenedFile) -> EngineResult:
+    """Run recovery on the log of a file and decide whether the engine opens it."""
+    if file.pages is None:
+        error = file.problem
+        if isinstance(error, CorruptLogError):
+            return EngineResult(file, _failed(FILE_CORRUPTED, error.message))
+        return EngineResult(file, Opening(replaced=True))
+    refusal = _header_refusal(file.pages)
+    if file.stream is None:
+        if refusal is None and file.problem is not None:
+            refusal = _failed(GENERAL_ERROR, file.problem.message, 0)
+        return EngineResult(file, refusal or Opening())
+    recovery = recover(file.stream, file.zone)
+    opening = refusal or _open_log(file.stream, recovery, file.zone)
+    return EngineResult(file, opening, recovery)
+
+
+def _failed(code: int, error: str, *stages: int) -> Opening:
     return Opening(error_code=code, error=error, stages=stages)
 
 
-def header_failure(pages: PageFile) -> Opening | None:
-    """The engine's refusal or replacement of a file because of its headers."""
+def _header_refusal(pages: PageFile) -> Opening | None:
     static = pages.static
     if pages.page_count < layout.PAGE_COUNT_MIN:
         return Opening(replaced=True)
     if not static.magic_ok:
-        return failed(UNSUPPORTED, "unsupported version or invalid file header")
+        return _failed(UNSUPPORTED, "unsupported version or invalid file header")
     if static.encrypted:
-        return failed(ENCRYPTION, "encryption error, or wrong password")
+        return _failed(ENCRYPTION, "encryption error, or wrong password")
     if static.read_version > layout.VERSION:
-        return failed(UNSUPPORTED, f"unsupported read version {static.read_version}")
+        return _failed(UNSUPPORTED, f"unsupported read version {static.read_version}")
     if not any(pages.headers()):
-        return failed(FILE_CORRUPTED, "both copies of the variable header are damaged")
+        return _failed(FILE_CORRUPTED, "both copies of the variable header are damaged")
     return None
 
 
-def open_log(stream: LogStream, recovery: Recovery, zone: Zone) -> Opening:
-    """Stages 0 to 2 and the catalog, as far as they decide."""
+def _open_log(stream: LogStream, recovery: Recovery, zone: Zone) -> Opening:
     if recovery.end.error:
-        return failed(GENERAL_ERROR, recovery.end.error, 0)
+        return _failed(GENERAL_ERROR, recovery.end.error, 0)
     read_only = stream.pages.static.write_version > layout.VERSION
     if read_only and recovery.undo:
-        return failed(READ_ONLY, "the database is read only")
+        return _failed(READ_ONLY, "the database is read only")
     if min(recovery.used_pages, default=0) < 0:
-        return failed(GENERAL_ERROR, f"the log lists page {min(recovery.used_pages)}", 0)
+        return _failed(GENERAL_ERROR, f"the log lists page {min(recovery.used_pages)}", 0)
     tables = Tables(UndonePages(stream.pages, stream, recovery), zone)
     try:
         tables.open_meta()
     except StoreError as error:
-        return failed(error.code, error.text, 0)
+        return _failed(error.code, error.text, 0)
     opening = Opening(
         in_doubt=tuple(state.in_doubt or "" for state in recovery.in_doubt()),
         stages=(0, 2),
     )
     opening.read_only = read_only or bool(opening.in_doubt)
-    _play(_Redo(tables), stream, recovery, zone, opening)
+    _simulate_redo(_Redo(tables), stream, recovery, zone, opening)
     return opening
 
 
-def _play(redo: _Redo, stream: LogStream, recovery: Recovery, zone: Zone, opening: Opening) -> None:
+def _simulate_redo(
+    redo: _Redo, stream: LogStream, recovery: Recovery, zone: Zone, opening: Opening
+) -> None:
     entry = None
     unreadable = redo.start(opening.read_only)
     try:
@@ -145,7 +179,7 @@ class _Redo:
     catalog: dict[int, tuple[Value | None, ...]] = field(default_factory=dict)
 
     def start(self, read_only: bool) -> StoreError | None:
-        """Read the catalog as it is before redo; what kept it from being read."""
+        """Read the catalog as it is before redo; return what kept it from being read."""
         row = self.tables.meta.get(TABLE_CATALOG)
         self.tables.read_only = read_only
         try:
@@ -155,7 +189,7 @@ class _Redo:
         return None
 
     def apply(self, entry: Entry) -> None:
-        """One committed record. Raises `StoreError`."""
+        """Apply one committed record."""
         _APPLY[entry.code](self, entry)
 
     def _root(self, table: int) -> MetaRow:
@@ -209,7 +243,7 @@ _APPLY: dict[int, Callable[[_Redo, Entry], None]] = {
 
 
 def _check_catalog(opening: Opening) -> None:
-    """A statement whose quotes do not close, or with a NUL outside them, does not parse."""
+    """Find a statement whose quotes do not close, or with a NUL outside them: it does not parse."""
     for values in opening.catalog.values():
         sql = values[-1] if values else None
         if sql is not None and isinstance(sql.text, str) and not _quotes_close(sql.text):

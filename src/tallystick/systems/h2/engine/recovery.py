@@ -1,14 +1,15 @@
 """The three stages of recovery, from the bytes alone: undo, allocate, redo.
 
-In: the log stream, or the entries of one scan. Out: which undo images count, what each session
-committed last, what is in doubt, which pages the log uses, and for every row record whether
-redo applies it. Nothing is written. Source: the PageLog description, section b.6.
+In: the log stream. Out: a `Recovery`: which undo images count, what each session committed last,
+what is in doubt, which pages the log uses, and for every row record whether redo applies it.
+Source: the PageLog description, section b.6.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from tallystick.systems.h2.format.entries import INCOMPLETE, TABLE_META, Entry, Type
 from tallystick.systems.h2.format.values.datetime import Zone
@@ -26,7 +27,7 @@ REDO_STAGE = 2
 
 @dataclass(slots=True)
 class SessionState:
-    """What stage 0 knows of a session: its last commit and its prepared transaction."""
+    """Last commit and prepared transaction of a session, as stage 0 finds them."""
 
     session: int
     commit_section: int = 0
@@ -37,7 +38,7 @@ class SessionState:
     """Stream position of the prepare record."""
 
     def committed(self, section: int, pos: int) -> bool:
-        """True if an entry there was followed by a commit of this session."""
+        """Return True if an entry at this position was followed by a commit of this session."""
         if section != self.commit_section:
             return section < self.commit_section
         return pos <= self.commit_pos
@@ -45,7 +46,7 @@ class SessionState:
 
 @dataclass(slots=True)
 class Recovery:
-    """The state after stages 0 and 1; `redo` answers for stage 2."""
+    """The state after stages 0 and 1; `redo` decides stage 2."""
 
     sessions: dict[int, SessionState] = field(default_factory=dict)
     undo: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -60,7 +61,7 @@ class Recovery:
     last_section: int | None = None
 
     def observe(self, entry: Entry) -> None:
-        """Stage 0 for one entry."""
+        """Apply stage 0 to one entry."""
         if entry.type == INCOMPLETE:
             return
         self.empty = False
@@ -70,23 +71,36 @@ class Recovery:
             handler(self, entry)
 
     def redo(self, entry: Entry) -> bool:
-        """Whether stage 2 applies this row record."""
+        """Return whether stage 2 applies this row record."""
         state = self.sessions.get(entry.session)
         return state is not None and state.committed(entry.section, entry.pos)
 
     def undo_applied(self, entry: Entry) -> bool:
-        """Whether stage 0 writes this image: the first of its page."""
+        """Return whether stage 0 writes this image: the first of its page."""
         return self.undo.get(entry.page, (0, 0))[0] == entry.pos
 
     def freed(self, entry: Entry) -> list[int]:
-        """Pages that stage 2 really frees for a FREE_LOG entry."""
+        """Return the pages that stage 2 really frees for a FREE_LOG entry."""
         return [page for page in entry.pages if page not in self.used_pages]
 
+    def decisions(self, entry: Entry) -> dict[str, Any]:
+        """Return what recovery decides of an entry, in the oracle's words."""
+        if entry.type == INCOMPLETE:
+            return {}
+        if entry.session_bound:
+            return {"redo": self.redo(entry)}
+        if entry.code == Type.UNDO:
+            return {"applied_in_stage0": self.undo_applied(entry)}
+        if entry.code == Type.FREE_LOG:
+            return {"freed": self.freed(entry)}
+        return {}
+
     def in_doubt(self) -> list[SessionState]:
-        """Sessions with a transaction in doubt, in the engine's order."""
+        """Return the sessions with a transaction in doubt, in the engine's order."""
         return [state for state in self.ordered_sessions() if state.in_doubt is not None]
 
     def ordered_sessions(self) -> list[SessionState]:
+        """Return all sessions in the engine's order."""
         return [self.sessions[session] for session in sorted(self.sessions)]
 
     def _session(self, session: int) -> SessionState:
@@ -124,7 +138,7 @@ _OBSERVERS: dict[int, Callable[[Recovery, Entry], None]] = {
 
 
 def recover(stream: LogStream, zone: Zone) -> Recovery:
-    """Stages 0 and 1 over the whole log."""
+    """Run stages 0 and 1 over the whole log."""
     recovery = Recovery(used_pages=used_pages(stream))
     scan = Scan(stream, zone)
     for entry in scan.entries():
@@ -134,9 +148,6 @@ def recover(stream: LogStream, zone: Zone) -> Recovery:
 
 
 def used_pages(stream: LogStream) -> set[int]:
-    """Stage 1: every trunk page and every listed data page, written or not."""
-    pages: set[int] = set()
-    for trunk in stream.chain.trunks:
-        pages.add(trunk.page)
-        pages.update(trunk.data_pages)
-    return pages
+    """Run stage 1: return every trunk page and every listed data page, written or not."""
+    trunks = {trunk.page for trunk in stream.chain.trunks}
+    return trunks.union(page for _, page in stream.chain.listed())

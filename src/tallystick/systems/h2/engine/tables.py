@@ -2,7 +2,7 @@
 
 In: a page file and what stage 0 does to it. Out: undone pages, the indexes that the meta table
 names, row keys and rows of tables. Only what decides whether a database opens is read: data
-leaves, nodes and overflow pages; b-tree pages are looked at no further than their header.
+leaves, nodes and overflow pages; of b-tree pages the header only.
 """
 
 from __future__ import annotations
@@ -18,22 +18,24 @@ from tallystick.systems.h2.format.lzf import LENGTH_MAX, expand_into
 from tallystick.systems.h2.format.numbers import decode_var_int
 from tallystick.systems.h2.format.table_pages import (
     FIELDS_START,
-    Leaf,
-    Node,
+    DataLeaf,
+    DataNode,
     decode_leaf,
     decode_node,
 )
 from tallystick.systems.h2.format.values.datetime import Zone
-from tallystick.systems.h2.format.values.decode import decode_value
 from tallystick.systems.h2.format.values.java_text import whole_number
-from tallystick.systems.h2.format.values.value import EngineFailureError, FileCorruptedError, Value
-from tallystick.systems.h2.read.page_chain import PageFile
-from tallystick.systems.h2.read.stream import LogStream
+from tallystick.systems.h2.format.values.types import (
+    EngineFailureError,
+    FileCorruptedError,
+    Value,
+    decode_value,
+)
+from tallystick.systems.h2.read.stream import LogStream, PageFile
 
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
-PARENT_START = 3
-META_KINDS = (0, 1)
+TABLE_KIND, INDEX_KIND = 0, 1
 """TYPE of a meta row: data (a table) or b-tree (an index of a table)."""
 _DEPTH_MAX = 64
 
@@ -53,7 +55,7 @@ GENERAL_ERROR = 50000
 
 
 def corrupted(text: str) -> StoreError:
-    """The engine's "file corrupted while reading record"."""
+    """Return the engine's "file corrupted while reading record"."""
     return StoreError(FILE_CORRUPTED, f"file corrupted while reading record: {text}")
 
 
@@ -76,7 +78,11 @@ class UndonePages:
     recovery: Recovery | None = None
 
     def page(self, page_id: int) -> bytes | memoryview | None:
-        """The page; None if it is empty. Raises `StoreError` as the engine does."""
+        """Return the page; None if it is empty.
+
+        Raises:
+            StoreError: the engine fails.
+        """
         if not self.pages.exists(page_id):
             raise corrupted(f"{page_id} of {self.pages.page_count}")
         image = self._image(page_id)
@@ -98,7 +104,7 @@ class UndonePages:
 
 
 def _image_at(stream: LogStream, start: int) -> bytes:
-    """The image of the undo record at this place of the stream, which was read whole before."""
+    """Return the image of the undo record at this stream offset, which was read whole before."""
     size = stream.pages.page_size
     first, at = divmod(start, stream.body_size)
     data = stream.bodies(first, 5)  # two pages of image as a rule, and its header
@@ -118,7 +124,7 @@ def _image_at(stream: LogStream, start: int) -> bytes:
 
 @dataclass(slots=True)
 class Tables:
-    """Tables of the undone store. All methods raise `StoreError` where the engine fails."""
+    """Tables of the undone store; all methods raise `StoreError` where the engine fails."""
 
     undone: UndonePages
     zone: Zone
@@ -127,29 +133,29 @@ class Tables:
     """Then the engine cannot make an empty leaf of an empty page."""
 
     def open_meta(self) -> None:
-        """Read the free list's first page, the meta table and every root page, as opening does."""
+        """Read the first page of the free list, the meta table and every root page."""
         free = self.undone.page(layout.FREE_LIST_ROOT)
         if free is not None and free[0] != layout.FREE_LIST:
             raise corrupted(f"page {layout.FREE_LIST_ROOT} is no free list")
         for _, values in self.rows(layout.META_ROOT):
             row = meta_row(values)
-            if row.kind not in META_KINDS:
+            if row.kind not in (TABLE_KIND, INDEX_KIND):
                 continue
             self.meta[row.index] = row
-            if row.root and row.kind == 0:
+            if row.root and row.kind == TABLE_KIND:
                 self._open_table(row)
             elif row.root:  # an index that delegates to its table has no page
                 self._check_btree(row)
 
     def _open_table(self, row: MetaRow) -> None:
-        """What the engine reads of a table when it opens it: its last key and row count."""
+        """Read what the engine reads of a table when it opens it: its last key and row count."""
         part = self._data_page(row.root)
-        if isinstance(part, Node) and part.row_count < 0:  # unknown: it counts
+        if isinstance(part, DataNode) and part.row_count < 0:  # unknown: it counts
             for _ in self._leaves(row.root, _DEPTH_MAX):
                 pass
         page_id, parent = row.root, 0
         for _ in range(_DEPTH_MAX):
-            if not isinstance(part, Node):
+            if not isinstance(part, DataNode):
                 return
             parent, page_id = page_id, part.children[-1]
             part = self._data_page(page_id, parent)
@@ -164,34 +170,34 @@ class Tables:
         self._check_owner(page, row.kind)
 
     def _check_owner(self, page: bytes | memoryview, kind: int) -> None:
-        """The index that a page names must be open already, and of the page's kind."""
+        """Require that the index that a page names is open already, and of the page's kind."""
         index, _ = decode_var_int(page, FIELDS_START)
         row = meta_table() if index == TABLE_META else self.meta.get(index)
         if row is None or row.kind != kind:
             raise corrupted(f"index not found {index}")
 
     def rows(self, root: int) -> Iterator[tuple[int, tuple[Value | None, ...]]]:
-        """Keys and values of every row below ``root``, in key order."""
+        """Yield keys and values of every row below ``root``, in key order."""
         for leaf in self._leaves(root, _DEPTH_MAX):
             for at, key in enumerate(leaf.keys):
                 yield key, self._row(leaf, at)
 
     def contains(self, root: int, key: int) -> bool:
-        """True if a row with this key is below ``root``."""
+        """Return True if a row with this key is below ``root``."""
         page_id, parent = root, 0
         for _ in range(_DEPTH_MAX):
             part = self._data_page(page_id, parent)
-            if part is None or isinstance(part, Leaf):
+            if part is None or isinstance(part, DataLeaf):
                 return part is not None and key in part.keys
             at = next((at for at, limit in enumerate(part.keys) if key <= limit), -1)
             parent, page_id = page_id, part.children[at]
         raise StoreError(GENERAL_ERROR, f"the tree below page {root} does not end")
 
-    def _leaves(self, root: int, depth: int, parent: int = 0) -> Iterator[Leaf]:
+    def _leaves(self, root: int, depth: int, parent: int = 0) -> Iterator[DataLeaf]:
         if not depth:
             raise StoreError(GENERAL_ERROR, f"the tree at page {root} does not end")
         part = self._data_page(root, parent)
-        if isinstance(part, Leaf):
+        if isinstance(part, DataLeaf):
             yield part
         elif part is not None:
             for child in part.children:
@@ -201,17 +207,17 @@ class Tables:
         elif parent:
             raise StoreError(GENERAL_ERROR, f"page {root} is empty")
 
-    def _data_page(self, page_id: int, parent: int = 0) -> Leaf | Node | None:
+    def _data_page(self, page_id: int, parent: int = 0) -> DataLeaf | DataNode | None:
         page = self.undone.page(page_id)
         if page is None:
             return None
-        (above,) = _INT.unpack_from(page, PARENT_START)
+        (above,) = _INT.unpack_from(page, layout.PARENT_OFFSET)
         if above != parent:
             raise StoreError(GENERAL_ERROR, f"page {page_id}: parent {above} expected {parent}")
         kind = page[0] & ~layout.LAST
         try:
             if kind in _DATA_TYPES:
-                self._check_owner(page, 0)
+                self._check_owner(page, TABLE_KIND)
             if kind == layout.DATA_LEAF:
                 return decode_leaf(page)
             if kind == layout.DATA_NODE:
@@ -220,7 +226,7 @@ class Tables:
             raise StoreError(GENERAL_ERROR, f"page {page_id} has no meaning") from None
         raise corrupted(f"{page_id} type {kind} expected type 1 or 2")
 
-    def _row(self, leaf: Leaf, at: int) -> tuple[Value | None, ...]:
+    def _row(self, leaf: DataLeaf, at: int) -> tuple[Value | None, ...]:
         data = leaf.page
         place = leaf.offsets[at]
         if at == 0 and leaf.overflow:
@@ -255,7 +261,11 @@ _BTREE_TYPES = (layout.BTREE_LEAF, layout.BTREE_NODE)
 
 
 def meta_row(values: tuple[Value | None, ...]) -> MetaRow:
-    """A row of the page index: id, type, parent, head page, options, columns."""
+    """Decode a row of the page index: id, type, parent, head page, options, columns.
+
+    Raises:
+        StoreError: it has no numbers where these must be.
+    """
     numbers = []
     for value in values[:4]:
         number = None if value is None else whole_number(value.text)
@@ -268,5 +278,5 @@ def meta_row(values: tuple[Value | None, ...]) -> MetaRow:
 
 
 def meta_table() -> MetaRow:
-    """The page index itself."""
-    return MetaRow(TABLE_META, 0, 0, layout.META_ROOT)
+    """Return the row of the page index itself."""
+    return MetaRow(TABLE_META, TABLE_KIND, 0, layout.META_ROOT)

@@ -1,7 +1,7 @@
-"""Log records: their types, their bytes, and one object for each that a scan meets.
+"""Log records: their types, their bytes, and `Entry`, the object that a scan makes of each.
 
-In: session, table, row, page. Out: the bytes of a record; and `Entry`, what the scan makes of
-one. The first byte is the type, the fields follow; there is no length and no checksum.
+In: session, table, row, page. Out: the bytes of a record. The first byte is the type, the fields
+follow; there is no length and no checksum.
 Source: the PageLog description, section a.6.
 """
 
@@ -12,12 +12,15 @@ from enum import IntEnum
 
 from tallystick.systems.h2.format.lzf import compress
 from tallystick.systems.h2.format.numbers import encode_string, encode_var_int, encode_var_long
-from tallystick.systems.h2.format.values.value import Value
+from tallystick.systems.h2.format.values.types import Value
 
 
 class Type(IntEnum):
-    """First byte of a record. 10 to 127 are unknown and skipped by the engine, one byte each;
-    128 and above (negative as Java sees it) end the log."""
+    """First byte of a record.
+
+    The engine skips 10 to 127, which it does not know, one byte each; 128 and above (negative in
+    Java) end the log.
+    """
 
     NOOP = 0
     UNDO = 1
@@ -37,14 +40,20 @@ UNDO_RAW = 0
 UNDO_EMPTY = 1
 """Sizes of an undo image that are no sizes: a raw page follows, or nothing (the page was empty)."""
 TABLE_META = -1
+"""The page index: the table of all tables and indexes."""
 TABLE_CATALOG = 0
+"""SYS: the SQL of all objects."""
+CHANGE_TYPES = frozenset((Type.ADD, Type.REMOVE, Type.TRUNCATE))
+"""Records that the commit of their session decides about."""
+SESSION_TYPES = CHANGE_TYPES | {Type.COMMIT, Type.PREPARE_COMMIT, Type.ROLLBACK}
+"""Records that name a session."""
 
 
 # -- encode ---------------------------------------------------------------------------------
 
 
 def encode_undo(page: int, image: bytes | None) -> bytes:
-    """An undo image: empty, LZF where that is clearly smaller than the page, else raw."""
+    """Encode an undo image: empty, LZF where that is clearly smaller than the page, else raw."""
     head = bytes((Type.UNDO,)) + encode_var_int(page)
     if image is None or image[0] == 0:
         return head + encode_var_int(UNDO_EMPTY)
@@ -55,42 +64,49 @@ def encode_undo(page: int, image: bytes | None) -> bytes:
 
 
 def encode_commit(session: int) -> bytes:
+    """Encode the commit of a session."""
     return bytes((Type.COMMIT,)) + encode_var_int(session)
 
 
 def encode_rollback(session: int) -> bytes:
+    """Encode the rollback of a session that is in doubt."""
     return bytes((Type.ROLLBACK,)) + encode_var_int(session)
 
 
 def encode_prepare(session: int, name: str) -> bytes:
+    """Encode that the session can commit its transaction of this name."""
     return bytes((Type.PREPARE_COMMIT,)) + encode_var_int(session) + encode_string(name)
 
 
 def encode_add(session: int, table: int, key: int, row: bytes) -> bytes:
-    """``row``: column count and values."""
+    """Encode an added row; ``row``: column count and values."""
     head = bytes((Type.ADD,)) + encode_var_int(session) + encode_var_int(table)
     return head + encode_var_long(key) + encode_var_int(len(row)) + row
 
 
 def encode_remove(session: int, table: int, key: int) -> bytes:
+    """Encode a removed row."""
     head = bytes((Type.REMOVE,)) + encode_var_int(session)
     return head + encode_var_int(table) + encode_var_long(key)
 
 
 def encode_truncate(session: int, table: int) -> bytes:
+    """Encode that all rows of a table are removed."""
     return bytes((Type.TRUNCATE,)) + encode_var_int(session) + encode_var_int(table)
 
 
 def encode_checkpoint() -> bytes:
+    """Encode the end of a section."""
     return bytes((Type.CHECKPOINT,))
 
 
 def encode_free_log(pages: list[int]) -> bytes:
+    """Encode that the log gives these pages back."""
     head = bytes((Type.FREE_LOG,)) + encode_var_int(len(pages))
     return head + b"".join(encode_var_int(page) for page in pages)
 
 
-# -- what a scan meets ----------------------------------------------------------------------
+# -- records of a scan ----------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -129,9 +145,10 @@ class Entry:
 
     @property
     def session_bound(self) -> bool:
-        """True for a record that a session's commit decides about."""
-        return self.code in (Type.ADD, Type.REMOVE, Type.TRUNCATE)
+        """True for a record that the commit of its session decides about."""
+        return self.code in CHANGE_TYPES
 
 
 INCOMPLETE = "INCOMPLETE"
 UNKNOWN = "UNKNOWN"
+"""`Entry.type` of a record that is cut off, and of a byte that is no record."""

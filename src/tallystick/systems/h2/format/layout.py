@@ -1,6 +1,6 @@
-"""The fixed layouts of an H2 page store file: headers, page checksum, trunk and data pages.
+"""Fixed layouts of an H2 page store file: headers, page checksum, trunk and data pages.
 
-In: bytes of one page. Out: headers and pages as objects, and back. Pure functions, no I/O.
+In: bytes of one page. Out: headers and pages as objects, and back.
 All numbers are big-endian and signed, except the CRC-32. Page *n* starts at ``n * page_size``;
 a trailing fragment of the file is no page. Source: the PageLog description, sections a.1-a.4.
 """
@@ -21,7 +21,6 @@ SYSTEM_NAME: Final = "h2"
 MAGIC = b"-- H2 0.5/B -- \n"
 """16 bytes at 0 and again at 32; in a plain file the salt between them is the same text."""
 MAGIC_SIZE = 16
-SALT_OFFSET = 16
 INNER_MAGIC_OFFSET = 32
 """In an encrypted file the text here is encrypted."""
 PAGE_SIZE_OFFSET = 48
@@ -48,6 +47,8 @@ PAGE_COUNT_MIN = 5
 
 PAGE_HEADER = struct.Struct(">BBBi")
 """Type, two checksum bytes, parent (table pages), previous trunk, own trunk."""
+CHECKSUM_OFFSET = 1
+PARENT_OFFSET = 3
 EMPTY = 0
 DATA_LEAF = 1
 DATA_NODE = 2
@@ -65,12 +66,16 @@ TRUNK_HEADER = struct.Struct(">BBBiiih")
 TRUNK_ID_SIZE = 4
 DATA_HEADER = struct.Struct(">BBBii")
 """Page header, log key; the rest of the page is log stream."""
+DATA_KEY_OFFSET = 7
 DATA_START = DATA_HEADER.size
+
+FREE_LIST_START = 3
+"""Offset of the bitmap in a free-list page, which has no parent field."""
 
 
 @dataclass(frozen=True, slots=True)
 class StaticHeader:
-    """Page 0. ``page_size`` in bytes; ``encrypted`` where the inner magic is not plain text."""
+    """Page 0: ``page_size`` in bytes; ``encrypted`` where the inner magic is not plain text."""
 
     page_size: int
     write_version: int = VERSION
@@ -104,7 +109,7 @@ class Trunk:
 
 
 def encode_static_header(header: StaticHeader) -> bytes:
-    """Page 0, whole."""
+    """Return page 0, whole."""
     packed = STATIC_HEADER.pack(
         MAGIC, MAGIC, MAGIC, header.page_size, header.write_version, header.read_version
     )
@@ -112,14 +117,14 @@ def encode_static_header(header: StaticHeader) -> bytes:
 
 
 def encode_variable_header(header: VariableHeader, page_size: int) -> bytes:
-    """Page 1 or 2, whole, with its CRC-32."""
+    """Return page 1 or 2, whole, with its CRC-32."""
     fields = (header.write_counter, header.log_key, header.first_trunk, header.first_data)
     page = VARIABLE_HEADER.pack(0, *fields).ljust(page_size, b"\0")
     return struct.pack(">I", crc32(page[4:])) + page[4:]
 
 
 def encode_trunk(trunk: Trunk, page_size: int) -> bytes:
-    """A trunk page with its checksum; the ids must fit (see `trunk_capacity`)."""
+    """Return a trunk page with its checksum; the ids must fit (see `trunk_capacity`)."""
     count = len(trunk.data_pages)
     assert count <= trunk_capacity(page_size), "more data page ids than a trunk page holds"
     head = TRUNK_HEADER.pack(STREAM_TRUNK, 0, 0, trunk.previous, trunk.key, trunk.next, count)
@@ -128,14 +133,14 @@ def encode_trunk(trunk: Trunk, page_size: int) -> bytes:
 
 
 def encode_data(page: int, trunk: int, key: int, body: bytes, page_size: int) -> bytes:
-    """A log data page with its checksum; ``body`` is padded with zeros, which are no-ops."""
+    """Return a log data page with its checksum, ``body`` padded with zeros, which are no-ops."""
     assert len(body) <= page_size - DATA_START, "more stream bytes than a page holds"
     head = DATA_HEADER.pack(STREAM_DATA, 0, 0, trunk, key)
     return seal(bytearray((head + body).ljust(page_size, b"\0")), page)
 
 
 def seal(page: bytearray, page_id: int) -> bytes:
-    """The page with its checksum written; an empty page (type 0) has none and stays as it is."""
+    """Return the page with its checksum; an empty page (type 0) has none and stays as it is."""
     if page[0] != EMPTY:
         page[1], page[2] = checksum(page, page_id)
     return bytes(page)
@@ -145,18 +150,22 @@ def seal(page: bytearray, page_id: int) -> bytes:
 
 
 def trunk_capacity(page_size: int) -> int:
-    """How many data page ids a trunk page holds."""
+    """Return how many data page ids a trunk page holds."""
     return (page_size - TRUNK_HEADER.size) // TRUNK_ID_SIZE
 
 
 def valid_page_size(size: int) -> bool:
-    """True for a power of two from `PAGE_SIZE_MIN` to `PAGE_SIZE_MAX`."""
+    """Return True for a power of two from `PAGE_SIZE_MIN` to `PAGE_SIZE_MAX`."""
     return PAGE_SIZE_MIN <= size <= PAGE_SIZE_MAX and size & (size - 1) == 0
 
 
 def decode_static_header(head: bytes | memoryview, file: str) -> StaticHeader:
-    """The first bytes of a file. Raises `CorruptLogError` for an impossible page size and
-    `UnsupportedFormatError` where the file is too short for a header."""
+    """Decode the first bytes of a file.
+
+    Raises:
+        CorruptLogError: the page size is impossible.
+        UnsupportedFormatError: the file is too short for a header.
+    """
     if len(head) < STATIC_HEADER.size:
         raise UnsupportedFormatError(
             "too short for a page store header",
@@ -179,7 +188,7 @@ def decode_static_header(head: bytes | memoryview, file: str) -> StaticHeader:
 
 
 def decode_variable_header(page: bytes | memoryview) -> VariableHeader | None:
-    """The header in a whole page 1 or 2; None where its CRC-32 is wrong."""
+    """Decode the header in a whole page 1 or 2; None where its CRC-32 is wrong."""
     if len(page) < VARIABLE_HEADER.size:
         return None
     crc, *fields = VARIABLE_HEADER.unpack_from(page)
@@ -187,7 +196,7 @@ def decode_variable_header(page: bytes | memoryview) -> VariableHeader | None:
 
 
 def checksum(page: bytes | bytearray | memoryview, page_id: int) -> tuple[int, int]:
-    """The two checksum bytes: a sum over seven bytes of the page, mixed with its id."""
+    """Return the two checksum bytes: a sum over seven bytes of the page, mixed with its id."""
     size = len(page)
     first = 255 + page[0]
     second = 255 + first
@@ -201,13 +210,16 @@ def checksum(page: bytes | bytearray | memoryview, page_id: int) -> tuple[int, i
 
 
 def checksum_ok(page: bytes | memoryview, page_id: int) -> bool:
-    """True if the page is empty (never tested) or its checksum fits."""
+    """Return True if the page is empty (never tested) or its checksum fits."""
     return page[0] == EMPTY or (page[1], page[2]) == checksum(page, page_id)
 
 
 def decode_trunk(page: bytes | memoryview, page_id: int) -> Trunk:
-    """A trunk page whose type and checksum were tested. Raises `CorruptLogError` for a count
-    of data pages that does not fit."""
+    """Decode a trunk page whose type and checksum were tested.
+
+    Raises:
+        CorruptLogError: it lists more data pages than fit.
+    """
     _, _, _, previous, key, following, count = TRUNK_HEADER.unpack_from(page)
     capacity = trunk_capacity(len(page))
     if not 0 <= count <= capacity:
@@ -223,6 +235,6 @@ def decode_trunk(page: bytes | memoryview, page_id: int) -> Trunk:
 
 
 def decode_data_header(page: bytes | memoryview) -> tuple[int, int]:
-    """Trunk page id and log key of a log data page."""
+    """Return trunk page id and log key of a log data page."""
     _, _, _, trunk, key = DATA_HEADER.unpack_from(page)
     return trunk, key

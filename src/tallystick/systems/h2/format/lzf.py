@@ -3,7 +3,10 @@
 In: a compressed image and the page size. Out: exactly one page, or what the engine would have
 made of a damaged one. A control byte below 32 is followed by that many literals plus one;
 any other is a back-reference of length 3 to 264 at distance 1 to 8192.
-Source: the PageLog description, section a.6.
+
+`pack` and `unpack` are loops without slices, objects and exceptions, so that they can be compiled;
+they take ``bytes`` and a ``bytearray``, or arrays over them. `LateKernel` compiles them once there
+is enough to do. Source: the PageLog description, section a.6.
 """
 
 from __future__ import annotations
@@ -13,21 +16,33 @@ from collections.abc import Callable
 from typing import Any
 
 from tallystick.arrow.numba_kernel import kernel, pays
-from tallystick.systems.h2.format import lzf_kernel as loops
 
-LENGTH_MAX = loops.LENGTH_MAX
+LITERALS_MAX = 32
+DISTANCE_MAX = 8192
+LENGTH_MIN = 3
+LENGTH_MAX = 264
+LENGTH_CONTINUED = 7
+"""A length of 7 in a control byte is continued in the next byte."""
+SLOTS = 1 << 12
+"""Offsets that `pack` remembers at a time."""
 COMPILED_FROM = 500
 """Images from which on it pays to load the compiler, each half a millisecond in plain Python."""
 LOADED_FROM = 50
 """The same where the compiler is loaded already."""
 
+WHOLE, TOO_EARLY, LITERALS_OVER, BEFORE_PAGE, REFERENCE_OVER, TOO_LONG = range(6)
+"""How `unpack` ended."""
 _REASONS = {
-    loops.TOO_EARLY: "the compressed image ends too early",
-    loops.LITERALS_OVER: "literals run over the end of the page",
-    loops.BEFORE_PAGE: "a back-reference points before the page",
-    loops.REFERENCE_OVER: "a back-reference ends at or behind the end of the page",
-    loops.TOO_LONG: "the image is longer than a page",
+    TOO_EARLY: "the compressed image ends too early",
+    LITERALS_OVER: "literals run over the end of the page",
+    BEFORE_PAGE: "a back-reference points before the page",
+    REFERENCE_OVER: "a back-reference ends at or behind the end of the page",
+    TOO_LONG: "the image is longer than a page",
 }
+
+_SCATTER, _SCATTER_SHIFT = 2_654_435_761, 20
+_STRIDE_SHIFT = 5
+"""After 32 bytes without a match every second offset is tried, after 64 every third."""
 
 
 class ExpansionError(Exception):
@@ -39,8 +54,110 @@ class ExpansionError(Exception):
         self.done = done
 
 
+# -- loops that can be compiled -------------------------------------------------------------
+
+
+def pack(page: Any, out: Any, places: Any) -> int:
+    """Write an LZF form of ``page`` to ``out``, with a literal at its end.
+
+    Args:
+        page: the bytes to compress.
+        out: the buffer, which limits the size.
+        places: `SLOTS` numbers of four bytes, all 0.
+
+    Returns:
+        The size in bytes; 0 if ``out`` is too small.
+    """
+    last = len(page) - 1
+    at = start = done = 0
+    while start <= last:
+        seen = -1
+        if at + LENGTH_MIN <= last:
+            three = page[at] << 16 | page[at + 1] << 8 | page[at + 2]
+            slot = three * _SCATTER >> _SCATTER_SHIFT & SLOTS - 1
+            seen = places[slot] - 1
+            places[slot] = at + 1
+            if (
+                seen < 0
+                or at - seen > DISTANCE_MAX
+                or page[seen] != page[at]
+                or page[seen + 1] != page[at + 1]
+                or page[seen + 2] != page[at + 2]
+            ):
+                at += 1 + (at - start >> _STRIDE_SHIFT)
+                continue
+        else:
+            at = last + 1
+        if done + (at - start) + (at - start) // LITERALS_MAX + 4 > len(out):
+            return 0
+        while start < at:
+            count = min(at - start, LITERALS_MAX)
+            out[done] = count - 1
+            for place in range(count):
+                out[done + 1 + place] = page[start + place]
+            start += count
+            done += count + 1
+        if seen >= 0:
+            length, limit = LENGTH_MIN, min(LENGTH_MAX, last - at)
+            while length < limit and page[seen + length] == page[at + length]:
+                length += 1
+            distance = at - seen - 1
+            out[done] = min(length - 2, LENGTH_CONTINUED) << 5 | distance >> 8
+            if length - 2 >= LENGTH_CONTINUED:
+                done += 1
+                out[done] = length - 2 - LENGTH_CONTINUED
+            out[done + 1] = distance & 0xFF
+            done += 2
+            at += length
+            start = at
+    return done
+
+
+def unpack(source: Any, out: Any, size: int) -> tuple[int, int, int]:
+    """Expand ``source`` into the first ``size`` bytes of ``out``, whatever becomes of it.
+
+    Returns:
+        Bytes taken, bytes written, and how it ended (`WHOLE` and the numbers after it).
+    """
+    end, capacity = len(source), len(out)
+    at = done = 0
+    while done < size:
+        if at >= end:
+            return at, done, TOO_EARLY
+        control = source[at]
+        at += 1
+        if control < LITERALS_MAX:
+            length = control + 1
+            if done + length > capacity:
+                return at, done, LITERALS_OVER
+            if at + length > end:
+                return at, done, TOO_EARLY
+            for place in range(length):
+                out[done + place] = source[at + place]
+            at += length
+            done += length
+            continue
+        length = control >> 5
+        if length == LENGTH_CONTINUED and at < end:
+            length += source[at]
+            at += 1
+        if at >= end:
+            return at, done, TOO_EARLY
+        length += 2
+        distance = ((control & 31) << 8 | source[at]) + 1
+        at += 1
+        if distance > done:
+            return at, done, BEFORE_PAGE
+        if done + length >= capacity:
+            return at, done, REFERENCE_OVER
+        for place in range(done, done + length):
+            out[place] = out[place - distance]
+        done += length
+    return at, done, WHOLE if done == size else TOO_LONG
+
+
 class LateKernel:
-    """Loops over buffers, which are compiled once there is so much to do that it pays."""
+    """A loop over buffers that is compiled once it has been called so often that it pays."""
 
     def __init__(self, plain: Callable[..., Any]) -> None:
         self.plain = plain
@@ -50,6 +167,7 @@ class LateKernel:
         self._tried = False
 
     def __call__(self, *arguments: Any) -> Any:
+        """Call the compiled function if there is one, else the plain one."""
         if not self._tried:
             if pays(self._calls, LOADED_FROM, COMPILED_FROM):
                 self._tried = True
@@ -74,26 +192,37 @@ class LateKernel:
         return argument if isinstance(argument, int) else self._asarray(memoryview(argument))
 
 
-_pack = LateKernel(loops.pack)
-_unpack = LateKernel(loops.unpack)
+_pack = LateKernel(pack)
+_unpack = LateKernel(unpack)
+
+
+# -- whole pages ----------------------------------------------------------------------------
 
 
 def compress(page: bytes) -> bytes | None:
-    """An LZF form of ``page`` that every reader expands: its last byte is always a literal. None
-    if it would take more than nine tenths of the page."""
+    """Return an LZF form of ``page`` that every reader expands: its last byte is a literal.
+
+    Returns:
+        None if it would take more than nine tenths of the page.
+    """
     out = bytearray(len(page) * 9 // 10)
-    size: int = _pack(page, out, array("i", bytes(4 * loops.SLOTS)))
+    size: int = _pack(page, out, array("i", bytes(4 * SLOTS)))
     return bytes(out[:size]) if size else None
 
 
 def expand_into(source: bytes | memoryview, out: bytearray, size: int) -> int:
-    """Expand into the first ``size`` bytes of ``out``, byte for byte as the engine does; how many
-    bytes of ``source`` that took.
+    """Expand into the first ``size`` bytes of ``out``, byte for byte as the engine does.
 
     Like the engine it refuses a back-reference that ends exactly at the end of ``out`` (not of
-    ``size``), and leaves what it has written. Raises `ExpansionError`; never writes more.
+    ``size``), and leaves what it has written. It never writes more.
+
+    Returns:
+        How many bytes of ``source`` that took.
+
+    Raises:
+        ExpansionError: the image does not expand to ``size`` bytes.
     """
     at, done, end = _unpack(memoryview(source).toreadonly(), out, size)
-    if end != loops.WHOLE:
+    if end != WHOLE:
         raise ExpansionError(_REASONS[end], done)
     return int(at)

@@ -1,6 +1,6 @@
 """Variable-length numbers and strings of the page log.
 
-In: bytes and a place in them. Out: the value and the place behind it; and back. A read past the
+In: bytes and an offset in them. Out: the value and the offset after it; and back. A read past the
 end raises `IndexError`, which the scan takes for the end of the stream.
 Source: the PageLog description, section a.5.
 """
@@ -10,28 +10,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 Bytes = bytes | bytearray | memoryview
+VAR_INT_MAX = 5
+VAR_LONG_MAX = 10
+"""Bytes of a variable-length number of 32 and of 64 bits at most."""
 
 _MASK32 = (1 << 32) - 1
 _MASK64 = (1 << 64) - 1
 
 
 def signed(value: int, bits: int) -> int:
-    """The unsigned bit pattern as a signed number."""
+    """Return an unsigned bit pattern as a signed number."""
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
 def encode_var_int(value: int) -> bytes:
-    """A signed 32-bit number in 1 to 5 bytes, least significant 7 bits first."""
+    """Encode a signed 32-bit number in 1 to 5 bytes, least significant 7 bits first."""
     return _encode_var(value & _MASK32)
 
 
 def encode_var_long(value: int) -> bytes:
-    """A signed 64-bit number in 1 to 10 bytes."""
+    """Encode a signed 64-bit number in 1 to 10 bytes."""
     return _encode_var(value & _MASK64)
 
 
 def var_long_size(value: int) -> int:
-    """How many bytes `encode_var_long` makes of a number."""
+    """Return how many bytes `encode_var_long` makes of a number."""
     return ((value & _MASK64 | 1).bit_length() + 6) // 7
 
 
@@ -54,7 +57,7 @@ def _encode_var(value: int) -> bytes:
 
 
 def decode_var_int(data: Bytes, at: int) -> tuple[int, int]:
-    """A signed 32-bit number. The fifth byte is used whole and never continues."""
+    """Decode a signed 32-bit number; the fifth byte is used whole and never continues."""
     byte = data[at]
     if byte < 0x80:
         return byte, at + 1
@@ -70,7 +73,7 @@ def decode_var_int(data: Bytes, at: int) -> tuple[int, int]:
 
 
 def decode_var_long(data: Bytes, at: int) -> tuple[int, int]:
-    """A signed 64-bit number. Its length has no limit; shifts wrap at 64 bits, as in Java."""
+    """Decode a signed 64-bit number of any length; shifts wrap at 64 bits, as in Java."""
     value = shift = 0
     while True:
         byte = data[at]
@@ -82,24 +85,24 @@ def decode_var_long(data: Bytes, at: int) -> tuple[int, int]:
 
 
 def encode_string(text: str) -> bytes:
-    """Count of UTF-16 units, then the units."""
+    """Encode a string: count of UTF-16 units, then the units."""
     units = utf16_units(text)
     return encode_var_int(len(units)) + encode_units(units)
 
 
 def decode_string(data: Bytes, at: int) -> tuple[str, int]:
-    """A string with its count in front."""
+    """Decode a string with its count in front."""
     count, at = decode_var_int(data, at)
     return decode_units(data, at, count)
 
 
 def utf16_units(text: str) -> Sequence[int]:
-    """The UTF-16 code units of a text; lone surrogates are kept."""
+    """Return the UTF-16 code units of a text; lone surrogates are kept."""
     return memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H").tolist()
 
 
 def encode_units(units: Sequence[int]) -> bytes:
-    """Each unit in 1 to 3 bytes. This is not UTF-8: following bytes carry no 0x80 bit."""
+    """Encode each unit in 1 to 3 bytes; not UTF-8: following bytes carry no 0x80 bit."""
     out = bytearray()
     for unit in units:
         if unit < 0x80:
@@ -112,7 +115,7 @@ def encode_units(units: Sequence[int]) -> bytes:
 
 
 def decode_units(data: Bytes, at: int, count: int) -> tuple[str, int]:
-    """``count`` UTF-16 units as text. The first byte alone tells how many follow."""
+    """Decode ``count`` UTF-16 units as text; the first byte alone says how many follow."""
     plain = bytes(data[at : at + count]) if count > 0 else b""
     if len(plain) == max(count, 0) and plain.isascii():
         return plain.decode("ascii"), at + max(count, 0)

@@ -1,6 +1,6 @@
 """Pages of tables: data leaves and data nodes.
 
-In: a page. Out: its keys, and the places of its rows or its children.
+In: a page. Out: its keys, and the offsets of its rows or its children.
 
     data leaf      table id vI, column count vI, entry count i2, first overflow page i4 unless it
                    is the last page of its rows, then (key vL, offset i2) per entry; rows at offsets
@@ -23,7 +23,7 @@ FIELDS_START = layout.PAGE_HEADER.size
 
 
 @dataclass(slots=True)
-class Leaf:
+class DataLeaf:
     """A data leaf: keys and the offsets of their rows."""
 
     page: bytes | memoryview
@@ -34,17 +34,21 @@ class Leaf:
 
 
 @dataclass(slots=True)
-class Node:
-    """A data node: ``children`` has one page more than there are keys; a negative ``row_count``
-    is unknown."""
+class DataNode:
+    """A data node: one child more than keys; a negative ``row_count`` is unknown."""
 
     keys: list[int]
     children: list[int]
     row_count: int
 
 
-def decode_leaf(page: bytes | memoryview) -> Leaf:
-    """Raises `IndexError` or `struct.error` where the page ends too early."""
+def decode_leaf(page: bytes | memoryview) -> DataLeaf:
+    """Decode a data leaf.
+
+    Raises:
+        IndexError: the page ends too early.
+        struct.error: the same.
+    """
     _, at = decode_var_int(page, FIELDS_START)
     columns, at = decode_var_int(page, at)
     (count,) = _SHORT.unpack_from(page, at)
@@ -62,11 +66,11 @@ def decode_leaf(page: bytes | memoryview) -> Leaf:
         at += 2
         keys.append(key)
         offsets.append(offset & 0xFFFF)
-    return Leaf(page, columns, overflow, keys, offsets)
+    return DataLeaf(page, columns, overflow, keys, offsets)
 
 
-def decode_node(page: bytes | memoryview) -> Node:
-    """Raises as `decode_leaf` does."""
+def decode_node(page: bytes | memoryview) -> DataNode:
+    """Decode a data node; raises as `decode_leaf` does."""
     _, at = decode_var_int(page, FIELDS_START)
     (row_count,) = _INT.unpack_from(page, at)
     (count,) = _SHORT.unpack_from(page, at + 4)
@@ -78,4 +82,4 @@ def decode_node(page: bytes | memoryview) -> Node:
         key, at = decode_var_long(page, at + 4)
         children.append(child)
         keys.append(key)
-    return Node(keys, [*children, rightmost], row_count)
+    return DataNode(keys, [*children, rightmost], row_count)

@@ -8,55 +8,227 @@ within its format:
   is neither flushed nor synced, so a committed transaction can come back in doubt).
 * Every group begins a data page: no page with acknowledged records is written again.
 * The header is written with syncs before, between and after its two copies.
-* Log keys grow for ever; freed pages are zeroed after the header has left them.
+* Log keys only grow; freed pages are zeroed once no header refers to them.
 
 Source: the PageLog description, part b. The names of its methods are mapped in the docs.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Sequence
 
-from tallystick.errors import IncompleteLogError, LogClosedError, RecordTooLargeError
-from tallystick.roles import Ticket
+from tallystick.errors import (
+    CorruptLogError,
+    IncompleteLogError,
+    LogClosedError,
+    RecordTooLargeError,
+)
+from tallystick.roles import InDoubt, RecoveryHandler, Ticket
 from tallystick.storage.group.counters import GroupCounters
-from tallystick.systems.h2.engine.recovery import recover, used_pages
+from tallystick.systems.h2.engine.recovery import (
+    ALLOCATE_STAGE,
+    REDO_STAGE,
+    UNDO_STAGE,
+    Recovery,
+    recover,
+    used_pages,
+)
 from tallystick.systems.h2.format import entries as records
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import Entry, Type
 from tallystick.systems.h2.format.layout import VariableHeader
 from tallystick.systems.h2.format.values.datetime import Zone
-from tallystick.systems.h2.live.recovering import RecoverableLog
-from tallystick.systems.h2.live.replay import raw_bytes, whole_entries
-from tallystick.systems.h2.live.session_state import Ledger, Prepared
-from tallystick.systems.h2.live.writer import Item, LogWriter
-from tallystick.systems.h2.read.stream import LogStream
+from tallystick.systems.h2.live.files import PageStoreFile
+from tallystick.systems.h2.live.replay import PagesOnly, redo, undo
+from tallystick.systems.h2.live.state import LiveState, Prepared
+from tallystick.systems.h2.live.writer import Item, LogWriter, replace_record
+from tallystick.systems.h2.read.scan import whole_entries
+from tallystick.systems.h2.read.stream import LogStream, open_stream
 
 CARRIED_AT_ONCE = 256
-"""Records that go over to a new log in one group."""
+"""Records that are copied to a new log in one group."""
 
 
-class PageLog(RecoverableLog):
-    """The transaction log of one page store file. Thread-safe once it is open for writing.
+class PageLog:
+    """The transaction log of one page store file; thread-safe once it is open for writing.
 
-    ``batch`` is the number of data pages listed per trunk; None is the engine's: a full trunk.
-    ``own_pages``: undo images are of pages of this file, which the log must then stay off.
+    Args:
+        store: the file, which the caller closes.
+        batch: data pages listed per trunk; None is the engine's number: a full trunk.
+        own_pages: undo images are of pages of this file, which the log must then not use.
     """
+
+    def __init__(
+        self, store: PageStoreFile, *, batch: int | None = None, own_pages: bool = True
+    ) -> None:
+        self.store = store
+        self._own_pages = own_pages
+        capacity = layout.trunk_capacity(store.page_size)
+        self._batch = min(batch or capacity, capacity)
+        self._mutex = threading.RLock()
+        self._state = LiveState()
+        self._writer: LogWriter | None = None
+        self._stream: LogStream | None = None
+        self._recovery: Recovery | None = None
+        self._minimum_page = 0
+
+    # -- properties -----------------------------------------------------------------------
+
+    @property
+    def section_id(self) -> int:
+        """Id of the section being written; starts at 0 with every opening."""
+        return self._state.section
+
+    @property
+    def first_section_id(self) -> int:
+        """Id of the oldest section kept."""
+        return self._state.first_section
+
+    @property
+    def position(self) -> int:
+        """Row and truncate records in the current section."""
+        return self._state.position
+
+    @property
+    def size(self) -> int:
+        """Bytes of the log's trunk pages and data pages that were written."""
+        return 0 if self._writer is None else self._writer.written * self.store.page_size
+
+    @property
+    def minimum_page(self) -> int:
+        """Smallest page number of a log that was opened at the end of the file, else 0."""
+        return self._minimum_page
+
+    @property
+    def counters(self) -> GroupCounters:
+        """Groups, items with a waiting caller, and their bytes so far.
+
+        A group takes one sync, or two where its pages are more than a sector. Raises
+        `LogClosedError`.
+        """
+        return self._open_writer().counters
+
+    @property
+    def is_settled(self) -> bool:
+        """True if no session has logged anything that it has not ended."""
+        with self._mutex:
+            return not self._state.uncommitted and not self._state.prepared
+
+    @property
+    def undone_pages(self) -> Collection[int]:
+        """Pages with an image in the log, a live view: no log page is ever one of these."""
+        return self._state.undo_all
+
+    # -- recovery -------------------------------------------------------------------------
+
+    def open_for_reading(self) -> LogStream:
+        """Read the log that the file's header names, as recovery will read it."""
+        self._stream = open_stream(self.store.view(), self.store.header)
+        return self._stream
+
+    def recover(self, stage: int, handler: RecoveryHandler | None = None) -> bool:
+        """Run one stage of recovery; it may be interrupted and repeated.
+
+        Args:
+            stage: `UNDO_STAGE`, `ALLOCATE_STAGE` or `REDO_STAGE`, in this order.
+            handler: receives images and rows. None: images go to the pages of this file, rows
+                nowhere.
+
+        Returns:
+            Whether the log was empty; True for `ALLOCATE_STAGE`.
+
+        Raises:
+            CorruptLogError: an image or a record is damaged in a way that can be detected.
+        """
+        stream = self._stream or self.open_for_reading()
+        if stage == ALLOCATE_STAGE:
+            self._mark_used(stream)
+            return True
+        if stage == UNDO_STAGE or self._recovery is None:
+            self._recovery = recover(stream, Zone())
+            self._require_readable(self._recovery)
+            self._find_in_doubt(self._recovery)
+        if stage == UNDO_STAGE:
+            undo(stream, self._recovery, handler or PagesOnly(self.store))
+            if handler is None:
+                self.store.sync()
+        elif stage == REDO_STAGE and handler is not None:
+            redo(stream, self._recovery, handler)
+        return self._recovery.empty
+
+    def _require_readable(self, recovery: Recovery) -> None:
+        pages = sorted(recovery.damaged_images)
+        if pages or recovery.end.error:
+            raise CorruptLogError(
+                "the log is damaged",
+                file=self.store.path,
+                expected="records and images that are whole",
+                found=recovery.end.error or f"damaged images of pages {pages}",
+                advice="Restore a backup; 'tallystick verify' tells what is lost",
+            )
+
+    def _find_in_doubt(self, recovery: Recovery) -> None:
+        self._state.prepared = {
+            state.session: Prepared(state.in_doubt or "", state.prepare_page)
+            for state in recovery.in_doubt()
+        }
+
+    def _mark_used(self, old: LogStream) -> None:
+        for page in used_pages(old):
+            if page < self.store.page_count:
+                self.store.mark_used(page)
+
+    def recover_end(self) -> None:
+        """Forget the sessions that recovery found; those in doubt stay."""
+        self._recovery = None
+
+    # -- transactions in doubt ------------------------------------------------------------
+
+    def get_in_doubt_transactions(self) -> Sequence[InDoubt]:
+        """Return prepared transactions that are not decided, by session."""
+        with self._mutex:
+            found = sorted(self._state.prepared.items())
+        return [InDoubt(session, one.name) for session, one in found]
+
+    def set_in_doubt_transaction_state(self, session: int, *, commit: bool) -> None:
+        """Write COMMIT or ROLLBACK over the prepare record of the session, durably.
+
+        In a log that was only read it takes effect with the next recovery.
+
+        Raises:
+            KeyError: the session is not in doubt.
+        """
+        record = records.encode_commit(session) if commit else records.encode_rollback(session)
+        with self._mutex:
+            page = self._state.prepared[session].page
+        if self._writer is not None:
+            self._writer.replace(page, record).wait()
+        else:
+            replace_record(self.store, page, record)
+            self.store.sync()
+        with self._mutex:
+            self._state.end_session(session)
 
     # -- opening for writing --------------------------------------------------------------
 
     def open_for_writing(
         self, *, at_end: bool = False, carry: bool = False, freed: Sequence[int] = ()
     ) -> None:
-        """Begin a new log; the old one is freed when the headers have left it.
+        """Begin a new log; the pages of the old one are freed once the headers name the new one.
 
-        With ``carry`` its records go over to the new log. Without, it must have been recovered
-        and every change written; raises `IncompleteLogError` while transactions are in doubt.
-        ``at_end``: behind all other pages of the file. ``freed``: pages that the free list on disk
-        has in use, though only the old log used them; redo frees them.
+        Args:
+            at_end: place the log after all other pages of the file.
+            carry: copy the records of the old log to the new one. Otherwise the old one must have
+                been recovered and every change written.
+            freed: pages that the free list on disk has in use, though only the old log used
+                them; redo frees them.
+
+        Raises:
+            IncompleteLogError: transactions are in doubt, and ``carry`` is not given.
         """
-        if self._ledger.prepared and not carry:
-            names = [one.name for one in self._ledger.prepared.values()]
+        if self._state.prepared and not carry:
+            names = [one.name for one in self._state.prepared.values()]
             raise IncompleteLogError(
                 f"transactions are in doubt: {names}",
                 file=self.store.path,
@@ -64,12 +236,12 @@ class PageLog(RecoverableLog):
             )
         old = self._stream or self.open_for_reading()
         self._mark_used(old)
-        self._ledger = Ledger()
+        self._state = LiveState()
         if carry:
-            # Undo would overwrite these pages, whatever the free list on disk says of them.
-            self._ledger.undo_all.update(recover(old, Zone()).undo)
+            # Undo would overwrite these pages, even if the free list on disk says they are free.
+            self._state.undo_all.update(recover(old, Zone()).undo)
         self._writer = self._begin(old, at_end=at_end)
-        self._ledger.starts[0] = self._writer.output.page
+        self._state.starts[0] = self._writer.output.page
         if carry:
             self._carry_over(old, self._writer)
         if freed:
@@ -84,7 +256,7 @@ class PageLog(RecoverableLog):
             self.store,
             key=key,
             batch=self._batch,
-            exclude=self._ledger.undo_all if self._own_pages else (),
+            exclude=self._state.undo_all if self._own_pages else (),
             at_end=at_end,
         )
         self._minimum_page = writer.first_trunk if at_end else 0
@@ -93,11 +265,11 @@ class PageLog(RecoverableLog):
     def _carry_over(self, old: LogStream, writer: LogWriter) -> None:
         group: list[Item | bytes] = []
         # Pages that the old log had freed matter where the file's own free list is redone.
-        passed = (Type.NOOP,) if self._own_pages else (Type.NOOP, Type.FREE_LOG)
+        skipped = (Type.NOOP,) if self._own_pages else (Type.NOOP, Type.FREE_LOG)
         for entry in whole_entries(old):
-            if entry.code not in passed:
-                self._ledger.note(entry)
-                group.append(self._carried(entry, raw_bytes(old, entry)))
+            if entry.code not in skipped:
+                self._state.add_entry(entry)
+                group.append(self._carried(entry, old.raw(entry.start, entry.length)))
             if len(group) >= CARRIED_AT_ONCE:
                 writer.write(group)
                 group = []
@@ -107,14 +279,23 @@ class PageLog(RecoverableLog):
         if entry.code == Type.PREPARE_COMMIT:
             return self._prepare_item(entry.session, record)
         if entry.code == Type.CHECKPOINT:
-            return self._checkpoint_item(self._ledger.section)
+            return self._checkpoint_item(self._state.section)
         return record
 
     # -- logging --------------------------------------------------------------------------
 
     def add_undo(self, page: int, image: bytes | None) -> None:
-        """Log the image of a page before its first change in this section; None: it was
-        empty. Nothing if the section has one. It is durable with the next `flush`."""
+        """Log the image of a page before its first change in this section.
+
+        A page that has one in this section is ignored. The image is durable with the next `flush`.
+
+        Args:
+            page: number of the page.
+            image: exactly one page; None: the page was empty.
+
+        Raises:
+            RecordTooLargeError: the image is not exactly one page.
+        """
         if image is not None and len(image) != self.store.page_size:
             raise RecordTooLargeError(
                 "an undo image is exactly one page",
@@ -123,14 +304,14 @@ class PageLog(RecoverableLog):
                 found=str(len(image)),
             )
         with self._mutex:
-            if page not in self._ledger.undo:
-                self._ledger.image(page)
+            if page not in self._state.undo:
+                self._state.add_image(page)
                 self._open_writer().put(records.encode_undo(page, image))
 
     def get_undo(self, page: int) -> bool:
-        """True if this section holds an image of the page already."""
+        """Return True if this section has an image of the page."""
         with self._mutex:
-            return page in self._ledger.undo
+            return page in self._state.undo
 
     def log_add_or_remove_row(self, session: int, table: int, key: int, row: bytes | None) -> None:
         """Log an added row (column count and values), or with None a removed one."""
@@ -145,27 +326,30 @@ class PageLog(RecoverableLog):
 
     def _log_row(self, session: int, record: bytes) -> None:
         with self._mutex:
-            self._ledger.row(session)
+            self._state.add_row(session)
             self._open_writer().put(record)
 
     def prepare_commit(self, session: int, name: str) -> Ticket:
         """Record durably, on a page of its own, that the session can commit under this name.
-        Raises `RecordTooLargeError` for a name that does not fit, with nothing logged."""
+
+        Raises:
+            RecordTooLargeError: the name does not fit into a page; nothing was logged.
+        """
         record = records.encode_prepare(session, name)
-        room = self.store.page_size - layout.DATA_START
-        if len(record) >= room:
+        limit = self.store.page_size - layout.DATA_START
+        if len(record) >= limit:
             raise RecordTooLargeError(
                 "transaction name (too long)",
                 file=self.store.path,
-                expected=f"a record shorter than {room} bytes",
+                expected=f"a record shorter than {limit} bytes",
                 found=f"{len(record)} bytes",
             )
         with self._mutex:
-            self._ledger.prepared[session] = Prepared(name)
+            self._state.prepared[session] = Prepared(name)
             return self._open_writer().submit(self._prepare_item(session, record))
 
     def _prepare_item(self, session: int, record: bytes) -> Item:
-        prepared = self._ledger.prepared[session]
+        prepared = self._state.prepared[session]
 
         def placed(page: int) -> None:
             prepared.page = page
@@ -175,37 +359,35 @@ class PageLog(RecoverableLog):
     def commit(self, session: int) -> Ticket:
         """Commit what the session has logged since its last commit."""
         with self._mutex:
-            self._ledger.ended(session)
+            self._state.end_session(session)
             return self._open_writer().submit(records.encode_commit(session))
 
     def forget(self, session: int) -> None:
-        """A live session that is not prepared was rolled back: it will never commit what it has
-        logged, and must not be used again in this log."""
+        """Forget a session that was rolled back and is not prepared.
+
+        It will never commit what it has logged, and must not be used again in this log.
+        """
         with self._mutex:
-            self._ledger.ended(session)
+            self._state.end_session(session)
 
     def checkpoint(self) -> Ticket:
-        """End the section; to be called when the log has been flushed and every changed page
-        is written and durable. The next section begins at once."""
+        """End the section and begin the next one.
+
+        Call it when the log has been flushed and every changed page is written and durable.
+        """
         with self._mutex:
-            return self._open_writer().submit(self._checkpoint_item(self._ledger.next_section()))
+            return self._open_writer().submit(self._checkpoint_item(self._state.next_section()))
 
     def _checkpoint_item(self, section: int) -> Item:
-        starts = self._ledger.starts
+        starts = self._state.starts
 
         def placed(page: int) -> None:
             starts[section] = page
 
         return Item(records.encode_checkpoint(), last=True, placed=placed)
 
-    @property
-    def counters(self) -> GroupCounters:
-        """Groups, items that somebody waits for, and their bytes so far; a group takes one sync,
-        or two where its pages are more than a sector. Raises `LogClosedError`."""
-        return self._open_writer().counters
-
     def flush(self) -> Ticket:
-        """Everything logged so far, undo images included."""
+        """Make everything logged so far durable, undo images included."""
         return self._open_writer().submit(b"")
 
     def _open_writer(self) -> LogWriter:
@@ -213,39 +395,30 @@ class PageLog(RecoverableLog):
             raise LogClosedError("the log is not open for writing", file=self.store.path)
         return self._writer
 
-    # -- dropping -------------------------------------------------------------------------
+    # -- freeing --------------------------------------------------------------------------
 
     def remove_until(self, section: int) -> None:
         """Free what lies before that section, as far as whole trunks go; 0 frees nothing.
-        Sections with uncommitted changes stay."""
+
+        Sections with uncommitted changes stay.
+        """
         writer = self._open_writer()
         with self._mutex:
-            section = min(section, self._ledger.needed_section())
-            if section <= self._ledger.first_section:
+            section = min(section, self._state.needed_section())
+            if section <= self._state.first_section:
                 return
         writer.submit(b"").wait()  # the section's first page is known when it is written
-        writer.remove_before(self._ledger.starts[section])
+        writer.remove_before(self._state.starts[section])
         with self._mutex:
-            self._ledger.drop_before(section)
+            self._state.drop_before(section)
 
     def free(self) -> None:
-        """Give up the whole log and write the free list. Every changed page must be written."""
+        """Free the whole log and write the free list. Every changed page must be written."""
         self.end()
         self.store.write_free_list()
 
-    @property
-    def is_settled(self) -> bool:
-        """True if no session has logged anything that it has not ended."""
-        with self._mutex:
-            return not self._ledger.uncommitted and not self._ledger.prepared
-
-    @property
-    def undone_pages(self) -> Collection[int]:
-        """Pages with an image in the log, a live view: no log page is ever one of these."""
-        return self._ledger.undo_all
-
     def end(self) -> None:
-        """Give up the whole log. Every changed page must be written and durable."""
+        """Free the whole log. Every changed page must be written and durable."""
         writer = self._open_writer()
         writer.close()
         self._writer = None

@@ -4,8 +4,8 @@ In: the role's calls. Out: `H2UndoRedoLog`, for a store that keeps its pages els
 with ``log.h2.db``, holding nothing but the log. `tallystick.systems.h2.database.paged_log` is for
 one with its pages in the same file; both are a `SessionLog`. Every transaction gets a session
 number of its own in the log, so that the engine's rule "everything before the last commit of a
-session is committed" holds for sessions of the caller that roll back and go on. What a log holds
-when it is opened again is carried over to a fresh log, whole, before anything is added.
+session is committed" holds for sessions of the caller that roll back and go on. When a log is
+opened again, all of its records are copied to a fresh log before anything is added.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from tallystick.systems.h2.engine.recovery import REDO_STAGE, UNDO_STAGE
 from tallystick.systems.h2.format.entries import encode_prepare
 from tallystick.systems.h2.format.layout import DATA_START, PAGE_SIZE_DEFAULT
 from tallystick.systems.h2.format.values.encode import pack, unpack
+from tallystick.systems.h2.live.files import PageStoreFile
 from tallystick.systems.h2.live.log import PageLog
-from tallystick.systems.h2.live.page_file import PageStoreFile
-from tallystick.systems.h2.live.replay import whole_entries
 from tallystick.systems.h2.live.writer import SECTOR_SIZE
+from tallystick.systems.h2.read.scan import whole_entries
 
 FILE = "log.h2.db"
 BATCH_PAGES = 255
@@ -35,8 +35,10 @@ _ID_BYTES_MAX = 5
 
 
 class SessionLog:
-    """What the role's calls are on a `PageLog`, rows and pages aside. Sessions that were alive when
-    the log was last open, and had not prepared, are rolled back."""
+    """The calls of the role on a `PageLog`, rows and pages aside.
+
+    Sessions that were active when the log was last open, and had not prepared, are rolled back.
+    """
 
     def __init__(self, store: PageStoreFile, log: PageLog) -> None:
         self._store = store
@@ -46,19 +48,19 @@ class SessionLog:
         self._next = FIRST_SESSION
 
     def _begin(self, freed: Sequence[int] = ()) -> None:
-        """Carry over what the log holds, ``freed`` as in `PageLog.open_for_writing`."""
+        """Copy the records to a fresh log, ``freed`` as in `PageLog.open_for_writing`."""
         found = self._sessions_in_log()
         self._next = 1 + max(found, default=FIRST_SESSION - 1)
         self._log.open_for_writing(carry=True, freed=freed)
-        self._give_up_open(found)
+        self._forget_open(found)
 
     def _sessions_in_log(self) -> set[int]:
         entries = whole_entries(self._log.open_for_reading())
         return {one.session for one in entries if one.session >= FIRST_SESSION}
 
-    def _give_up_open(self, sessions: set[int]) -> None:
-        doubtful = {one.session for one in self._log.get_in_doubt_transactions()}
-        for session in sessions - doubtful:
+    def _forget_open(self, sessions: set[int]) -> None:
+        in_doubt = {one.session for one in self._log.get_in_doubt_transactions()}
+        for session in sessions - in_doubt:
             self._log.forget(session)
 
     def _session(self, session: int) -> int:
@@ -81,7 +83,7 @@ class SessionLog:
         self._log.add_undo(page, image)
 
     def has_undo(self, page: int) -> bool:
-        """True if this section holds an image of the page already."""
+        """Return True if this section has an image of the page."""
         return self._log.get_undo(page)
 
     def log_truncate(self, session: int, table: int) -> None:
@@ -89,8 +91,12 @@ class SessionLog:
         self._log.log_truncate(self._session(session), table)
 
     def prepare_commit(self, session: int, name: str) -> Ticket:
-        """Record durably that the session's transaction can commit, under this name, which must
-        fit into a sector: deciding it writes over it, and must not tear."""
+        """Record durably that the session's transaction can commit, under this name.
+
+        Raises:
+            RecordTooLargeError: the name does not fit into a sector; its decision is written over
+                the record and must not tear.
+        """
         record = encode_prepare(FIRST_SESSION, name)
         if len(record) + _ID_BYTES_MAX > SECTOR_SIZE - DATA_START:
             raise RecordTooLargeError(
@@ -106,7 +112,7 @@ class SessionLog:
         return self._log.commit(self._end(session))
 
     def rollback(self, session: int) -> Ticket:
-        """Give up what the session has logged since it last ended."""
+        """Roll back what the session has logged since it last ended."""
         number = self._end(session)
         if any(one.session == number for one in self._log.get_in_doubt_transactions()):
             self._log.set_in_doubt_transaction_state(number, commit=False)
@@ -114,13 +120,13 @@ class SessionLog:
         return self._log.flush()
 
     def flush(self) -> Ticket:
-        """Everything logged so far; to be waited for before a page is written in place."""
+        """Make everything logged so far durable; wait for it before a page is written in place."""
         return self._log.flush()
 
     # -- sections -------------------------------------------------------------------------
 
     def checkpoint(self) -> int:
-        """Start a new section; returns its id. Every changed page must be written before."""
+        """Start a new section and return its id; every changed page must be written before."""
         with self._mutex:
             ticket = self._log.checkpoint()
             section = self._log.section_id
@@ -128,17 +134,21 @@ class SessionLog:
         return section
 
     def remove_until(self, section: int) -> None:
-        """Free what lies before that section; sections with open or prepared work stay."""
+        """Free what lies before that section; sections with open or prepared sessions stay."""
         self._log.remove_until(section)
 
     # -- in doubt -------------------------------------------------------------------------
 
     def in_doubt(self) -> Sequence[InDoubt]:
-        """Prepared transactions that no one has decided."""
+        """Return prepared transactions that are not decided."""
         return self._log.get_in_doubt_transactions()
 
     def settle(self, name: str, *, commit: bool) -> Ticket:
-        """Decide an in-doubt transaction durably. Raises `KeyError` for an unknown name."""
+        """Decide an in-doubt transaction durably.
+
+        Raises:
+            KeyError: no transaction in doubt has this name.
+        """
         session = {one.name: one.session for one in self.in_doubt()}[name]
         self._log.set_in_doubt_transaction_state(session, commit=commit)
         return self._log.flush()
@@ -152,9 +162,13 @@ class SessionLog:
 
 
 class H2UndoRedoLog(SessionLog):
-    """An undo/redo log in the folder ``path``, for a store that keeps its pages elsewhere.
+    """An undo/redo log in a folder, for a store that keeps its pages elsewhere.
 
-    ``page_size``: exact size of undo images in bytes.
+    Args:
+        path: the folder, created if it does not exist.
+        page_size: exact size of undo images in bytes, for a new log.
+        batch: data pages that are allocated at a time.
+        fs: the file system.
     """
 
     def __init__(
@@ -191,7 +205,7 @@ class H2UndoRedoLog(SessionLog):
             self._log.log_add_or_remove_row(number, table, key, packed)
 
     def recover(self, handler: RecoveryHandler) -> None:
-        """All stages, in order; idempotent, and may be interrupted at any step."""
+        """Run all stages, in order; idempotent, and may be interrupted at any step."""
         self._log.flush().wait()
         self._log.open_for_reading()
         unpacking = _Unpacking(handler)
@@ -201,7 +215,7 @@ class H2UndoRedoLog(SessionLog):
 
 
 class _Unpacking:
-    """Hands rows on as the caller gave them."""
+    """Handler that passes rows on as the caller logged them."""
 
     def __init__(self, handler: RecoveryHandler) -> None:
         self.undo_page = handler.undo_page

@@ -1,14 +1,18 @@
-"""The writing end of a live log: records in groups, group by group onto fresh pages.
+"""The writer of a live log: records into groups, groups onto fresh data pages.
 
-In: records from any thread; those that nobody waits for ride with the next one that somebody
-does. Out: pages in the file, durable when the ticket is done. Every group begins a data page and
-ends one, so that no page with acknowledged records is written again, except by the in-doubt
-resolution, which the format wants in place.
+In: records from any thread; those without a waiting caller are written with the next one that has
+one. Out: pages in the file, durable when the ticket is done. Every group begins a data page and
+ends one, so that no page with acknowledged records is written again, except by the decision of
+an in-doubt transaction, which the format requires in place.
+
+A trunk page lists a whole batch of data pages in advance and names the next trunk, so that no
+page that was written is written again either. Source: the PageLog description, section b.2.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
@@ -16,23 +20,26 @@ from tallystick.roles import Ticket
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.systems.h2.format import layout
-from tallystick.systems.h2.format.layout import VariableHeader
-from tallystick.systems.h2.live.page_file import PageStoreFile
-from tallystick.systems.h2.live.page_output import LogOutput
+from tallystick.systems.h2.format.layout import Trunk, VariableHeader
+from tallystick.systems.h2.live.files import PageStoreFile
 
 SECTOR_SIZE = 512
-"""What a disk writes whole or not at all."""
-RIDERS_BYTES = 1 << 15
-"""So much of what nobody waits for is handed to the group writer without waiting for company."""
+"""Bytes that a disk writes whole or not at all."""
+DEFERRED_BYTES = 1 << 15
+"""Bytes of records without a waiting caller that are submitted to the group writer at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A record on its way to the disk that is more than its bytes.
+    """A record to be written, with rules for where.
 
-    ``alone``: it gets a data page of its own, ``last``: it is the last of its page; ``placed``
-    is told the page (of a lone record: its own; else the one that the next record begins).
-    ``action`` runs when everything before it is written, and may write and sync by itself.
+    Attributes:
+        record: its bytes.
+        alone: it gets a data page of its own.
+        last: it is the last record of its page.
+        placed: called with the page: of a record alone its own, else the one that the next record
+            begins.
+        action: called when everything before it is written; it may write and sync by itself.
     """
 
     record: bytes
@@ -40,6 +47,113 @@ class Item:
     last: bool = False
     placed: Callable[[int], None] | None = None
     action: Callable[[], None] | None = None
+
+
+class LogOutput:
+    """The pages of one log being written; they are collected until `take`.
+
+    Args:
+        store: allocates the pages.
+        key: log key of the first trunk page, ``first_trunk``.
+        first_trunk: a page that is allocated already.
+        batch: data pages listed per trunk (the engine: as many as fit).
+        exclude: pages that hold table data under undo.
+        above: a page number that log pages must exceed.
+    """
+
+    def __init__(
+        self,
+        store: PageStoreFile,
+        key: int,
+        first_trunk: int,
+        *,
+        batch: int,
+        exclude: Collection[int] = (),
+        above: int = 0,
+    ) -> None:
+        self.store = store
+        self.trunks: list[Trunk] = []
+        self._exclude = exclude
+        self._above = above
+        self._batch = batch
+        self._next_trunk = first_trunk
+        self._next_key = key
+        self._listed: deque[int] = deque()
+        self._body = bytearray()
+        self._pages: dict[int, bytes] = {}
+        self._add_trunk()
+        self.first_data = self._page = self._take_page()
+
+    @property
+    def body_size(self) -> int:
+        """Stream bytes per page."""
+        return self.store.page_size - layout.DATA_START
+
+    @property
+    def page(self) -> int:
+        """The data page that the next byte goes to."""
+        return self._page
+
+    @property
+    def key(self) -> int:
+        """Log key of the newest trunk."""
+        return self.trunks[-1].key
+
+    @property
+    def page_ids(self) -> list[int]:
+        """Every page that belongs to the log: trunks, listed data pages, the next trunk."""
+        ids = [self._next_trunk]
+        for trunk in self.trunks:
+            ids += [trunk.page, *trunk.data_pages]
+        return ids
+
+    def put(self, record: bytes) -> None:
+        """Append a record; full pages are closed as soon as a byte follows."""
+        self._body += record
+        while len(self._body) > self.body_size:
+            self._close_page(bytes(self._body[: self.body_size]))
+            del self._body[: self.body_size]
+
+    def fill_page(self) -> None:
+        """Pad the current page with no-ops, so that the next record begins a page."""
+        if self._body:
+            self._close_page(bytes(self._body))
+            self._body.clear()
+
+    def take(self) -> dict[int, bytes]:
+        """Return the pages closed since the last call, to be written now."""
+        pages, self._pages = self._pages, {}
+        return pages
+
+    def drop_trunks(self, count: int) -> list[Trunk]:
+        """Remove and return the oldest trunks; the caller frees their pages."""
+        dropped, self.trunks = self.trunks[:count], self.trunks[count:]
+        return dropped
+
+    def _close_page(self, body: bytes) -> None:
+        trunk = self.trunks[-1]
+        sealed = layout.encode_data(self._page, trunk.page, trunk.key, body, self.store.page_size)
+        self._pages[self._page] = sealed
+        self._page = self._take_page()
+
+    def _take_page(self) -> int:
+        if not self._listed:
+            self._add_trunk()
+        return self._listed.popleft()
+
+    def _add_trunk(self) -> None:
+        page = self._next_trunk
+        previous = self.trunks[-1].page if self.trunks else page
+        ids: list[int] = []
+        for _ in range(self._batch + 1):
+            # Each above the one before, as the engine does; low numbers are used again first.
+            ids.append(self.store.allocate(ids[-1] if ids else self._above, self._exclude))
+        self._listed = deque(ids[:-1])
+        self._next_trunk = ids[-1]
+        trunk = Trunk(page, previous, self._next_key, self._next_trunk, tuple(self._listed))
+        self._next_key += 1
+        self.trunks.append(trunk)
+        self._pages[page] = layout.encode_trunk(trunk, self.store.page_size)
 
 
 class LogWriter:
@@ -60,7 +174,7 @@ class LogWriter:
         self.output = LogOutput(
             store, key + 1, self.first_trunk, batch=batch, exclude=exclude, above=above
         )
-        self._gate = self.output.page
+        self._first_page = self.output.page
         """The data page that begins what is written next."""
         self.written = 0
         """Trunk and data pages of the log that were written."""
@@ -69,40 +183,40 @@ class LogWriter:
             self.write, store.sync, name=store.path
         )
         self._order = threading.Lock()
-        self._riders: list[bytes] = []
-        self._riding = 0
+        self._deferred: list[bytes] = []
+        self._deferred_bytes = 0
 
     @property
     def counters(self) -> GroupCounters:
-        """Groups, items that somebody waits for, bytes and syncs so far."""
+        """Groups, items with a waiting caller, bytes and syncs so far."""
         return self._groups.counters
 
     def put(self, record: bytes) -> None:
         """Queue a record that becomes durable with whatever is submitted next."""
         with self._order:
-            self._riders.append(record)
-            self._riding += len(record)
-            if self._riding > RIDERS_BYTES:
-                data = self._take_riders()
+            self._deferred.append(record)
+            self._deferred_bytes += len(record)
+            if self._deferred_bytes > DEFERRED_BYTES:
+                data = self._take_deferred()
                 self._groups.submit(data, len(data), sync=False)
 
     def submit(self, item: Item | bytes) -> Ticket:
         """Queue an item; it is durable when the ticket is done, as is all that was put before."""
         with self._order:
             if isinstance(item, bytes):
-                data = self._take_riders() + item
+                data = self._take_deferred() + item
                 return self._groups.submit(data, len(data))
-            if self._riders:
-                data = self._take_riders()
+            if self._deferred:
+                data = self._take_deferred()
                 self._groups.submit(data, len(data), sync=False)
             return self._groups.submit(item, len(item.record))
 
-    def _take_riders(self) -> bytes:
-        riders, self._riders, self._riding = self._riders, [], 0
-        return b"".join(riders)
+    def _take_deferred(self) -> bytes:
+        deferred, self._deferred, self._deferred_bytes = self._deferred, [], 0
+        return b"".join(deferred)
 
     def write(self, items: list[Item | bytes]) -> Sequence[int]:
-        """Write one group; the numbers returned count items."""
+        """Write one group; return the numbers of its items."""
         output = self.output
         plain: list[bytes] = []
         for item in items:
@@ -134,20 +248,23 @@ class LogWriter:
             item.action()
 
     def put_pages(self) -> None:
-        """Write the pages that are full, as one: the format has no checksum that would show a
-        page torn in the middle, so the first sector of the first page, without which the stream
-        ends there, is written when everything behind it is durable."""
+        """Write the pages that are full, atomically.
+
+        The format has no checksum that would reveal a page torn in the middle. So the first sector
+        of the first page, without which the stream ends there, is written when everything after
+        it is durable.
+        """
         pages = self.output.take()
         self.written += len(pages)
-        gate, self._gate = self._gate, self.output.page
-        head = pages.pop(gate, b"")
+        first, self._first_page = self._first_page, self.output.page
+        head = pages.pop(first, b"")
         if pages or any(head[SECTOR_SIZE:]):
             if head:
-                pages[gate] = bytes(len(head[:SECTOR_SIZE])) + head[SECTOR_SIZE:]
+                pages[first] = bytes(len(head[:SECTOR_SIZE])) + head[SECTOR_SIZE:]
             self.store.write_pages(pages)
             self.store.sync()
         if head:
-            self.store.write_start(gate, head[:SECTOR_SIZE])
+            self.store.write_start(first, head[:SECTOR_SIZE])
 
     def start(self) -> None:
         """Make what was written durable and point the headers to it."""
@@ -157,15 +274,15 @@ class LogWriter:
         self.store.write_header(VariableHeader(0, trunk.key, trunk.page, output.first_data))
 
     def replace(self, page: int, record: bytes) -> Ticket:
-        """Write a record over the one that stands alone on a data page of this log."""
+        """Write a record over the one that is alone on a data page of this log."""
         return self.submit(Item(b"", action=lambda: replace_record(self.store, page, record)))
 
     def remove_before(self, page: int) -> None:
-        """Free the trunks before the one that lists data page ``page``, which begins a section,
-        and let the log begin there.
+        """Let the log begin at data page ``page``, which begins a section; free the trunks before.
 
         FREE_LOG is not logged: these pages were never marked in the free list on disk, so redo
-        may have given them to a table by the time it would come to that record, and free them."""
+        may have given them to a table by the time it would come to that record, and free them.
+        """
         self.submit(b"").wait()
         trunks = self.output.trunks
         count = next(at for at, trunk in enumerate(trunks) if page in trunk.data_pages)
@@ -182,14 +299,16 @@ class LogWriter:
     def close(self) -> None:
         """Flush and stop; the log stays in the file."""
         with self._order:
-            riders = self._take_riders()
-        if riders and not self._groups.poisoned:
-            self._groups.submit(riders, len(riders))
+            deferred = self._take_deferred()
+        if deferred and not self._groups.poisoned:
+            self._groups.submit(deferred, len(deferred))
         self._groups.close()
 
 
 def replace_record(store: PageStoreFile, page: int, record: bytes) -> None:
-    """Overwrite what stands on a data page, keeping its trunk and key. Where both records are
-    shorter than a sector the page is the old one or the new, whatever is torn."""
+    """Overwrite the stream bytes of a data page, keeping its trunk and key.
+
+    Where both records are shorter than a sector a torn write leaves the old page or the new one.
+    """
     trunk, key = layout.decode_data_header(store.read_page(page))
     store.write_pages({page: layout.encode_data(page, trunk, key, record, store.page_size)})

@@ -1,4 +1,5 @@
 """Files of H2's page log as records, transactions and changes.
 
-In: the files of one log. Out: what is in them. Nothing here writes a file.
+In: the bytes of one page store file. Out: its pages, log stream, records, transactions, changes.
+Nothing here writes a file.
 """

@@ -1,4 +1,7 @@
-"""Which files of a folder are H2 page store files, by their first bytes."""
+"""Recognise H2 page store files by their first bytes.
+
+In: the files of a folder. Out: a log for each page store file.
+"""
 
 from __future__ import annotations
 

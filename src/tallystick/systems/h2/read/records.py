@@ -1,20 +1,26 @@
-"""Entries of a scan as the house's records and as the oracle's JSON.
+"""Entries of a scan as records.
 
-In: an `Entry`, the stream it came from, the state of recovery. Out: a `Record`, or the oracle's
-form of the same. Both carry the same words and numbers.
+In: an `Entry`, the stream it came from, what recovery decides of it. Out: a `Record`, whose
+attributes are the entry's fields with the keys and value forms of the oracle's record list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from tallystick.records import Kind, Outcome, Record
 from tallystick.storage.crc import crc32
-from tallystick.systems.h2.engine.recovery import Recovery
-from tallystick.systems.h2.format.entries import INCOMPLETE, UNKNOWN, Entry, Type
+from tallystick.systems.h2.format.entries import (
+    INCOMPLETE,
+    SESSION_TYPES,
+    UNKNOWN,
+    Entry,
+    Type,
+)
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
-from tallystick.systems.h2.format.values.value import json_of
+from tallystick.systems.h2.format.values.types import json_of
 from tallystick.systems.h2.format.xid import parse_name
 from tallystick.systems.h2.read.stream import LogStream
 
@@ -30,39 +36,13 @@ KINDS = {
     Type.CHECKPOINT: Kind.CHECKPOINT,
     Type.FREE_LOG: Kind.CONTROL,
 }
-SESSION_TYPES = frozenset(
-    (Type.COMMIT, Type.PREPARE_COMMIT, Type.ROLLBACK, Type.ADD, Type.REMOVE, Type.TRUNCATE)
-)
+_NOT_DECIDED: Mapping[str, Any] = MappingProxyType({})
 
 
-def oracle_form(entry: Entry, stream: LogStream, recovery: Recovery | None) -> dict[str, Any]:
-    """The entry with the keys and value forms of the oracle's record list. Without ``recovery``
-    what only recovery knows is left out."""
-    page, offset = stream.place(entry.start)
-    form: dict[str, Any] = {
-        "pos": entry.pos,
-        "section": entry.section,
-        "code": entry.code,
-        "page": page,
-        "offset": offset,
-        "type": entry.type,
-    }
+def entry_fields(entry: Entry) -> dict[str, Any]:
+    """Return the fields of the entry's type in the oracle's form; none for one that is cut off."""
     fields = None if entry.type == INCOMPLETE else _FIELDS.get(entry.code)
-    if fields is not None:
-        form |= fields(entry)
-        if recovery is not None:
-            form |= _decisions(entry, recovery)
-    return form
-
-
-def _decisions(entry: Entry, recovery: Recovery) -> dict[str, Any]:
-    if entry.session_bound:
-        return {"redo": recovery.redo(entry)}
-    if entry.code == Type.UNDO:
-        return {"applied_in_stage0": recovery.undo_applied(entry)}
-    if entry.code == Type.FREE_LOG:
-        return {"freed": recovery.freed(entry)}
-    return {}
+    return fields(entry) if fields is not None else {}
 
 
 def _undo(entry: Entry) -> dict[str, Any]:
@@ -108,34 +88,45 @@ _FIELDS: dict[int, Callable[[Entry], dict[str, Any]]] = {
 
 
 def outcome_of(entry: Entry, stream: LogStream) -> Outcome:
-    """A cut record is torn where the log ends in order, and corrupt behind damage."""
+    """Return the outcome: a cut record is torn where the log ends in order, corrupt at damage."""
     if entry.type == INCOMPLETE:
         return Outcome.TORN if stream.end_of_file else Outcome.CORRUPT
     return Outcome.CORRUPT if entry.fault else Outcome.VALID
 
 
-def record_of(entry: Entry, stream: LogStream, recovery: Recovery | None) -> Record:
-    """The entry as a record; ``sequence`` is its position in the scan, ``transaction`` its
-    session, ``record_id`` its row key or page."""
-    form = oracle_form(entry, stream, recovery)
-    for name in ("type", "offset"):
-        form.pop(name)
-    form["page_offset"] = stream.place(entry.start)[1]
+def record_of(
+    entry: Entry, stream: LogStream, decisions: Mapping[str, Any] = _NOT_DECIDED
+) -> Record:
+    """Return the entry as a record; ``decisions`` of recovery go into its attributes.
+
+    ``sequence`` is its position in the scan, ``transaction`` its session, ``record_id`` its row
+    key or page.
+    """
+    page, offset = stream.place(entry.start)
+    attributes: dict[str, Any] = {
+        "pos": entry.pos,
+        "section": entry.section,
+        "code": entry.code,
+        "page": page,
+        **entry_fields(entry),
+        **decisions,
+        "page_offset": offset,
+    }
     if entry.fault:
-        form["fault"] = entry.fault
-    cut = entry.type == INCOMPLETE
+        attributes["fault"] = entry.fault
+    known = entry.type not in (INCOMPLETE, UNKNOWN)
     record = Record(
         system=SYSTEM_NAME,
         file=stream.pages.file,
-        offset=stream.file_offset(entry.start),
+        offset=page * stream.pages.page_size + offset,
         length=entry.length,
         outcome=outcome_of(entry, stream),
-        kind=Kind.UNKNOWN if cut or entry.type == UNKNOWN else KINDS[Type(entry.code)],
+        kind=KINDS[Type(entry.code)] if known else Kind.UNKNOWN,
         type=entry.type,
         sequence=entry.pos,
-        attributes=form,
+        attributes=attributes,
     )
-    if not cut and entry.type != UNKNOWN:
+    if known:
         _fill(record, entry)
     return record
 

@@ -1,9 +1,9 @@
-"""Records that the engine does not reach: behind damage, in dropped sections, in old logs.
+"""Records that the engine does not reach: after damage, in dropped sections, in old logs.
 
-In: the state of a file. Out: entries with the stream they were read from. A run is a row of
-whole data pages that follow each other in a trunk's list. Where a run begins inside a record the
-first place is taken from which records follow each other without a fault; what stands before it
-belongs to a record whose beginning is lost.
+In: the pages of a file and its log. Out: entries with the stream they were read from. A run is a
+sequence of whole data pages that follow each other in a trunk's list. Where a run begins inside a
+record, reading starts at the first offset from which records follow each other without a fault;
+what comes before belongs to a record whose beginning is lost.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from tallystick.records import Outcome
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import INCOMPLETE, UNKNOWN, Entry, Type
 from tallystick.systems.h2.format.values.datetime import Zone
-from tallystick.systems.h2.read.page_chain import PageFile, TrunkChain
 from tallystick.systems.h2.read.scan import Scan
-from tallystick.systems.h2.read.stream import LogStream, data_fault
+from tallystick.systems.h2.read.stream import LogStream, PageFile, TrunkChain, data_fault
 
 PROOF_RECORDS = 4
-"""Records in a row, no-ops apart, that must make sense for a place to count as a beginning."""
+"""Records in sequence, no-ops apart, that must be valid for an offset to count as a beginning."""
 _PROOF_PAGES = 2
 TRIALS_MAX = 1 << 16
-"""Places tried in one file; runs behind them are read from their first byte, or not at all."""
+"""Offsets tried in one file; runs after that are read from their first byte, or not at all."""
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PageRun:
     """Data pages to read on their own, and what their records are to the log."""
 
     pages: tuple[int, ...]
@@ -36,32 +35,30 @@ class Run:
     why: str
 
 
-def runs(pages: PageFile, stream: LogStream | None) -> Iterator[Run]:
-    """Every run of data pages outside the log: dropped, behind damage, of older logs."""
+def page_runs(pages: PageFile, stream: LogStream | None) -> Iterator[PageRun]:
+    """Yield every run of data pages outside the log: after damage, dropped, of older logs."""
     known: set[int] = set()
     if stream is not None:
         known.update(stream.data_pages)
-        why = "behind damage"
-        yield from _cut(tuple(stream.lost), Outcome.VALID, why, stream)
-        passed = tuple(page for page in stream.passed if _is_data(pages, page))
-        yield from _cut(passed, Outcome.STALE, "in a dropped section", stream)
-        known.update(stream.lost, passed)
+        yield from _cut(list(stream.lost), Outcome.VALID, "behind damage", stream)
+        dropped = [page for page in stream.dropped if _is_data(pages, page)]
+        yield from _cut(dropped, Outcome.STALE, "in a dropped section", stream)
+        known.update(stream.lost, dropped)
     for pages_of_old in _old_trunks(pages, known):
-        yield Run(pages_of_old, Outcome.STALE, "left over from an earlier log")
+        yield PageRun(pages_of_old, Outcome.STALE, "left over from an earlier log")
 
 
-def _cut(ids: tuple[int, ...], outcome: Outcome, why: str, stream: LogStream) -> Iterator[Run]:
+def _cut(ids: list[int], outcome: Outcome, why: str, stream: LogStream) -> Iterator[PageRun]:
     # Pages that were neighbours in the lists of the log stay together.
-    listed = [page for trunk in stream.chain.trunks for page in trunk.data_pages]
-    place = {page: at for at, page in enumerate(listed)}
+    place = {page: at for at, (_, page) in enumerate(stream.chain.listed())}
     row: list[int] = []
     for page in ids:
         if row and place.get(page, page) != place.get(row[-1], row[-1]) + 1:
-            yield Run(tuple(row), outcome, why)
+            yield PageRun(tuple(row), outcome, why)
             row = []
         row.append(page)
     if row:
-        yield Run(tuple(row), outcome, why)
+        yield PageRun(tuple(row), outcome, why)
 
 
 def _is_data(pages: PageFile, page: int) -> bool:
@@ -73,8 +70,7 @@ def _is_data(pages: PageFile, page: int) -> bool:
 
 
 def _old_trunks(pages: PageFile, known: set[int]) -> Iterator[tuple[int, ...]]:
-    kinds = bytes(pages.data[: pages.page_count * pages.page_size : pages.page_size])
-    for page_id, kind in enumerate(kinds):
+    for page_id, kind in enumerate(pages.types()):
         page = pages.page(page_id)
         if kind != layout.STREAM_TRUNK or not layout.checksum_ok(page, page_id):
             continue
@@ -96,11 +92,11 @@ def _old_trunks(pages: PageFile, known: set[int]) -> Iterator[tuple[int, ...]]:
 
 def salvaged(
     pages: PageFile, stream: LogStream | None, zone: Zone
-) -> Iterator[tuple[Entry, LogStream, Run]]:
-    """Entries of every run, with a stream to place them and the run they are from."""
+) -> Iterator[tuple[Entry, LogStream, PageRun]]:
+    """Yield the entries of every run, with a stream to place them and the run they are from."""
     trials = TRIALS_MAX
-    for run in runs(pages, stream):
-        part = _part(pages, list(run.pages))
+    for run in page_runs(pages, stream):
+        part = LogStream(pages, TrunkChain(), list(run.pages))
         start = _beginning(part, zone, max(trials, 1))
         trials -= part.body_size if start is None else start
         if start is None:
@@ -111,21 +107,17 @@ def salvaged(
                 yield entry, part, run
 
 
-def _part(pages: PageFile, ids: list[int]) -> LogStream:
-    return LogStream(pages, TrunkChain(), ids, [], [], None, 0, 0, end_of_file=True)
-
-
 def _beginning(part: LogStream, zone: Zone, trials: int) -> int | None:
-    """The first place in the first page from which records make sense."""
+    """Return the first offset in the first page from which records are valid."""
     proof = replace(part, data_pages=part.data_pages[:_PROOF_PAGES])
     for start in range(min(part.body_size, trials)):
         proof.skip = start
-        if _makes_sense(Scan(proof, zone)):
+        if _is_valid(Scan(proof, zone)):
             return start
     return None
 
 
-def _makes_sense(scan: Scan) -> bool:
+def _is_valid(scan: Scan) -> bool:
     seen = 0
     for entry in scan.entries():
         if entry.type == INCOMPLETE:

@@ -1,9 +1,9 @@
 """One scan of the log stream: records in order, as the engine reads them.
 
-In: a `LogStream`. Out: `Entry` after `Entry`, with memory for one record and the engine's two
-buffers only, and at the end how the scan ended. The engine's habits are kept where they show:
+In: a `LogStream`. Out: one `Entry` after the other, with memory for one record and the engine's two
+buffers only, and at the end how the scan ended. Defects of the engine that can be seen are kept:
 unknown types are skipped byte by byte, a bad undo image is used half expanded, a row with too
-many columns continues in stale bytes. What is wrong with an entry stands in its ``fault``.
+many columns continues in stale bytes. `Entry.fault` says what is wrong with an entry.
 Source: the PageLog description, sections a.6 and b.6.
 """
 
@@ -27,8 +27,12 @@ from tallystick.systems.h2.format.entries import (
 from tallystick.systems.h2.format.lzf import ExpansionError, expand_into
 from tallystick.systems.h2.format.numbers import decode_string, decode_var_int, decode_var_long
 from tallystick.systems.h2.format.values.datetime import Zone
-from tallystick.systems.h2.format.values.decode import decode_value
-from tallystick.systems.h2.format.values.value import EngineFailureError, FileCorruptedError, Value
+from tallystick.systems.h2.format.values.types import (
+    EngineFailureError,
+    FileCorruptedError,
+    Value,
+    decode_row,
+)
 from tallystick.systems.h2.read.stream import LogStream
 
 _ZEROS = re.compile(rb"\0*")
@@ -38,8 +42,13 @@ WINDOW_PAGES = 256
 
 @dataclass(slots=True)
 class ScanEnd:
-    """How a scan ended. ``text`` is in the oracle's words; ``error`` is set where the engine
-    fails instead of ending quietly; ``quiet_fault`` where it drops readable bytes behind."""
+    """How a scan ended.
+
+    Attributes:
+        text: the end in the oracle's words.
+        error: why the engine fails instead of ending quietly.
+        quiet_fault: why the engine drops readable bytes that follow, without an error.
+    """
 
     text: str = ""
     error: str = ""
@@ -48,18 +57,18 @@ class ScanEnd:
 
 @dataclass(slots=True)
 class Scan:
-    """The state of one scan; iterate over `entries` once, then look at `end`."""
+    """The state of one scan: iterate over `entries` once, then look at `end`."""
 
     stream: LogStream
     zone: Zone
     before: int = 0
-    """Records before the place where this scan begins."""
+    """Records before the offset where this scan begins."""
     end: ScanEnd = field(default_factory=ScanEnd)
     _buffer: bytearray = field(default_factory=bytearray)
     _packed: bytearray = field(default_factory=bytearray)
 
     def entries(self) -> Iterator[Entry]:
-        """Every record in order; runs of no-ops as one."""
+        """Yield every record in order; a run of no-ops as one."""
         page_size = self.stream.pages.page_size
         self._buffer = bytearray(page_size)
         self._packed = bytearray(2 * page_size)
@@ -222,16 +231,12 @@ _DECODERS: dict[int, Callable[[Scan, bytes, int, Entry], int]] = {
 }
 
 
-def decode_row(data: bytes | memoryview, zone: Zone) -> tuple[tuple[Value | None, ...], int]:
-    """Values of a row (column count first) and the place behind the last one."""
-    count, at = decode_var_int(data, 0)
-    if count < 0:
-        raise EngineFailureError(f"a row of {count} columns")
-    values = []
-    for _ in range(count):
-        value, at = decode_value(data, at, zone)
-        values.append(value)
-    return tuple(values), at
+_KNOWN = frozenset(one.name for one in Type)
+
+
+def whole_entries(stream: LogStream) -> Iterator[Entry]:
+    """Yield the records that are whole and known, in order."""
+    return (entry for entry in Scan(stream, Zone()).entries() if entry.type in _KNOWN)
 
 
 def _exactly(data: bytes, at: int, count: int) -> bytes:

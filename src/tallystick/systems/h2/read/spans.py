@@ -1,6 +1,6 @@
 """What every page of a file is, as spans that tile it.
 
-In: the state of a file. Out: spans in file order, page by page, like neighbours joined.
+In: an `OpenedFile`. Out: spans in file order, page by page, like neighbours joined.
 """
 
 from __future__ import annotations
@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tallystick.records import Outcome, Span
-from tallystick.systems.h2.engine.state import LogState
 from tallystick.systems.h2.format import layout
-from tallystick.systems.h2.read.page_chain import PageFile, TrunkEnd
-from tallystick.systems.h2.read.stream import DataFault, LogStream
+from tallystick.systems.h2.read.files import OpenedFile
+from tallystick.systems.h2.read.stream import DataFault, LogStream, PageFile, TrunkEnd
 
 _Judgement = tuple[Outcome, str, str]
 
@@ -25,18 +24,18 @@ _KINDS = {
     layout.STREAM_TRUNK: "log trunk page",
     layout.STREAM_DATA: "log data page",
 }
-DAMAGES = (DataFault.CHECKSUM, DataFault.NOT_DATA)
+_DAMAGES = (DataFault.CHECKSUM, DataFault.NOT_DATA)
 """Faults that are damage in themselves; the others are the normal end unless log pages follow."""
 
 
-def spans_of(state: LogState) -> tuple[Span, ...]:
-    """Spans that tile the file."""
-    if state.pages is None:
-        if not state.size:
+def spans_of(opened: OpenedFile) -> tuple[Span, ...]:
+    """Return spans that tile the file."""
+    if opened.pages is None:
+        if not opened.size:
             return ()
-        reason = str(state.problem) if state.problem else "no page store header"
-        return (Span(0, state.size, Outcome.CORRUPT, "file", reason),)
-    return tuple(_joined(_page_spans(state, state.pages)))
+        reason = str(opened.problem) if opened.problem else "no page store header"
+        return (Span(0, opened.size, Outcome.CORRUPT, "file", reason),)
+    return tuple(_joined(_page_spans(opened, opened.pages)))
 
 
 def _joined(spans: Iterator[Span]) -> Iterator[Span]:
@@ -57,19 +56,19 @@ def _alike(one: Span, other: Span) -> bool:
     return (one.outcome, one.what, one.reason) == (other.outcome, other.what, other.reason)
 
 
-def _page_spans(state: LogState, pages: PageFile) -> Iterator[Span]:
-    judged = log_pages(state.stream) if state.stream is not None else {}
+def _page_spans(opened: OpenedFile, pages: PageFile) -> Iterator[Span]:
+    judged = _log_pages(opened.stream) if opened.stream is not None else {}
     size = pages.page_size
     for page_id in range(pages.page_count):
-        judgement = _header(state, pages, page_id) or judged.get(page_id) or _other(pages, page_id)
+        judgement = _header(opened, pages, page_id) or judged.get(page_id) or _other(pages, page_id)
         yield Span(page_id * size, size, *judgement)
     whole = pages.page_count * size
-    if whole < state.size:
+    if whole < opened.size:
         reason = "the file ends inside a page; the engine ignores the fragment"
-        yield Span(whole, state.size - whole, Outcome.TORN, "fragment of a page", reason)
+        yield Span(whole, opened.size - whole, Outcome.TORN, "fragment of a page", reason)
 
 
-def _header(state: LogState, pages: PageFile, page_id: int) -> _Judgement | None:
+def _header(opened: OpenedFile, pages: PageFile, page_id: int) -> _Judgement | None:
     if page_id == 0:
         if pages.static.magic_ok:
             return Outcome.VALID, "static header", ""
@@ -79,18 +78,17 @@ def _header(state: LogState, pages: PageFile, page_id: int) -> _Judgement | None
     header = pages.headers()[page_id - 1]
     if header is None:
         return Outcome.CORRUPT, "variable header", "its CRC-32 is wrong"
-    if header != state.header:
+    if header != opened.header:
         return Outcome.STALE, "variable header", "the first copy says otherwise and is used"
     return Outcome.VALID, "variable header", ""
 
 
-def log_pages(stream: LogStream) -> dict[int, _Judgement]:
-    """Pages that the log names, each with its judgement."""
+def _log_pages(stream: LogStream) -> dict[int, _Judgement]:
     judged: dict[int, _Judgement] = {}
-    for page in stream.passed:
+    for page in stream.dropped:
         judged[page] = (Outcome.STALE, "log data page", "its section was dropped")
-    for page in stream.behind:
-        judged[page] = _behind(stream, page)
+    for page in stream.after_end:
+        judged[page] = _after_end(stream, page)
     if stream.fault is not None and stream.pages.exists(stream.fault_page):
         judged[stream.fault_page] = _ending(stream)
     for page in stream.data_pages:
@@ -107,14 +105,14 @@ def log_pages(stream: LogStream) -> dict[int, _Judgement]:
 
 
 def _ending(stream: LogStream) -> _Judgement:
-    if stream.fault in DAMAGES or stream.lost:
+    if stream.fault in _DAMAGES or stream.lost:
         return Outcome.CORRUPT, "log data page", f"the log breaks off here: {stream.fault}"
     if stream.fault is DataFault.EMPTY:
         return Outcome.UNUSED, "reserved log page", "listed in advance, not written"
     return Outcome.STALE, "log data page", f"the log ends here: {stream.fault}"
 
 
-def _behind(stream: LogStream, page: int) -> _Judgement:
+def _after_end(stream: LogStream, page: int) -> _Judgement:
     if page in stream.lost:
         return Outcome.VALID, "log data page", "whole, but behind damage: the engine drops it"
     if stream.pages.exists(page) and stream.pages.page(page)[0] == layout.EMPTY:

@@ -1,7 +1,8 @@
-"""The log stream: which data pages make up the log, why it ends, where its bytes stand in the file.
+"""The log stream: which data pages make up the log, why it ends, where its bytes are in the file.
 
-In: the pages of a file and the chain of trunk pages. Out: `open_stream`, a `LogStream`. Every way
-to end is quiet, as in the engine. Source: the PageLog description, section b.5.
+In: the bytes of a page store file. Out: `PageFile` (pages by number), `walk_trunks` (the chain of
+trunk pages as recovery follows it) and `open_stream`, a `LogStream`. Every way to end is quiet, as
+in the engine. Source: the PageLog description, section b.5.
 """
 
 from __future__ import annotations
@@ -11,14 +12,130 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tallystick.arrow.numba_kernel import pays
+from tallystick.errors import CorruptLogError
 from tallystick.systems.h2.format import layout
-from tallystick.systems.h2.format.layout import VariableHeader
-from tallystick.systems.h2.read.page_chain import PageFile, TrunkChain, walk_trunks
+from tallystick.systems.h2.format.layout import StaticHeader, Trunk, VariableHeader
 
 COMPILED_FROM = 8192
 """Listed data pages from which on it pays to load the compiler for the test of their headers."""
 LOADED_FROM = 256
 """The same where the compiler is loaded already."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageFile:
+    """A page store file as pages. ``file`` is its path, for messages."""
+
+    file: str
+    data: memoryview
+    static: StaticHeader
+
+    @property
+    def page_size(self) -> int:
+        """Bytes per page."""
+        return self.static.page_size
+
+    @property
+    def page_count(self) -> int:
+        """Whole pages; a trailing fragment is none."""
+        return len(self.data) // self.static.page_size
+
+    def page(self, page_id: int) -> memoryview:
+        """Return the bytes of a page that exists."""
+        start = page_id * self.page_size
+        return self.data[start : start + self.page_size]
+
+    def exists(self, page_id: int) -> bool:
+        """Return True if the file has a whole page of that number."""
+        return 0 <= page_id < self.page_count
+
+    def types(self) -> bytes:
+        """Return the first byte of every page."""
+        return bytes(self.data[: self.page_count * self.page_size : self.page_size])
+
+    def headers(self) -> tuple[VariableHeader | None, ...]:
+        """Return both copies of the variable header, None for one that is damaged or missing."""
+        return tuple(
+            layout.decode_variable_header(self.page(page)) if self.exists(page) else None
+            for page in layout.VARIABLE_HEADER_PAGES
+        )
+
+
+# -- trunk pages ----------------------------------------------------------------------------
+
+
+class TrunkEnd(StrEnum):
+    """Why the walk over trunk pages ended."""
+
+    NO_NEXT = "no further trunk page is named"
+    OUTSIDE = "the next trunk page lies outside the file"
+    CYCLE = "the chain returns to its first page"
+    CHECKSUM = "the next trunk page has a wrong checksum"
+    EMPTY = "the next trunk page is empty"
+    NOT_A_TRUNK = "the next page is not a trunk page"
+    WRONG_PREVIOUS = "the next trunk page names another one before it"
+    WRONG_KEY = "the next trunk page has another log key"
+
+
+@dataclass(slots=True)
+class TrunkChain:
+    """The trunk pages of a log in order, why the walk ended and at which page."""
+
+    trunks: list[Trunk] = field(default_factory=list)
+    end: TrunkEnd = TrunkEnd.NO_NEXT
+    end_page: int = 0
+
+    def listed(self) -> Iterator[tuple[int, int]]:
+        """Yield log key and number of every data page that is listed, written or not."""
+        for trunk in self.trunks:
+            for page in trunk.data_pages:
+                yield trunk.key, page
+
+
+def walk_trunks(pages: PageFile, first: int, key: int) -> TrunkChain:
+    """Follow the chain from page ``first``, whose log key is ``key``.
+
+    It ends for any input: keys grow by one and a page names its predecessor.
+
+    Raises:
+        CorruptLogError: a trunk page lists more pages than fit.
+    """
+    chain = TrunkChain()
+    following, previous = first, 0
+    while True:
+        chain.end_page = following
+        if chain.trunks and following == first:
+            chain.end = TrunkEnd.CYCLE
+            return chain
+        found = _next_trunk(pages, following, previous, key + len(chain.trunks))
+        if isinstance(found, TrunkEnd):
+            chain.end = found
+            return chain
+        chain.trunks.append(found)
+        previous, following = following, found.next
+
+
+def _next_trunk(pages: PageFile, page_id: int, previous: int, key: int) -> Trunk | TrunkEnd:
+    if page_id == 0:
+        return TrunkEnd.NO_NEXT
+    if not pages.exists(page_id):
+        return TrunkEnd.OUTSIDE
+    page = pages.page(page_id)
+    if not layout.checksum_ok(page, page_id):
+        return TrunkEnd.CHECKSUM
+    if page[0] != layout.STREAM_TRUNK:
+        return TrunkEnd.EMPTY if page[0] == layout.EMPTY else TrunkEnd.NOT_A_TRUNK
+    try:
+        trunk = layout.decode_trunk(page, page_id)
+    except CorruptLogError as error:
+        error.file = pages.file
+        raise
+    if trunk.key != key:
+        return TrunkEnd.WRONG_KEY
+    return trunk if previous <= 0 or trunk.previous == previous else TrunkEnd.WRONG_PREVIOUS
+
+
+# -- data pages -----------------------------------------------------------------------------
 
 
 class DataFault(StrEnum):
@@ -33,7 +150,7 @@ class DataFault(StrEnum):
 
 
 def data_fault(pages: PageFile, page_id: int, key: int) -> DataFault | None:
-    """What keeps a page from being a data page with this log key; None if it is one."""
+    """Return why a page is no data page with this log key; None if it is one."""
     if not pages.exists(page_id):
         return DataFault.OUTSIDE
     page = pages.page(page_id)
@@ -51,25 +168,25 @@ class LogStream:
     """The data pages that make up the log, in stream order, and how the stream ends.
 
     ``end_key`` and ``end_of_file`` are what the engine's own reader holds then: the key it
-    expects, and whether it noticed the end itself (false: an error told it).
+    expects, and whether it noticed the end itself (false: an error ended it).
     """
 
     pages: PageFile
     chain: TrunkChain
     data_pages: list[int]
-    passed: list[int]
+    dropped: list[int] = field(default_factory=list)
     """Data pages listed before the first one of the log: dropped sections."""
-    behind: list[int]
-    """Data pages listed behind the one that ended the stream."""
-    fault: DataFault | None
-    fault_page: int
-    end_key: int
-    end_of_file: bool
+    after_end: list[int] = field(default_factory=list)
+    """Data pages listed after the one that ended the stream."""
+    fault: DataFault | None = None
+    fault_page: int = 0
+    end_key: int = 0
+    end_of_file: bool = True
     lost: dict[int, None] = field(default_factory=dict)
-    """Data pages of this log behind its end, in stream order, and the damaged one that ended it
-    if it can be told for one: they were written, so the log was longer once."""
+    """Data pages of this log after its end, in stream order, and the damaged one that ended it
+    if it still says that it is one: they were written, so the log was longer once."""
     skip: int = 0
-    """Stream bytes before the place where a scan begins (a part read on its own)."""
+    """Stream bytes before the offset where a scan begins (a part read on its own)."""
 
     @property
     def body_size(self) -> int:
@@ -82,34 +199,40 @@ class LogStream:
         return len(self.data_pages) * self.body_size
 
     def place(self, position: int) -> tuple[int, int]:
-        """Page and offset in it of a stream byte; the end of a page names the next one."""
+        """Return page and offset in it of a stream byte; the end of a page names the next one."""
         index, rest = divmod(position, self.body_size)
         page = self.data_pages[index] if index < len(self.data_pages) else self.fault_page
         return page, rest + layout.DATA_START
 
     def file_offset(self, position: int) -> int:
-        """Byte offset in the file of a stream byte."""
+        """Return the byte offset in the file of a stream byte."""
         page, offset = self.place(position)
         return page * self.pages.page_size + offset
 
     def is_damaged(self, page: int) -> bool:
-        """True for the page that ended the stream by its checksum."""
+        """Return True for the page that ended the stream by its checksum."""
         return self.fault is DataFault.CHECKSUM and page == self.fault_page
 
     def bodies(self, first: int, count: int) -> bytes:
-        """Stream bytes of ``count`` data pages, the first one being number ``first``."""
-        return join_bodies(self.pages, self.data_pages[first : first + count])
+        """Return the stream bytes of ``count`` data pages, from number ``first`` on."""
+        page_of, ids = self.pages.page, self.data_pages[first : first + count]
+        return b"".join(page_of(page)[layout.DATA_START :] for page in ids)
 
-
-def join_bodies(pages: PageFile, ids: list[int]) -> bytes:
-    """The stream bytes of these data pages, one after the other."""
-    return b"".join(pages.page(page)[layout.DATA_START :] for page in ids)
+    def raw(self, start: int, length: int) -> bytes:
+        """Return ``length`` bytes of the stream from ``start`` on."""
+        first, at = divmod(start, self.body_size)
+        last = (start + length - 1) // self.body_size
+        return self.bodies(first, last - first + 1)[at : at + length]
 
 
 def open_stream(pages: PageFile, header: VariableHeader) -> LogStream:
-    """The log that ``header`` names. Raises `CorruptLogError` as `walk_trunks` does."""
+    """Follow the log that ``header`` names.
+
+    Raises:
+        CorruptLogError: a trunk page lists more pages than fit.
+    """
     chain = walk_trunks(pages, header.first_trunk, header.log_key)
-    listed = list(_listed(chain))
+    listed = list(chain.listed())
     start = next((at for at, (_, page) in enumerate(listed) if page == header.first_data), None)
     if start is None:
         start = len(listed)
@@ -117,21 +240,11 @@ def open_stream(pages: PageFile, header: VariableHeader) -> LogStream:
         pages,
         chain,
         data_pages=[],
-        passed=[page for _, page in listed[:start]],
-        behind=[],
-        fault=None,
-        fault_page=0,
+        dropped=[page for _, page in listed[:start]],
         end_key=header.log_key + len(chain.trunks),
-        end_of_file=True,
     )
     _follow(stream, listed, start)
     return stream
-
-
-def _listed(chain: TrunkChain) -> Iterator[tuple[int, int]]:
-    for trunk in chain.trunks:
-        for page in trunk.data_pages:
-            yield trunk.key, page
 
 
 def _follow(stream: LogStream, listed: list[tuple[int, int]], start: int) -> None:
@@ -142,25 +255,25 @@ def _follow(stream: LogStream, listed: list[tuple[int, int]], start: int) -> Non
         fault = data_fault(stream.pages, page, key) or DataFault.REPEATED
         stream.fault, stream.fault_page, stream.end_key = fault, page, key
         stream.end_of_file = fault not in (DataFault.OUTSIDE, DataFault.CHECKSUM)
-        stream.behind = [page for _, page in listed[at + 1 :]]
+        stream.after_end = [page for _, page in listed[at + 1 :]]
         if fault is DataFault.CHECKSUM and _was_written(stream.pages, page, key):
             stream.lost[page] = None
         for one, other in listed[at + 1 :]:
             if data_fault(stream.pages, other, one) is None:
                 stream.lost[other] = None
         return
-    for page in pages_of_trunk(stream.pages, stream.chain.end_page, stream.end_key):
+    for page in _pages_of_trunk(stream.pages, stream.chain.end_page, stream.end_key):
         stream.lost[page] = None
 
 
 def _was_written(pages: PageFile, page_id: int, key: int) -> bool:
-    """True if a damaged page still says that it is a data page of this log."""
+    """Return True if a damaged page still says that it is a data page of this log."""
     page = pages.page(page_id)
     return page[0] == layout.STREAM_DATA and layout.decode_data_header(page)[1] == key
 
 
 def _whole_pages(pages: PageFile, listed: list[tuple[int, int]]) -> int:
-    """How many of the listed pages, from the first, are whole data pages of the log."""
+    """Return how many of the listed pages, from the first, are whole data pages of the log."""
     known = 0
     if pays(len(listed), LOADED_FROM, COMPILED_FROM):
         known = _whole_pages_compiled(pages, listed)
@@ -173,26 +286,28 @@ def _whole_pages(pages: PageFile, listed: list[tuple[int, int]]) -> int:
 
 def _whole_pages_compiled(pages: PageFile, listed: list[tuple[int, int]]) -> int:
     try:
+        import numba  # noqa: F401 - without it the kernel is slower than `data_fault`
         import numpy as np
     except ImportError:
         return 0
-    from tallystick.systems.h2.columns.page_kernels import first_fault
+    from tallystick.systems.h2.format.page_kernels import count_whole_pages
 
     table = np.array(listed, dtype=np.int64)
     data = np.frombuffer(pages.data, dtype=np.uint8)
-    count: int = first_fault(data, table[:, 1].copy(), table[:, 0].copy(), pages.page_size)
+    count: int = count_whole_pages(data, table[:, 1].copy(), table[:, 0].copy(), pages.page_size)
     return count
 
 
-def pages_of_trunk(pages: PageFile, trunk: int, key: int) -> list[int]:
-    """Whole data pages that name this trunk page and log key, found by looking at every page:
-    for a trunk page that cannot be read any more."""
+def _pages_of_trunk(pages: PageFile, trunk: int, key: int) -> list[int]:
+    """Return the whole data pages that name this trunk page and log key, looking at every page.
+
+    It is for a trunk page that cannot be read any more.
+    """
     if trunk <= 0:
         return []
-    kinds = bytes(pages.data[: pages.page_count * pages.page_size : pages.page_size])
     return [
         page
-        for page, kind in enumerate(kinds)
+        for page, kind in enumerate(pages.types())
         if kind == layout.STREAM_DATA
         and layout.decode_data_header(pages.page(page)) == (trunk, key)
         and layout.checksum_ok(pages.page(page), page)

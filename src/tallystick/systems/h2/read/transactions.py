@@ -1,8 +1,8 @@
-"""Transactions and committed changes of one log.
+"""Transactions of one log.
 
-In: the entries of a scan. Out: a `Group` per transaction of a session, ended by COMMIT, by the
-resolution of an in-doubt transaction, or by the end of the log. A rollback by a running engine is
-written as the inverse of every change and a COMMIT; behind a prepare record that is told apart.
+In: the entries of a scan. Out: a `LoggedTransaction` per transaction of a session, ended by COMMIT,
+by the resolution of an in-doubt transaction, or by the end of the log. A running engine writes a
+rollback as the inverse of every change and a COMMIT; after a prepare record that can be detected.
 Memory grows with open transactions.
 """
 
@@ -11,16 +11,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from tallystick.records import State
-from tallystick.systems.h2.format.entries import INCOMPLETE, Entry, Type
+from tallystick.records import State, Transaction, Xid
+from tallystick.systems.h2.format.entries import INCOMPLETE, SESSION_TYPES, Entry, Type
+from tallystick.systems.h2.format.layout import SYSTEM_NAME
+from tallystick.systems.h2.format.xid import parse_name
+from tallystick.systems.h2.read.stream import LogStream
 
 _INVERSE = {Type.ADD: Type.REMOVE, Type.REMOVE: Type.ADD}
 
 
 @dataclass(slots=True)
-class Group:
-    """The entries of one transaction of a session. ``last`` decides its state; ``names`` are
-    those it prepared under, the last one in force; ``prepared_at`` counts changes before it."""
+class LoggedTransaction:
+    """The entries of one transaction of a session.
+
+    Attributes:
+        last: the entry that decides its state.
+        names: those it prepared under, the last one in force.
+        prepared_at: how many changes come before the last prepare record.
+        bytes: of all its records.
+    """
 
     session: int
     changes: list[Entry] = field(default_factory=list)
@@ -32,11 +41,22 @@ class Group:
     last: Entry | None = None
 
     @property
-    def late(self) -> int:
-        """Changes logged behind the prepare record."""
+    def name(self) -> str | None:
+        """The name it is prepared under."""
+        return self.names[-1] if self.names else None
+
+    @property
+    def xid(self) -> Xid | None:
+        """The branch that its name says it is."""
+        return parse_name(self.names[-1]) if self.names else None
+
+    @property
+    def late_changes(self) -> int:
+        """How many changes were logged after the prepare record."""
         return len(self.changes) - self.prepared_at if self.names else 0
 
     def add(self, entry: Entry) -> None:
+        """Add the next entry of the session."""
         self.records += 1
         self.bytes += entry.length
         if entry.session_bound:
@@ -47,54 +67,84 @@ class Group:
             self.names.append(entry.name)
             self.prepared_at = len(self.changes)
 
+    def to_transaction(self, number: int, stream: LogStream, log: str) -> Transaction:
+        """Return the transaction, number ``number`` of the log, in the words of all systems."""
+        xid, last, file = self.xid, self.last, stream.pages.file
+        return Transaction(
+            SYSTEM_NAME,
+            log,
+            key=f"{self.session}.{number}",
+            state=self.state,
+            transaction=self.session,
+            format_id=xid.format_id if xid else None,
+            gtrid=xid.gtrid if xid else None,
+            bqual=xid.bqual if xid else None,
+            name=self.name,
+            records=self.records,
+            bytes=self.bytes,
+            files=(file,),
+            evidence=(file, stream.file_offset(last.start)) if last is not None else None,
+            evidence_type=last.type if last is not None else "",
+            attributes=self._attributes(),
+        )
 
-def groups(entries: Iterable[Entry], *, keep_rows: bool = True) -> Iterator[Group]:
-    """Transactions in the order in which they end, open ones last. Commits of nothing are left
-    out. Without ``keep_rows`` the changes hold no row bytes and no values."""
-    open_groups: dict[int, Group] = {}
+    def _attributes(self) -> dict[str, object]:
+        attributes: dict[str, object] = {"changes": len(self.changes)}
+        if len(self.names) > 1:
+            attributes["hidden_names"] = self.names[:-1]
+        if self.late_changes:
+            attributes["changes_behind_prepare"] = self.late_changes
+        return attributes
+
+
+def transactions_of(
+    entries: Iterable[Entry], *, keep_rows: bool = True
+) -> Iterator[LoggedTransaction]:
+    """Yield transactions in the order in which they end, open ones last.
+
+    Commits of nothing are left out. Without ``keep_rows`` the changes hold no row bytes and no
+    values.
+    """
+    open_ones: dict[int, LoggedTransaction] = {}
     for entry in entries:
-        if entry.type == INCOMPLETE or entry.code not in _SESSION_TYPES:
+        if entry.type == INCOMPLETE or entry.code not in SESSION_TYPES:
             continue
         if not keep_rows:
             entry.row, entry.values = b"", ()
-        group = open_groups.setdefault(entry.session, Group(entry.session))
-        group.add(entry)
-        state = _ended(group, entry)
+        one = open_ones.setdefault(entry.session, LoggedTransaction(entry.session))
+        one.add(entry)
+        state = _end_state(one, entry)
         if state is not None:
-            del open_groups[entry.session]
-            group.state = state
-            if group.changes or group.names:
-                yield group
-    for group in open_groups.values():
-        group.state = State.PREPARED if group.names else State.ACTIVE
-        yield group
+            del open_ones[entry.session]
+            one.state = state
+            if one.changes or one.names:
+                yield one
+    for one in open_ones.values():
+        one.state = State.PREPARED if one.names else State.ACTIVE
+        yield one
 
 
-def _ended(group: Group, entry: Entry) -> State | None:
+def _end_state(one: LoggedTransaction, entry: Entry) -> State | None:
     if entry.code == Type.COMMIT:
-        return State.ROLLED_BACK if taken_back(group) else State.COMMITTED
+        return State.ROLLED_BACK if was_compensated(one) else State.COMMITTED
     # The rollback of a second prepare leaves the first one in doubt.
-    if entry.code == Type.ROLLBACK and not group.names:
+    if entry.code == Type.ROLLBACK and not one.names:
         return State.ROLLED_BACK
     return None
 
 
-_SESSION_TYPES = frozenset(
-    (Type.COMMIT, Type.PREPARE_COMMIT, Type.ROLLBACK, Type.ADD, Type.REMOVE, Type.TRUNCATE)
-)
+def was_compensated(one: LoggedTransaction) -> bool:
+    """Return True if the changes after the prepare record undo those before it, last one first.
 
-
-def taken_back(group: Group) -> bool:
-    """True if the changes behind the prepare record take back those before it, one by one from
-    the last: the session was rolled back, and its COMMIT says no more than that it ended.
-
-    Without a prepare record nobody can tell: the deletion of a row and its return look like
-    an update, for a REMOVE does not hold the row.
+    Then the session was rolled back, and its COMMIT only says that it ended. Without a prepare
+    record this cannot be decided: the deletion of a row and its return look like an update, for
+    a REMOVE does not hold the row.
     """
-    before, behind = group.changes[: group.prepared_at], group.changes[group.prepared_at :]
-    if not group.names or not before or len(before) != len(behind):
+    before, after = one.changes[: one.prepared_at], one.changes[one.prepared_at :]
+    if not one.names or not before or len(before) != len(after):
         return False
     return all(
-        _INVERSE.get(Type(one.code)) == back.code and (one.table, one.key) == (back.table, back.key)
-        for one, back in zip(before, reversed(behind), strict=True)
+        _INVERSE.get(Type(done.code)) == undone.code
+        and (done.table, done.key) == (undone.table, undone.key)
+        for done, undone in zip(before, reversed(after), strict=True)
     )

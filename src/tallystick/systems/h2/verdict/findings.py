@@ -1,98 +1,260 @@
-"""What a person should know about one file: damage, doubt, and what a restart would lose.
+"""Findings of one file: damage, doubt, and what a restart would lose.
 
-In: the state of a file. Out: findings: the file's own here, those of its log in `log_findings`.
-Texts are written for somebody who has to decide something at night.
+In: an `EngineResult` and a builder. Out: findings, the file's own first, then those of its log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tallystick.records import Finding, Severity
-from tallystick.systems.h2.engine.state import LogState
+from tallystick.records import Finding, State
+from tallystick.systems.findings import FindingBuilder
+from tallystick.systems.h2.engine.opening import EngineResult, Opening
 from tallystick.systems.h2.format import layout
-from tallystick.systems.h2.read.page_chain import PageFile
-from tallystick.systems.h2.verdict.log_findings import log_findings
-from tallystick.systems.h2.verdict.place import Place
+from tallystick.systems.h2.format.entries import INCOMPLETE, UNKNOWN, Entry, Type
+from tallystick.systems.h2.format.values.datetime import Zone
+from tallystick.systems.h2.read.files import OpenedFile
+from tallystick.systems.h2.read.salvage import salvaged
+from tallystick.systems.h2.read.scan import Scan
+from tallystick.systems.h2.read.stream import LogStream, PageFile, TrunkEnd
+from tallystick.systems.h2.read.transactions import LoggedTransaction, transactions_of
+
+_NAMES_MAX = 5
+"""Names that a message lists."""
+_GROWTH_WARNING = 64
+"""A listed page this many times beyond the end of the file is called damage."""
+_CHAIN_DAMAGES = (TrunkEnd.CHECKSUM, TrunkEnd.WRONG_PREVIOUS, TrunkEnd.CYCLE)
 
 
-def findings_of(state: LogState, place: Place) -> Iterator[Finding]:
-    """Every finding, the file's own first."""
-    yield from _file_findings(state, place)
-    if state.pages is not None and state.pages.static.encrypted:
-        return
-    if state.pages is not None:
-        yield from _header_findings(state.pages, place)
-    if state.stream is not None and state.recovery is not None:
-        yield from log_findings(state, state.stream, place)
-    yield from _opening_findings(state, place)
-
-
-def _file_findings(state: LogState, place: Place) -> Iterator[Finding]:
-    if state.opening.replaced:
-        yield place.finding(
+def findings_of(result: EngineResult, finding: FindingBuilder) -> Iterator[Finding]:
+    """Yield every finding of a file."""
+    file = result.file
+    if result.opening.replaced:
+        yield finding(
             "file-would-be-replaced",
-            Severity.LOSS,
             "the file is so short that the engine takes it for empty and starts a new database "
             "in its place",
-            advice="Copy it away before anything opens it",
-            risk=state.size,
+            bytes_at_risk=file.size,
         )
-    if state.problem is not None:
-        error = state.problem
-        yield place.finding(
-            "unreadable-structure",
-            Severity.DAMAGE,
-            error.message,
-            advice=error.advice,
-            offset=error.offset,
+    yield from _file_findings(file, finding)
+    if file.encrypted:
+        return
+    if file.pages is not None:
+        yield from _header_findings(file.pages, finding)
+    if file.stream is not None:
+        yield from _ending_findings(file.stream, file.zone, finding)
+        yield from _entry_findings(file.stream, file.zone, finding)
+        yield from _transaction_findings(file.stream, file.zone, finding)
+        yield from _stale_names(file.stream, file.zone, finding)
+    yield from _opening_findings(result.opening, finding)
+
+
+# -- the file -------------------------------------------------------------------------------
+
+
+def _file_findings(file: OpenedFile, finding: FindingBuilder) -> Iterator[Finding]:
+    if file.problem is not None:
+        error = file.problem
+        yield finding(
+            "unreadable-structure", error.message, advice=error.advice, offset=error.offset
         )
-    if state.pages is not None and state.pages.static.encrypted:
-        yield place.finding(
+    if file.encrypted:
+        yield finding(
             "encrypted",
-            Severity.WARNING,
             "the file is encrypted, or its third header line is damaged: its log cannot be read",
             offset=layout.INNER_MAGIC_OFFSET,
         )
 
 
-def _header_findings(pages: PageFile, place: Place) -> Iterator[Finding]:
+def _header_findings(pages: PageFile, finding: FindingBuilder) -> Iterator[Finding]:
     first, second = pages.headers()
     for page, header in zip(layout.VARIABLE_HEADER_PAGES, (first, second), strict=True):
         if header is None and pages.exists(page):
-            yield place.finding(
+            yield finding(
                 "header-copy-damaged",
-                Severity.DAMAGE,
                 f"the CRC-32 of header page {page} is wrong"
                 + ("; the other copy is used" if first or second else ""),
                 offset=page * pages.page_size,
             )
     if first and second and first != second:
-        yield place.finding(
+        yield finding(
             "header-copies-differ",
-            Severity.WARNING,
             "the two header copies differ; the process ended between writing them, and the "
             "first is used",
             offset=2 * pages.page_size,
         )
 
 
-def _opening_findings(state: LogState, place: Place) -> Iterator[Finding]:
-    opening = state.opening
+def _opening_findings(opening: Opening, finding: FindingBuilder) -> Iterator[Finding]:
     if not opening.opened:
-        yield place.finding(
+        yield finding(
             "does-not-open",
-            Severity.DAMAGE,
             f"the engine refuses to open the database: error {opening.error_code}, {opening.error}",
             offset=opening.failed_at if opening.failed_at >= 0 else None,
-            advice="Keep a copy of the file; the log can be read without the engine",
         )
     if opening.partial:
-        yield place.finding(
+        yield finding(
             "partial-redo",
-            Severity.LOSS,
             f"the engine stops redoing here without a word and opens the database: "
             f"{opening.partial}; committed changes behind this place are lost",
             offset=opening.partial_at if opening.partial_at >= 0 else None,
-            advice="Copy the file before any restart",
+        )
+
+
+# -- how the log ends -----------------------------------------------------------------------
+
+
+def _ending_findings(stream: LogStream, zone: Zone, finding: FindingBuilder) -> Iterator[Finding]:
+    page_size = stream.pages.page_size
+    if stream.lost:
+        yield _lost_finding(stream, zone, finding)
+    elif stream.chain.end in _CHAIN_DAMAGES:
+        yield finding(
+            "trunk-chain-broken",
+            f"the chain of log pages breaks off: {stream.chain.end}",
+            offset=stream.chain.end_page * page_size,
+        )
+    elif stream.fault is not None and not stream.end_of_file:
+        yield finding(
+            "log-page-damaged",
+            f"the log ends at page {stream.fault_page}, which was written once: {stream.fault}",
+            offset=stream.fault_page * page_size,
+        )
+    last = max((page for _, page in stream.chain.listed()), default=-1)
+    if last >= stream.pages.page_count * _GROWTH_WARNING:
+        yield finding(
+            "page-far-outside",
+            f"the log lists page {last}, far behind the end of the file; opening the "
+            f"database could grow the file to {last * page_size} bytes",
+        )
+
+
+def _lost_finding(stream: LogStream, zone: Zone, finding: FindingBuilder) -> Finding:
+    commits = rows = 0
+    for entry, _, run in salvaged(stream.pages, stream, zone):
+        if run.pages[0] in stream.lost:
+            commits += entry.code == Type.COMMIT
+            rows += entry.session_bound
+    where = stream.fault_page if stream.fault is not None else stream.chain.end_page
+    reason = stream.fault if stream.fault is not None else stream.chain.end
+    return finding(
+        "lost-behind-damage",
+        f"log page {where} is damaged ({reason}), and the engine takes it for the end: a restart "
+        f"silently drops at least {commits} commits and {rows} row changes that stand on it or on "
+        f"the {len(stream.lost) - (where in stream.lost)} whole pages of this log behind it",
+        offset=where * stream.pages.page_size,
+        bytes_at_risk=len(stream.lost) * stream.body_size,
+    )
+
+
+# -- records --------------------------------------------------------------------------------
+
+_ENTRY_TEXTS = {
+    "torn-record": "the last record was not written whole, and is dropped",
+    "unknown-record-type": "bytes that are no record: the engine skips them one by one and takes "
+    "what follows for records",
+    "damaged-undo-image": "an undo image does not expand to a page; the engine swallows the "
+    "error and restores the page half",
+    "damaged-row": "a row does not fit its length; the engine reads stale bytes or drops some",
+}
+
+
+def _entry_findings(stream: LogStream, zone: Zone, finding: FindingBuilder) -> Iterator[Finding]:
+    scan = Scan(stream, zone)
+    counts: dict[str, int] = {}
+    first: dict[str, tuple[int, str]] = {}
+    for entry in scan.entries():
+        code = _entry_code(entry)
+        if code:
+            counts[code] = counts.get(code, 0) + 1
+            first.setdefault(code, (entry.start, entry.fault))
+    for code, (start, fault) in first.items():
+        yield finding(
+            code,
+            f"{_ENTRY_TEXTS[code]} ({counts[code]} times, first: {fault})",
+            offset=stream.file_offset(start),
+        )
+    if scan.end.quiet_fault:
+        yield finding(
+            "log-cut-short",
+            f"the engine stops reading the log early and says nothing: {scan.end.quiet_fault}; "
+            "whatever follows is dropped by a restart",
+        )
+
+
+def _entry_code(entry: Entry) -> str:
+    if entry.type == INCOMPLETE:
+        return "torn-record"
+    if entry.type == UNKNOWN:
+        return "unknown-record-type"
+    if not entry.fault:
+        return ""
+    return "damaged-undo-image" if entry.code == Type.UNDO else "damaged-row"
+
+
+# -- transactions ---------------------------------------------------------------------------
+
+
+def _transaction_findings(
+    stream: LogStream, zone: Zone, finding: FindingBuilder
+) -> Iterator[Finding]:
+    active = 0
+    for one in transactions_of(Scan(stream, zone).entries(), keep_rows=False):
+        if one.state is State.PREPARED:
+            yield from _in_doubt_findings(one, stream, finding)
+        elif one.state is State.ACTIVE and one.changes:
+            active += 1
+    if active:
+        yield finding(
+            "uncommitted",
+            f"{active} transactions were at work when the process ended; a restart rolls them back",
+        )
+
+
+def _in_doubt_findings(
+    one: LoggedTransaction, stream: LogStream, finding: FindingBuilder
+) -> Iterator[Finding]:
+    name, xid = one.name, one.xid
+    offset = stream.file_offset(one.last.start) if one.last is not None else None
+    gtrid = xid.gtrid if xid else None
+    yield finding(
+        "in-doubt",
+        f"transaction {name!r} is prepared and not decided: the database opens read-only. The "
+        "engine writes COMMIT of a prepared transaction later than it says so, so it may have "
+        "been committed: ask the coordinator before rolling it back",
+        offset=offset,
+        gtrid=gtrid,
+    )
+    if len(one.names) > 1:
+        hidden = ", ".join(repr(one) for one in one.names[:-1][:_NAMES_MAX])
+        yield finding(
+            "name-hidden",
+            f"the transaction was prepared before as {hidden}; the engine lists {name!r} only",
+            offset=offset,
+            gtrid=gtrid,
+        )
+    if one.late_changes:
+        yield finding(
+            "changes-behind-prepare",
+            f"{one.late_changes} changes were logged behind the prepare record of {name!r} and are "
+            "lost whichever way it is decided",
+            offset=offset,
+            gtrid=gtrid,
+        )
+
+
+def _stale_names(stream: LogStream, zone: Zone, finding: FindingBuilder) -> Iterator[Finding]:
+    names = []
+    at = None
+    for entry, part, run in salvaged(stream.pages, stream, zone):
+        if entry.code == Type.PREPARE_COMMIT and run.pages[0] not in stream.lost:
+            names.append(entry.name)
+            at = part.file_offset(entry.start) if at is None else at
+    if names:
+        some = ", ".join(repr(name) for name in names[:_NAMES_MAX])
+        yield finding(
+            "stale-names",
+            f"{len(names)} names of finished transactions stand in passed log pages ({some}); "
+            "they count for nothing",
+            offset=at,
         )

@@ -1,8 +1,8 @@
 """Dates and times of H2 as text, under the time zone of the process that wrote them.
 
-TIME, DATE and TIMESTAMP are stored as "local time without daylight saving": the instant of the
-local value plus the zone's raw offset as it is today. Reading turns that round, so the zone is
-a parameter. Source: the PageLog description, section a.7.
+In: numbers as stored, and a `Zone`. Out: text. TIME, DATE and TIMESTAMP are stored as "local time
+without daylight saving": the instant of the local value plus the zone's raw offset as it is today.
+Reading inverts that, so the zone is a parameter. Source: the PageLog description, section a.7.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Zone:
     _offsets: dict[int, int] = field(default_factory=dict, repr=False, compare=False)
 
     def local_ms(self, stored_ms: int) -> int:
-        """Milliseconds of the local value since 1970-01-01 as on a clock there."""
+        """Return the stored instant as a clock in the zone shows it, in ms since 1970-01-01."""
         instant = stored_ms - self.raw_ms
         return instant + self._offset_ms(instant)
 
@@ -54,14 +54,18 @@ class Zone:
         return round(offset.total_seconds() * 1000) if offset is not None else 0
 
     def date_text(self, day: int) -> str:
-        """The day, counted from 1970-01-01, as year-month-day."""
+        """Return the day, counted from 1970-01-01, as year-month-day."""
         if self.julian and day < _GREGORIAN_START:
             return date_text(*_julian(day))
         return date_text(*_civil(day))
 
 
 def zone_named(name: str, *, julian: bool = False) -> Zone:
-    """The zone of that IANA name. Raises `UnsupportedFormatError` if it is not known."""
+    """Return the zone of that IANA name.
+
+    Raises:
+        UnsupportedFormatError: the name is not known.
+    """
     if name.upper() in ("UTC", "GMT", "Z"):
         return Zone(julian=julian)
     try:
@@ -76,30 +80,30 @@ def zone_named(name: str, *, julian: bool = False) -> Zone:
 
 
 def time_text(nanos_of_day: int) -> str:
-    """Hours, minutes, seconds and as much of a fraction as there is."""
+    """Return hours, minutes, seconds and as much of a fraction as there is."""
     seconds, nanos = divmod(nanos_of_day, NS_PER_SECOND)
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{fraction(nanos)}"
 
 
 def fraction(nanos: int) -> str:
-    """A point and the digits of the nanoseconds without trailing zeros; empty for none."""
+    """Return a point and the digits of ``nanos`` without trailing zeros; empty for none."""
     return f".{nanos:09}".rstrip("0") if nanos else ""
 
 
 def date_text(year: int, month: int, day: int) -> str:
-    """ISO form; years below 1000 have four digits, others as many as they need."""
+    """Return the ISO form; years below 1000 have four digits, others as many as they need."""
     sign = "-" if year < 0 and year > -1000 else ""
     digits = f"{sign}{abs(year):04}" if abs(year) < 1000 else str(year)
     return f"{digits}-{month:02}-{day:02}"
 
 
 def date_value_text(value: int) -> str:
-    """A packed date: year << 9 | month << 5 | day."""
+    """Return the text of a packed date: year << 9 | month << 5 | day."""
     return date_text(value >> 9, value >> 5 & 15, value & 31)
 
 
 def offset_text(seconds: int) -> str:
-    """A zone offset: ``+00``, ``+05:30``, ``-01:30:30``."""
+    """Return a zone offset as text: ``+00``, ``+05:30``, ``-01:30:30``."""
     sign = "-" if seconds < 0 else "+"
     hours, rest = divmod(abs(seconds), 3600)
     minutes, rest = divmod(rest, 60)
@@ -110,7 +114,7 @@ def offset_text(seconds: int) -> str:
 
 
 def _civil(day: int) -> tuple[int, int, int]:
-    """Proleptic Gregorian year, month, day of a day number counted from 1970-01-01."""
+    """Return proleptic Gregorian year, month, day of a day counted from 1970-01-01."""
     era, day_of_era = divmod(day + 719_468, _DAYS_PER_400_YEARS)
     year_of_era = (
         day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096

@@ -1,8 +1,8 @@
 """Rows as bytes from plain Python values, for writers.
 
 In: None, bool, int, float, str, bytes, `Decimal`. Out: column count and values as the engine
-stores them. An int is an INT where it fits, else a BIGINT; the column's type is the caller's
-affair. `pack` and `unpack` make a row of one binary value from opaque bytes.
+stores them. An int is an INT where it fits, else a BIGINT, whatever the type of the column.
+`pack` and `unpack` make a row of one binary value from opaque bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tallystick.systems.h2.format.numbers import (
     encode_var_long,
     utf16_units,
 )
-from tallystick.systems.h2.format.values import value as values
+from tallystick.systems.h2.format.values import types as values
 from tallystick.systems.h2.format.values.java_text import reverse_bits
 
 Plain = None | bool | int | float | str | bytes | Decimal
@@ -29,12 +29,16 @@ _CANONICAL_NAN = 0x7FF8_0000_0000_0000
 
 
 def encode_row(items: Sequence[Plain]) -> bytes:
-    """The bytes behind the length of an ADD record."""
+    """Encode column count and values: the bytes after the length of an ADD record."""
     return encode_var_int(len(items)) + b"".join(encode_value(item) for item in items)
 
 
 def encode_value(item: Plain) -> bytes:
-    """One value. Raises `LogWriteError` for an int beyond 64 bits."""
+    """Encode one value.
+
+    Raises:
+        LogWriteError: an int has more than 64 bits, or a Decimal is not finite.
+    """
     if item is None:
         return bytes((values.NULL,))
     if isinstance(item, bool):
@@ -103,12 +107,16 @@ def _encode_decimal(number: Decimal) -> bytes:
 
 
 def pack(data: bytes) -> bytes:
-    """Opaque bytes as a row of one binary value."""
+    """Encode opaque bytes as a row of one binary value."""
     return encode_var_int(1) + _encode_bytes(data)
 
 
 def unpack(row: bytes) -> bytes:
-    """The bytes that `pack` took. Raises `CorruptLogError` for any other row."""
+    """Return the bytes that `pack` took.
+
+    Raises:
+        CorruptLogError: the row is not one binary value.
+    """
     if len(row) >= 2 and row[0] == 1:
         if values.BYTES_0_31 <= row[1] <= values.BYTES_0_31 + SHORT_MAX:
             return row[2:]

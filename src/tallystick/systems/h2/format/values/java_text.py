@@ -1,6 +1,6 @@
-"""Numbers and intervals as the engine prints them, which is Java's way.
+"""Numbers and intervals as the engine, and so Java, prints them.
 
-In: the numbers as stored. Out: text. Nothing here reads bytes.
+In: the numbers as stored. Out: text.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ INTERVALS = (
 
 
 def whole_number(text: object) -> int | None:
-    """The number that a text spells in decimal digits, as Java reads a long; None for others."""
+    """Return the number of a text that Java reads as a long; None for any other text."""
     if not isinstance(text, str) or _WHOLE.fullmatch(text) is None:
         return None
     return int(text)
 
 
 def reverse_bits(value: int, bits: int) -> int:
-    """The lowest ``bits`` bits in opposite order."""
+    """Return the lowest ``bits`` bits in opposite order."""
     return int(f"{value & (1 << bits) - 1:0{bits}b}"[::-1], 2)
 
 
 def decimal_text(unscaled: int, scale: int) -> str:
-    """``unscaled / 10**scale`` in the canonical form of Java's BigDecimal."""
+    """Return ``unscaled / 10**scale`` in the canonical form of Java's BigDecimal."""
     sign, digits = ("-" if unscaled < 0 else ""), _digits(abs(unscaled))
     exponent = len(digits) - 1 - scale
     if scale == 0:
@@ -63,7 +63,7 @@ def decimal_text(unscaled: int, scale: int) -> str:
 
 
 def _digits(number: int) -> str:
-    """All digits of a number that is not negative; ``str`` gives up on more than 4,300."""
+    """Return all digits of a number that is not negative; ``str`` refuses more than 4,300."""
     if number.bit_length() <= _STR_BITS:
         return str(number)
     with decimal.localcontext(_EXACT):
@@ -71,8 +71,10 @@ def _digits(number: int) -> str:
 
 
 def _as_decimal(number: int, powers: dict[int, decimal.Decimal]) -> decimal.Decimal:
-    """By halves, as multiplication is faster than the square of the length here; ``powers`` of two
-    are by their exponents."""
+    """Return the number as a Decimal, by halves, which takes less than quadratic time.
+
+    ``powers`` of two are kept by their exponents.
+    """
     bits = number.bit_length()
     if bits <= _STR_BITS:
         return decimal.Decimal(number)
@@ -85,13 +87,13 @@ def _as_decimal(number: int, powers: dict[int, decimal.Decimal]) -> decimal.Deci
 
 
 def double_text(bits: int) -> str:
-    """The 64-bit IEEE number with these bits as Java prints it."""
+    """Return the 64-bit IEEE number with these bits as Java prints it."""
     number: float = struct.unpack(">d", struct.pack(">Q", bits))[0]
     return _java_float(number, 17, lambda text: float(text) == number)
 
 
 def float_text(bits: int) -> str:
-    """The 32-bit IEEE number with these bits as Java prints it."""
+    """Return the 32-bit IEEE number with these bits as Java prints it."""
     number: float = struct.unpack(">f", struct.pack(">I", bits))[0]
     return _java_float(number, 9, lambda text: _as_float32(float(text)) == number)
 
@@ -137,7 +139,7 @@ def _java_digits(digits: str, power: int) -> str:
 
 
 def interval_text(ordinal: int, leading: int, remaining: int, *, negative: bool) -> str:
-    """The SQL literal; ``remaining`` is nanoseconds, or months in YEAR TO MONTH."""
+    """Return the SQL literal; ``remaining`` is nanoseconds, or months in YEAR TO MONTH."""
     kind = INTERVALS[ordinal]
     sign = "-" if negative else ""
     return f"INTERVAL '{sign}{leading}{_interval_rest(kind, remaining)}' {kind}"

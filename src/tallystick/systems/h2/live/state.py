@@ -1,7 +1,7 @@
 """What a live log remembers between records: sections, undo pages, sessions.
 
-In: notes of what was logged. Out: answers: has this section an image of a page, which is the
-oldest section still needed, what is in doubt. In memory only; no I/O, no locks of its own.
+In: what was logged. Out: whether this section has an image of a page, which is the oldest section
+still needed, what is in doubt. It has no lock of its own.
 Source: the PageLog description, section b.1.
 """
 
@@ -14,14 +14,14 @@ from tallystick.systems.h2.format.entries import Entry, Type
 
 @dataclass(slots=True)
 class Prepared:
-    """A prepared transaction that nobody has decided: its name and the page that holds it."""
+    """A prepared transaction that is not decided: its name and the page that holds its record."""
 
     name: str
     page: int = 0
 
 
 @dataclass(slots=True)
-class Ledger:
+class LiveState:
     """The state of one log since it was opened for writing."""
 
     section: int = 0
@@ -40,47 +40,47 @@ class Ledger:
     """Session to the section and position of its first change that is not committed."""
     prepared: dict[int, Prepared] = field(default_factory=dict)
 
-    def note(self, entry: Entry) -> None:
-        """A record read from an older log, as if it had just been logged."""
+    def add_entry(self, entry: Entry) -> None:
+        """Add a record read from an older log, as if it had just been logged."""
         if entry.session_bound:
-            self.row(entry.session)
+            self.add_row(entry.session)
         elif entry.code == Type.UNDO:
-            self.image(entry.page)
+            self.add_image(entry.page)
         elif entry.code == Type.CHECKPOINT:
             self.next_section()
         elif entry.code == Type.PREPARE_COMMIT:
             self.prepared[entry.session] = Prepared(entry.name)
         elif entry.code == Type.COMMIT:
-            self.ended(entry.session)
+            self.end_session(entry.session)
 
-    def row(self, session: int) -> None:
-        """A change of a session."""
+    def add_row(self, session: int) -> None:
+        """Add a change of a session."""
         self.uncommitted.setdefault(session, (self.section, self.position))
         self.position += 1
 
-    def image(self, page: int) -> None:
-        """An undo image."""
+    def add_image(self, page: int) -> None:
+        """Add an undo image."""
         self.undo.add(page)
         self.undo_all.add(page)
 
-    def ended(self, session: int) -> None:
-        """A commit, or the end of a session that will never commit."""
+    def end_session(self, session: int) -> None:
+        """Remove a session that has committed, or will never commit."""
         self.uncommitted.pop(session, None)
         self.prepared.pop(session, None)
 
     def next_section(self) -> int:
-        """A checkpoint: the id of the section that begins."""
+        """Begin a section at a checkpoint; return its id."""
         self.undo.clear()
         self.section += 1
         self.position = 0
         return self.section
 
     def needed_section(self) -> int:
-        """The oldest section with a change that is not committed, else the current one."""
+        """Return the oldest section with a change that is not committed, else the current one."""
         return min([self.section, *(section for section, _ in self.uncommitted.values())])
 
     def drop_before(self, section: int) -> None:
-        """Sections below are gone."""
+        """Forget the sections below."""
         self.first_section = section
         for one in [one for one in self.starts if one < section]:
             del self.starts[one]

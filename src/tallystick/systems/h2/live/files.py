@@ -1,8 +1,8 @@
-"""The page store file beneath a live log: pages with checksums, allocation, both headers.
+"""The page store file under a live log: pages with checksums, allocation, both headers.
 
-In: page numbers and page contents. Out: a file that the engine takes for its own. The minimum that
-a log needs: no tables, no indexes. Which pages are in use is known in memory; the free list on
-disk is written when the file is closed in order, and recovery marks the log's own pages itself.
+In: page numbers and page contents. Out: a file that the engine opens. The minimum that a log
+needs: no tables, no indexes. Which pages are in use is known in memory; the free list on disk is
+written when the file is closed in order, and recovery marks the log's own pages itself.
 Source: the PageLog description, sections a.1, a.2, c and g.
 """
 
@@ -16,27 +16,39 @@ from tallystick.errors import CorruptLogError, LogWriteError
 from tallystick.storage.files import File, FileSystem, read_source, write_whole
 from tallystick.storage.local import LOCAL
 from tallystick.systems.h2.format import layout
+from tallystick.systems.h2.format.entries import TABLE_META
 from tallystick.systems.h2.format.layout import StaticHeader, VariableHeader
-from tallystick.systems.h2.read.page_chain import PageFile
+from tallystick.systems.h2.format.numbers import encode_var_int
+from tallystick.systems.h2.read.stream import PageFile
 
 GROWTH_PAGES = 256
 """Pages by which the file grows at least."""
-BITMAP_START = 3
-"""Offset of the bitmap in a free-list page, which has no parent field."""
 _FREE, _USED = 0, 1
+_META_COLUMNS = 6
 
 
 class PageStoreFile:
     """One ``*.h2.db`` file, opened for writing by one owner.
 
-    ``page_count`` is the size of the file in pages. Opening neither recovers nor writes. Which
-    pages are in use may be asked and changed from any thread.
+    Opening neither recovers nor writes. Allocation may be used from any thread.
+
+    Attributes:
+        path: the file.
+        static: its header.
+        header: where the log begins.
+        page_size: bytes per page.
+        page_count: size of the file in pages.
+
+    Raises:
+        CorruptLogError: it is no plain page store file, or both headers are damaged.
+        LogLockedError: it has another owner.
+        LogWriteError: it is of a newer version.
     """
 
     def __init__(self, path: str, *, fs: FileSystem = LOCAL) -> None:
         self.path = path
         self._fs = fs
-        self._turn = threading.RLock()
+        self._mutex = threading.RLock()
         self._lock = fs.lock(f"{path}.lck")
         try:
             self._file: File = fs.open(path)
@@ -88,8 +100,17 @@ class PageStoreFile:
         first_pages: bytes = b"",
         fs: FileSystem = LOCAL,
     ) -> Self:
-        """A new file with these pages, by default no tables, and no log; it gets its name when it
-        is whole and durable."""
+        """Create a file without a log; it gets its name when it is whole and durable.
+
+        Args:
+            path: the file to create.
+            page_size: bytes per page, a power of two from 64 to 32768.
+            first_pages: its pages; by default those of a database without tables.
+            fs: the file system.
+
+        Raises:
+            LogWriteError: the page size is impossible.
+        """
         if not layout.valid_page_size(page_size):
             raise LogWriteError(f"impossible page size {page_size}", file=path)
         write_whole(fs, path, [first_pages or _first_pages(page_size)])
@@ -99,14 +120,18 @@ class PageStoreFile:
 
     @property
     def file(self) -> File:
-        """The open file: page ``n`` stands at ``n`` times the page size."""
+        """The open file: page ``n`` begins at ``n`` times the page size."""
         return self._file
 
     def _raw(self, page_id: int) -> bytes:
         return self._file.pread(self.page_size, page_id * self.page_size)
 
     def read_page(self, page_id: int) -> bytes:
-        """A page. Raises `CorruptLogError` if its checksum is wrong or it does not exist."""
+        """Return a page.
+
+        Raises:
+            CorruptLogError: its checksum is wrong, or it does not exist.
+        """
         page = self._raw(page_id) if 0 <= page_id < self.page_count else b""
         if len(page) < self.page_size or not layout.checksum_ok(page, page_id):
             raise CorruptLogError(
@@ -121,7 +146,7 @@ class PageStoreFile:
         self.write_pages({page_id: layout.seal(bytearray(page), page_id)})
 
     def write_pages(self, pages: Mapping[int, bytes]) -> None:
-        """Write sealed pages, neighbours in one call; not synced."""
+        """Write sealed pages, adjacent ones in one call; not synced."""
         self.grow(max(pages, default=-1) + 1)
         run: list[bytes] = []
         first = 0
@@ -144,13 +169,16 @@ class PageStoreFile:
         self._file.datasync()
 
     def view(self) -> PageFile:
-        """The file as it is now, for reading."""
+        """Return the file as it is now, for reading."""
         source = read_source(self._fs, self.path)
         return PageFile(self.path, source.data, self.static)
 
     def write_header(self, header: VariableHeader) -> None:
-        """Point both headers to a log whose pages are written. Synced before, between and after:
-        at any moment one copy is whole and what it points to is there."""
+        """Point both headers to a log whose pages are written.
+
+        It syncs before, between and after them: at any moment one copy is whole and the pages that
+        it names are durable.
+        """
         header = VariableHeader(
             self.header.write_counter + 1, header.log_key, header.first_trunk, header.first_data
         )
@@ -164,9 +192,9 @@ class PageStoreFile:
     # -- allocation -----------------------------------------------------------------------
 
     def allocate(self, after: int = 0, exclude: Collection[int] = ()) -> int:
-        """The first page that is free, has a number above ``after`` and is not excluded."""
+        """Allocate the first free page with a number above ``after`` that is not excluded."""
         page_id = after
-        with self._turn:
+        with self._mutex:
             while True:
                 page_id = self._used.find(_FREE, page_id + 1)
                 if page_id < 0:
@@ -178,49 +206,54 @@ class PageStoreFile:
                     return page_id
 
     def mark_used(self, page_id: int) -> None:
-        """Take a page out of what can be allocated, growing the file to it."""
-        with self._turn:
+        """Mark a page as used, growing the file to it."""
+        with self._mutex:
             self.grow(page_id + 1)
             self._used[page_id] = _USED
 
     def release(self, pages: Collection[int], *, zero: Collection[int] | None = None) -> None:
-        """Make pages free again; those in ``zero`` (default: all) are overwritten, so that no
-        later log can take them for its own."""
+        """Make pages free again; those in ``zero`` (default: all) are overwritten with zeros.
+
+        So no later log can use what they held.
+        """
         wiped, blank = pages if zero is None else zero, bytes(self.page_size)
         self.write_pages({page_id: blank for page_id in wiped if page_id < self.page_count})
-        with self._turn:
+        with self._mutex:
             for page_id in pages:
                 self._used[page_id] = _FREE
 
     def is_used(self, page_id: int) -> bool:
-        """True for a page that is not free to be allocated."""
+        """Return True for a page that cannot be allocated."""
         return page_id < self.page_count and bool(self._used[page_id])
 
     def grow(self, pages: int, *, ahead: bool = False) -> None:
-        """Make the file at least so many pages long, or ``ahead`` of it by a step."""
+        """Make the file at least so many pages long; with ``ahead`` by `GROWTH_PAGES` at least."""
         if pages <= self.page_count:
             return
-        with self._turn:
+        with self._mutex:
             if ahead:
                 pages = max(pages, self.page_count + GROWTH_PAGES)
             self._file.allocate(pages * self.page_size)
             self._used += bytes(pages - self.page_count)
             self.page_count = pages
-            for page_id in range(layout.FREE_LIST_ROOT, pages, self._pages_per_list):
+            for page_id in self._free_list_pages():
                 self._used[page_id] = _USED
 
     @property
     def _pages_per_list(self) -> int:
-        return (self.page_size - BITMAP_START) * 8
+        return (self.page_size - layout.FREE_LIST_START) * 8
+
+    def _free_list_pages(self) -> range:
+        return range(layout.FREE_LIST_ROOT, self.page_count, self._pages_per_list)
 
     def load_free_list(self) -> None:
-        """Forget which pages are in use, and read it from the file."""
+        """Read again from the file which pages are in use."""
         self._used = bytearray(self.page_count)
         self._used[: layout.FIRST_FREE_PAGE] = bytes((_USED,)) * layout.FIRST_FREE_PAGE
-        for first in range(layout.FREE_LIST_ROOT, self.page_count, self._pages_per_list):
+        for first in self._free_list_pages():
             page = self._raw(first)
             if page[0] & ~layout.LAST == layout.FREE_LIST:
-                self._load_bits(first, page[BITMAP_START:])
+                self._load_bits(first, page[layout.FREE_LIST_START :])
             self._used[first] = _USED
 
     def _load_bits(self, first: int, bitmap: bytes) -> None:
@@ -231,39 +264,44 @@ class PageStoreFile:
 
     def _free_lists(self) -> dict[int, bytes]:
         lists = {}
-        for first in range(layout.FREE_LIST_ROOT, self.page_count, self._pages_per_list):
+        for first in self._free_list_pages():
             page = bytearray(self.page_size)
             page[0] = layout.FREE_LIST
             for at, used in enumerate(self._used[first : first + self._pages_per_list]):
-                page[BITMAP_START + (at >> 3)] |= used << (at & 7)
+                page[layout.FREE_LIST_START + (at >> 3)] |= used << (at & 7)
             lists[first] = layout.seal(page, first)
         return lists
 
-    # -- life -----------------------------------------------------------------------------
+    # -- closing --------------------------------------------------------------------------
 
     def write_free_list(self) -> None:
-        """Write which pages are in use and cut the file behind the last one. Only for a file
-        without a log: a log needs undo images of these pages."""
-        last = self._used.rfind(_USED)
-        self.page_count = max(last + 1, layout.PAGE_COUNT_MIN)
-        del self._used[self.page_count :]
+        """Write which pages are in use and truncate the file after the last one.
+
+        Only for a file without a log: a log needs undo images of these pages.
+        """
+        self._end_after(self._used.rfind(_USED))
         self.write_pages(self._free_lists())
-        self._file.truncate(self.page_count * self.page_size)
-        self.sync()
+        self._truncate()
 
     def cut(self) -> None:
-        """Cut the file behind the last page in use, pages of the free list aside."""
-        lists = range(layout.FREE_LIST_ROOT, self.page_count, self._pages_per_list)
+        """Truncate the file after the last page in use, pages of the free list aside."""
+        lists = self._free_list_pages()
         last = self._used.rfind(_USED)
         while last in lists:
             last = self._used.rfind(_USED, 0, last)
+        self._end_after(last)
+        self._truncate()
+
+    def _end_after(self, last: int) -> None:
         self.page_count = max(last + 1, layout.PAGE_COUNT_MIN)
         del self._used[self.page_count :]
+
+    def _truncate(self) -> None:
         self._file.truncate(self.page_count * self.page_size)
         self.sync()
 
     def close(self) -> None:
-        """Close without writing; a second call does nothing."""
+        """Close without writing and release the lock; a second call does nothing."""
         self._file.close()
         self._lock.release()
 
@@ -277,7 +315,7 @@ class PageStoreFile:
 def _first_pages(page_size: int) -> bytes:
     free_list = bytearray(page_size)
     free_list[0] = layout.FREE_LIST
-    free_list[BITMAP_START] = 0b11  # itself and the root of the meta table
+    free_list[layout.FREE_LIST_START] = 0b11  # itself and the root of the meta table
     header = layout.encode_variable_header(VariableHeader(0, 0, 0, 0), page_size)
     return b"".join(
         (
@@ -291,9 +329,7 @@ def _first_pages(page_size: int) -> bytes:
 
 
 def _empty_meta(page_size: int) -> bytearray:
-    """The page index without rows: a data leaf of table -1 with six columns."""
-    page = bytearray(page_size)
-    page[0] = layout.DATA_LEAF | layout.LAST
-    page[7:12] = b"\xff\xff\xff\xff\x0f"
-    page[12] = 6
-    return page
+    """Return the page index without rows: a data leaf of table -1 with six columns."""
+    fields = encode_var_int(TABLE_META) + encode_var_int(_META_COLUMNS)
+    head = layout.PAGE_HEADER.pack(layout.DATA_LEAF | layout.LAST, 0, 0, 0)
+    return bytearray((head + fields).ljust(page_size, b"\0"))

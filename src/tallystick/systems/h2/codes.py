@@ -1,0 +1,124 @@
+"""Codes of the findings of H2 page store files."""
+
+from __future__ import annotations
+
+from tallystick.records import Severity
+from tallystick.systems.findings import Code, codes
+
+CODES = codes(
+    Code(
+        "file-would-be-replaced",
+        Severity.LOSS,
+        "The file is so short that the engine replaces it by a new database.",
+        "Copy it away before anything opens it",
+    ),
+    Code(
+        "unreadable-structure",
+        Severity.DAMAGE,
+        "The file header, or a page that lists the log, is damaged.",
+    ),
+    Code(
+        "encrypted",
+        Severity.WARNING,
+        "The file is encrypted, or its third header line is damaged.",
+    ),
+    Code(
+        "header-copy-damaged",
+        Severity.DAMAGE,
+        "The CRC-32 of a copy of the variable header is wrong.",
+    ),
+    Code(
+        "header-copies-differ",
+        Severity.WARNING,
+        "The process ended between writing the two copies of the variable header.",
+    ),
+    Code(
+        "does-not-open",
+        Severity.DAMAGE,
+        "The engine refuses to open the database.",
+        "Keep a copy of the file; the log can be read without the engine",
+    ),
+    Code(
+        "partial-redo",
+        Severity.LOSS,
+        "The engine stops redo early without an error; later committed changes are lost.",
+        "Copy the file before any restart",
+    ),
+    Code(
+        "lost-behind-damage",
+        Severity.LOSS,
+        "A log page is damaged and whole log pages follow it, which a restart drops.",
+        "Copy the file before any restart; dump it with salvage to see what is behind",
+    ),
+    Code(
+        "trunk-chain-broken",
+        Severity.DAMAGE,
+        "The chain of trunk pages ends at a damaged page.",
+    ),
+    Code(
+        "log-page-damaged",
+        Severity.DAMAGE,
+        "The log ends at a page that was written once and is damaged.",
+    ),
+    Code(
+        "page-far-outside",
+        Severity.DAMAGE,
+        "The log lists a page far after the end of the file; opening could grow the file to it.",
+        "Do not open the database; copy the file first",
+    ),
+    Code(
+        "torn-record",
+        Severity.INFO,
+        "The last record was not written whole.",
+    ),
+    Code(
+        "unknown-record-type",
+        Severity.LOSS,
+        "The engine skips bytes that are no record, and decodes from the middle of something.",
+        "Copy the file first",
+    ),
+    Code(
+        "damaged-undo-image",
+        Severity.LOSS,
+        "An undo image does not expand to a page; the engine restores half of the page.",
+        "Copy the file first",
+    ),
+    Code(
+        "damaged-row",
+        Severity.LOSS,
+        "A row does not fit its length; the engine reads stale bytes or drops some.",
+        "Copy the file first",
+    ),
+    Code(
+        "log-cut-short",
+        Severity.LOSS,
+        "The engine stops reading the log early without an error.",
+        "Copy the file before any restart",
+    ),
+    Code(
+        "uncommitted",
+        Severity.INFO,
+        "Transactions were active when the process ended; a restart rolls them back.",
+    ),
+    Code(
+        "in-doubt",
+        Severity.WARNING,
+        "A transaction is prepared and not decided; the database opens read-only.",
+        "COMMIT TRANSACTION or ROLLBACK TRANSACTION with this name, then reopen",
+    ),
+    Code(
+        "name-hidden",
+        Severity.WARNING,
+        "A transaction was prepared under several names; the engine lists the last one only.",
+    ),
+    Code(
+        "changes-behind-prepare",
+        Severity.WARNING,
+        "Changes were logged after a prepare record; they are lost however it is decided.",
+    ),
+    Code(
+        "stale-names",
+        Severity.INFO,
+        "Names of finished transactions are in log pages that are no longer in use.",
+    ),
+)

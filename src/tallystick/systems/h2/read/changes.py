@@ -1,0 +1,128 @@
+"""Committed changes, with names of tables and columns from the database's own catalog.
+
+In: the entries of a log, rows of the catalog table (id, head, type, SQL). Out: changes in commit
+order. The log itself knows tables by number only; where the SQL says nothing the number stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tallystick.records import Change, State
+from tallystick.systems.h2.format.entries import TABLE_CATALOG, TABLE_META, Entry, Type
+from tallystick.systems.h2.format.layout import SYSTEM_NAME
+from tallystick.systems.h2.format.values.java_text import whole_number
+from tallystick.systems.h2.format.values.types import Value, json_of
+from tallystick.systems.h2.read.records import KINDS
+from tallystick.systems.h2.read.stream import LogStream
+from tallystick.systems.h2.read.transactions import LoggedTransaction, transactions_of
+
+_NAME = r'(?:"(?:[^"]|"")*"|\w+)'
+_CREATE = re.compile(rf"CREATE\s[\w\s]*?TABLE\s(?:IF NOT EXISTS\s)?({_NAME}(?:\.{_NAME})?)\(")
+_COLUMN = re.compile(rf"\s*({_NAME})\s")
+_PARTS = re.compile(_NAME)
+_SQL_COLUMN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """Name of a table and of its columns; ``columns`` is empty where they are not known."""
+
+    name: str
+    columns: tuple[str, ...] = ()
+
+
+_OWN = {
+    TABLE_META: TableName("PAGE_INDEX", ("ID", "TYPE", "PARENT", "HEAD", "OPTIONS", "COLUMNS")),
+    TABLE_CATALOG: TableName("SYS", ("ID", "HEAD", "TYPE", "SQL")),
+}
+
+
+def table_names(rows: Iterable[tuple[Value | None, ...]]) -> dict[int, TableName]:
+    """Return the names of tables by id, the engine's two own tables included."""
+    names = dict(_OWN)
+    for values in rows:
+        identity, sql = whole_number(_text(values, 0)), _text(values, _SQL_COLUMN)
+        match = _CREATE.match(sql)
+        if match is not None and identity is not None:
+            columns = _columns(sql[match.end() :])
+            names[identity] = TableName(_unquoted(match[1]), columns)
+    return names
+
+
+def _text(values: tuple[Value | None, ...], at: int) -> str:
+    value = values[at] if at < len(values) else None
+    return value.text if value is not None and isinstance(value.text, str) else ""
+
+
+def _unquoted(name: str) -> str:
+    return ".".join(
+        part[1:-1].replace('""', '"') if part.startswith('"') else part
+        for part in _PARTS.findall(name)
+    )
+
+
+def _columns(sql: str) -> tuple[str, ...]:
+    # The engine writes one column a line.
+    names = []
+    for line in sql.split("\n")[1:]:
+        match = _COLUMN.match(line)
+        if match is None:
+            break
+        names.append(_unquoted(match[1]))
+    return tuple(names)
+
+
+def changes_of(
+    entries: Iterable[Entry], stream: LogStream, names: dict[int, TableName], log: str
+) -> Iterator[Change]:
+    """Yield the changes of committed transactions in commit order; commits count from 1."""
+    commits = 0
+    for one in transactions_of(entries):
+        if one.state is not State.COMMITTED:
+            continue
+        commits += 1
+        for ordinal, entry in enumerate(one.changes):
+            table = names.get(entry.table, TableName(str(entry.table)))
+            yield _change(commits, ordinal, entry, one, stream, table, log)
+
+
+def _change(
+    commit: int,
+    ordinal: int,
+    entry: Entry,
+    one: LoggedTransaction,
+    stream: LogStream,
+    table: TableName,
+    log: str,
+) -> Change:
+    xid = one.xid
+    added = entry.code == Type.ADD
+    return Change(
+        SYSTEM_NAME,
+        log,
+        commit,
+        ordinal,
+        KINDS[Type(entry.code)],
+        table.name,
+        "" if entry.code == Type.TRUNCATE else str(entry.key),
+        stream.pages.file,
+        stream.file_offset(entry.start),
+        transaction=str(entry.session),
+        gtrid=xid.gtrid if xid else None,
+        after=entry.row if added else None,
+        values=_by_column(entry.values, table) if added else None,
+    )
+
+
+def _by_column(values: tuple[Value | None, ...], table: TableName) -> dict[str, object]:
+    known = table.columns if len(table.columns) == len(values) else ()
+    return {known[at] if known else f"C{at + 1}": _plain(value) for at, value in enumerate(values)}
+
+
+def _plain(value: Value | None) -> object:
+    if value is None or isinstance(value.text, str):
+        return value.text if value is not None else None
+    return json_of(value)

@@ -1,0 +1,74 @@
+"""A page store file as far as its headers and its log can be read.
+
+In: the bytes of a file and the reader's options. Out: an `OpenedFile`, which is complete for any
+input: what cannot be read is None, and `problem` says why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tallystick.errors import LogFormatError
+from tallystick.storage.source import ByteSource
+from tallystick.systems.h2.format import layout
+from tallystick.systems.h2.format.layout import VariableHeader
+from tallystick.systems.h2.format.values.datetime import Zone, zone_named
+from tallystick.systems.h2.read.stream import LogStream, PageFile, open_stream
+from tallystick.systems.protocol import ReadOptions
+
+CALENDAR_SETTING = "h2.calendar"
+JULIAN = "julian"
+"""Reads dates before 1582-10-15 as H2 1.2 and 1.3 do; the default is 1.4.200's way."""
+
+
+@dataclass(slots=True)
+class OpenedFile:
+    """One file before recovery.
+
+    Attributes:
+        zone: the time zone of the writing process.
+        size: bytes of the file.
+        pages: None: there is no page store header.
+        header: the variable header in force; None: both copies are damaged.
+        stream: the log; None: it cannot be followed.
+        problem: what kept the file header, or the chain of trunk pages, from being read.
+    """
+
+    zone: Zone
+    size: int
+    pages: PageFile | None = None
+    header: VariableHeader | None = None
+    stream: LogStream | None = None
+    problem: LogFormatError | None = None
+
+    @property
+    def encrypted(self) -> bool:
+        """True where the pages cannot be read for that."""
+        return self.pages is not None and self.pages.static.encrypted
+
+
+def zone_of(options: ReadOptions) -> Zone:
+    """Return the time zone of the writing process.
+
+    Raises:
+        UnsupportedFormatError: the name of the zone is not known.
+    """
+    return zone_named(options.timezone, julian=options.settings.get(CALENDAR_SETTING, "") == JULIAN)
+
+
+def open_file(source: ByteSource, options: ReadOptions) -> OpenedFile:
+    """Read the headers and follow the log.
+
+    Raises:
+        UnsupportedFormatError: the name of the time zone is not known.
+    """
+    opened = OpenedFile(zone_of(options), source.size)
+    try:
+        static = layout.decode_static_header(source.data[: layout.STATIC_HEADER.size], source.path)
+        opened.pages = pages = PageFile(source.path, source.data, static)
+        opened.header = next((header for header in pages.headers() if header), None)
+        if not static.encrypted and opened.header is not None:
+            opened.stream = open_stream(pages, opened.header)
+    except LogFormatError as error:
+        opened.problem = error
+    return opened

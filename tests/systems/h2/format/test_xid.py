@@ -1,0 +1,29 @@
+"""Names of prepared transactions that are XA ids, and names that are not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tallystick.records import Xid
+from tallystick.systems.h2.format.xid import parse_name
+from tests.systems.h2.kit import xid_name
+
+INT = st.integers(-(1 << 31), (1 << 31) - 1)
+PART = st.binary(max_size=64)
+
+
+@given(INT, PART, PART)
+def test_xa_names_come_back_with_the_bqual_first(number: int, gtrid: bytes, bqual: bytes) -> None:
+    xid = Xid(number, gtrid, bqual)
+    name = xid_name(xid)
+    assert parse_name(name) == parse_name(name.lower().replace("xid", "XID")) == xid
+    assert name.split("_")[2] == bqual.hex().upper()
+
+
+@pytest.mark.parametrize(
+    "name", ["", "BRANCH", "XID_1_AB", "XID_1_ABC_00", "XID_99999999999_00_00", "XID_1_GG_00"]
+)
+def test_other_names_are_no_xa_ids(name: str) -> None:
+    assert parse_name(name) is None
