@@ -50,7 +50,7 @@ class _Shards:
 
     def write_shard(self, batches: Iterator[pa.RecordBatch]) -> ShardWritten:
         """All rows of a task into a log of its own; durable when this returns."""
-        from tallystick.systems.tally.live.columnar_append import columnar
+        from tallystick.systems.tally.live.items import columnar
         from tallystick.systems.tally.live.log import TallyLog
         from tallystick.systems.tally.live.settings import Settings
 

@@ -17,6 +17,7 @@ SYSTEM = System(
     title="Tallystick's own log",
     detector="tallystick.systems.tally.read.detect:detect",
     reader="tallystick.systems.tally.reader:TallyReading",
+    codes="tallystick.systems.tally.codes:CODES",
     roles={
         Role.JOURNAL: f"{_ROLES}.journal:open_journal",
         Role.DECISION_LOG: f"{_ROLES}.decision_log:TallyDecisionLog",
@@ -27,5 +28,5 @@ SYSTEM = System(
     clocks=frozenset({Clock.WALL_US}),
     secrets=frozenset({"encryption_key"}),
     companions=frozenset({"backup", "fresh", "identity", "lock", "node", "pages", "recovered"}),
-    persist_entry="tallystick.systems.tally.read.persist_entries:stored_entry",
+    persist_entry="tallystick.systems.tally.read.records:stored_entry",
 )

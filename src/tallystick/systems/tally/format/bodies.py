@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final
 
 from tallystick.errors import CorruptLogError
 from tallystick.records import State, Xid
@@ -20,6 +19,9 @@ COUNT = struct.Struct("<H")
 _XID = struct.Struct("<iBB")
 _ROW = struct.Struct("<i")
 _TIME = struct.Struct("<q")
+
+ROW_HEAD_SIZE = _ROW.size
+"""Bytes before the row in the body of a redo record."""
 
 
 # -- endings: prepare and commit ----------------------------------------------------------
@@ -50,7 +52,7 @@ def encode_ending(ending: Ending) -> bytes:
 
 def decode_ending(body: bytes, gtrid: bytes = b"") -> Ending:
     """The ending in a body. Raises `CorruptLogError`."""
-    cursor = _Cursor(body)
+    cursor = Cursor(body)
     (count,) = cursor.take(COUNT)
     pairs = tuple(
         (segment, number) for segment, number in (cursor.take(_PAIR) for _ in range(count))
@@ -70,7 +72,7 @@ def encode_row(table: int, row: bytes = b"") -> bytes:
 
 def decode_row(body: bytes) -> tuple[int, bytes]:
     """Table and row. Raises `CorruptLogError`."""
-    cursor = _Cursor(body)
+    cursor = Cursor(body)
     (table,) = cursor.take(_ROW)
     return table, cursor.rest()
 
@@ -93,7 +95,7 @@ def decode_names(body: bytes) -> tuple[tuple[str, ...], bytes]:
 
 
 def _names(body: bytes) -> tuple[tuple[str, ...], bytes]:
-    cursor = _Cursor(body)
+    cursor = Cursor(body)
     (count,) = cursor.take(COUNT)
     names = tuple(cursor.text() for _ in range(count))
     return names, cursor.rest()
@@ -120,66 +122,7 @@ def encode_note(state: State, resources: Collection[str]) -> bytes:
     return encode_names(resources, state.value.encode())
 
 
-# -- persist log --------------------------------------------------------------------------
-
-OPERATION_HEAD = struct.Struct("<BHHii")
-EVERY_TARGET = 0xFFFF
-NO_VALUE = -1
-OPERATION_CODES: Final = ("opaque", "insert", "update", "delete")
-
-
-@dataclass(frozen=True, slots=True)
-class PersistOperation:
-    """One operation: index into `OPERATION_CODES`, index of the target or None for each."""
-
-    code: int
-    collection: str
-    key: bytes
-    value: bytes | None
-    target: int | None
-
-
-def encode_entry(
-    targets: Sequence[str], reference: str, operations: Iterable[PersistOperation]
-) -> bytes:
-    """names of targets; reference u16 + UTF-8; operations to the end, each:
-    code u8, target u16 (65535: every), collection length u16, key and value length i32
-    (-1: no value), collection, key, value."""
-    text = reference.encode()
-    pieces = [COUNT.pack(len(targets))]
-    for name in targets:
-        pieces += (COUNT.pack(len(name.encode())), name.encode())
-    pieces += (COUNT.pack(len(text)), text)
-    for one in operations:
-        collection = one.collection.encode()
-        value = one.value or b""
-        size = NO_VALUE if one.value is None else len(value)
-        target = EVERY_TARGET if one.target is None else one.target
-        head = OPERATION_HEAD.pack(one.code, target, len(collection), len(one.key), size)
-        pieces += (head, collection, one.key, value)
-    return b"".join(pieces)
-
-
-def decode_entry(body: bytes) -> tuple[tuple[str, ...], str, tuple[PersistOperation, ...]]:
-    """Targets, reference and operations. Raises `CorruptLogError`."""
-    cursor = _Cursor(body)
-    (count,) = cursor.take(COUNT)
-    targets = tuple(cursor.text() for _ in range(count))
-    reference = cursor.text()
-    operations = []
-    while not cursor.at_end:
-        code, target, collection_size, key_size, value_size = cursor.take(OPERATION_HEAD)
-        if code >= len(OPERATION_CODES) or (target != EVERY_TARGET and target >= count):
-            raise cursor.unfit("a known operation and target", f"{code} for {target}")
-        collection = cursor.utf8(cursor.piece(collection_size))
-        key = cursor.piece(key_size)
-        value = None if value_size == NO_VALUE else cursor.piece(value_size)
-        where = None if target == EVERY_TARGET else target
-        operations.append(PersistOperation(code, collection, key, value, where))
-    return targets, reference, tuple(operations)
-
-
-class _Cursor:
+class Cursor:
     """Reads a body front to back; every way to run over its end is a `CorruptLogError`."""
 
     def __init__(self, body: bytes) -> None:

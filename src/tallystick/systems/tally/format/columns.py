@@ -37,15 +37,16 @@ KEYS: Final = 8
 KEY_NULLS: Final = 16
 USER_TYPES: Final = 32
 GTRIDS: Final = 64
-_CODE_SHIFT: Final = 16
-PLAIN: Final = Code.APPEND << _CODE_SHIFT
+CODE_SHIFT: Final = 16
+"""Place of the code of all records in the column bits."""
+PLAIN: Final = Code.APPEND << CODE_SHIFT
 """Columns of a group of plain records outside of transactions."""
 
 _PADDING = tuple(bytes(size) for size in range(8))
 _ONE_OFFSET = struct.Struct("<ii")
 
 
-class Draft(NamedTuple):
+class UnplacedRecord(NamedTuple):
     """A record before it has a place. ``code`` is a `Code` of `kinds`."""
 
     code: int
@@ -56,7 +57,16 @@ class Draft(NamedTuple):
     gtrid: bytes = b""
 
 
-class Inner(NamedTuple):
+class Row(NamedTuple):
+    """A record at its place in the log; ``time_us`` is that of its group."""
+
+    lsn: int
+    segment: int
+    time_us: int
+    record: UnplacedRecord
+
+
+class GroupPayload(NamedTuple):
     """Encoded columns and bodies: the column bits of the header, the buffers, their bytes, and
     their checksum where it is known already."""
 
@@ -69,25 +79,27 @@ class Inner(NamedTuple):
 # -- encode -------------------------------------------------------------------------------
 
 
-def encode_plain(code: int, bodies: Sequence[bytes]) -> Inner:
+def encode_plain(code: int, bodies: Sequence[bytes]) -> GroupPayload:
     """Records of one code that have nothing but a body."""
     if len(bodies) == 1:
         size = len(bodies[0])
-        return Inner(code << _CODE_SHIFT, (_ONE_OFFSET.pack(0, _fitting(size)), *bodies), 8 + size)
+        return GroupPayload(
+            code << CODE_SHIFT, (_ONE_OFFSET.pack(0, _fitting(size)), *bodies), 8 + size
+        )
     offsets = _offsets(bodies)
-    return _inner(code << _CODE_SHIFT, [offsets, b"".join(bodies)])
+    return _payload(code << CODE_SHIFT, [offsets, b"".join(bodies)])
 
 
-def encode_drafts(drafts: Sequence[Draft]) -> Inner:
+def encode_records(records: Sequence[UnplacedRecord]) -> GroupPayload:
     """Any records. Raises `RecordTooLargeError` if the bodies are too large for one group."""
-    codes, bodies, transactions, keys, user_types, gtrids = zip(*drafts, strict=True)
+    codes, bodies, transactions, keys, user_types, gtrids = zip(*records, strict=True)
     columns = 0
     parts: list[bytes] = []
     if codes.count(codes[0]) != len(codes):
         columns |= CODES
         parts.append(bytes(codes))
     else:
-        columns |= codes[0] << _CODE_SHIFT
+        columns |= codes[0] << CODE_SHIFT
     parts.append(_offsets(bodies))
     columns |= _numbers(transactions, TRANSACTIONS, TRANSACTION_NULLS, parts)
     columns |= _numbers(keys, KEYS, KEY_NULLS, parts)
@@ -98,16 +110,16 @@ def encode_drafts(drafts: Sequence[Draft]) -> Inner:
         columns |= GTRIDS
         parts += (_offsets(gtrids), b"".join(gtrids))
     parts.append(b"".join(bodies))
-    return _inner(columns, parts)
+    return _payload(columns, parts)
 
 
-def _inner(columns: int, parts: list[bytes]) -> Inner:
-    """Join with padding behind each part but the last."""
+def _payload(columns: int, parts: list[bytes]) -> GroupPayload:
+    """Join the parts, each but the last one padded to a multiple of 8."""
     buffers: list[Bytes] = []
     for part in parts[:-1]:
         buffers += (part, _PADDING[-len(part) % 8])
     buffers.append(parts[-1])
-    return Inner(columns, buffers, sum(map(len, buffers)))
+    return GroupPayload(columns, buffers, sum(map(len, buffers)))
 
 
 def _offsets(values: Sequence[bytes]) -> bytes:
@@ -166,14 +178,14 @@ class Columns:
     @property
     def code(self) -> int:
         """The code of all records if there is no column of codes."""
-        return (self.bits >> _CODE_SHIFT) & 0xFF
+        return (self.bits >> CODE_SHIFT) & 0xFF
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
         """The offsets of the bodies, ``count + 1`` numbers relative to ``bodies``."""
         return _unpack(self.data, self.offsets, self.count + 1, "i")
 
-    def drafts(self) -> Iterator[Draft]:
+    def records(self) -> Iterator[UnplacedRecord]:
         """The records again. Raises `CorruptLogError` for offsets that do not rise."""
         count = self.count
         _require_rising(self.ends, len(self.data) - self.bodies)
@@ -192,7 +204,7 @@ class Columns:
             self._gtrids(),
             strict=True,
         )
-        return (Draft(*row) for row in rows)
+        return (UnplacedRecord(*row) for row in rows)
 
     def _gtrids(self) -> Iterator[bytes]:
         if self.gtrids < 0:
@@ -205,7 +217,7 @@ class Columns:
 def decode_columns(data: Bytes, count: int, bits: int) -> Columns:
     """The places of the columns. Raises `CorruptLogError` if they do not fit ``data``.
 
-    Only the lengths are looked at; `Columns.drafts` and the Arrow reader check the rest.
+    Only the lengths are looked at; `Columns.records` and the Arrow reader check the rest.
     """
     place = 0
     size = len(data)

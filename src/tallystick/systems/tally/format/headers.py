@@ -17,6 +17,7 @@ from tallystick.systems.tally.format.layout import (
     COPY_OFFSET,
     DATA_OFFSET,
     LENGTH_MAX,
+    LOG_TAG_SIZE,
     SECTOR_SIZE,
     SECTOR_SIZES,
     VERSION,
@@ -65,7 +66,7 @@ class Control:
     @property
     def tag(self) -> bytes:
         """What each group carries of the identity."""
-        return self.identity[:8]
+        return self.identity[:LOG_TAG_SIZE]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,11 @@ class SegmentHeader:
     previous_lsn: int = 0
     chain: int = 0
     shard: int = 0
+
+    @property
+    def tag(self) -> bytes:
+        """What each group carries of the identity."""
+        return self.identity[:LOG_TAG_SIZE]
 
     def checksum(self) -> int:
         """The chain value of the segment's first group."""

@@ -52,12 +52,32 @@ SPARE_PREFIX: Final = "spare-"
 
 GROUP_MAGIC: Final = b"\x89TLYG\r\n\x1a"
 
+LOG_TAG_SIZE: Final = 8
+"""First bytes of the log identity, which each group repeats."""
+NONCE_SIZE: Final = 12
+
 _CRC = struct.Struct("<I")
 # magic, version, flags, length; segment, offset, first LSN; count, columns, stored, raw; time,
-# durable LSN; crc of the inner bytes, chain; nonce, shard, log tag; zeros; crc of the above
+# durable LSN; crc of the payload, chain; nonce, shard, log tag; zeros; crc of the above
 _GROUP = struct.Struct("<8sHHI QQQ IIII qQ II 12sI8s 20s")
 HEADER_SIZE: Final = _GROUP.size + _CRC.size
 """Bytes of one copy of a group header."""
+
+# Offsets of the fields of a group header that the compiled kernels read.
+VERSION_AT: Final = 8
+LENGTH_AT: Final = 12
+SEGMENT_AT: Final = 16
+OFFSET_AT: Final = 24
+LSN_AT: Final = 32
+COUNT_AT: Final = 40
+COLUMNS_AT: Final = 44
+STORED_AT: Final = 48
+TIME_AT: Final = 56
+PAYLOAD_CRC_AT: Final = 72
+CHAIN_AT: Final = 76
+TAG_AT: Final = 96
+CHECKSUM_AT: Final = HEADER_SIZE - _CRC.size
+
 COUNT_MAX: Final = (1 << 31) - 2
 LENGTH_MAX: Final = (1 << 31) - 1
 
@@ -67,7 +87,9 @@ INDEX: Final = 1
 ZLIB: Final = 2
 ZSTD: Final = 4
 AES_GCM: Final = 8
-KNOWN_FLAGS: Final = INDEX | ZLIB | ZSTD | AES_GCM
+PACKED: Final = ZLIB | ZSTD | AES_GCM
+"""The payload is stored in another form: its records have no places of their own in the file."""
+KNOWN_FLAGS: Final = INDEX | PACKED
 
 assert HEADER_SIZE == 128
 
@@ -93,10 +115,10 @@ class GroupHeader:
     raw: int
     time_us: int
     durable_lsn: int
-    inner_crc: int
+    payload_crc: int
     chain: int
     tag: bytes
-    nonce: bytes = bytes(12)
+    nonce: bytes = bytes(NONCE_SIZE)
     shard: int = 0
     checksum: int = 0
 
@@ -139,7 +161,8 @@ def encode_group_header(header: GroupHeader) -> bytes:
     return pack_group_header(
         header.flags, header.length, header.segment, header.offset, header.first_lsn,
         header.count, header.columns, header.stored, header.raw, header.time_us,
-        header.durable_lsn, header.inner_crc, header.chain, header.nonce, header.shard, header.tag,
+        header.durable_lsn, header.payload_crc, header.chain, header.nonce, header.shard,
+        header.tag,
     )  # fmt: skip
 
 
@@ -151,12 +174,12 @@ def pack_group_header(*fields: int | bytes) -> bytes:
 
 def header_checksum(encoded: Bytes) -> int:
     """The checksum in an encoded group header: the next group's chain value."""
-    return int(_CRC.unpack_from(encoded, HEADER_SIZE - _CRC.size)[0])
+    return int(_CRC.unpack_from(encoded, CHECKSUM_AT)[0])
 
 
 def authenticated(header: GroupHeader) -> bytes:
     """What encryption authenticates of a header: all of it but the checksums."""
-    return encode_group_header(replace(header, inner_crc=0))[: -_CRC.size]
+    return encode_group_header(replace(header, payload_crc=0))[: -_CRC.size]
 
 
 # -- decode -------------------------------------------------------------------------------
@@ -178,12 +201,12 @@ def decode_group_header(data: Bytes, offset: int) -> GroupHeader | None:
         return None
     require_version(fields[1])
     (_, _, flags, length, segment, place, lsn, count, columns, stored, raw) = fields[:11]
-    (time_us, durable, inner_crc, chain, nonce, shard, tag, _) = fields[11:]
+    (time_us, durable, payload_crc, chain, nonce, shard, tag, _) = fields[11:]
     if stored + 2 * HEADER_SIZE > length or count > COUNT_MAX:
         return None
     return GroupHeader(
         flags, length, segment, place, lsn, count, columns, stored, raw, time_us, durable,
-        inner_crc, chain, tag, nonce, shard, checksum,
+        payload_crc, chain, tag, nonce, shard, checksum,
     )  # fmt: skip
 
 

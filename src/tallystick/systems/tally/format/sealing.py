@@ -18,13 +18,13 @@ from tallystick.systems.tally.format.layout import (
     AES_GCM,
     KNOWN_FLAGS,
     LENGTH_MAX,
+    NONCE_SIZE,
     ZLIB,
     ZSTD,
     GroupHeader,
     authenticated,
 )
 
-NONCE_SIZE: Final = 12
 TAG_SIZE: Final = 16
 KEY_SIZES: Final = (16, 24, 32)
 COMPRESSIONS: Final = {"none": 0, "zlib": ZLIB, "zstd": ZSTD}
@@ -74,7 +74,7 @@ def encrypt(data: bytes, header: GroupHeader, key: bytes) -> bytes:
     return sealed
 
 
-def inner_bytes(data: Bytes, header: GroupHeader, key: bytes | None) -> Bytes:
+def payload_bytes(data: Bytes, header: GroupHeader, key: bytes | None) -> Bytes:
     """Columns and bodies of a group, from the stored bytes, decrypted and decompressed.
 
     Raises `KeyMissingError`, `UnsupportedFormatError` for flags of a later version, and

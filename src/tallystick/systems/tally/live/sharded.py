@@ -18,7 +18,7 @@ from tallystick.storage.files import FileSystem
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.format.sealing import KeyProvider
-from tallystick.systems.tally.live.append_items import Item
+from tallystick.systems.tally.live.items import Item
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.reader import TallyReading

@@ -7,9 +7,8 @@ of transactions (of open ones, for changes).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 
-from tallystick.records import Change, Kind, Outcome, Record, State, Transaction
+from tallystick.records import Outcome, Record, State, Transaction
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.format.layout import SYSTEM_NAME
 
@@ -19,10 +18,6 @@ _JOURNAL = frozenset(
                  Code.REDO_REMOVE, Code.TRUNCATE, Code.PREPARE, Code.COMMIT, Code.ROLLBACK)
 )  # fmt: skip
 _STATES = {"prepare": State.PREPARED, "commit": State.COMMITTED, "rollback": State.ROLLED_BACK}
-_CHANGES = {
-    "add": Kind.ADD, "update": Kind.UPDATE, "delete": Kind.DELETE, "append": Kind.ADD,
-    "redo_add": Kind.ADD, "redo_remove": Kind.DELETE, "truncate": Kind.TRUNCATE,
-}  # fmt: skip
 
 
 def transactions_of(
@@ -159,47 +154,3 @@ class _Table:
 
 def _union(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*old, *new)))
-
-
-def changes_of(
-    log: str, records: Iterable[Record], incomplete: Mapping[int, str]
-) -> Iterator[Change]:
-    """Changes in commit order; those outside of transactions commit at once."""
-    waiting: dict[int, list[Record]] = {}
-    for record in records:
-        number = record.transaction
-        if record.outcome is not Outcome.VALID:
-            continue
-        if number is None:
-            if record.type in _CHANGES:
-                yield _change(log, record, record, 0)
-        elif record.type in _CHANGES:
-            waiting.setdefault(number, []).append(record)
-        elif record.type in ("commit", "rollback"):
-            elements = waiting.pop(number, [])
-            if record.type == "commit" and number not in incomplete:
-                for ordinal, element in enumerate(elements):
-                    yield _change(log, element, record, ordinal)
-
-
-def _change(log: str, record: Record, commit: Record, ordinal: int) -> Change:
-    table = record.attributes.get("table")
-    kind = _CHANGES[record.type]
-    body = record.body
-    if table is not None and body is not None:
-        body = body[4:]
-    change = Change(
-        SYSTEM_NAME,
-        log,
-        commit.sequence or 0,
-        ordinal,
-        kind,
-        "" if table is None else str(table),
-        "" if record.record_id is None else str(record.record_id),
-        record.file,
-        record.offset,
-        transaction=None if record.transaction is None else str(record.transaction),
-        time=commit.time,
-        after=body,
-    )
-    return change if kind in (Kind.ADD, Kind.UPDATE) else replace(change, after=None)

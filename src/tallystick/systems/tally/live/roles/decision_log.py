@@ -12,32 +12,34 @@ from collections.abc import Collection, Mapping
 from tallystick.records import State
 from tallystick.roles import Decision, DecisionOutcome, Ticket
 from tallystick.systems.tally.format.bodies import encode_names, encode_note
-from tallystick.systems.tally.format.columns import Draft
+from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
-from tallystick.systems.tally.live.carry_forward import heuristic
-from tallystick.systems.tally.live.roles.base import Role
+from tallystick.systems.tally.live.reclaim import heuristic_record
+from tallystick.systems.tally.live.roles.base import TallyRole
 
 
-class TallyDecisionLog(Role):
+class TallyDecisionLog(TallyRole):
     """A two-phase-commit coordinator's log. Only `decide` and `settle` are forced."""
 
     def note(self, state: State, gtrid: bytes, resources: Collection[str]) -> None:
         """Record a status that decides nothing, without forcing."""
-        self.log.submit(Draft(Code.NOTE, encode_note(state, resources), gtrid=gtrid), sync=False)
+        self.log.submit(
+            UnplacedRecord(Code.NOTE, encode_note(state, resources), gtrid=gtrid), sync=False
+        )
 
     def decide(self, gtrid: bytes, resources: Collection[str]) -> Ticket:
         """Record the decision to commit."""
-        self._recycle()
-        return self.log.submit(Draft(Code.DECISION, _body(tuple(resources)), gtrid=gtrid))
+        self._reclaim_after_roll()
+        return self.log.submit(UnplacedRecord(Code.DECISION, _body(tuple(resources)), gtrid=gtrid))
 
     def finish(self, gtrid: bytes, resources: Collection[str], outcome: DecisionOutcome) -> None:
         """Record, without forcing, that these resources have ended so."""
         if outcome is DecisionOutcome.HEURISTIC:
-            draft = heuristic(gtrid, frozenset(resources))
+            record = heuristic_record(gtrid, frozenset(resources))
         else:
             body = _body(tuple(resources), outcome.value)
-            draft = Draft(Code.FINISH, body, gtrid=gtrid)
-        self.log.submit(draft, sync=False)
+            record = UnplacedRecord(Code.FINISH, body, gtrid=gtrid)
+        self.log.submit(record, sync=False)
 
     def open_decisions(self) -> Mapping[bytes, Decision]:
         """Decisions not closed for all of their resources, by gtrid. Times are in ms."""
@@ -54,10 +56,10 @@ class TallyDecisionLog(Role):
 
     def settle(self, gtrid: bytes) -> Ticket:
         """Record durably that an operator has dealt with a heuristic outcome."""
-        return self.log.submit(Draft(Code.SETTLE, gtrid=gtrid))
+        return self.log.submit(UnplacedRecord(Code.SETTLE, gtrid=gtrid))
 
 
 @functools.lru_cache(maxsize=256)
 def _body(resources: tuple[str, ...], outcome: str = "") -> bytes:
-    """Names, and how they ended: a program has few sets of them, and many transactions."""
+    """Encode names and outcome; cached, as a program has few sets of resources."""
     return encode_names(resources, outcome.encode())

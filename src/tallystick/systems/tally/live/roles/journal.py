@@ -16,13 +16,12 @@ from tallystick.roles import Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.local import LOCAL
-from tallystick.systems.tally.format.columns import Draft
+from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.format.layout import segment_name
 from tallystick.systems.tally.format.sealing import KeyProvider
-from tallystick.systems.tally.live.append_items import EndingDraft
-from tallystick.systems.tally.live.columnar_append import columnar
 from tallystick.systems.tally.live.compaction import compact, compaction_due
+from tallystick.systems.tally.live.items import UnplacedEnding, columnar
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.read_back import groups_from
 from tallystick.systems.tally.live.roles.record_journal import TallyRecordJournal
@@ -52,20 +51,20 @@ class TallyJournal(TallyRecordJournal):
         return self.log.append(body)
 
     def append_durably(self, body: bytes) -> int:
-        return self.log.commit(body)
+        return self.log.append_durably(body)
 
     def _end(self, transaction: int) -> None:
         # The journal hands out the numbers itself; a transaction may end without any record.
         self._open.discard(transaction)
 
     def append_in(self, transaction: int, body: bytes) -> None:
-        self._element(Draft(Code.APPEND, body, transaction))
+        self._element(UnplacedRecord(Code.APPEND, body, transaction))
 
     def append_many(self, bodies: Sequence[bytes]) -> Sequence[int]:
         """Durable when it returns. Groups form while the ones before are written, no more than
         three at a time."""
         some = bodies[:_SAMPLE]
-        self.log.expect(len(bodies) * sum(map(len, some)) // max(len(some), 1))
+        self.log.reserve_ahead(len(bodies) * sum(map(len, some)) // max(len(some), 1))
         written: list[range] = []
         waiting: deque[tuple[Ticket, int]] = deque()
         for block in columnar(bodies, self.log.capacity, self.log.check_size):
@@ -73,12 +72,12 @@ class TallyJournal(TallyRecordJournal):
                 written.append(_awaited(*waiting.popleft()))
             ticket = self.log.submit(block)
             ticket.done()  # has the flusher begin at once
-            waiting.append((ticket, block.records))
+            waiting.append((ticket, block.record_count))
         return _joined([*written, *(_awaited(*one) for one in waiting)])
 
     def prepare(self, transaction: int, extra: bytes = b"", xid: Xid | None = None) -> Ticket:
         self._open.add(transaction)
-        return self.log.submit(EndingDraft(Code.PREPARE, transaction, xid, extra))
+        return self.log.submit(UnplacedEnding(Code.PREPARE, transaction, xid, extra))
 
     def records(self, *, from_lsn: int = 0, from_time_us: int | None = None) -> Iterator[Record]:
         """Every record that is durable now. Its segments are kept until the end of the walk."""
@@ -86,7 +85,7 @@ class TallyJournal(TallyRecordJournal):
         with self.log.hold(self.log.first_segment):
             for header, stored in groups_from(self.log, lsn=from_lsn, time_us=from_time_us):
                 path = posixpath.join(self.log.path, segment_name(header.segment))
-                for record in records_of(path, stored, header, self.log.key, behind=False):
+                for record in records_of(path, stored, header, self.log.key, salvaged=False):
                     wanted = from_time_us is None or header.time_us >= from_time_us
                     if wanted and (record.sequence or 0) >= from_lsn:
                         yield record

@@ -11,19 +11,18 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from tallystick.errors import LogWriteError
-from tallystick.roles import Operation, OperationCode, PersistEntry, PersistTicket, Ticket
+from tallystick.roles import Operation, PersistEntry, PersistTicket, Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.local import LOCAL
-from tallystick.systems.tally.format.bodies import OPERATION_CODES, decode_entry, encode_names
-from tallystick.systems.tally.format.columns import Draft
+from tallystick.systems.tally.format.bodies import encode_names
+from tallystick.systems.tally.format.columns import UnplacedRecord
+from tallystick.systems.tally.format.entries import decode_entry, encode_entry
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.format.layout import segment_name, segment_number
-from tallystick.systems.tally.format.persist_bodies import encode_persisting
-from tallystick.systems.tally.live.append_items import RECORD_BYTES, Item
-from tallystick.systems.tally.live.carry_forward import Bundle
+from tallystick.systems.tally.live.items import RECORD_BYTES, Bundle, Item
 from tallystick.systems.tally.live.log import TallyLog
-from tallystick.systems.tally.live.roles.base import Role
+from tallystick.systems.tally.live.roles.base import TallyRole
 from tallystick.systems.tally.live.settings import Settings
 
 _PERSISTING, _PERSISTED = Code.PERSISTING.value, Code.PERSISTED.value
@@ -32,7 +31,7 @@ MARKS_MAX = 256
 """Marks that are submitted as one."""
 
 
-class TallyPersistLog(Role):
+class TallyPersistLog(TallyRole):
     """Persisting and persisted. Files go to a disposer, unless the log is opened with
     ``Settings(recycle=True)`` and recycles them by itself."""
 
@@ -59,10 +58,10 @@ class TallyPersistLog(Role):
         self, targets: Sequence[str], operations: Iterable[Operation], reference: str = ""
     ) -> tuple[int, PersistTicket]:
         """Record a transaction; its number grows in commit order."""
-        body = encode_persisting(tuple(targets), operations, reference)
+        body = encode_entry(tuple(targets), reference, operations)
         with self._number_lock:
             number = self._next
-            ticket = self.log.submit(Draft(_PERSISTING, body, None, number))
+            ticket = self.log.submit(UnplacedRecord(_PERSISTING, body, None, number))
             self._next = number + 1
         return number, ticket
 
@@ -76,7 +75,9 @@ class TallyPersistLog(Role):
         most = max(1, min(MARKS_MAX, self.log.capacity // (len(body) + RECORD_BYTES)))
         for start in range(0, len(numbers), most):
             some = numbers[start : start + most]
-            bundle = Bundle(tuple([Draft(_PERSISTED, body, None, number) for number in some]))
+            bundle = Bundle(
+                tuple([UnplacedRecord(_PERSISTED, body, None, number) for number in some])
+            )
             self._marks.append((bundle, self.log.submit(bundle, sync=False)))
         self._mark_again()
 
@@ -104,7 +105,7 @@ class TallyPersistLog(Role):
         with self.log.state() as state:
             if number not in state.pending:
                 raise KeyError(number)
-        return self.log.submit(Draft(Code.DISCARD, key=number))
+        return self.log.submit(UnplacedRecord(Code.DISCARD, key=number))
 
     def pending(self) -> Iterator[tuple[PersistEntry, frozenset[str]]]:
         """Entries with the targets that do not hold them yet, by ascending number."""
@@ -156,19 +157,4 @@ class TallyPersistLog(Role):
 
 def _entry(number: int, time_us: int, body: bytes) -> PersistEntry:
     targets, reference, operations = decode_entry(body)
-    return PersistEntry(
-        number,
-        targets,
-        tuple(
-            Operation(
-                OperationCode(OPERATION_CODES[one.code]),
-                one.collection,
-                one.key,
-                one.value,
-                None if one.target is None else targets[one.target],
-            )
-            for one in operations
-        ),
-        reference,
-        time_us,
-    )
+    return PersistEntry(number, targets, operations, reference, time_us)
