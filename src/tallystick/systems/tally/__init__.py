@@ -1,7 +1,7 @@
-"""The native log: group = commit = checksum = batch, and all roles in one format.
+"""The native log: one append of a group is one write, one checksum and one columnar batch.
 
-In: drafts of records from threads and tasks, or the files of a log. Out: groups on disk, durable
-when acknowledged; records, batches and verdicts. Specification: docs/formats/tally.md.
+In: records from threads and tasks, or the files of a log. Out: groups on disk, durable when
+acknowledged; records, batches and verdicts. Specification: docs/formats/tally.md.
 """
 
 from __future__ import annotations

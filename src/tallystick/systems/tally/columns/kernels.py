@@ -22,7 +22,7 @@ from tallystick.systems.tally.format import layout
 # Rows of the table that `walk_small` fills: each is a column of a batch.
 OFFSET, LENGTH, LSN, TIME, TRANSACTION, KEY, GROUP = range(7)
 COLUMNS = 7
-# What the walk carries: where it stands, what is due there, and the last group's place.
+# State of the walk: where it is, what is due there, and the place of the last group.
 PLACE, DUE_LSN, DUE_CHAIN, LAST = range(4)
 
 STORED_MAX = 32 << 10

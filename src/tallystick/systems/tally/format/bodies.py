@@ -1,7 +1,8 @@
-"""The bodies of records of the native log, where they are not the application's bytes.
+"""Encode and decode the bodies of records, where they are not the application's bytes.
 
 In: what a record says. Out: its body, and back. Pure functions, no I/O; integers are
-little-endian. Which code has which body: `tallystick.systems.tally.format.kinds`.
+little-endian. Which code has which body: `tallystick.systems.tally.format.kinds`; the bodies of
+the persist log are in `tallystick.systems.tally.format.entries`.
 """
 
 from __future__ import annotations
@@ -31,9 +32,11 @@ ROW_HEAD_SIZE = _ROW.size
 class Ending:
     """The body of a prepare or commit record.
 
-    ``pairs`` are (segment, number of the transaction's elements in it), so that a hole or a
-    missing segment is seen. ``xid`` names the branch, ``extra`` belongs to the application.
-    The gtrid of the xid is in the record's own column.
+    Attributes:
+        pairs: (segment, number of the transaction's elements in it), so that a missing element or
+            segment is seen.
+        xid: the branch; its gtrid is in the record's own column.
+        extra: bytes of the application.
     """
 
     pairs: tuple[tuple[int, int], ...]
@@ -42,7 +45,10 @@ class Ending:
 
 
 def encode_ending(ending: Ending) -> bytes:
-    """count u16, pairs (u64, u32); xid present u8, [format i32, bqual length u8]; bqual; extra."""
+    """Encode the body of a prepare or commit record.
+
+    count u16, pairs (u64, u32); xid present u8, [format i32, bqual length u8]; bqual; extra.
+    """
     pairs = b"".join(_PAIR.pack(*pair) for pair in ending.pairs)
     xid = ending.xid
     form, bqual = (0, b"") if xid is None else (xid.format_id, xid.bqual)
@@ -51,7 +57,11 @@ def encode_ending(ending: Ending) -> bytes:
 
 
 def decode_ending(body: bytes, gtrid: bytes = b"") -> Ending:
-    """The ending in a body. Raises `CorruptLogError`."""
+    """Decode the body of a prepare or commit record with this gtrid.
+
+    Raises:
+        CorruptLogError: the parts do not fit the body.
+    """
     cursor = Cursor(body)
     (count,) = cursor.take(COUNT)
     pairs = tuple(
@@ -66,12 +76,16 @@ def decode_ending(body: bytes, gtrid: bytes = b"") -> Ending:
 
 
 def encode_row(table: int, row: bytes = b"") -> bytes:
-    """table i32, row."""
+    """Encode a row of the undo/redo log: table i32, row."""
     return _ROW.pack(table) + row
 
 
 def decode_row(body: bytes) -> tuple[int, bytes]:
-    """Table and row. Raises `CorruptLogError`."""
+    """Return table and row.
+
+    Raises:
+        CorruptLogError: the body is shorter than the number of a table.
+    """
     cursor = Cursor(body)
     (table,) = cursor.take(_ROW)
     return table, cursor.rest()
@@ -81,7 +95,7 @@ def decode_row(body: bytes) -> tuple[int, bytes]:
 
 
 def encode_names(names: Collection[str], rest: bytes = b"") -> bytes:
-    """count u16; per name length u16 and UTF-8, in order of names; then ``rest``."""
+    """Encode names in order: count u16; for each its length u16 and UTF-8; then ``rest``."""
     pieces = [COUNT.pack(len(names))]
     for name in sorted(names):
         text = name.encode()
@@ -90,7 +104,11 @@ def encode_names(names: Collection[str], rest: bytes = b"") -> bytes:
 
 
 def decode_names(body: bytes) -> tuple[tuple[str, ...], bytes]:
-    """Names, and what follows them. Raises `CorruptLogError`."""
+    """Return the names, and the bytes after them.
+
+    Raises:
+        CorruptLogError: the parts do not fit the body.
+    """
     return _known_names(body) if len(body) <= _KNOWN_BYTES else _names(body)
 
 
@@ -107,23 +125,27 @@ _known_names = functools.lru_cache(maxsize=256)(_names)
 
 
 def encode_decision(names: Collection[str], since_us: int) -> bytes:
-    """names, then the time i64 of the decision: for one that is written again."""
+    """Encode a decision that is written again: names, time i64 of the decision."""
     return encode_names(names, _TIME.pack(since_us))
 
 
 def decode_decision(body: bytes) -> tuple[tuple[str, ...], int | None]:
-    """Names, and the time of a decision that was written again. Raises `CorruptLogError`."""
+    """Return the names, and the time of a decision that was written again.
+
+    Raises:
+        CorruptLogError: the parts do not fit the body.
+    """
     names, rest = decode_names(body)
     return names, _TIME.unpack(rest)[0] if len(rest) == _TIME.size else None
 
 
 def encode_note(state: State, resources: Collection[str]) -> bytes:
-    """names, then the state as text."""
+    """Encode a note: names, then the state as text."""
     return encode_names(resources, state.value.encode())
 
 
 class Cursor:
-    """Reads a body front to back; every way to run over its end is a `CorruptLogError`."""
+    """Reads a body front to back; reading beyond its end raises `CorruptLogError`."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -131,12 +153,15 @@ class Cursor:
 
     @property
     def at_end(self) -> bool:
+        """True if nothing is left."""
         return self._place >= len(self._body)
 
     def take(self, form: struct.Struct) -> tuple[int, ...]:
+        """Read the fields of a structure."""
         return form.unpack(self.piece(form.size))
 
     def piece(self, size: int) -> bytes:
+        """Read ``size`` bytes."""
         start = self._place
         if size < 0 or start + size > len(self._body):
             raise self.unfit(f"{size} bytes more", f"{len(self._body) - start}")
@@ -144,17 +169,21 @@ class Cursor:
         return self._body[start : self._place]
 
     def text(self) -> str:
+        """Read a text: length u16, UTF-8."""
         (size,) = self.take(COUNT)
         return self.utf8(self.piece(size))
 
     def utf8(self, data: bytes) -> str:
+        """Decode a text."""
         try:
             return data.decode()
         except UnicodeDecodeError as error:
             raise self.unfit("UTF-8", data.hex()) from error
 
     def rest(self) -> bytes:
+        """Read what is left."""
         return self.piece(len(self._body) - self._place)
 
     def unfit(self, expected: str, found: str) -> CorruptLogError:
+        """Return the error for a body of another form."""
         return CorruptLogError("the body of a record does not fit", expected=expected, found=found)

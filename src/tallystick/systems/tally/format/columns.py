@@ -1,8 +1,8 @@
-"""The inner bytes of a group: columns in Arrow's memory layout, then the bodies.
+"""Encode and decode the payload of a group: columns in Arrow's memory layout, then the bodies.
 
-In: drafts of records. Out: buffers, and back. Pure functions, no I/O, no third-party package. Each
-column starts at a multiple of 8 from the start of the inner bytes and is filled up with zeros; a
-reader with Arrow wraps all of them as they are (`tallystick.systems.tally.columns.batches`).
+In: records. Out: buffers, and back. Pure functions, no I/O, no third-party package. Each column
+starts at a multiple of 8 from the start of the payload and is filled up with zeros; a reader with
+Arrow wraps all of them as they are (`tallystick.systems.tally.columns.batches`).
 
     column             present      bytes, n = number of records
     codes              CODES        n x uint8; else all have the code in bits 16-23 of ``columns``
@@ -13,7 +13,7 @@ reader with Arrow wraps all of them as they are (`tallystick.systems.tally.colum
       their validity   .._NULLS     bitmap
     user types         USER_TYPES   n x int8
     gtrids             GTRIDS       (n + 1) x int32, then that many bytes; empty means none
-    bodies             always       to the end of the inner bytes
+    bodies             always       to the end of the payload
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ONE_OFFSET = struct.Struct("<ii")
 
 
 class UnplacedRecord(NamedTuple):
-    """A record before it has a place. ``code`` is a `Code` of `kinds`."""
+    """A record that has no place in the log yet; ``code`` is a `Code`."""
 
     code: int
     body: bytes = b""
@@ -67,8 +67,14 @@ class Row(NamedTuple):
 
 
 class GroupPayload(NamedTuple):
-    """Encoded columns and bodies: the column bits of the header, the buffers, their bytes, and
-    their checksum where it is known already."""
+    """Encoded columns and bodies of a group.
+
+    Attributes:
+        columns: the column bits of the group header.
+        buffers: the bytes, in order.
+        size: number of bytes.
+        crc: checksum of the bytes, where it is known already.
+    """
 
     columns: int
     buffers: Sequence[Bytes]
@@ -80,7 +86,11 @@ class GroupPayload(NamedTuple):
 
 
 def encode_plain(code: int, bodies: Sequence[bytes]) -> GroupPayload:
-    """Records of one code that have nothing but a body."""
+    """Encode records of one code that have nothing but a body.
+
+    Raises:
+        RecordTooLargeError: the bodies are too large for one group.
+    """
     if len(bodies) == 1:
         size = len(bodies[0])
         return GroupPayload(
@@ -91,7 +101,11 @@ def encode_plain(code: int, bodies: Sequence[bytes]) -> GroupPayload:
 
 
 def encode_records(records: Sequence[UnplacedRecord]) -> GroupPayload:
-    """Any records. Raises `RecordTooLargeError` if the bodies are too large for one group."""
+    """Encode any records.
+
+    Raises:
+        RecordTooLargeError: the bodies are too large for one group.
+    """
     codes, bodies, transactions, keys, user_types, gtrids = zip(*records, strict=True)
     columns = 0
     parts: list[bytes] = []
@@ -139,7 +153,7 @@ def _fitting(size: int) -> int:
 
 
 def _numbers(values: Sequence[int | None], present: int, nulls: int, parts: list[bytes]) -> int:
-    """Append a nullable column; returns its bits."""
+    """Append a nullable column to ``parts``; return its bits."""
     if None not in values:
         parts.append(struct.pack(f"<{len(values)}q", *values))
         return present
@@ -156,10 +170,7 @@ def _numbers(values: Sequence[int | None], present: int, nulls: int, parts: list
 
 @dataclass(frozen=True)
 class Columns:
-    """Where each column of a group lies in its inner bytes: offsets of first bytes.
-
-    A column that is absent has place -1. ``bodies`` is the place of the first body.
-    """
+    """Where each column of a group lies in its payload: offsets of first bytes, -1 for none."""
 
     data: Bytes
     count: int
@@ -186,7 +197,11 @@ class Columns:
         return _unpack(self.data, self.offsets, self.count + 1, "i")
 
     def records(self) -> Iterator[UnplacedRecord]:
-        """The records again. Raises `CorruptLogError` for offsets that do not rise."""
+        """Yield the records.
+
+        Raises:
+            CorruptLogError: offsets of bodies or gtrids do not rise.
+        """
         count = self.count
         _require_rising(self.ends, len(self.data) - self.bodies)
         codes = self.data[self.codes :] if self.codes >= 0 else bytes([self.code]) * count
@@ -215,9 +230,12 @@ class Columns:
 
 
 def decode_columns(data: Bytes, count: int, bits: int) -> Columns:
-    """The places of the columns. Raises `CorruptLogError` if they do not fit ``data``.
+    """Return the places of the columns of ``count`` records with these column bits.
 
-    Only the lengths are looked at; `Columns.records` and the Arrow reader check the rest.
+    Only the lengths are verified; `Columns.records` and the Arrow reader verify the rest.
+
+    Raises:
+        CorruptLogError: the columns do not fit ``data``.
     """
     place = 0
     size = len(data)

@@ -21,7 +21,7 @@ from tallystick.systems.tally.read.state import LogState
 
 
 class Reclaimer:
-    """Frees segments of one log. ``lock`` guards ``state``."""
+    """Frees segments of one log; ``lock`` guards ``state``."""
 
     def __init__(self, appender: Appender, state: LogState, lock: threading.Lock) -> None:
         self._appender = appender

@@ -69,7 +69,7 @@ class Tail:
 
     @property
     def segment(self) -> int:
-        """Number of the segment it stands in; 0 before the first read."""
+        """Number of the segment that is read; 0 before the first read."""
         return self._header.number if self._header else 0
 
     def read(self) -> Iterator[Record]:

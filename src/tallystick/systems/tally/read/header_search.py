@@ -1,4 +1,4 @@
-"""Find every whole copy of a group header in a segment, wherever it stands.
+"""Find every whole copy of a group header in a segment, at any place.
 
 In: the bytes of a segment. Out: headers by place, found by one search in linear time. The walk uses
 them at a place that is damaged.

@@ -33,7 +33,7 @@ from tallystick.systems.tally.read.scan import Step
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One add, update or delete: where it is, without its body."""
+    """One add, update or delete: where it is, without its body; ``size`` is that of the body."""
 
     code: int
     key: int | None
@@ -45,7 +45,14 @@ class Element:
 
 @dataclass(slots=True)
 class OpenTransaction:
-    """A transaction that has neither committed nor rolled back."""
+    """A transaction that has neither committed nor rolled back.
+
+    Attributes:
+        first_segment: the segment of its first record.
+        elements: its adds, updates and deletes.
+        counts: number of elements by segment.
+        ending: the body of its prepare record.
+    """
 
     first_segment: int
     elements: list[Element] = field(default_factory=list)
@@ -126,12 +133,12 @@ class LogState:
             action(self, row)
 
     def ending_of(self, transaction: int, xid: Xid | None, extra: bytes) -> Ending:
-        """What the prepare or commit record of an open transaction has to say."""
+        """Return the body of the prepare or commit record of an open transaction."""
         one = self.open.get(transaction)
         return Ending(tuple(sorted(one.counts.items())) if one else (), xid, extra)
 
     def apply_ending(self, row: Row, ending: Ending) -> None:
-        """Fold in a prepare or commit record made of `ending_of`: nothing can be missing."""
+        """Apply a prepare or commit record made of `ending_of`: nothing can be missing."""
         number = row.record.transaction or 0
         self.next_transaction = max(self.next_transaction, number + 1)
         if row.record.code == _PREPARE:

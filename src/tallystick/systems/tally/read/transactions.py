@@ -1,7 +1,7 @@
-"""What a log says of each transaction, decision and persisting entry, and its change feed.
+"""Transactions, decisions and persisting entries of a native log.
 
-In: records in log order. Out: `Transaction` and `Change` objects. Memory grows with the number
-of transactions (of open ones, for changes).
+In: records in log order. Out: `Transaction` objects. Memory grows with their number, or with that
+of the open ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STATES = {"prepare": State.PREPARED, "commit": State.COMMITTED, "rollback": Sta
 def transactions_of(
     log: str, records: Iterable[Record], incomplete: Mapping[int, str]
 ) -> Iterator[Transaction]:
-    """One per transaction in order of first appearance. A number used again is one more."""
+    """Return one per transaction in order of first appearance; a number used again is one more."""
     found: list[Transaction] = []
     table = _Table(log, incomplete, found.append)
     for record in records:
@@ -35,8 +35,10 @@ def transactions_of(
 def ended_first(
     log: str, records: Iterable[Record], incomplete: Mapping[int, str]
 ) -> Iterator[Transaction]:
-    """The same in another order: those of a journal as they end, then all others. Memory grows
-    with decisions, entries and open transactions only."""
+    """Yield journal transactions as they end, then all other transactions.
+
+    Memory grows with decisions, entries and open transactions only.
+    """
     table = _Table(log, incomplete, lambda _: None)
     for record in records:
         if record.outcome is Outcome.VALID and (ended := table.take(record)) is not None:
@@ -45,7 +47,7 @@ def ended_first(
 
 
 class _Table:
-    """Folds records into transactions; ``begun`` gets each with its first record."""
+    """Collects records into transactions; ``begun`` is called with each at its first record."""
 
     def __init__(
         self, log: str, incomplete: Mapping[int, str], begun: Callable[[Transaction], None]
@@ -61,7 +63,7 @@ class _Table:
         return self._open.values()
 
     def take(self, record: Record) -> Transaction | None:
-        """Fold in one record; returns the transaction that it ends for good."""
+        """Apply one record; return the transaction that it ends for good."""
         if record.type in _JOURNAL and record.transaction is not None:
             return self._journal(record)
         if record.gtrid is not None:

@@ -1,7 +1,7 @@
 """The native log as a coordinator's decision log.
 
-In: the calls of `tallystick.roles.DecisionLog`. Out: drafts submitted to the log, and
-views of its state.
+In: the calls of `tallystick.roles.DecisionLog`. Out: records submitted to the log, and views of
+its state.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class TallyDecisionLog(TallyRole):
         return self.log.submit(UnplacedRecord(Code.DECISION, _body(tuple(resources)), gtrid=gtrid))
 
     def finish(self, gtrid: bytes, resources: Collection[str], outcome: DecisionOutcome) -> None:
-        """Record, without forcing, that these resources have ended so."""
+        """Record, without forcing, the outcome at these resources."""
         if outcome is DecisionOutcome.HEURISTIC:
             record = heuristic_record(gtrid, frozenset(resources))
         else:
@@ -42,7 +42,7 @@ class TallyDecisionLog(TallyRole):
         self.log.submit(record, sync=False)
 
     def open_decisions(self) -> Mapping[bytes, Decision]:
-        """Decisions not closed for all of their resources, by gtrid. Times are in ms."""
+        """Return decisions not closed for all of their resources, by gtrid; times are in ms."""
         with self.log.state() as state:
             return {
                 gtrid: Decision(gtrid, frozenset(one.resources), one.time_us // 1000)
@@ -50,12 +50,12 @@ class TallyDecisionLog(TallyRole):
             }
 
     def heuristics(self) -> Mapping[bytes, frozenset[str]]:
-        """Heuristic outcomes that no operator has settled yet, by gtrid."""
+        """Return heuristic outcomes that are not settled, by gtrid."""
         with self.log.state() as state:
             return {gtrid: names for gtrid, (_, names) in state.heuristics.items()}
 
     def settle(self, gtrid: bytes) -> Ticket:
-        """Record durably that an operator has dealt with a heuristic outcome."""
+        """Record durably that an operator has settled a heuristic outcome."""
         return self.log.submit(UnplacedRecord(Code.SETTLE, gtrid=gtrid))
 
 

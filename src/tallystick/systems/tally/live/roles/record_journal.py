@@ -1,7 +1,7 @@
 """The native log as a journal of records by id.
 
-In: the calls of `tallystick.roles.RecordJournal`. Out: drafts submitted to the log, and
-records read back from its files.
+In: the calls of `tallystick.roles.RecordJournal`. Out: records submitted to the log, and records
+read back from its files.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ class TallyRecordJournal(TallyRole):
             self._open = {number for number, one in state.open.items() if one.ending}
 
     def _end(self, transaction: int) -> None:
-        """The transaction ends now. Raises `TransactionUsageError` if it never began."""
+        """Note that a transaction ends.
+
+        Raises:
+            TransactionUsageError: it never began.
+        """
         if transaction not in self._open:
             raise TransactionUsageError(
                 f"transaction {transaction} is not open", file=self.log.path
@@ -43,22 +47,28 @@ class TallyRecordJournal(TallyRole):
         self._open.discard(transaction)
 
     def add(self, record_id: int, body: bytes, user_type: int = 0) -> Ticket:
+        """Add a record outside of transactions."""
         return self.log.submit(UnplacedRecord(Code.ADD, body, None, record_id, user_type))
 
     def update(self, record_id: int, body: bytes, user_type: int = 0) -> Ticket:
+        """Update a record outside of transactions."""
         return self.log.submit(UnplacedRecord(Code.UPDATE, body, None, record_id, user_type))
 
     def delete(self, record_id: int) -> Ticket:
+        """Delete a record outside of transactions."""
         self._reclaim_after_roll()
         return self.log.submit(UnplacedRecord(Code.DELETE, b"", None, record_id))
 
     def add_in(self, transaction: int, record_id: int, body: bytes, user_type: int = 0) -> None:
+        """Add a record in a transaction."""
         self._element(UnplacedRecord(Code.ADD, body, transaction, record_id, user_type))
 
     def update_in(self, transaction: int, record_id: int, body: bytes, user_type: int = 0) -> None:
+        """Update a record in a transaction."""
         self._element(UnplacedRecord(Code.UPDATE, body, transaction, record_id, user_type))
 
     def delete_in(self, transaction: int, record_id: int, body: bytes = b"") -> None:
+        """Delete a record in a transaction."""
         self._element(UnplacedRecord(Code.DELETE, body, transaction, record_id))
 
     def _element(self, record: UnplacedRecord) -> None:
@@ -66,26 +76,37 @@ class TallyRecordJournal(TallyRole):
         self._open.add(record.transaction or 0)
 
     def prepare(self, transaction: int, extra: bytes = b"") -> Ticket:
+        """Prepare a transaction; ``extra`` is returned by `prepared`."""
         self._open.add(transaction)
         return self.log.submit(UnplacedEnding(Code.PREPARE, transaction, None, extra))
 
     def commit(self, transaction: int) -> Ticket:
+        """Commit a transaction.
+
+        Raises:
+            TransactionUsageError: it is not open.
+        """
         self._reclaim_after_roll()
         self._end(transaction)
         return self.log.submit(UnplacedEnding(Code.COMMIT, transaction))
 
     def rollback(self, transaction: int) -> Ticket:
+        """Roll back a transaction.
+
+        Raises:
+            TransactionUsageError: it is not open.
+        """
         self._end(transaction)
         return self.log.submit(UnplacedRecord(Code.ROLLBACK, b"", transaction))
 
     def live_records(self) -> Iterator[JournalRecord]:
-        """Adds and updates of live ids, in log order; read from the files."""
+        """Yield adds and updates of live ids, in log order; they are read from the files."""
         with self.log.state() as state:
             wanted = {one.lsn for _, one in state.live_lsns()}
         return (_journal_record(row.record) for row in live_rows(self.log, wanted))
 
     def prepared(self) -> Sequence[PreparedTransaction]:
-        """Prepared transactions; their bodies are read from the files."""
+        """Return prepared transactions; their bodies are read from the files."""
         with self.log.state() as state:
             return tuple(_prepared(self.log, state))
 

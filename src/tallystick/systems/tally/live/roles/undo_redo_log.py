@@ -1,8 +1,8 @@
-"""The native log as an undo/redo log: images of pages once per section, rows, in-doubt work.
+"""The native log as an undo/redo log: page images once per section, rows, in-doubt work.
 
-In: the calls of `tallystick.roles.UndoRedoLog`. Out: drafts submitted to the log; at
-recovery, calls of a `RecoveryHandler`. A section is what lies between two checkpoint records;
-its id is the LSN of the record that begins it, 0 for the first.
+In: the calls of `tallystick.roles.UndoRedoLog`. Out: records submitted to the log; at recovery,
+calls of a `RecoveryHandler`. A section lies between two checkpoint records; its id is the LSN of
+the record that begins it, 0 for the first.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TallyUndoRedoLog(TallyRole):
         }
 
     def _section_rows(self) -> Iterator[Row]:
-        """The rows of the last section."""
+        """Yield the undo images of the last section."""
         rows: list[Row] = []
         for row in self._kept_rows():
             if row.record.code == Code.CHECKPOINT:
@@ -62,7 +62,7 @@ class TallyUndoRedoLog(TallyRole):
         self._pages.add(page)
 
     def has_undo(self, page: int) -> bool:
-        """True if this section holds an image of the page already."""
+        """Return True if this section holds an image of the page already."""
         return page in self._pages
 
     def log_row(self, session: int, table: int, key: int, row: bytes | None) -> None:
@@ -70,7 +70,7 @@ class TallyUndoRedoLog(TallyRole):
         self.log.submit(_row_record(session, table, key, row), sync=False)
 
     def log_rows(self, session: int, rows: Mapping[tuple[int, int], bytes | None]) -> None:
-        """Log changed rows by table and key, in order; together, as far as groups go."""
+        """Log changed rows by table and key, in order, in as few groups as possible."""
         records = [_row_record(session, *place, row) for place, row in rows.items()]
         for some in _pieces(records, self.log.group_bytes):
             self.log.submit(Bundle(some), sync=False)
@@ -93,28 +93,28 @@ class TallyUndoRedoLog(TallyRole):
         return self.log.submit(UnplacedRecord(Code.ROLLBACK, b"", session))
 
     def flush(self) -> Ticket:
-        """Everything logged so far."""
+        """Return a ticket for everything logged so far."""
         return self.log.barrier()
 
     # -- sections -----------------------------------------------------------------------
 
     def checkpoint(self) -> int:
-        """Start a new section; returns its id. Every changed page must be written before."""
+        """Start a new section; return its id. Every changed page must be written before."""
         section = self.log.submit(UnplacedRecord(Code.CHECKPOINT)).wait()
         self._pages.clear()
         return section
 
     def remove_until(self, section: int) -> None:
-        """Free what lies before that section; nothing as long as a transaction is in doubt."""
+        """Free what lies before that section; nothing while a transaction is in doubt."""
         if not self.in_doubt():
             self.log.reclaim(section)
 
     # -- recovery -----------------------------------------------------------------------
 
     def recover(self, handler: RecoveryHandler) -> None:
-        """Put back the first image of each page, then redo what committed, in commit order.
+        """Restore the first image of each page, then redo what committed, in commit order.
 
-        The order of commits is that of the log; a transaction's rows wait in memory for its end.
+        The rows of a transaction are kept in memory until its end.
         """
         seen: set[int] = set()
         for row in self._kept_rows():
@@ -136,7 +136,7 @@ class TallyUndoRedoLog(TallyRole):
                     _redo(handler, one)
 
     def in_doubt(self) -> Sequence[InDoubt]:
-        """Prepared transactions that no one has decided."""
+        """Return prepared transactions that are not decided."""
         with self.log.state() as state:
             return [
                 InDoubt(session, one.ending.extra.decode("utf-8", "replace"))
@@ -145,7 +145,11 @@ class TallyUndoRedoLog(TallyRole):
             ]
 
     def settle(self, name: str, *, commit: bool) -> Ticket:
-        """Decide an in-doubt transaction durably. Raises `KeyError` for an unknown name."""
+        """Decide an in-doubt transaction durably.
+
+        Raises:
+            KeyError: no transaction of that name is in doubt.
+        """
         session = {one.name: one.session for one in self.in_doubt()}[name]
         return self.commit(session) if commit else self.rollback(session)
 
