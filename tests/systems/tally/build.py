@@ -51,7 +51,7 @@ def tiny_log(fs: FileSystem) -> TallyLog:
     return TallyLog(FOLDER, settings=TINY, fs=fs)
 
 
-def drafts() -> list[UnplacedRecord | UnplacedEnding]:
+def every_item() -> list[UnplacedRecord | UnplacedEnding]:
     """At least one record of every code that callers submit."""
     return [
         UnplacedRecord(Code.APPEND, b"plain"),
@@ -88,10 +88,10 @@ def every_kind() -> MemoryFileSystem:
     """A closed log with every kind of record, one group each and all in one group."""
     fs = MemoryFileSystem()
     log = tiny_log(fs)
-    for draft in drafts():
-        log.submit(draft).wait()
-    for draft in drafts()[:5]:
-        log.submit(draft)
+    for item in every_item():
+        log.submit(item).wait()
+    for item in every_item()[:5]:
+        log.submit(item)
     log.close()
     return fs
 

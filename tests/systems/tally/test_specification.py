@@ -29,11 +29,11 @@ def _segment() -> SegmentHeader:
 
 
 def _group() -> bytes:
-    inner = encode_plain(Code.APPEND, [b"one", b"three"])
-    length = group_length(inner.size, 512)
-    data = b"".join(inner.buffers).ljust(length - 2 * HEADER_SIZE, b"\0")
+    payload = encode_plain(Code.APPEND, [b"one", b"three"])
+    length = group_length(payload.size, 512)
+    data = b"".join(payload.buffers).ljust(length - 2 * HEADER_SIZE, b"\0")
     header = GroupHeader(
-        0, length, 1, DATA_OFFSET, 1, 2, inner.columns, inner.size, inner.size, TIME_US, 0,
+        0, length, 1, DATA_OFFSET, 1, 2, payload.columns, payload.size, payload.size, TIME_US, 0,
         crc32(data), _segment().checksum(), IDENTITY[:8],
     )  # fmt: skip
     encoded = encode_group_header(header)

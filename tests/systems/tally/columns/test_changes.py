@@ -17,7 +17,7 @@ from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.read.transactions import transactions_of
 from tallystick.systems.tally.reader import TallyReading
-from tests.systems.tally.build import drafts
+from tests.systems.tally.build import every_item
 
 KEY = bytes(range(32))
 
@@ -30,8 +30,8 @@ def _written(folder: Path, compression: str = "none", key: bytes | None = None) 
     provider = None if key is None else (lambda: key)
     log = TallyLog(str(folder), settings=settings, fs=LOCAL, key=provider)
     for round_ in range(20):
-        for draft in drafts():
-            ticket = log.submit(draft)
+        for item in every_item():
+            ticket = log.submit(item)
             if round_ % 2:
                 ticket.wait()
         for number in range(20):

@@ -110,7 +110,7 @@ def test_cut_or_changed_entry_is_refused_or_well_formed(
     try:
         whole = decode_entry(cut)[0]
     except CorruptLogError:
-        return  # text that is no UTF-8 is found by whoever decodes it
+        return  # text that is no UTF-8 is found when it is decoded
     assert entry_targets(cut) == whole
 
 

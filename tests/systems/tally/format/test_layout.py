@@ -52,7 +52,7 @@ I64 = st.integers(-(2**63), 2**63 - 1)
 SIZES = st.integers(16 << 10, 2**31 - 1)
 SECTORS = st.sampled_from(SECTOR_SIZES)
 IDENTITY = st.binary(min_size=16, max_size=16)
-DRAFTS = st.lists(
+RECORDS_OF_A_GROUP = st.lists(
     st.builds(
         UnplacedRecord,
         st.sampled_from([int(code) for code in Code]),
@@ -116,18 +116,18 @@ def test_group_header_comes_back_and_no_flipped_bit_passes(data: st.DataObject) 
     assert decode_group_header(bytes(flipped), 0) is None
 
 
-@given(DRAFTS)
-def test_drafts_come_back_from_columns(drafts: list[UnplacedRecord]) -> None:
-    inner = encode_records(drafts)
-    data = b"".join(inner.buffers)
-    assert len(data) == inner.size
-    assert list(decode_columns(data, len(drafts), inner.columns).records()) == drafts
+@given(RECORDS_OF_A_GROUP)
+def test_records_come_back_from_columns(records: list[UnplacedRecord]) -> None:
+    payload = encode_records(records)
+    data = b"".join(payload.buffers)
+    assert len(data) == payload.size
+    assert list(decode_columns(data, len(records), payload.columns).records()) == records
 
 
 @given(st.lists(st.binary(max_size=100), min_size=1, max_size=30))
 def test_plain_records_come_back_from_columns(bodies: list[bytes]) -> None:
-    inner = encode_plain(Code.APPEND, bodies)
-    columns = decode_columns(b"".join(inner.buffers), len(bodies), inner.columns)
+    payload = encode_plain(Code.APPEND, bodies)
+    columns = decode_columns(b"".join(payload.buffers), len(bodies), payload.columns)
     assert list(columns.records()) == [UnplacedRecord(Code.APPEND, body) for body in bodies]
 
 

@@ -30,10 +30,10 @@ def groups(given: Sequence[bytes], limit: int = LIMIT) -> list[Columnar]:
 
 def of(group: Columnar) -> list[bytes]:
     """The bodies in a group."""
-    inner = group.payload
-    data = b"".join(inner.buffers)
-    assert len(data) == inner.size
-    return [one.body for one in decode_columns(data, group.record_count, inner.columns).records()]
+    payload = group.payload
+    data = b"".join(payload.buffers)
+    assert len(data) == payload.size
+    return [one.body for one in decode_columns(data, group.record_count, payload.columns).records()]
 
 
 @given(BODIES, st.sampled_from([1, 64, 1000, 1 << 20]))

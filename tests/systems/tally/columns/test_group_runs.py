@@ -1,4 +1,4 @@
-"""Leaps over small groups: the same records as the plain walk, and none that is not whole."""
+"""Runs of small groups: the same records as the plain walk, and none that is not whole."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tallystick.systems.tally.read.scan import Scan
 from tallystick.systems.tally.read.walk import RunReader
 from tallystick.systems.tally.reader import TallyReading
 from tallystick.testing import MemoryFileSystem
-from tests.systems.tally.build import FOLDER, drafts, reading, tiny_log
+from tests.systems.tally.build import FOLDER, every_item, reading, tiny_log
 
 SEGMENT = f"{FOLDER}/0000000000000001.tally"
 
@@ -42,8 +42,8 @@ def one_by_one(count: int, *, mixed: bool = False) -> MemoryFileSystem:
             log.submit(UnplacedRecord(Code.ADD, b"", None, number), sync=False)
             log.submit(UnplacedRecord(Code.ADD, b"in", 7, number, 3), sync=False)
             log.append(b"together").wait()
-    for draft in drafts() if mixed else ():
-        log.submit(draft).wait()
+    for item in every_item() if mixed else ():
+        log.submit(item).wait()
     log.close()
     return fs
 
@@ -74,7 +74,7 @@ def agree(one: TallyReading, rows: int = 10_000) -> None:
     assert table(list(one.batches(rows=rows))).equals(oracle)
 
 
-def test_a_log_of_one_caller_is_read_in_leaps() -> None:
+def test_a_log_of_one_caller_is_read_in_runs() -> None:
     one = reading(one_by_one(100))
     assert sum(run_sizes(one)) == 100
     assert len(run_sizes(one)) == len(one.catalog.segments)
@@ -88,7 +88,7 @@ def test_what_needs_more_than_columns_is_left_to_the_plain_walk(rows: int) -> No
     agree(one, rows)
 
 
-def test_damage_in_small_groups_is_judged_as_without_leaps() -> None:
+def test_damage_in_small_groups_is_judged_as_without_runs() -> None:
     for one in damaged_logs(seed=20, count=150):
         agree(one)
 
@@ -114,19 +114,19 @@ def rebuilt(
 
 
 @pytest.mark.parametrize("walked_first", [1, 2, 50])
-def test_the_fold_is_the_same_by_leaps_and_by_steps(walked_first: int) -> None:
+def test_the_fold_is_the_same_by_runs_and_by_steps(walked_first: int) -> None:
     one = reading(one_by_one(60, mixed=True))
     late = DeferredRunReader(walked_first)
     assert rebuilt(one, late) == rebuilt(one, None)
     assert late._reader is not None
 
 
-def test_damage_refuses_the_log_by_leaps_as_by_steps() -> None:
+def test_damage_refuses_the_log_by_runs_as_by_steps() -> None:
     for one in damaged_logs(seed=21, count=100):
         assert rebuilt(one, DeferredRunReader(1)) == rebuilt(one, None)
 
 
-def test_a_log_opened_by_leaps_goes_on_as_one_opened_by_steps(
+def test_a_log_opened_by_runs_goes_on_as_one_opened_by_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     files = one_by_one(100, mixed=True).contents()
@@ -144,16 +144,16 @@ def test_a_log_opened_by_leaps_goes_on_as_one_opened_by_steps(
     assert found[0] == found[1]
 
 
-def told(
+def transactions_and_verdict(
     one: TallyReading, monkeypatch: pytest.MonkeyPatch, walked_first: int
 ) -> tuple[list[Any], Verdict]:
-    """Transactions and verdict, with leaps behind so many groups."""
+    """Transactions and verdict, with runs after so many groups."""
     monkeypatch.setattr(reader, "DeferredRunReader", partial(DeferredRunReader, walked_first))
     fresh = TallyReading(one.source, access=one._access)
     return [one.to_dict() for one in fresh.transactions()], fresh.verdict()
 
 
-def test_transactions_and_verdicts_are_the_same_by_leaps_and_by_steps(
+def test_transactions_and_verdicts_are_the_same_by_runs_and_by_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fs = one_by_one(20, mixed=True)
@@ -164,17 +164,19 @@ def test_transactions_and_verdicts_are_the_same_by_leaps_and_by_steps(
         log.submit(UnplacedRecord(code, body, None, number)).wait()
     log.close()
     one = reading(fs)
-    transactions, verdict = told(one, monkeypatch, 1)
-    assert (transactions, verdict) == told(one, monkeypatch, WALKED_FIRST)
+    transactions, verdict = transactions_and_verdict(one, monkeypatch, 1)
+    assert (transactions, verdict) == transactions_and_verdict(one, monkeypatch, WALKED_FIRST)
     assert {"7", "8", "9", "entry:20", "entry:21"} <= {each["key"] for each in transactions}
 
 
-def test_damage_is_judged_by_leaps_as_by_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_is_judged_by_runs_as_by_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     for one in damaged_logs(seed=22, count=60):
-        assert told(one, monkeypatch, 1) == told(one, monkeypatch, WALKED_FIRST)
+        assert transactions_and_verdict(one, monkeypatch, 1) == transactions_and_verdict(
+            one, monkeypatch, WALKED_FIRST
+        )
 
 
-def test_plain_groups_of_a_leap_are_not_looked_at_again_for_transactions() -> None:
+def test_plain_groups_of_a_run_are_not_looked_at_again_for_transactions() -> None:
     one = reading(one_by_one(100))
     steps = [
         *Scan(one.catalog, one._access, run_reader=group_runs.CompiledRunReader(10_000)).steps()
