@@ -43,6 +43,12 @@ from tallystick.systems.tally.format.sealing import KeyMissingError, payload_byt
 from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.scan import Step
 
+_MIXED = CODES | TRANSACTIONS | GTRIDS
+"""Columns of groups with records of several codes, of transactions or decisions."""
+_LOOSE = frozenset({Code.APPEND.value, Code.ADD.value, Code.UPDATE.value, Code.DELETE.value})
+"""Codes of records that, outside of transactions, change something as soon as they are written."""
+
+
 # -- groups -------------------------------------------------------------------------------
 
 
@@ -196,13 +202,7 @@ def step_records(step: Step, key: bytes | None) -> Iterator[Record]:
 def has_only_loose_changes(header: GroupHeader) -> bool:
     """Return True if every record of the group is a change outside of transactions."""
     code = header.columns >> CODE_SHIFT & 0xFF
-    return not header.columns & _SETS_OF_RECORDS and code in _LOOSE
-
-
-_SETS_OF_RECORDS = CODES | TRANSACTIONS | GTRIDS
-"""Columns of groups with records of several codes, of transactions or decisions."""
-_LOOSE = frozenset({Code.APPEND.value, Code.ADD.value, Code.UPDATE.value, Code.DELETE.value})
-"""Codes of records that, outside of transactions, change something as soon as they are written."""
+    return not header.columns & _MIXED and code in _LOOSE
 
 
 def transaction_records(steps: Iterable[Step], key: bytes | None) -> Iterator[Record]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import Bytes
+from tallystick.systems.tally.format.columns import Row
 from tallystick.systems.tally.format.headers import SegmentHeader
 from tallystick.systems.tally.format.layout import (
     DATA_OFFSET,
@@ -24,9 +25,6 @@ from tallystick.systems.tally.format.layout import (
 )
 from tallystick.systems.tally.read.decision import Case, Facts, decide
 from tallystick.systems.tally.read.header_search import HeaderCopies
-
-if TYPE_CHECKING:
-    from tallystick.systems.tally.format.columns import Row
 
 
 class GroupRun(Protocol):
