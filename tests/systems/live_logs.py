@@ -1,4 +1,4 @@
-"""The five live logs behind one face, so that one set of trials runs over each of them.
+"""The live logs of five systems with one interface, so that the same trials run over each.
 
 In: numbers to keep, numbers to drop. Out: which numbers a log holds. `Live.put` returns when the
 number is durable; `Live.drop` promises nothing but that it does not come back once it is gone

@@ -42,7 +42,7 @@ from tallystick.systems.tally.live.settings import Settings
 SMALL, LARGE = 600, 6000
 """Transactions in the two logs."""
 BODY = bytes(range(250))
-ROOM = 384 << 10
+DIFFERENCE_MAX = 384 << 10
 """Bytes by which the two peaks may differ; the logs differ by more than two million."""
 WINDOWS = ((columns, "WINDOW"), (h2_batches, "WINDOW"), (cloudtran_batches, "RUN_BYTES"))
 """What is looked at in one go; small here, so that the small log fills it too."""
@@ -145,4 +145,4 @@ def test_batches_of_ten_times_the_log_take_no_more_memory(
     for module, name in WINDOWS:
         monkeypatch.setattr(module, name, 64 << 10)
     small, large = map(peak, logs)
-    assert large < small + ROOM
+    assert large < small + DIFFERENCE_MAX

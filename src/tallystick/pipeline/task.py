@@ -28,7 +28,6 @@ from tallystick.reading.tables import (
 from tallystick.records import Finding
 from tallystick.systems.protocol import LogReading, LogSource
 from tallystick.systems.registry import system
-from tallystick.systems.tally.columns.changes import feeding
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,8 +83,7 @@ class _LazyReading:
 
     @cached_property
     def reading(self) -> LogReading:
-        reading = system(self.source.system).read(self.source, self.options.reading)
-        return feeding(reading, self.options.reading)
+        return system(self.source.system).read(self.source, self.options.reading)
 
 
 def _read(

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from tallystick.arrow import schemas
 from tallystick.arrow.schemas import BATCH_ROWS
-from tallystick.systems.protocol import LogReading, LogSource, Split
+from tallystick.systems.protocol import ChangeBatches, LogReading, LogSource, Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,15 +25,6 @@ TABLES: dict[str, pa.Schema] = {
     "findings": schemas.FINDINGS,
 }
 """The schemas of the tables of one log."""
-
-
-@runtime_checkable
-class ChangeBatches(Protocol):
-    """A reading that has its changes as batches, too."""
-
-    def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
-        """Return all of ``changes()`` as batches of the `schemas.CHANGES` schema."""
-        ...
 
 
 def batches_of(

@@ -36,7 +36,9 @@ HEAD_SIZE = 4096
 class Entry:
     """One file of a folder, for recognition by content.
 
-    ``name`` is without packing suffix; ``stored_size`` is as on disk (packed).
+    Attributes:
+        path: the file.
+        stored_size: bytes on disk (packed).
     """
 
     path: str
@@ -45,21 +47,31 @@ class Entry:
 
     @property
     def name(self) -> str:
+        """The file name without the suffix of a packed file."""
         return logical_name(self.path)
 
     @property
     def packed(self) -> bool:
+        """True if the file is packed."""
         return not self.path.endswith(self.name)
 
     @property
     def head(self) -> bytes:
-        """The first `HEAD_SIZE` unpacked bytes. Raises `LogUnreadableError`."""
+        """The first `HEAD_SIZE` unpacked bytes.
+
+        Raises:
+            LogUnreadableError: the file cannot be read.
+        """
         if "head" not in self._heads:
             self._heads["head"] = read_head(self.path, HEAD_SIZE)
         return self._heads["head"]
 
     def open(self) -> ByteSource:
-        """All of its bytes. Raises `LogUnreadableError`."""
+        """Open all of its bytes.
+
+        Raises:
+            LogUnreadableError: the file cannot be read.
+        """
         return open_source(self.path)
 
 
@@ -75,8 +87,8 @@ class Folder:
 class LogSource:
     """One log: its system, the folder that holds it and its files, in order of names.
 
-    ``name`` tells several logs in one folder apart (a prefix, a file name) and is empty
-    where the folder holds only one.
+    ``name`` distinguishes several logs in one folder (a prefix, a file name) and is empty where the
+    folder holds only one.
     """
 
     system: str
@@ -89,9 +101,11 @@ class LogSource:
 class ReadOptions:
     """What a reader may need to know that is not in the bytes.
 
-    ``timezone``: zone of the process that wrote H2's DATE, TIME and TIMESTAMP values.
-    ``boot_password``, ``encryption_key``: Derby's and tally's secrets (key as raw bytes).
-    ``settings``: anything else a single system documents.
+    Attributes:
+        timezone: zone of the process that wrote H2's DATE, TIME and TIMESTAMP values.
+        boot_password: Derby's secret.
+        encryption_key: the native log's secret, as raw bytes.
+        settings: names that a single system documents (`System.settings`).
     """
 
     timezone: str = "UTC"
@@ -117,7 +131,9 @@ class LogReading(Protocol):
     """
 
     @property
-    def source(self) -> LogSource: ...
+    def source(self) -> LogSource:
+        """The log that is read."""
+        ...
 
     @property
     def format(self) -> str:
@@ -126,45 +142,63 @@ class LogReading(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """What the numbers in ``Record.time`` count."""
+        """The unit of `Record.time`."""
         ...
 
     def files(self) -> Sequence[LogFile]:
-        """The files in the log's own order, each tiled by its spans."""
+        """Return the files in the log's own order, each tiled by its spans."""
         ...
 
     def records(self, *, salvage: bool = False) -> Iterator[Record]:
-        """Every record in log order; with ``salvage`` also those that the engine would not
-        reach or believe, marked by ``attributes["salvaged"] = True``."""
+        """Yield every record in log order.
+
+        With ``salvage`` also those that the engine would not reach or believe, marked by
+        ``attributes["salvaged"] = True``.
+        """
         ...
 
-    def transactions(self) -> Iterable[Transaction]: ...
+    def transactions(self) -> Iterable[Transaction]:
+        """Return one `Transaction` for each transaction or decision of the log."""
+        ...
 
     def changes(self) -> Iterable[Change]:
-        """Committed changes in commit order; empty for logs that hold none."""
+        """Return committed changes in commit order; empty for logs that hold none."""
         ...
 
-    def findings(self) -> Sequence[Finding]: ...
+    def findings(self) -> Sequence[Finding]:
+        """Return what is wrong with the log."""
+        ...
 
-    def verdict(self) -> Verdict: ...
+    def verdict(self) -> Verdict:
+        """Return what the log's own engine would do, and what the bytes prove."""
+        ...
 
     def batches(
         self, split: Split | None = None, *, rows: int = 10_000
     ) -> Iterator[pa.RecordBatch]:
-        """The same records as ``records()`` as Arrow batches of the `RECORDS` schema
-        (strings may be dictionary-encoded), vectorised; of one split, or of all files.
-        ``attributes`` may be null in it."""
+        """Yield the records of a split, or all, as Arrow batches of the `RECORDS` schema.
+
+        They agree with ``records()``; strings may be dictionary-encoded, and ``attributes`` may be
+        null. A batch has at most ``rows`` rows.
+        """
         ...
 
     def splits(self, target_bytes: int) -> Sequence[Split]:
-        """Parts of about ``target_bytes`` that `batches` can read on their own and that
-        together give every record once. Found without reading the files through."""
+        """Return parts of about ``target_bytes`` that together give every record once.
+
+        `batches` can read each on its own. The files are not read through to find them.
+        """
         ...
 
 
 class FileLife(NamedTuple):
-    """What a file is now: `LogFile.identity`, `LogFile.generation`, and the bytes that may hold
-    records."""
+    """What a file is now: it changes when the file is recycled.
+
+    Attributes:
+        identity: as `LogFile.identity`.
+        generation: as `LogFile.generation`.
+        size: number of bytes that may hold records.
+    """
 
     identity: int | None
     generation: int | None
@@ -173,32 +207,39 @@ class FileLife(NamedTuple):
 
 @runtime_checkable
 class FileByFile(Protocol):
-    """A `LogReading` whose ``batches()`` of a file read that file alone, and give the same whatever
-    becomes of the others: so a log of many files can be followed without reading all of it."""
+    """A `LogReading` whose batches of one file depend on that file only.
+
+    A log of many files can then be followed without reading all of it.
+    """
 
     def lives(self) -> Mapping[str, FileLife]:
-        """Every file that may hold records, by the heads of the files alone."""
+        """Return every file that may hold records; reads the heads of the files only."""
         ...
 
     def resume(self, path: str, offset: int) -> int:
-        """Where a `Split` of the file may begin that shall have every record that ends behind
-        ``offset``, and the one that ends there: 0 where only reading the file would tell."""
+        """Return the largest safe start offset (bytes) of a `Split` of the file.
+
+        The split contains every record that ends at or after ``offset``. 0 if only reading the file
+        would find it.
+        """
         ...
 
 
 @runtime_checkable
 class Separable(Protocol):
-    """A `LogReading` of which a split needs few of the files: so a task does not carry them all."""
+    """A `LogReading` of which a split needs few of the files, so that a task carries only these."""
 
     def needed(self, split: Split) -> Sequence[str]:
-        """The files, its own among them, of which alone a log gives the same batches of the split
-        as all do. By the heads of the files alone."""
+        """Return the smallest set of files that gives all batches of the split, with its own.
+
+        Reads the heads of the files only.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceTraits:
-    """What a log tells of the branches of global transactions, for their reconciliation.
+    """Properties of a log's branches of global transactions, for their reconciliation.
 
     Attributes:
         messages: its records are messages: resource names such as ``jms/orders`` fit its logs.
@@ -226,7 +267,10 @@ class ChangeBatches(Protocol):
     """A `LogReading` that gives its changes as Arrow batches, too."""
 
     def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield all of ``changes()`` as batches of the `CHANGES` schema."""
+        """Yield all of ``changes()`` in the same order, as batches of the `CHANGES` schema.
+
+        A batch has at most ``rows`` rows.
+        """
         ...
 
 
@@ -306,7 +350,7 @@ class System:
 
 
 def readable_entries(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """The entries whose first bytes can be read; the others are somebody else's finding."""
+    """Yield the entries whose first bytes can be read; other code reports the others."""
     for entry in entries:
         try:
             entry.head  # noqa: B018 - reading it is the test
@@ -318,14 +362,14 @@ def readable_entries(entries: Iterable[Entry]) -> Iterator[Entry]:
 def unreadable_finding(
     system: str, log: str, error: LogUnreadableError, code: str = "unreadable"
 ) -> Finding:
-    """The finding for a file of a log that could not be read."""
+    """Return the finding for a file of a log that could not be read."""
     return Finding(
         code, Severity.DAMAGE, system, log, str(error), file=error.file, advice=error.advice
     )
 
 
 def group_by(entries: Iterable[Entry], key: Callable[[Entry], str]) -> dict[str, list[Entry]]:
-    """Entries by key, keys and entries in order of first appearance."""
+    """Return entries by key, keys and entries in order of first appearance."""
     groups: dict[str, list[Entry]] = {}
     for entry in entries:
         groups.setdefault(key(entry), []).append(entry)

@@ -19,8 +19,7 @@ from tallystick.pipeline.source.batch import PruningReader, TableReader
 from tallystick.pipeline.source.options import OptionError, SourceOptions
 from tallystick.reading.tables import TABLES, selected
 from tallystick.systems import registry
-from tallystick.systems.protocol import LogReading, ReadOptions
-from tallystick.systems.tally.columns.changes import feeding
+from tallystick.systems.protocol import LogReading, LogSource, ReadOptions, System
 from tests.fixtures import fixture_dir
 
 if TYPE_CHECKING:
@@ -108,11 +107,12 @@ def test_a_log_in_parts_is_opened_once_by_a_task(
     pieces = tuple(piece for task in planning.tasks(settings) for piece in task.pieces)
     opened: list[str] = []
 
-    def counting(reading: LogReading, options: ReadOptions) -> LogReading:
-        opened.append(reading.source.path)
-        return feeding(reading, options)
+    def counting(fake: System, source: LogSource, options: ReadOptions) -> LogReading:
+        opened.append(source.path)
+        return read(fake, source, options)
 
-    monkeypatch.setattr(executing, "feeding", counting)
+    read = System.read
+    monkeypatch.setattr(System, "read", counting)
     rows = sum(batch.num_rows for batch in executing.execute(Task(pieces), settings))
     assert (len(pieces), rows, len(opened)) == (3, 1_000, 1)
 

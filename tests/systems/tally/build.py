@@ -11,12 +11,12 @@ from tallystick.records import Record, State, Xid
 from tallystick.storage.files import FileSystem
 from tallystick.systems.protocol import LogSource, ReadOptions
 from tallystick.systems.tally.format.bodies import encode_names, encode_note, encode_row
-from tallystick.systems.tally.format.columns import Draft
+from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
-from tallystick.systems.tally.live.append_items import EndingDraft
+from tallystick.systems.tally.live.items import UnplacedEnding
 from tallystick.systems.tally.live.log import TallyLog
-from tallystick.systems.tally.live.opening import reach_of
 from tallystick.systems.tally.live.settings import Settings
+from tallystick.systems.tally.read.files import access_through
 from tallystick.systems.tally.reader import TallyReading
 from tallystick.testing import MemoryFileSystem
 
@@ -37,7 +37,7 @@ def reading(fs: FileSystem, key: bytes | None = None, folder: str = FOLDER) -> T
     """A reading of the log in ``folder``."""
     paths = tuple(f"{folder}/{name}" for name in fs.list(folder))
     return TallyReading(
-        LogSource("tally", folder, paths), ReadOptions(encryption_key=key), reach_of(fs)
+        LogSource("tally", folder, paths), ReadOptions(encryption_key=key), access_through(fs)
     )
 
 
@@ -51,36 +51,36 @@ def tiny_log(fs: FileSystem) -> TallyLog:
     return TallyLog(FOLDER, settings=TINY, fs=fs)
 
 
-def drafts() -> list[Draft | EndingDraft]:
+def every_item() -> list[UnplacedRecord | UnplacedEnding]:
     """At least one record of every code that callers submit."""
     return [
-        Draft(Code.APPEND, b"plain"),
-        Draft(Code.ADD, b"one", None, 1, 5),
-        Draft(Code.UPDATE, b"two", None, 1),
-        Draft(Code.ADD, b"", None, 2),
-        Draft(Code.DELETE, b"", None, 2),
-        Draft(Code.BEGIN, b"", 7),
-        Draft(Code.ADD, b"in", 7, 3, -3),
-        Draft(Code.APPEND, b"plain in", 7),
-        EndingDraft(Code.COMMIT, 7),
-        Draft(Code.ADD, b"doubt", 8, 4),
-        EndingDraft(Code.PREPARE, 8, XID, b"extra"),
-        Draft(Code.ADD, b"back", 9, 5),
-        Draft(Code.ROLLBACK, b"", 9),
-        Draft(Code.UNDO, b"image", None, 11),
-        Draft(Code.UNDO_EMPTY, b"", None, 12),
-        Draft(Code.REDO_ADD, encode_row(3, b"row"), 10, 100),
-        Draft(Code.REDO_REMOVE, encode_row(3), 10, 101),
-        Draft(Code.TRUNCATE, encode_row(-1), 10),
-        EndingDraft(Code.COMMIT, 10),
-        Draft(Code.CHECKPOINT),
-        Draft(Code.NOTE, encode_note(State.PREPARED, ["a"]), gtrid=b"g1"),
-        Draft(Code.DECISION, encode_names(["a", "b"]), gtrid=b"g1"),
-        Draft(Code.FINISH, encode_names(["a"], b"committed"), gtrid=b"g1"),
-        Draft(Code.HEURISTIC, encode_names(["c"], b"heuristic"), gtrid=b"g2"),
-        Draft(Code.SETTLE, gtrid=b"g2"),
-        Draft(Code.PERSISTED, encode_names(["t"]), key=9),
-        Draft(Code.DISCARD, key=9),
+        UnplacedRecord(Code.APPEND, b"plain"),
+        UnplacedRecord(Code.ADD, b"one", None, 1, 5),
+        UnplacedRecord(Code.UPDATE, b"two", None, 1),
+        UnplacedRecord(Code.ADD, b"", None, 2),
+        UnplacedRecord(Code.DELETE, b"", None, 2),
+        UnplacedRecord(Code.BEGIN, b"", 7),
+        UnplacedRecord(Code.ADD, b"in", 7, 3, -3),
+        UnplacedRecord(Code.APPEND, b"plain in", 7),
+        UnplacedEnding(Code.COMMIT, 7),
+        UnplacedRecord(Code.ADD, b"doubt", 8, 4),
+        UnplacedEnding(Code.PREPARE, 8, XID, b"extra"),
+        UnplacedRecord(Code.ADD, b"back", 9, 5),
+        UnplacedRecord(Code.ROLLBACK, b"", 9),
+        UnplacedRecord(Code.UNDO, b"image", None, 11),
+        UnplacedRecord(Code.UNDO_EMPTY, b"", None, 12),
+        UnplacedRecord(Code.REDO_ADD, encode_row(3, b"row"), 10, 100),
+        UnplacedRecord(Code.REDO_REMOVE, encode_row(3), 10, 101),
+        UnplacedRecord(Code.TRUNCATE, encode_row(-1), 10),
+        UnplacedEnding(Code.COMMIT, 10),
+        UnplacedRecord(Code.CHECKPOINT),
+        UnplacedRecord(Code.NOTE, encode_note(State.PREPARED, ["a"]), gtrid=b"g1"),
+        UnplacedRecord(Code.DECISION, encode_names(["a", "b"]), gtrid=b"g1"),
+        UnplacedRecord(Code.FINISH, encode_names(["a"], b"committed"), gtrid=b"g1"),
+        UnplacedRecord(Code.HEURISTIC, encode_names(["c"], b"heuristic"), gtrid=b"g2"),
+        UnplacedRecord(Code.SETTLE, gtrid=b"g2"),
+        UnplacedRecord(Code.PERSISTED, encode_names(["t"]), key=9),
+        UnplacedRecord(Code.DISCARD, key=9),
     ]
 
 
@@ -88,10 +88,10 @@ def every_kind() -> MemoryFileSystem:
     """A closed log with every kind of record, one group each and all in one group."""
     fs = MemoryFileSystem()
     log = tiny_log(fs)
-    for draft in drafts():
-        log.submit(draft).wait()
-    for draft in drafts()[:5]:
-        log.submit(draft)
+    for item in every_item():
+        log.submit(item).wait()
+    for item in every_item()[:5]:
+        log.submit(item)
     log.close()
     return fs
 

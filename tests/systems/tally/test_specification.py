@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from tallystick.storage.crc import crc32
-from tallystick.systems.tally.format.columns import Draft, encode_plain
+from tallystick.systems.tally.format.columns import UnplacedRecord, encode_plain
 from tallystick.systems.tally.format.headers import SegmentHeader, encode_segment_header
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.format.layout import (
@@ -29,11 +29,11 @@ def _segment() -> SegmentHeader:
 
 
 def _group() -> bytes:
-    inner = encode_plain(Code.APPEND, [b"one", b"three"])
-    length = group_length(inner.size, 512)
-    data = b"".join(inner.buffers).ljust(length - 2 * HEADER_SIZE, b"\0")
+    payload = encode_plain(Code.APPEND, [b"one", b"three"])
+    length = group_length(payload.size, 512)
+    data = b"".join(payload.buffers).ljust(length - 2 * HEADER_SIZE, b"\0")
     header = GroupHeader(
-        0, length, 1, DATA_OFFSET, 1, 2, inner.columns, inner.size, inner.size, TIME_US, 0,
+        0, length, 1, DATA_OFFSET, 1, 2, payload.columns, payload.size, payload.size, TIME_US, 0,
         crc32(data), _segment().checksum(), IDENTITY[:8],
     )  # fmt: skip
     encoded = encode_group_header(header)
@@ -73,5 +73,5 @@ def test_example_is_read_as_the_page_says() -> None:
     first, end = view.walk()
     assert (first.case.value, end.case.value) == ("valid", "end")
     assert first.header is not None
-    rows = list(rows_of(view.inner(first.header), first.header, None))
-    assert [row.draft for row in rows] == [Draft(1, b"one"), Draft(1, b"three")]
+    rows = list(rows_of(view.payload(first.header), first.header, None))
+    assert [row.record for row in rows] == [UnplacedRecord(1, b"one"), UnplacedRecord(1, b"three")]

@@ -26,6 +26,7 @@ from pyspark.sql.datasource import (
 
 from tallystick.errors import LogWriteError, TallystickError
 from tallystick.storage.local import LOCAL
+from tallystick.systems.registry import open_journal_engine
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,6 +36,8 @@ BODY = "body"
 """The column that becomes the record."""
 
 SEGMENT_BYTES = 16 << 20
+APPENDED_BYTES = 32 << 20
+"""Bytes that are appended, and synced, at once."""
 
 _QUERY = "sql.streaming.queryId"
 """Local property of a streaming task: the id that a query keeps over restarts from a checkpoint."""
@@ -61,21 +64,22 @@ class _Shards:
 
     def write_shard(self, batches: Iterator[pa.RecordBatch]) -> ShardWritten:
         """Write all rows of a task into a new log; durable when this returns."""
-        from tallystick.systems.tally.live.columnar_append import columnar
-        from tallystick.systems.tally.live.log import TallyLog
-        from tallystick.systems.tally.live.settings import Settings
-
         path = f"{self.staging}/{uuid.uuid4().hex}"
         Path(self.staging).mkdir(parents=True, exist_ok=True)
-        settings = Settings(segment_size=SEGMENT_BYTES, preallocate=False, spares=0)
-        records = 0
-        with TallyLog(path, settings=settings) as log:
+        settings = {"segment_size": SEGMENT_BYTES, "preallocate": False, "spares": 0}
+        records = size = 0
+        waiting: list[bytes] = []
+        log = open_journal_engine(path, settings=settings)
+        try:
             for batch in batches:
-                bodies = _bodies(batch)
-                for group in columnar(bodies, log.capacity, log.check_size):
-                    log.submit(group)
-                records += len(bodies)
-            log.flush()
+                waiting += _bodies(batch)
+                size += batch.nbytes
+                if size >= APPENDED_BYTES:
+                    records += len(log.append_many(waiting))
+                    waiting, size = [], 0
+            records += len(log.append_many(waiting))
+        finally:
+            log.close()
         return ShardWritten(path, records, _query_id())
 
     def gather(self, messages: list[WriterCommitMessage | None], folder: Path) -> None:

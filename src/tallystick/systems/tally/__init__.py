@@ -1,7 +1,7 @@
-"""The native log: group = commit = checksum = batch, and all roles in one format.
+"""The native log: one append of a group is one write, one checksum and one columnar batch.
 
-In: drafts of records from threads and tasks, or the files of a log. Out: groups on disk, durable
-when acknowledged; records, batches and verdicts. Specification: docs/formats/tally.md.
+In: records from threads and tasks, or the files of a log. Out: groups on disk, durable when
+acknowledged; records, batches and verdicts. Specification: docs/formats/tally.md.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ SYSTEM = System(
     title="Tallystick's own log",
     detector="tallystick.systems.tally.read.detect:detect",
     reader="tallystick.systems.tally.reader:TallyReading",
+    codes="tallystick.systems.tally.codes:CODES",
     roles={
         Role.JOURNAL: f"{_ROLES}.journal:open_journal",
         Role.DECISION_LOG: f"{_ROLES}.decision_log:TallyDecisionLog",
@@ -27,5 +28,5 @@ SYSTEM = System(
     clocks=frozenset({Clock.WALL_US}),
     secrets=frozenset({"encryption_key"}),
     companions=frozenset({"backup", "fresh", "identity", "lock", "node", "pages", "recovered"}),
-    persist_entry="tallystick.systems.tally.read.persist_entries:stored_entry",
+    persist_entry="tallystick.systems.tally.read.records:stored_entry",
 )

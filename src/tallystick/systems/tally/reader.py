@@ -1,7 +1,8 @@
-"""Reading a native log: files, records, transactions, and both verdicts. Nothing is written.
+"""Read a native log: files, records, transactions, changes and verdict. Nothing is written.
 
-In: the files of one log. Out: a `TallyReading`. The engine verdict is what `TallyLog.open`
-does: it uses everything up to the end of the log, and refuses if acknowledged data is damaged.
+In: the files of one log. Out: a `TallyReading`. The engine verdict is what `TallyLog` does when it
+opens the log: it uses everything up to the end of the log, and refuses if acknowledged data is
+damaged.
 """
 
 from __future__ import annotations
@@ -23,60 +24,82 @@ from tallystick.records import (
     Verdict,
 )
 from tallystick.systems.protocol import FileLife, LogSource, ReadOptions, Split
+from tallystick.systems.tally.columns.deferred_runs import DeferredRunReader
 from tallystick.systems.tally.columns.splits import group_before, split_steps, splits_of, witnesses
 from tallystick.systems.tally.format.headers import SegmentHeader
-from tallystick.systems.tally.format.layout import DATA_OFFSET, SYSTEM_NAME, VERSION
+from tallystick.systems.tally.format.layout import DATA_OFFSET, VERSION
+from tallystick.systems.tally.read.changes import ChangeFeed
 from tallystick.systems.tally.read.files import (
     Catalog,
-    Life,
-    Reach,
+    FileAccess,
+    FileStatus,
     SegmentFile,
     read_catalog,
 )
+from tallystick.systems.tally.read.records import step_records, transaction_records
 from tallystick.systems.tally.read.scan import Scan, Step
 from tallystick.systems.tally.read.spans import cut, doubled_spans, remains, segment_spans
-from tallystick.systems.tally.read.state_rebuild import LateLeaper
-from tallystick.systems.tally.read.step_records import step_records, work_records
-from tallystick.systems.tally.read.transactions import changes_of, ended_first, transactions_of
-from tallystick.systems.tally.read.walk import Place, SegmentView
-from tallystick.systems.tally.verdict.strict import Judged, judge
+from tallystick.systems.tally.read.transactions import ended_first, transactions_of
+from tallystick.systems.tally.read.walk import Place, RunReader, SegmentView
+from tallystick.systems.tally.verdict.strict import Judgement, judge
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 class TallyReading:
-    """Everything that can be read of one native log."""
+    """Everything that can be read of one native log.
+
+    ``access`` reads its files; by default from the local disk.
+    """
 
     def __init__(
-        self, source: LogSource, options: ReadOptions | None = None, reach: Reach | None = None
+        self,
+        source: LogSource,
+        options: ReadOptions | None = None,
+        access: FileAccess | None = None,
     ) -> None:
         self._source = source
         self._key = (options or ReadOptions()).encryption_key
-        self._reach = reach or Reach()
+        self._access = access or FileAccess()
 
     @property
     def source(self) -> LogSource:
+        """The log that is read."""
         return self._source
 
     @property
     def format(self) -> str:
+        """The version of the format."""
         return f"tally {VERSION}"
 
     @property
     def clock(self) -> Clock:
+        """The unit of `Record.time`: microseconds since 1970-01-01 UTC."""
         return Clock.WALL_US
 
     @cached_property
     def catalog(self) -> Catalog:
-        """The files by their heads. Raises `UnsupportedFormatError`."""
-        return read_catalog(self._source.path, self._source.files, self._reach)
+        """The files by their heads.
+
+        Raises:
+            UnsupportedFormatError: a file is of a later format version.
+        """
+        return read_catalog(self._source.path, self._source.files, self._access)
+
+    def _steps(self, run_reader: RunReader | None = None) -> Iterator[Step]:
+        """Yield the places of the log before any damage."""
+        for step in Scan(self.catalog, self._access, run_reader=run_reader).steps():
+            if step.after_damage:
+                return
+            yield step
 
     # -- files --------------------------------------------------------------------------
 
     def files(self) -> Sequence[LogFile]:
+        """Return the control file, the segments by number, then freed, spare and foreign files."""
         places: dict[str, list[Place]] = {}
-        for step in Scan(self.catalog, self._reach).steps():
+        for step in Scan(self.catalog, self._access).steps():
             places.setdefault(step.file.path, []).append(step.place)
         found = [self._control_file()] if self.catalog.control_path else []
         for file in (*self.catalog.segments, *self.catalog.others):
@@ -84,7 +107,7 @@ class TallyReading:
         return found
 
     def lives(self) -> Mapping[str, FileLife]:
-        """Every live segment."""
+        """Return identity, number and size of every live segment."""
         return {
             file.path: FileLife(_identity(file.header), file.header.number, file.header.size)
             for file in self.catalog.segments
@@ -92,14 +115,17 @@ class TallyReading:
         }
 
     def resume(self, path: str, offset: int) -> int:
-        """The group that has the byte before ``offset``, if an index names it."""
-        return group_before(self.catalog, self._reach, path, offset)
+        """Return the start of the group that holds the byte before ``offset``.
+
+        0 if the segment has no index.
+        """
+        return group_before(self.catalog, self._access, path, offset)
 
     def _control_file(self) -> LogFile:
         path = self.catalog.control_path
         assert path is not None
         control = self.catalog.control
-        with self._reach.open(path) as source:
+        with self._access.open(path) as source:
             size = source.size
         spans = doubled_spans(
             size, "control block", self.catalog.control_damage, whole=control is not None
@@ -116,13 +142,13 @@ class TallyReading:
 
     def _file(self, file: SegmentFile, places: list[Place], order: int) -> LogFile:
         try:
-            source = self._reach.open(file.path)
+            source = self._access.open(file.path)
         except LogUnreadableError:
-            return LogFile(file.path, 0, file.life.value, order)
+            return LogFile(file.path, 0, file.status.value, order)
         with source:
             data = bytes(source.data)
         header = file.header
-        if header is None or file.life in (Life.SPARE, Life.FREED, Life.FOREIGN):
+        if header is None or file.status in _WITHOUT_GROUPS:
             spans = list(remains(data, 0, len(data), 0))
         else:
             used = data[: header.size]
@@ -130,75 +156,91 @@ class TallyReading:
             spans = segment_spans(file, view, places)
             spans += remains(data, len(used), len(data), header.number)
         return LogFile(
-            file.path, len(data), file.life.value, order,
+            file.path, len(data), file.status.value, order,
             identity=_identity(header) if header else None,
             generation=header.number if header else None,
             clock=self.clock,
-            redundant=file.life in (Life.FREED, Life.SPARE),
-            why=_WHY[file.life],
+            redundant=file.status in (FileStatus.FREED, FileStatus.SPARE),
+            why=_WHY[file.status],
             spans=tuple(spans),
         )  # fmt: skip
 
     # -- records ------------------------------------------------------------------------
 
     def records(self, *, salvage: bool = False) -> Iterator[Record]:
-        for step in Scan(self.catalog, self._reach).steps():
-            if step.behind and not salvage:
-                return
+        """Yield every record up to the first damage; with ``salvage`` also those after it."""
+        steps = Scan(self.catalog, self._access).steps() if salvage else self._steps()
+        for step in steps:
             yield from step_records(step, self._key)
 
-    def _work_records(self) -> Iterator[Record]:
-        steps = _believed(Scan(self.catalog, self._reach, leap=LateLeaper()).steps())
-        return work_records(steps, self._key)
+    def _transaction_records(self) -> Iterator[Record]:
+        return transaction_records(self._steps(DeferredRunReader()), self._key)
 
     def transactions(self) -> Iterator[Transaction]:
-        """One per transaction, decision and persisting entry; memory grows with their number."""
-        yield from transactions_of(self._source.path, self._work_records(), self._incomplete)
+        """Yield one per transaction, decision and persisting entry.
+
+        Memory grows with their number. Groups that hold changes outside of transactions only are
+        verified, not decoded.
+        """
+        records = self._transaction_records()
+        yield from transactions_of(self._source.path, records, self._incomplete)
 
     def changes(self) -> Iterator[Change]:
-        """Adds, updates, deletes and rows in commit order; memory grows with open transactions."""
-        yield from changes_of(self._source.path, self.records(), self._incomplete)
+        """Yield adds, updates, deletes and rows in commit order.
+
+        Memory grows with open transactions.
+        """
+        yield from ChangeFeed(self._source.path, self._incomplete).take(self.records())
+
+    def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all of `changes` in the same order, as batches of at most ``rows`` rows."""
+        from tallystick.systems.tally.columns.changes import change_batches
+
+        return change_batches(self._source.path, self._steps(), self._key, self._incomplete, rows)
 
     # -- verdicts -----------------------------------------------------------------------
 
     @cached_property
-    def _judged(self) -> Judged:
-        return judge(Scan(self.catalog, self._reach, leap=LateLeaper()), self._key)
+    def _judgement(self) -> Judgement:
+        scan = Scan(self.catalog, self._access, run_reader=DeferredRunReader())
+        return judge(scan, self._key)
 
     def findings(self) -> Sequence[Finding]:
-        return tuple(self._judged.scan.findings)
+        """Return what is wrong with the log, heads of files first."""
+        return tuple(self._judgement.scan.findings)
 
     def verdict(self) -> Verdict:
-        transactions = ended_first(self._source.path, self._work_records(), self._incomplete)
-        return Verdict(
-            SYSTEM_NAME, self._source.path, self.format,
-            self._judged.engine(), self._judged.strict(transactions),
-            tuple(self._judged.differences()),
-        )  # fmt: skip
+        """Return what recovery does with the log, and what its bytes prove."""
+        records = self._transaction_records()
+        transactions = ended_first(self._source.path, records, self._incomplete)
+        return self._judgement.verdict(self.format, transactions)
 
     @property
     def _incomplete(self) -> Mapping[int, str]:
-        return self._judged.state.incomplete
+        return self._judgement.state.incomplete
 
     # -- batches ------------------------------------------------------------------------
 
     def batches(
         self, split: Split | None = None, *, rows: int = 10_000
     ) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a split, or all, as batches of at most ``rows`` rows."""
         from tallystick.systems.tally.columns.batches import step_batches
-        from tallystick.systems.tally.read.group_runs import Leaper
+        from tallystick.systems.tally.columns.group_runs import CompiledRunReader
 
+        reader = CompiledRunReader(rows)
         if split is None:
-            steps = _believed(Scan(self.catalog, self._reach, leap=Leaper(rows)).steps())
+            steps = self._steps(reader)
         else:
-            steps = split_steps(self.catalog, self._reach, split, Leaper(rows))
+            steps = split_steps(self.catalog, self._access, split, reader)
         return step_batches(self._source.path, steps, self._key, rows)
 
     def splits(self, target_bytes: int) -> Sequence[Split]:
-        return splits_of(self.catalog, self._reach, target_bytes)
+        """Return splits of about ``target_bytes`` that together give every record once."""
+        return splits_of(self.catalog, self._access, target_bytes)
 
     def needed(self, split: Split) -> Sequence[str]:
-        """The control file, the segment and its successor, or more where that is damaged."""
+        """Return the control file, the segment and its successor; more where that is damaged."""
         return self._witnesses.get(split.file, self._source.files)
 
     @cached_property
@@ -210,17 +252,11 @@ def _identity(header: SegmentHeader) -> int:
     return int.from_bytes(header.identity[:7], "big")
 
 
+_WITHOUT_GROUPS = (FileStatus.SPARE, FileStatus.FREED, FileStatus.FOREIGN)
 _WHY = {
-    Life.LIVE: "it holds records from its first to its last LSN",
-    Life.FREED: "its number is below the first segment that the log keeps",
-    Life.SPARE: "made ahead of need, or waiting to be recycled",
-    Life.DAMAGED: "its header is damaged",
-    Life.FOREIGN: "it belongs to another log",
+    FileStatus.LIVE: "it holds records from its first to its last LSN",
+    FileStatus.FREED: "its number is below the first segment that the log keeps",
+    FileStatus.SPARE: "made ahead of need, or waiting to be recycled",
+    FileStatus.DAMAGED: "its header is damaged",
+    FileStatus.FOREIGN: "it belongs to another log",
 }
-
-
-def _believed(steps: Iterator[Step]) -> Iterator[Step]:
-    for step in steps:
-        if step.behind:
-            return
-        yield step

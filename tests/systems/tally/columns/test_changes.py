@@ -1,4 +1,4 @@
-"""The native log's faster way says what the plain way says."""
+"""Changes as batches are the changes of the plain way, in the same order."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tallystick.reading.tables import TABLES, batches_of
+from tallystick.arrow.schemas import CHANGES, TRANSACTIONS, change_rows, transaction_rows
+from tallystick.reading.tables import batches_of, batches_of_rows
 from tallystick.storage.local import LOCAL
-from tallystick.systems.protocol import LogSource, ReadOptions
-from tallystick.systems.tally.columns.changes import NativeFeed, feeding
+from tallystick.systems.protocol import ChangeBatches, LogSource, ReadOptions
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.settings import Settings
+from tallystick.systems.tally.read.transactions import transactions_of
 from tallystick.systems.tally.reader import TallyReading
-from tests.systems.tally.build import drafts
+from tests.systems.tally.build import every_item
 
 KEY = bytes(range(32))
 
@@ -29,8 +30,8 @@ def _written(folder: Path, compression: str = "none", key: bytes | None = None) 
     provider = None if key is None else (lambda: key)
     log = TallyLog(str(folder), settings=settings, fs=LOCAL, key=provider)
     for round_ in range(20):
-        for draft in drafts():
-            ticket = log.submit(draft)
+        for item in every_item():
+            ticket = log.submit(item)
             if round_ % 2:
                 ticket.wait()
         for number in range(20):
@@ -39,35 +40,40 @@ def _written(folder: Path, compression: str = "none", key: bytes | None = None) 
     return LogSource("tally", str(folder), tuple(sorted(map(str, folder.iterdir()))))
 
 
-def _rows(batches: Iterable[pa.RecordBatch], table: str) -> list[dict[str, Any]]:
+def _rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> list[dict[str, Any]]:
     found = list(batches)
-    assert all(batch.schema == TABLES[table] and batch.num_rows <= 7 for batch in found)
-    rows = [row for batch in found for row in batch.to_pylist()]
-    return sorted(rows, key=lambda row: (row.get("commit_sequence", 0), row.get("ordinal", 0)))
+    assert all(batch.schema == schema and batch.num_rows <= 7 for batch in found)
+    return [row for batch in found for row in batch.to_pylist()]
 
 
-def _says_the_same(source: LogSource, key: bytes | None = None) -> int:
-    """Rows of both tables, the same in both ways."""
-    options = ReadOptions(encryption_key=key)
-    count = 0
-    for table in ("transactions", "changes"):
-        plain = _rows(batches_of(TallyReading(source, options), table, rows=7), table)
-        fast = feeding(TallyReading(source, options), options)
-        assert isinstance(fast, NativeFeed)
-        assert _rows(batches_of(fast, table, rows=7), table) == plain
-        count += len(plain)
-    return count
+def _agree(source: LogSource, key: bytes | None = None) -> int:
+    """Compare both tables with those made from all records; return the number of rows."""
+    reading = TallyReading(source, ReadOptions(encryption_key=key))
+    assert isinstance(reading, ChangeBatches)
+    clock = reading.clock.value
+    changes = [*change_rows(reading.changes(), clock)]
+    plain = _rows(batches_of_rows(changes, CHANGES, 7), CHANGES)
+    assert _rows(batches_of(reading, "changes", rows=7), CHANGES) == plain
+    order = [(row["commit_sequence"], row["ordinal"]) for row in plain]
+    assert order == sorted(order)
+    every = transactions_of(source.path, reading.records(), reading._incomplete)
+    transactions = [*transaction_rows(every, clock)]
+    found = _rows(batches_of(reading, "transactions", rows=7), TRANSACTIONS)
+    assert found == _rows(batches_of_rows(transactions, TRANSACTIONS, 7), TRANSACTIONS)
+    return len(plain) + len(found)
 
 
 @pytest.mark.parametrize("compression", ["none", "zlib"])
-def test_every_kind_of_record_is_told_the_same(tmp_path: Path, compression: str) -> None:
-    assert _says_the_same(_written(tmp_path / "log", compression)) > 500
+def test_changes_and_transactions_of_every_kind_of_record_agree(
+    tmp_path: Path, compression: str
+) -> None:
+    assert _agree(_written(tmp_path / "log", compression)) > 500
 
 
-def test_an_encrypted_log_tells_as_much_as_its_key_lets_it(tmp_path: Path) -> None:
+def test_an_encrypted_log_gives_changes_with_its_key_and_none_without(tmp_path: Path) -> None:
     source = _written(tmp_path / "log", key=KEY)
-    assert _says_the_same(source, KEY) > 500
-    assert _says_the_same(source) == 0
+    assert _agree(source, KEY) > 500
+    assert _agree(source) == 0
 
 
 @pytest.mark.parametrize("place", range(5_000, 50_000, 7_001))
@@ -77,4 +83,4 @@ def test_damage_ends_both_ways_at_the_same_place(tmp_path: Path, place: int) -> 
     data = bytearray(segments[0].read_bytes())
     data[place % len(data)] ^= 0x10
     segments[0].write_bytes(data)
-    _says_the_same(source)
+    _agree(source)

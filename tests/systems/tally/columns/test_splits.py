@@ -13,9 +13,8 @@ from tallystick.storage.source import ByteSource, read_part
 from tallystick.systems.protocol import Split
 from tallystick.systems.tally.columns import splits
 from tallystick.systems.tally.live.log import TallyLog
-from tallystick.systems.tally.live.opening import reach_of
 from tallystick.systems.tally.live.settings import Settings
-from tallystick.systems.tally.read.files import Catalog
+from tallystick.systems.tally.read.files import Catalog, access_through
 from tallystick.testing import MemoryFileSystem
 from tests.systems.tally.build import FOLDER, reading, segments_of_plain, tiny_log
 
@@ -25,7 +24,7 @@ class Cost:
 
     def __init__(self, fs: FileSystem) -> None:
         self.bytes = 0
-        self._within = reach_of(fs)
+        self._within = access_through(fs)
         self.reach = replace(self._within, part=self._part, open=self._open)
 
     def _part(self, path: str, offset: int, size: int) -> bytes:
@@ -92,7 +91,7 @@ def test_damaged_index_costs_speed_only(place: int) -> None:
     one = reading(MemoryFileSystem(files | {path: damaged}))
     parts = [split for split in one.splits(4000) if split.file == path]
     assert [(split.begin, split.end) for split in parts] == [(0, 16 << 10)]
-    file, due = splits.seek(one.catalog, one._reach, lsn=5) or (None, None)
+    file, due = splits.seek(one.catalog, one._access, lsn=5) or (None, None)
     assert file is not None
     assert (file.path, due) == (path, None)
 

@@ -8,25 +8,23 @@ from hypothesis import strategies as st
 
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.records import Xid
-from tallystick.systems.tally.columns.splits import decode_index, encode_index
+from tallystick.roles import Operation, OperationCode
 from tallystick.systems.tally.format.bodies import (
     Ending,
-    PersistOperation,
     decode_ending,
-    decode_entry,
     decode_names,
     decode_row,
     encode_ending,
-    encode_entry,
     encode_names,
     encode_row,
 )
 from tallystick.systems.tally.format.columns import (
-    Draft,
+    UnplacedRecord,
     decode_columns,
-    encode_drafts,
     encode_plain,
+    encode_records,
 )
+from tallystick.systems.tally.format.entries import decode_entry, encode_entry
 from tallystick.systems.tally.format.headers import (
     Control,
     SegmentHeader,
@@ -35,6 +33,7 @@ from tallystick.systems.tally.format.headers import (
     encode_control,
     encode_segment_header,
 )
+from tallystick.systems.tally.format.index import decode_index, encode_index
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.format.layout import (
     HEADER_SIZE,
@@ -53,9 +52,9 @@ I64 = st.integers(-(2**63), 2**63 - 1)
 SIZES = st.integers(16 << 10, 2**31 - 1)
 SECTORS = st.sampled_from(SECTOR_SIZES)
 IDENTITY = st.binary(min_size=16, max_size=16)
-DRAFTS = st.lists(
+RECORDS_OF_A_GROUP = st.lists(
     st.builds(
-        Draft,
+        UnplacedRecord,
         st.sampled_from([int(code) for code in Code]),
         st.binary(max_size=40),
         st.none() | U63,
@@ -101,7 +100,7 @@ def test_group_header_comes_back_and_no_flipped_bit_passes(data: st.DataObject) 
         raw=data.draw(U32),
         time_us=data.draw(I64),
         durable_lsn=data.draw(U63),
-        inner_crc=data.draw(U32),
+        payload_crc=data.draw(U32),
         chain=data.draw(U32),
         tag=data.draw(st.binary(min_size=8, max_size=8)),
         nonce=data.draw(st.binary(min_size=12, max_size=12)),
@@ -117,25 +116,25 @@ def test_group_header_comes_back_and_no_flipped_bit_passes(data: st.DataObject) 
     assert decode_group_header(bytes(flipped), 0) is None
 
 
-@given(DRAFTS)
-def test_drafts_come_back_from_columns(drafts: list[Draft]) -> None:
-    inner = encode_drafts(drafts)
-    data = b"".join(inner.buffers)
-    assert len(data) == inner.size
-    assert list(decode_columns(data, len(drafts), inner.columns).drafts()) == drafts
+@given(RECORDS_OF_A_GROUP)
+def test_records_come_back_from_columns(records: list[UnplacedRecord]) -> None:
+    payload = encode_records(records)
+    data = b"".join(payload.buffers)
+    assert len(data) == payload.size
+    assert list(decode_columns(data, len(records), payload.columns).records()) == records
 
 
 @given(st.lists(st.binary(max_size=100), min_size=1, max_size=30))
 def test_plain_records_come_back_from_columns(bodies: list[bytes]) -> None:
-    inner = encode_plain(Code.APPEND, bodies)
-    columns = decode_columns(b"".join(inner.buffers), len(bodies), inner.columns)
-    assert list(columns.drafts()) == [Draft(Code.APPEND, body) for body in bodies]
+    payload = encode_plain(Code.APPEND, bodies)
+    columns = decode_columns(b"".join(payload.buffers), len(bodies), payload.columns)
+    assert list(columns.records()) == [UnplacedRecord(Code.APPEND, body) for body in bodies]
 
 
 @given(st.binary(max_size=300), st.integers(1, 2**31 - 2), U32)
 def test_any_bytes_are_columns_or_corrupt(data: bytes, count: int, bits: int) -> None:
     try:
-        list(decode_columns(data, count, bits).drafts())
+        list(decode_columns(data, count, bits).records())
     except CorruptLogError:
         return
 
@@ -164,17 +163,17 @@ def test_rows_come_back(table: int, row: bytes) -> None:
 @given(
     st.lists(
         st.builds(
-            PersistOperation,
-            st.integers(0, 3),
+            Operation,
+            st.sampled_from(OperationCode),
             st.text(max_size=5),
             st.binary(max_size=9),
             st.none() | st.binary(max_size=9),
-            st.none() | st.integers(0, 1),
+            st.none() | st.sampled_from(("a", "größe")),
         ),
         max_size=4,
     )
 )
-def test_entries_come_back(operations: list[PersistOperation]) -> None:
+def test_entries_come_back(operations: list[Operation]) -> None:
     body = encode_entry(("a", "größe"), "ref", operations)
     assert decode_entry(body) == (("a", "größe"), "ref", tuple(operations))
 

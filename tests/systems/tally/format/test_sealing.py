@@ -14,7 +14,7 @@ from tallystick.systems.tally.format.sealing import compress, decompress
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.testing import MemoryFileSystem, check_tiling
-from tests.systems.tally.build import FOLDER, TINY, drafts, reading
+from tests.systems.tally.build import FOLDER, TINY, every_item, reading
 
 KEY = bytes(range(32))
 BIG = b"compressible " * 400
@@ -23,8 +23,8 @@ BIG = b"compressible " * 400
 def _written(settings: Settings, key: bytes | None) -> MemoryFileSystem:
     fs = MemoryFileSystem()
     log = TallyLog(FOLDER, settings=settings, key=(lambda: key) if key else None, fs=fs)
-    for draft in drafts():
-        log.submit(draft).wait()
+    for item in every_item():
+        log.submit(item).wait()
     log.append(BIG).wait()
     log.close()
     return fs
@@ -47,7 +47,7 @@ def test_records_and_batches_are_the_same(compression: str, key: bytes | None) -
     TallyLog(FOLDER, settings=settings, key=(lambda: key) if key else None, fs=fs).close()
 
 
-def test_without_the_key_only_envelopes_are_told_and_said_so() -> None:
+def test_without_the_key_only_envelopes_are_read_and_reported() -> None:
     fs = _written(TINY, KEY)
     one = reading(fs)
     records = list(one.records())

@@ -12,9 +12,9 @@ from functools import partial
 import pytest
 
 from tallystick.services.journal import Journal
+from tallystick.systems.tally.columns.deferred_runs import WALKED_FIRST, DeferredRunReader
 from tallystick.systems.tally.live import opening as recovery
 from tallystick.systems.tally.live.log import TallyLog
-from tallystick.systems.tally.read.state_rebuild import WALKED_FIRST, LateLeaper
 from tallystick.testing import CrashState, RecordingFileSystem, check_recovery
 from tests.systems.tally.build import FOLDER, TINY, bodies, reading, say
 from tests.systems.tally.script import Live, Script, recover, short_script
@@ -65,11 +65,11 @@ def test_every_operation_recovers_to_a_prefix_exhaustively(
     say(capsys, f"tally journal: {report}")
 
 
-@pytest.mark.parametrize("walked_first", [WALKED_FIRST, 1], ids=["by steps", "by leaps"])
+@pytest.mark.parametrize("walked_first", [WALKED_FIRST, 1], ids=["by steps", "by runs"])
 def test_every_crash_state_of_appends_and_rolls(
     walked_first: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recovery, "LateLeaper", partial(LateLeaper, walked_first))
+    monkeypatch.setattr(recovery, "DeferredRunReader", partial(DeferredRunReader, walked_first))
     fs = RecordingFileSystem()
     log = TallyLog(FOLDER, settings=TINY, fs=fs)
     for number in range(8):

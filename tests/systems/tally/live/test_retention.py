@@ -1,4 +1,4 @@
-"""A reader that holds segments of a native log loses no record, whoever makes room."""
+"""A reader that holds segments of a native log loses no record, whatever frees its segments."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def _sequences(tail: Tail) -> list[int | None]:
 
 @pytest.mark.parametrize("size", range(100, 3000, 256))
 def test_every_segment_is_followed_to_its_end(size: int) -> None:
-    """Sizes at which the index stands right behind the last group are among them."""
+    """Sizes at which the index stands right after the last group are among them."""
     fs = MemoryFileSystem()
     log = tiny_log(fs)
     tail = Tail(FOLDER, fs=fs, durable=lambda: log.durable_lsn)

@@ -22,7 +22,7 @@ def _body(number: int) -> bytes:
 
 
 def _history() -> list[dict[str, bytes]]:
-    """A log's files as they were behind each of its records, and at last when it was closed."""
+    """A log's files as they were after each of its records, and at last when it was closed."""
     fs = MemoryFileSystem()
     log = tiny_log(fs)
     found = []

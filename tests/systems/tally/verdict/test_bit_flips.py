@@ -113,7 +113,7 @@ def test_every_single_bit(make: type[MemoryFileSystem], capsys: pytest.CaptureFi
     say(capsys, f"all single-bit flips: {dict(counts)}")
 
 
-def test_flip_in_acknowledged_group_is_refused_with_what_lies_behind() -> None:
+def test_flip_in_acknowledged_group_is_refused_with_what_follows() -> None:
     fs = MemoryFileSystem()
     log = tiny_log(fs)
     for number in range(5):
@@ -129,7 +129,7 @@ def test_flip_in_acknowledged_group_is_refused_with_what_lies_behind() -> None:
     assert "salvage" in str(caught.value)
 
 
-def test_salvage_gives_what_lies_behind_damage() -> None:
+def test_salvage_gives_what_follows_damage() -> None:
     fs = segments_of_plain()
     files = _contents(fs)
     path = f"{FOLDER}/0000000000000001.tally"

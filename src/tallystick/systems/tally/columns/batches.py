@@ -2,50 +2,50 @@
 
 In: steps of a scan. Out: `pyarrow.RecordBatch` objects that agree with ``records()`` row by row.
 A large group becomes a batch without copying its bodies, numbers and validity; small groups are
-joined, or come as runs of a leap. The bytes are those of the segment, which stays mapped as long
-as a batch uses it.
+joined, or come as runs. The bytes are those of the segment, which stays mapped as long as a batch
+uses it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tallystick.arrow.columns import constant, no_texts, nulls
+from tallystick.arrow.columns import (
+    coded,
+    constant,
+    no_texts,
+    nulls,
+    numbers,
+    record_batch,
+    viewed,
+)
 from tallystick.arrow.schemas import RECORDS, record_batches
 from tallystick.errors import CorruptLogError
 from tallystick.records import Clock, Outcome, Record
-from tallystick.systems.tally.columns.runs import kinds_and_types, run_batch
+from tallystick.systems.tally.columns.group_runs import ColumnarRun
+from tallystick.systems.tally.columns.kernels import KEY, LENGTH, LSN, OFFSET, TIME, TRANSACTION
 from tallystick.systems.tally.format.columns import Columns
 from tallystick.systems.tally.format.kinds import WITH_RESOURCES, Code, name_of
-from tallystick.systems.tally.format.layout import (
-    AES_GCM,
-    HEADER_SIZE,
-    SYSTEM_NAME,
-    ZLIB,
-    ZSTD,
-    GroupHeader,
-)
+from tallystick.systems.tally.format.layout import HEADER_SIZE, PACKED, SYSTEM_NAME, GroupHeader
 from tallystick.systems.tally.format.sealing import KeyMissingError
-from tallystick.systems.tally.read.records import columns_of, records_of
+from tallystick.systems.tally.read.records import columns_of, records_of, step_records
 from tallystick.systems.tally.read.scan import Step
-from tallystick.systems.tally.read.step_records import step_records
 
 _JOIN_ROWS_MAX = 1024
 """Groups of at least so many records are wrapped without copying; smaller ones are joined."""
-_PACKED = ZLIB | ZSTD | AES_GCM
 _SPECIAL = np.zeros(256, np.bool_)
 _SPECIAL[[int(code) for code in (*WITH_RESOURCES, Code.PREPARE)]] = True
-"""Codes with columns that only their bodies tell."""
+"""Codes with columns that are filled from their bodies."""
 _INDEX = pa.int8()
 _DICTIONARY = pa.dictionary(_INDEX, pa.string())
 _CODED = ("system", "log", "file", "outcome", "kind", "type", "clock")
-_NUMBERS = ("offset", "length", "sequence", "time")
+_PLACES = ("offset", "length", "sequence", "time")
 SCHEMA = pa.schema(
     [pa.field(one.name, _DICTIONARY if one.name in _CODED else one.type) for one in RECORDS]
 )
@@ -67,37 +67,66 @@ class _Part:
         return self.header.count
 
 
+class BatchBuilder:
+    """Turns whole groups into batches of at most ``rows`` rows, in order.
+
+    Small groups of one file are joined; a large group becomes a batch of its own.
+    """
+
+    def __init__(self, log: str, key: bytes | None, rows: int) -> None:
+        self._log = log
+        self._key = key
+        self._rows = rows
+        self._waiting: list[_Part] = []
+        self._waiting_rows = 0
+        self._path = ""
+
+    def add(self, step: Step) -> list[pa.RecordBatch]:
+        """Take the groups of a step; return the batches that are complete by now."""
+        run = step.place.run
+        part = _part(step, self._key) if run is None else None
+        alone = part is None or part.count >= _JOIN_ROWS_MAX
+        full = self._waiting_rows + (part.count if part else 0) > self._rows
+        changed = step.file.path != self._path
+        batches = self.flush() if alone or full or changed else []
+        self._path = step.file.path
+        if run is not None:
+            assert isinstance(run, ColumnarRun)
+            if run.count:
+                batches.append(_run_batch(self._log, self._path, run))
+        elif part is None:
+            records = step_records(step, self._key)
+            batches += record_batches(records, self._log, Clock.WALL_US.value)
+        elif alone:
+            batches += self._batches([part])
+        else:
+            self._waiting.append(part)
+            self._waiting_rows += part.count
+        return batches
+
+    def flush(self) -> list[pa.RecordBatch]:
+        """Return the groups that wait to be joined with others."""
+        if not self._waiting:
+            return []
+        waiting, self._waiting, self._waiting_rows = self._waiting, [], 0
+        return self._batches(waiting)
+
+    def _batches(self, parts: list[_Part]) -> list[pa.RecordBatch]:
+        return list(sliced(_batch(self._log, self._path, parts), self._rows))
+
+
 def step_batches(
     log: str, steps: Iterable[Step], key: bytes | None, rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of at most ``rows`` rows."""
-    waiting: list[_Part] = []
-    waiting_rows = 0
-    path = ""
+    """Yield the records of the steps in batches of at most ``rows`` rows."""
+    builder = BatchBuilder(log, key, rows)
     for step in steps:
-        run = step.place.run
-        part = _part(step, key) if run is None else None
-        alone = part is None or part.count >= _JOIN_ROWS_MAX
-        full = waiting_rows + (part.count if part else 0) > rows
-        if waiting and (alone or full or step.file.path != path):
-            yield from _sliced(_batch(log, path, waiting), rows)
-            waiting, waiting_rows = [], 0
-        path = step.file.path
-        if run is not None:
-            if run.count:
-                yield run_batch(log, path, run)
-        elif part is None:
-            yield from record_batches(step_records(step, key), log, Clock.WALL_US.value)
-        elif alone:
-            yield from _sliced(_batch(log, path, [part]), rows)
-        else:
-            waiting.append(part)
-            waiting_rows += part.count
-    if waiting:
-        yield from _sliced(_batch(log, path, waiting), rows)
+        yield from builder.add(step)
+    yield from builder.flush()
 
 
-def _sliced(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
+def sliced(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield slices of at most ``rows`` rows."""
     if batch.num_rows <= rows:
         yield batch
         return
@@ -106,12 +135,12 @@ def _sliced(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def _part(step: Step, key: bytes | None) -> _Part | None:
-    """The arrays of a whole group; None where `step_records` has to speak."""
+    """Return the arrays of a whole group; None where its records have to be made one by one."""
     header = step.place.header
     if header is None or not step.place.case.whole or not header.count:
         return None
     try:
-        columns = columns_of(step.view.inner(header), header, key)
+        columns = columns_of(step.view.payload(header), header, key)
     except (KeyMissingError, CorruptLogError):
         return None
     count = header.count
@@ -132,7 +161,7 @@ def _batch(log: str, path: str, parts: list[_Part]) -> pa.RecordBatch:
         "file": constant(path, count),
         "outcome": constant(Outcome.VALID.value, count),
         "clock": constant(Clock.WALL_US.value, count),
-        **_numbers(parts, count),
+        **_places(parts, count),
         "transaction": _nullable(parts, "transactions", "transaction_validity", count),
         "record_id": _nullable(parts, "keys", "key_validity", count),
         "body": _bodies(parts),
@@ -143,14 +172,14 @@ def _batch(log: str, path: str, parts: list[_Part]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([arrays[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
-def _numbers(parts: list[_Part], count: int) -> dict[str, pa.Array]:
-    """Place, size, LSN and time of each record: columns in one buffer.
+def _places(parts: list[_Part], count: int) -> dict[str, pa.Array]:
+    """Return place, size, LSN and time of each record: columns in one buffer.
 
-    Arrow's allocator keeps the memory of batches that were dropped; NumPy gives it back, and
-    half of the time went into page faults.
+    The buffer comes from Arrow's allocator, which keeps the memory of batches that were dropped;
+    NumPy gives it back, and half of the time went into page faults.
     """
-    buffer = pa.allocate_buffer(len(_NUMBERS) * 8 * count)
-    columns = np.frombuffer(buffer, np.int64).reshape(len(_NUMBERS), count)
+    buffer = pa.allocate_buffer(len(_PLACES) * 8 * count)
+    columns = np.frombuffer(buffer, np.int64).reshape(len(_PLACES), count)
     row = 0
     for part in parts:
         _fill_places(part, columns[:, row : row + part.count])
@@ -159,7 +188,7 @@ def _numbers(parts: list[_Part], count: int) -> dict[str, pa.Array]:
         name: pa.Array.from_buffers(
             pa.int64(), count, [None, buffer.slice(index * 8 * count, 8 * count)]
         )
-        for index, name in enumerate(_NUMBERS)
+        for index, name in enumerate(_PLACES)
     }
 
 
@@ -168,7 +197,7 @@ def _fill_places(part: _Part, columns: npt.NDArray[np.int64]) -> None:
     offsets, lengths, lsns, times = columns
     np.add(_rising(1 << part.count.bit_length())[: part.count], header.first_lsn, out=lsns)
     times.fill(header.time_us)
-    if header.flags & _PACKED:
+    if header.flags & PACKED:
         offsets.fill(header.offset)
         lengths.fill(header.length)
         return
@@ -203,7 +232,7 @@ def _bodies(parts: list[_Part]) -> pa.Array:
 
 
 def _nullable(parts: list[_Part], values: str, validity: str, count: int) -> pa.Array:
-    """A column of 64-bit numbers; wrapped if there is one group, joined otherwise."""
+    """Return a column of 64-bit numbers; wrapped if there is one group, joined otherwise."""
     if all(getattr(part.columns, values) < 0 for part in parts):
         return nulls(pa.int64(), count)
     arrays = [_one_nullable(part, values, validity) for part in parts]
@@ -223,12 +252,12 @@ def _one_nullable(part: _Part, values: str, validity: str) -> pa.Array:
 def _gtrids(parts: list[_Part], count: int) -> pa.Array:
     if all(part.columns.gtrids < 0 for part in parts):
         return nulls(pa.binary(), count)
-    values = [draft.gtrid or None for part in parts for draft in part.columns.drafts()]
+    values = [one.gtrid or None for part in parts for one in part.columns.records()]
     return pa.array(values, pa.binary())
 
 
 def _coded(parts: list[_Part], count: int) -> dict[str, pa.Array]:
-    """The columns that follow from the codes."""
+    """Return the columns that follow from the codes."""
     uniform = {part.columns.code if part.codes is None else -1 for part in parts}
     code = uniform.pop() if len(uniform) == 1 else -1
     if code >= 0:
@@ -237,7 +266,7 @@ def _coded(parts: list[_Part], count: int) -> dict[str, pa.Array]:
         special = bool(_SPECIAL[code])
     else:
         codes = np.concatenate([_codes(part) for part in parts])
-        names = kinds_and_types(codes)
+        names = _kinds_and_types(codes)
         special = bool(_SPECIAL[codes].any())
     return names | _special(parts if special else [], count)
 
@@ -249,7 +278,7 @@ def _codes(part: _Part) -> npt.NDArray[np.uint8]:
 
 
 def _special(parts: list[_Part], count: int) -> dict[str, pa.Array]:
-    """The columns that only bodies tell; all null without parts."""
+    """Return the columns that are filled from bodies; all null without parts."""
     types = {name: RECORDS.field(name).type for name in ("format_id", "bqual", "resources")}
     if not parts:
         return {
@@ -266,10 +295,53 @@ def _special(parts: list[_Part], count: int) -> dict[str, pa.Array]:
 
 
 def _part_records(part: _Part) -> Iterator[Record]:
-    # The inner bytes are plain here, whatever the group's flags said of the stored ones.
-    plain = part.header if not part.header.flags & _PACKED else _unpacked(part.header)
-    return records_of("", part.columns.data, plain, None, behind=False)
+    # The payload is unpacked here, whatever the group's flags say of the stored one.
+    plain = part.header if not part.header.flags & PACKED else _unpacked(part.header)
+    return records_of("", part.columns.data, plain, None, salvaged=False)
 
 
 def _unpacked(header: GroupHeader) -> GroupHeader:
-    return replace(header, flags=header.flags & ~_PACKED)
+    return replace(header, flags=header.flags & ~PACKED)
+
+
+# -- runs of groups -----------------------------------------------------------------------
+
+
+def _run_batch(log: str, path: str, run: ColumnarRun) -> pa.RecordBatch:
+    """Return the records of a run as one batch; bodies are views into the segment."""
+    count, columns = run.count, run.numbers
+    bits = -(-count // 8)
+    arrays = {
+        "system": constant(SYSTEM_NAME, count),
+        "log": constant(log, count),
+        "file": constant(path, count),
+        "offset": numbers(columns[OFFSET], None),
+        "length": numbers(columns[LENGTH], None),
+        "outcome": constant(Outcome.VALID.value, count),
+        "sequence": numbers(columns[LSN], None),
+        "time": numbers(columns[TIME], None),
+        "clock": constant(Clock.WALL_US.value, count),
+        "transaction": numbers(columns[TRANSACTION], run.valid[0, :bits]),
+        "record_id": numbers(columns[KEY], run.valid[1, :bits]),
+        "resources": no_texts(count),
+        "body": viewed(run.views, None, pa.py_buffer(run.data)),
+    }
+    return record_batch(arrays | _kinds_and_types(run.codes), count)
+
+
+def _kinds_and_types(codes: npt.NDArray[np.uint8]) -> dict[str, pa.Array]:
+    kinds, types, kind_names, type_names = _names()
+    return {"kind": coded(kinds[codes], kind_names), "type": coded(types[codes], type_names)}
+
+
+@cache
+def _names() -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8], pa.Array, pa.Array]:
+    """Return the place of each code in the dictionaries of kinds and types, and these."""
+    pairs = [name_of(code) for code in range(256)]
+    known = [code for code in range(256) if code in set(Code)]
+    kinds = list(dict.fromkeys(pairs[code][0].value for code in (*known, 0)))
+    types = [pairs[code][1] for code in known]
+    types += [f"code {code}" for code in range(256) if code not in set(Code)][: 127 - len(types)]
+    kind_of = np.array([kinds.index(pair[0].value) for pair in pairs], np.int8)
+    type_of = np.array([types.index(p[1]) if p[1] in types else -1 for p in pairs], np.int8)
+    return kind_of, type_of, pa.array(kinds), pa.array(types)

@@ -1,9 +1,9 @@
-"""Small plain groups in a row, as one compiled walk: what the log of a single caller is made of.
+"""Compiled walk over small plain groups in a row: the log of a single caller consists of them.
 
 In: the bytes of a segment and what is due. Out: columns of records. A group is taken if all of it
-is as it should be (both headers, the chain, every checksum, offsets that rise) and nothing in it
-needs more than its columns: no index, packing, global id or names. The walk stops before any other
-place, which `walk.SegmentView` and `arrow` then judge. Offsets are those of `layout._GROUP`.
+is whole (both headers, the chain, every checksum, offsets that rise) and it needs no more than its
+columns: no index, packing, global id or names. The walk stops before any other place, which
+`SegmentView` then judges.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from tallystick.arrow.numba_kernel import kernel
 from tallystick.systems.tally.format import columns as bits
 from tallystick.systems.tally.format import layout
 
-# Rows of the table that `walk_small` fills: each is a column of the batch.
+# Rows of the table that `walk_small` fills: each is a column of a batch.
 OFFSET, LENGTH, LSN, TIME, TRANSACTION, KEY, GROUP = range(7)
 COLUMNS = 7
-# What the walk carries: where it stands, what is due there, and the last group's place.
+# State of the walk: where it is, what is due there, and the place of the last group.
 PLACE, DUE_LSN, DUE_CHAIN, LAST = range(4)
-STATE = 4
 
 STORED_MAX = 32 << 10
 """Larger groups are left to the CRC of the machine."""
@@ -32,7 +31,16 @@ STORED_MAX = 32 << 10
 _HEADER = layout.HEADER_SIZE
 _CODES, _TRANSACTIONS, _TRANSACTION_NULLS = bits.CODES, bits.TRANSACTIONS, bits.TRANSACTION_NULLS
 _KEYS, _KEY_NULLS, _USER_TYPES, _GTRIDS = bits.KEYS, bits.KEY_NULLS, bits.USER_TYPES, bits.GTRIDS
-_CODE_SHIFT = 16
+_CODE_SHIFT = bits.CODE_SHIFT
+_SHARED = (0, 4, layout.VERSION_AT, layout.SEGMENT_AT, layout.SEGMENT_AT + 4, layout.TAG_AT,
+           layout.TAG_AT + 4)  # fmt: skip
+"""Words of a header that are the same in all groups of a segment: magic, version and flags, segment
+number, log tag."""
+_LENGTH, _OFFSET, _LSN, _COUNT = (
+    layout.LENGTH_AT, layout.OFFSET_AT, layout.LSN_AT, layout.COUNT_AT,
+)  # fmt: skip
+_COLUMNS, _STORED, _TIME = layout.COLUMNS_AT, layout.STORED_AT, layout.TIME_AT
+_PAYLOAD_CRC, _CHAIN, _CHECKSUM = layout.PAYLOAD_CRC_AT, layout.CHAIN_AT, layout.CHECKSUM_AT
 
 
 @kernel
@@ -49,28 +57,30 @@ def _crc(data: Any, begin: int, end: int, table: Any) -> Any:
 
 
 @kernel
-def _whole(data: Any, at: int, own: Any, sector: int, state: Any, table: Any) -> int:
-    """Bytes of the group at ``at`` if it is small, whole, plain and due; else 0.
+def _whole(data: Any, at: int, common: Any, sector: int, state: Any, table: Any) -> int:
+    """Return the size of the group at ``at`` if it is small, whole, plain and due; else 0.
 
-    ``own`` is a header of this segment: magic, version, no flags, segment number and tag count.
+    ``common`` is a header with the fields that all groups of the segment share.
     """
-    for place in (0, 4, 8, 16, 20, 96, 100):
-        if le_word32(data, at + place) != le_word32(own, place):
+    for place in _SHARED:
+        if le_word32(data, at + place) != le_word32(common, place):
             return 0
-    length, stored = le_uint32(data, at + 12), le_uint32(data, at + 48)
+    length, stored = le_uint32(data, at + _LENGTH), le_uint32(data, at + _STORED)
     end = at + length
     if stored > STORED_MAX or end > len(data) or length % sector != 0:
         return 0
     if stored + 2 * _HEADER > length or length > stored + 2 * _HEADER + sector:
         return 0
-    if le_int64(data, at + 24) != at or le_int64(data, at + 32) != state[DUE_LSN]:
+    if le_int64(data, at + _OFFSET) != at or le_int64(data, at + _LSN) != state[DUE_LSN]:
         return 0
-    if le_uint32(data, at + 76) != state[DUE_CHAIN] or not _same(data, at, end - _HEADER, _HEADER):
+    if le_uint32(data, at + _CHAIN) != state[DUE_CHAIN]:
         return 0
-    if _crc(data, at, at + _HEADER - 4, table) != le_uint32(data, at + _HEADER - 4):
+    if not _same(data, at, end - _HEADER, _HEADER):
         return 0
-    inner = _crc(data, at + _HEADER, end - _HEADER, table)
-    return length if inner == le_uint32(data, at + 72) else 0
+    if _crc(data, at, at + _CHECKSUM, table) != le_uint32(data, at + _CHECKSUM):
+        return 0
+    payload_crc = _crc(data, at + _HEADER, end - _HEADER, table)
+    return length if payload_crc == le_uint32(data, at + _PAYLOAD_CRC) else 0
 
 
 @kernel
@@ -84,16 +94,16 @@ def _rises(data: Any, offsets: int, count: int) -> bool:
     if before != 0:
         return False
     for index in range(1, count + 1):
-        behind = le_int32(data, offsets + 4 * index)
-        if behind < before:
+        after = le_int32(data, offsets + 4 * index)
+        if after < before:
             return False
-        before = behind
+        before = after
     return True
 
 
 @kernel
 def _is_plain(data: Any, place: int, count: int, code: int, has_codes: bool, known: Any) -> bool:
-    """True if no code of the group needs more than the columns."""
+    """Return True if no code of the group needs more than the columns."""
     if not has_codes:
         return bool(known[code])
     for index in range(count):  # noqa: SIM110 - a generator would not compile
@@ -106,12 +116,14 @@ def _is_plain(data: Any, place: int, count: int, code: int, has_codes: bool, kno
 def _take(
     data: Any, at: int, known: Any, row: int, out: Any, codes: Any, valid: Any, views: Any
 ) -> Any:
-    """Put the records of the whole group at ``at`` into the columns from ``row`` on; how many, -1
-    if its columns do not fit or say that there is more to it."""
+    """Put the records of the whole group at ``at`` into the columns from ``row`` on.
+
+    Returns their number; -1 if its columns do not fit, or need more than this walk knows.
+    """
     count, form, stored = (
-        le_uint32(data, at + 40),
-        le_uint32(data, at + 44),
-        le_uint32(data, at + 48),
+        le_uint32(data, at + _COUNT),
+        le_uint32(data, at + _COLUMNS),
+        le_uint32(data, at + _STORED),
     )
     start = at + _HEADER
     bitmap = (count + 7) >> 3
@@ -131,7 +143,7 @@ def _take(
     code = form >> _CODE_SHIFT & 0xFF
     if not _is_plain(data, start, count, code, form & _CODES != 0, known):
         return -1
-    lsn, time = le_int64(data, at + 32), le_int64(data, at + 56)
+    lsn, time = le_int64(data, at + _LSN), le_int64(data, at + _TIME)
     for index in range(count):
         begin, end = le_int32(data, offsets + 4 * index), le_int32(data, offsets + 4 * index + 4)
         to = row + index
@@ -160,7 +172,7 @@ def _bit(data: Any, at: int, index: int) -> bool:
 def walk_small(
     data: Any,
     stop: int,
-    own: Any,
+    common: Any,
     sector: int,
     known: Any,
     table: Any,
@@ -170,16 +182,17 @@ def walk_small(
     valid: Any,
     views: Any,
 ) -> int:
-    """Records of small plain groups from ``state`` on that begin before ``stop``; how many.
+    """Read the records of small plain groups that begin before ``stop``; return their number.
 
     ``known`` marks the codes that need no more than columns. ``out`` has `COLUMNS` rows of signed
-    64-bit numbers, ``valid`` a bitmap for transactions and one for keys. ``state`` moves on.
+    64-bit numbers, ``valid`` a bitmap for transactions and one for keys. ``state`` says where the
+    walk begins, and is set to where it ends.
     """
     row = 0
     while state[PLACE] < stop and state[PLACE] + 2 * _HEADER <= len(data):
         at = state[PLACE]
-        length = _whole(data, at, own, sector, state, table)
-        if length == 0 or row + le_uint32(data, at + 40) > len(codes):
+        length = _whole(data, at, common, sector, state, table)
+        if length == 0 or row + le_uint32(data, at + _COUNT) > len(codes):
             break
         count = _take(data, at, known, row, out, codes, valid, views)
         if count < 0:
@@ -188,5 +201,5 @@ def walk_small(
         state[LAST] = at
         state[PLACE] = at + length
         state[DUE_LSN] += count
-        state[DUE_CHAIN] = le_uint32(data, at + _HEADER - 4)
+        state[DUE_CHAIN] = le_uint32(data, at + _CHECKSUM)
     return row

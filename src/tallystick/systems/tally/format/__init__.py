@@ -1,4 +1,5 @@
-"""Bytes <-> structures of a native log: pure functions without I/O.
+"""Bytes and structures of a native log: pure functions without I/O.
 
-In: bytes or values. Out: values or bytes; `LogFormatError` where bytes are no such structure.
+In: bytes or values. Out: values or bytes; `CorruptLogError` or None where bytes are no such
+structure.
 """

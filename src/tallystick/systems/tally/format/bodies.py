@@ -1,16 +1,16 @@
-"""The bodies of records of the native log, where they are not the application's bytes.
+"""Encode and decode the bodies of records, where they are not the application's bytes.
 
 In: what a record says. Out: its body, and back. Pure functions, no I/O; integers are
-little-endian. Which code has which body: `tallystick.systems.tally.format.kinds`.
+little-endian. Which code has which body: `tallystick.systems.tally.format.kinds`; the bodies of
+the persist log are in `tallystick.systems.tally.format.entries`.
 """
 
 from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final
 
 from tallystick.errors import CorruptLogError
 from tallystick.records import State, Xid
@@ -21,6 +21,9 @@ _XID = struct.Struct("<iBB")
 _ROW = struct.Struct("<i")
 _TIME = struct.Struct("<q")
 
+ROW_HEAD_SIZE = _ROW.size
+"""Bytes before the row in the body of a redo record."""
+
 
 # -- endings: prepare and commit ----------------------------------------------------------
 
@@ -29,9 +32,11 @@ _TIME = struct.Struct("<q")
 class Ending:
     """The body of a prepare or commit record.
 
-    ``pairs`` are (segment, number of the transaction's elements in it), so that a hole or a
-    missing segment is seen. ``xid`` names the branch, ``extra`` belongs to the application.
-    The gtrid of the xid is in the record's own column.
+    Attributes:
+        pairs: (segment, number of the transaction's elements in it), so that a missing element or
+            segment is seen.
+        xid: the branch; its gtrid is in the record's own column.
+        extra: bytes of the application.
     """
 
     pairs: tuple[tuple[int, int], ...]
@@ -40,7 +45,10 @@ class Ending:
 
 
 def encode_ending(ending: Ending) -> bytes:
-    """count u16, pairs (u64, u32); xid present u8, [format i32, bqual length u8]; bqual; extra."""
+    """Encode the body of a prepare or commit record.
+
+    count u16, pairs (u64, u32); xid present u8, [format i32, bqual length u8]; bqual; extra.
+    """
     pairs = b"".join(_PAIR.pack(*pair) for pair in ending.pairs)
     xid = ending.xid
     form, bqual = (0, b"") if xid is None else (xid.format_id, xid.bqual)
@@ -49,8 +57,12 @@ def encode_ending(ending: Ending) -> bytes:
 
 
 def decode_ending(body: bytes, gtrid: bytes = b"") -> Ending:
-    """The ending in a body. Raises `CorruptLogError`."""
-    cursor = _Cursor(body)
+    """Decode the body of a prepare or commit record with this gtrid.
+
+    Raises:
+        CorruptLogError: the parts do not fit the body.
+    """
+    cursor = Cursor(body)
     (count,) = cursor.take(COUNT)
     pairs = tuple(
         (segment, number) for segment, number in (cursor.take(_PAIR) for _ in range(count))
@@ -64,13 +76,17 @@ def decode_ending(body: bytes, gtrid: bytes = b"") -> Ending:
 
 
 def encode_row(table: int, row: bytes = b"") -> bytes:
-    """table i32, row."""
+    """Encode a row of the undo/redo log: table i32, row."""
     return _ROW.pack(table) + row
 
 
 def decode_row(body: bytes) -> tuple[int, bytes]:
-    """Table and row. Raises `CorruptLogError`."""
-    cursor = _Cursor(body)
+    """Return table and row.
+
+    Raises:
+        CorruptLogError: the body is shorter than the number of a table.
+    """
+    cursor = Cursor(body)
     (table,) = cursor.take(_ROW)
     return table, cursor.rest()
 
@@ -79,7 +95,7 @@ def decode_row(body: bytes) -> tuple[int, bytes]:
 
 
 def encode_names(names: Collection[str], rest: bytes = b"") -> bytes:
-    """count u16; per name length u16 and UTF-8, in order of names; then ``rest``."""
+    """Encode names in order: count u16; for each its length u16 and UTF-8; then ``rest``."""
     pieces = [COUNT.pack(len(names))]
     for name in sorted(names):
         text = name.encode()
@@ -88,12 +104,16 @@ def encode_names(names: Collection[str], rest: bytes = b"") -> bytes:
 
 
 def decode_names(body: bytes) -> tuple[tuple[str, ...], bytes]:
-    """Names, and what follows them. Raises `CorruptLogError`."""
+    """Return the names, and the bytes after them.
+
+    Raises:
+        CorruptLogError: the parts do not fit the body.
+    """
     return _known_names(body) if len(body) <= _KNOWN_BYTES else _names(body)
 
 
 def _names(body: bytes) -> tuple[tuple[str, ...], bytes]:
-    cursor = _Cursor(body)
+    cursor = Cursor(body)
     (count,) = cursor.take(COUNT)
     names = tuple(cursor.text() for _ in range(count))
     return names, cursor.rest()
@@ -105,82 +125,27 @@ _known_names = functools.lru_cache(maxsize=256)(_names)
 
 
 def encode_decision(names: Collection[str], since_us: int) -> bytes:
-    """names, then the time i64 of the decision: for one that is written again."""
+    """Encode a decision that is written again: names, time i64 of the decision."""
     return encode_names(names, _TIME.pack(since_us))
 
 
 def decode_decision(body: bytes) -> tuple[tuple[str, ...], int | None]:
-    """Names, and the time of a decision that was written again. Raises `CorruptLogError`."""
+    """Return the names, and the time of a decision that was written again.
+
+    Raises:
+        CorruptLogError: the parts do not fit the body.
+    """
     names, rest = decode_names(body)
     return names, _TIME.unpack(rest)[0] if len(rest) == _TIME.size else None
 
 
 def encode_note(state: State, resources: Collection[str]) -> bytes:
-    """names, then the state as text."""
+    """Encode a note: names, then the state as text."""
     return encode_names(resources, state.value.encode())
 
 
-# -- persist log --------------------------------------------------------------------------
-
-OPERATION_HEAD = struct.Struct("<BHHii")
-EVERY_TARGET = 0xFFFF
-NO_VALUE = -1
-OPERATION_CODES: Final = ("opaque", "insert", "update", "delete")
-
-
-@dataclass(frozen=True, slots=True)
-class PersistOperation:
-    """One operation: index into `OPERATION_CODES`, index of the target or None for each."""
-
-    code: int
-    collection: str
-    key: bytes
-    value: bytes | None
-    target: int | None
-
-
-def encode_entry(
-    targets: Sequence[str], reference: str, operations: Iterable[PersistOperation]
-) -> bytes:
-    """names of targets; reference u16 + UTF-8; operations to the end, each:
-    code u8, target u16 (65535: every), collection length u16, key and value length i32
-    (-1: no value), collection, key, value."""
-    text = reference.encode()
-    pieces = [COUNT.pack(len(targets))]
-    for name in targets:
-        pieces += (COUNT.pack(len(name.encode())), name.encode())
-    pieces += (COUNT.pack(len(text)), text)
-    for one in operations:
-        collection = one.collection.encode()
-        value = one.value or b""
-        size = NO_VALUE if one.value is None else len(value)
-        target = EVERY_TARGET if one.target is None else one.target
-        head = OPERATION_HEAD.pack(one.code, target, len(collection), len(one.key), size)
-        pieces += (head, collection, one.key, value)
-    return b"".join(pieces)
-
-
-def decode_entry(body: bytes) -> tuple[tuple[str, ...], str, tuple[PersistOperation, ...]]:
-    """Targets, reference and operations. Raises `CorruptLogError`."""
-    cursor = _Cursor(body)
-    (count,) = cursor.take(COUNT)
-    targets = tuple(cursor.text() for _ in range(count))
-    reference = cursor.text()
-    operations = []
-    while not cursor.at_end:
-        code, target, collection_size, key_size, value_size = cursor.take(OPERATION_HEAD)
-        if code >= len(OPERATION_CODES) or (target != EVERY_TARGET and target >= count):
-            raise cursor.unfit("a known operation and target", f"{code} for {target}")
-        collection = cursor.utf8(cursor.piece(collection_size))
-        key = cursor.piece(key_size)
-        value = None if value_size == NO_VALUE else cursor.piece(value_size)
-        where = None if target == EVERY_TARGET else target
-        operations.append(PersistOperation(code, collection, key, value, where))
-    return targets, reference, tuple(operations)
-
-
-class _Cursor:
-    """Reads a body front to back; every way to run over its end is a `CorruptLogError`."""
+class Cursor:
+    """Reads a body front to back; reading beyond its end raises `CorruptLogError`."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -188,12 +153,15 @@ class _Cursor:
 
     @property
     def at_end(self) -> bool:
+        """True if nothing is left."""
         return self._place >= len(self._body)
 
     def take(self, form: struct.Struct) -> tuple[int, ...]:
+        """Read the fields of a structure."""
         return form.unpack(self.piece(form.size))
 
     def piece(self, size: int) -> bytes:
+        """Read ``size`` bytes."""
         start = self._place
         if size < 0 or start + size > len(self._body):
             raise self.unfit(f"{size} bytes more", f"{len(self._body) - start}")
@@ -201,17 +169,21 @@ class _Cursor:
         return self._body[start : self._place]
 
     def text(self) -> str:
+        """Read a text: length u16, UTF-8."""
         (size,) = self.take(COUNT)
         return self.utf8(self.piece(size))
 
     def utf8(self, data: bytes) -> str:
+        """Decode a text."""
         try:
             return data.decode()
         except UnicodeDecodeError as error:
             raise self.unfit("UTF-8", data.hex()) from error
 
     def rest(self) -> bytes:
+        """Read what is left."""
         return self.piece(len(self._body) - self._place)
 
     def unfit(self, expected: str, found: str) -> CorruptLogError:
+        """Return the error for a body of another form."""
         return CorruptLogError("the body of a record does not fit", expected=expected, found=found)

@@ -1,8 +1,8 @@
-"""The inner bytes of a group: columns in Arrow's memory layout, then the bodies.
+"""Encode and decode the payload of a group: columns in Arrow's memory layout, then the bodies.
 
-In: drafts of records. Out: buffers, and back. Pure functions, no I/O, no third-party package. Each
-column starts at a multiple of 8 from the start of the inner bytes and is filled up with zeros; a
-reader with Arrow wraps all of them as they are (`tallystick.systems.tally.columns.batches`).
+In: records. Out: buffers, and back. Pure functions, no I/O, no third-party package. Each column
+starts at a multiple of 8 from the start of the payload and is filled up with zeros; a reader with
+Arrow wraps all of them as they are (`tallystick.systems.tally.columns.batches`).
 
     column             present      bytes, n = number of records
     codes              CODES        n x uint8; else all have the code in bits 16-23 of ``columns``
@@ -13,7 +13,7 @@ reader with Arrow wraps all of them as they are (`tallystick.systems.tally.colum
       their validity   .._NULLS     bitmap
     user types         USER_TYPES   n x int8
     gtrids             GTRIDS       (n + 1) x int32, then that many bytes; empty means none
-    bodies             always       to the end of the inner bytes
+    bodies             always       to the end of the payload
 """
 
 from __future__ import annotations
@@ -37,16 +37,17 @@ KEYS: Final = 8
 KEY_NULLS: Final = 16
 USER_TYPES: Final = 32
 GTRIDS: Final = 64
-_CODE_SHIFT: Final = 16
-PLAIN: Final = Code.APPEND << _CODE_SHIFT
+CODE_SHIFT: Final = 16
+"""Place of the code of all records in the column bits."""
+PLAIN: Final = Code.APPEND << CODE_SHIFT
 """Columns of a group of plain records outside of transactions."""
 
 _PADDING = tuple(bytes(size) for size in range(8))
 _ONE_OFFSET = struct.Struct("<ii")
 
 
-class Draft(NamedTuple):
-    """A record before it has a place. ``code`` is a `Code` of `kinds`."""
+class UnplacedRecord(NamedTuple):
+    """A record that has no place in the log yet; ``code`` is a `Code`."""
 
     code: int
     body: bytes = b""
@@ -56,9 +57,24 @@ class Draft(NamedTuple):
     gtrid: bytes = b""
 
 
-class Inner(NamedTuple):
-    """Encoded columns and bodies: the column bits of the header, the buffers, their bytes, and
-    their checksum where it is known already."""
+class Row(NamedTuple):
+    """A record at its place in the log; ``time_us`` is that of its group."""
+
+    lsn: int
+    segment: int
+    time_us: int
+    record: UnplacedRecord
+
+
+class GroupPayload(NamedTuple):
+    """Encoded columns and bodies of a group.
+
+    Attributes:
+        columns: the column bits of the group header.
+        buffers: the bytes, in order.
+        size: number of bytes.
+        crc: checksum of the bytes, where it is known already.
+    """
 
     columns: int
     buffers: Sequence[Bytes]
@@ -69,25 +85,35 @@ class Inner(NamedTuple):
 # -- encode -------------------------------------------------------------------------------
 
 
-def encode_plain(code: int, bodies: Sequence[bytes]) -> Inner:
-    """Records of one code that have nothing but a body."""
+def encode_plain(code: int, bodies: Sequence[bytes]) -> GroupPayload:
+    """Encode records of one code that have nothing but a body.
+
+    Raises:
+        RecordTooLargeError: the bodies are too large for one group.
+    """
     if len(bodies) == 1:
         size = len(bodies[0])
-        return Inner(code << _CODE_SHIFT, (_ONE_OFFSET.pack(0, _fitting(size)), *bodies), 8 + size)
+        return GroupPayload(
+            code << CODE_SHIFT, (_ONE_OFFSET.pack(0, _fitting(size)), *bodies), 8 + size
+        )
     offsets = _offsets(bodies)
-    return _inner(code << _CODE_SHIFT, [offsets, b"".join(bodies)])
+    return _payload(code << CODE_SHIFT, [offsets, b"".join(bodies)])
 
 
-def encode_drafts(drafts: Sequence[Draft]) -> Inner:
-    """Any records. Raises `RecordTooLargeError` if the bodies are too large for one group."""
-    codes, bodies, transactions, keys, user_types, gtrids = zip(*drafts, strict=True)
+def encode_records(records: Sequence[UnplacedRecord]) -> GroupPayload:
+    """Encode any records.
+
+    Raises:
+        RecordTooLargeError: the bodies are too large for one group.
+    """
+    codes, bodies, transactions, keys, user_types, gtrids = zip(*records, strict=True)
     columns = 0
     parts: list[bytes] = []
     if codes.count(codes[0]) != len(codes):
         columns |= CODES
         parts.append(bytes(codes))
     else:
-        columns |= codes[0] << _CODE_SHIFT
+        columns |= codes[0] << CODE_SHIFT
     parts.append(_offsets(bodies))
     columns |= _numbers(transactions, TRANSACTIONS, TRANSACTION_NULLS, parts)
     columns |= _numbers(keys, KEYS, KEY_NULLS, parts)
@@ -98,16 +124,16 @@ def encode_drafts(drafts: Sequence[Draft]) -> Inner:
         columns |= GTRIDS
         parts += (_offsets(gtrids), b"".join(gtrids))
     parts.append(b"".join(bodies))
-    return _inner(columns, parts)
+    return _payload(columns, parts)
 
 
-def _inner(columns: int, parts: list[bytes]) -> Inner:
-    """Join with padding behind each part but the last."""
+def _payload(columns: int, parts: list[bytes]) -> GroupPayload:
+    """Join the parts, each but the last one padded to a multiple of 8."""
     buffers: list[Bytes] = []
     for part in parts[:-1]:
         buffers += (part, _PADDING[-len(part) % 8])
     buffers.append(parts[-1])
-    return Inner(columns, buffers, sum(map(len, buffers)))
+    return GroupPayload(columns, buffers, sum(map(len, buffers)))
 
 
 def _offsets(values: Sequence[bytes]) -> bytes:
@@ -127,7 +153,7 @@ def _fitting(size: int) -> int:
 
 
 def _numbers(values: Sequence[int | None], present: int, nulls: int, parts: list[bytes]) -> int:
-    """Append a nullable column; returns its bits."""
+    """Append a nullable column to ``parts``; return its bits."""
     if None not in values:
         parts.append(struct.pack(f"<{len(values)}q", *values))
         return present
@@ -144,10 +170,7 @@ def _numbers(values: Sequence[int | None], present: int, nulls: int, parts: list
 
 @dataclass(frozen=True)
 class Columns:
-    """Where each column of a group lies in its inner bytes: offsets of first bytes.
-
-    A column that is absent has place -1. ``bodies`` is the place of the first body.
-    """
+    """Where each column of a group lies in its payload: offsets of first bytes, -1 for none."""
 
     data: Bytes
     count: int
@@ -166,15 +189,19 @@ class Columns:
     @property
     def code(self) -> int:
         """The code of all records if there is no column of codes."""
-        return (self.bits >> _CODE_SHIFT) & 0xFF
+        return (self.bits >> CODE_SHIFT) & 0xFF
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
         """The offsets of the bodies, ``count + 1`` numbers relative to ``bodies``."""
         return _unpack(self.data, self.offsets, self.count + 1, "i")
 
-    def drafts(self) -> Iterator[Draft]:
-        """The records again. Raises `CorruptLogError` for offsets that do not rise."""
+    def records(self) -> Iterator[UnplacedRecord]:
+        """Yield the records.
+
+        Raises:
+            CorruptLogError: offsets of bodies or gtrids do not rise.
+        """
         count = self.count
         _require_rising(self.ends, len(self.data) - self.bodies)
         codes = self.data[self.codes :] if self.codes >= 0 else bytes([self.code]) * count
@@ -192,7 +219,7 @@ class Columns:
             self._gtrids(),
             strict=True,
         )
-        return (Draft(*row) for row in rows)
+        return (UnplacedRecord(*row) for row in rows)
 
     def _gtrids(self) -> Iterator[bytes]:
         if self.gtrids < 0:
@@ -203,9 +230,12 @@ class Columns:
 
 
 def decode_columns(data: Bytes, count: int, bits: int) -> Columns:
-    """The places of the columns. Raises `CorruptLogError` if they do not fit ``data``.
+    """Return the places of the columns of ``count`` records with these column bits.
 
-    Only the lengths are looked at; `Columns.drafts` and the Arrow reader check the rest.
+    Only the lengths are verified; `Columns.records` and the Arrow reader verify the rest.
+
+    Raises:
+        CorruptLogError: the columns do not fit ``data``.
     """
     place = 0
     size = len(data)

@@ -1,8 +1,8 @@
-"""The heads of the native log's files: control block and segment header. Pure functions, no I/O.
+"""Encode and decode the heads of the native log's files: control block and segment header.
 
-In: field values. Out: bytes, and back. Both are blocks of 512 bytes that end with a CRC-32 (zlib's)
-of all their bytes before, and stand twice, in two sectors: `tallystick.systems.tally.format.layout`
-has the plan of the files.
+In: field values. Out: bytes, and back; pure functions, no I/O. Both are blocks of 512 bytes that
+end with a CRC-32 (zlib's) of all their bytes before, and stand twice, in two sectors. The files are
+drawn in `tallystick.systems.tally.format.layout`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tallystick.systems.tally.format.layout import (
     COPY_OFFSET,
     DATA_OFFSET,
     LENGTH_MAX,
+    LOG_TAG_SIZE,
     SECTOR_SIZE,
     SECTOR_SIZES,
     VERSION,
@@ -40,12 +41,22 @@ _SEGMENT = struct.Struct("<8sHHI16s QQQq QQQ II")
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What a directory says of its log.
+    """The control block of a log.
 
-    ``identity`` is a random name of 16 bytes. Segments from ``first_segment`` to
-    ``last_segment`` must exist; ``durable_lsn`` was durable when this was written;
-    ``checkpoint_lsn`` is the record that recovery may start from. ``next_transaction`` and
-    ``next_key`` are lower bounds for numbers never used. ``generation`` counts the rewrites.
+    Attributes:
+        identity: random name of the log, 16 bytes.
+        segment_size: bytes of a segment.
+        sector_size: bytes of a sector.
+        generation: number of rewrites.
+        first_segment: the first segment that must exist.
+        last_segment: the last segment that must exist.
+        checkpoint_lsn: plain, undo and redo records below it are given up.
+        durable_lsn: every record up to it was durable when this was written.
+        next_transaction: no smaller number of a transaction is free.
+        next_key: no smaller number of an entry is free.
+        created_us: time of creation, in microseconds since 1970-01-01 UTC.
+        shard: number of this shard.
+        shards: number of shards.
     """
 
     identity: bytes
@@ -64,16 +75,26 @@ class Control:
 
     @property
     def tag(self) -> bytes:
-        """What each group carries of the identity."""
-        return self.identity[:8]
+        """The first bytes of the identity, which each group repeats."""
+        return self.identity[:LOG_TAG_SIZE]
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentHeader:
-    """The head of a segment. ``number`` is the recycling stamp.
+    """The head of a segment.
 
-    ``previous_end`` is the offset behind the predecessor's last group, ``previous_lsn`` the
-    last LSN in it, and ``chain`` the checksum of that group's header. Number 0: no predecessor.
+    Attributes:
+        identity: random name of the log, 16 bytes.
+        number: segment number: the recycling stamp.
+        first_lsn: LSN of the first record.
+        size: bytes of the segment.
+        sector_size: bytes of a sector.
+        created_us: time of creation, in microseconds since 1970-01-01 UTC.
+        previous: number of the predecessor; 0 for none.
+        previous_end: offset of the first byte after the predecessor's last group.
+        previous_lsn: LSN of the predecessor's last record.
+        chain: checksum of the header of the predecessor's last group.
+        shard: number of this shard.
     """
 
     identity: bytes
@@ -88,8 +109,13 @@ class SegmentHeader:
     chain: int = 0
     shard: int = 0
 
+    @property
+    def tag(self) -> bytes:
+        """The first bytes of the identity, which each group repeats."""
+        return self.identity[:LOG_TAG_SIZE]
+
     def checksum(self) -> int:
-        """The chain value of the segment's first group."""
+        """Return the chain value of the segment's first group."""
         return int(_CRC.unpack_from(encode_segment_header(self), _CRC_END)[0])
 
 
@@ -97,7 +123,7 @@ class SegmentHeader:
 
 
 def encode_control(control: Control) -> bytes:
-    """One copy of the control block, 512 bytes."""
+    """Encode one copy of the control block, 512 bytes."""
     return _sealed_block(
         _CONTROL.pack(
             CONTROL_MAGIC,
@@ -121,7 +147,7 @@ def encode_control(control: Control) -> bytes:
 
 
 def encode_segment_header(header: SegmentHeader) -> bytes:
-    """One copy of a segment's header, 512 bytes."""
+    """Encode one copy of a segment's header, 512 bytes."""
     return _sealed_block(
         _SEGMENT.pack(
             SEGMENT_MAGIC,
@@ -143,7 +169,7 @@ def encode_segment_header(header: SegmentHeader) -> bytes:
 
 
 def doubled(block: bytes) -> bytes:
-    """Both copies of a block with the zeros between and behind, `DATA_OFFSET` bytes."""
+    """Return both copies of a block, each filled up with zeros: `DATA_OFFSET` bytes."""
     half = block.ljust(COPY_OFFSET, b"\0")
     return half + half
 
@@ -157,9 +183,10 @@ def _sealed_block(packed: bytes) -> bytes:
 
 
 def decode_control(data: Bytes, offset: int = 0) -> Control | None:
-    """The control block at ``offset``; None if it is not whole.
+    """Return the control block at ``offset``; None if it is not whole.
 
-    Raises `UnsupportedFormatError` for a whole block of a later version.
+    Raises:
+        UnsupportedFormatError: it is whole and of a later version.
     """
     values = _open_block(data, offset, _CONTROL, CONTROL_MAGIC)
     if values is None:
@@ -170,9 +197,10 @@ def decode_control(data: Bytes, offset: int = 0) -> Control | None:
 
 
 def decode_segment_header(data: Bytes, offset: int = 0) -> SegmentHeader | None:
-    """The segment header at ``offset``; None if it is not whole.
+    """Return the segment header at ``offset``; None if it is not whole.
 
-    Raises `UnsupportedFormatError` for a whole header of a later version.
+    Raises:
+        UnsupportedFormatError: it is whole and of a later version.
     """
     values = _open_block(data, offset, _SEGMENT, SEGMENT_MAGIC)
     if values is None:
@@ -185,7 +213,7 @@ def decode_segment_header(data: Bytes, offset: int = 0) -> SegmentHeader | None:
 def _open_block(
     data: Bytes, offset: int, form: struct.Struct, magic: bytes
 ) -> tuple[Any, ...] | None:
-    """The fields of a doubled block behind its flags; None if it is not whole."""
+    """Return the fields of a doubled block after its flags; None if it is not whole."""
     if offset + _BLOCK_SIZE > len(data):
         return None
     block = bytes(data[offset : offset + _BLOCK_SIZE])

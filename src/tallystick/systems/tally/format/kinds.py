@@ -1,8 +1,8 @@
-"""What a record of the native log means: its code.
+"""The codes of the records of a native log.
 
-In: a code. Out: the house's `Kind`, and the name of the type. The bodies themselves are in
-`tallystick.systems.tally.format.bodies`. A code with the bit `IGNORABLE` may be skipped by a reader
-that does not know it; any other unknown code makes a reader refuse the log.
+In: a code. Out: its `Kind`, and the name of its type. The bodies are in
+`tallystick.systems.tally.format.bodies` and ``entries``. A reader may skip a code that it does not
+know if the bit `IGNORABLE` is set; any other unknown code makes a reader refuse the log.
 
     codes   role            body
     1-6     record journal  the application's bytes
@@ -57,7 +57,7 @@ class Code(IntEnum):
 
     @property
     def type_name(self) -> str:
-        """The type as records carry it."""
+        """The type in `Record.type`."""
         return self.name.lower()
 
 
@@ -104,10 +104,10 @@ ELEMENTS: Final = frozenset(
 
 
 def name_of(code: int) -> tuple[Kind, str]:
-    """Kind and type name of any code; unknown ones are `Kind.UNKNOWN`."""
+    """Return kind and type name of any code; unknown ones are `Kind.UNKNOWN`."""
     return NAMES.get(code) or (Kind.UNKNOWN, f"code {code}")
 
 
 def must_know(code: int) -> bool:
-    """True for an unknown code that may not be skipped."""
+    """Return True for an unknown code that may not be skipped."""
     return code not in NAMES and not code & IGNORABLE

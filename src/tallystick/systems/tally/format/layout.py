@@ -1,8 +1,8 @@
-"""Bytes of the native log: the plan of its files, and the group header. Pure functions, no I/O.
+"""The files of the native log, and the group header: encode and decode.
 
-In: field values. Out: bytes, and back. All integers are little-endian, as in Arrow; sizes and
-offsets are in bytes, times in microseconds since 1970-01-01 UTC. The specification with a hex
-example is ``docs/formats/tally.md``.
+In: field values. Out: bytes, and back. Pure functions, no I/O. All integers are little-endian, as
+in Arrow; sizes and offsets are in bytes, times in microseconds since 1970-01-01 UTC. The
+specification with a hex example is ``docs/formats/tally.md``.
 
     directory   lock, control.tally, <segment number, 16 digits>.tally, spare-<n>
     control     block | zeros to 4096 | the block again | zeros to 8192
@@ -10,7 +10,7 @@ example is ``docs/formats/tally.md``.
     group       header | columns | bodies | zeros to the sector | the header again
 
 Each structure stands twice, in two sectors, and ends with a CRC-32 (zlib's) of all its bytes
-before. The CRC of a group's inner bytes is in its header, so nothing is outside a checksum.
+before. The CRC of a group's payload is in its header, so nothing is outside a checksum.
 Control block and segment header are in `tallystick.systems.tally.format.headers`.
 """
 
@@ -52,12 +52,32 @@ SPARE_PREFIX: Final = "spare-"
 
 GROUP_MAGIC: Final = b"\x89TLYG\r\n\x1a"
 
+LOG_TAG_SIZE: Final = 8
+"""First bytes of the log identity, which each group repeats."""
+NONCE_SIZE: Final = 12
+
 _CRC = struct.Struct("<I")
 # magic, version, flags, length; segment, offset, first LSN; count, columns, stored, raw; time,
-# durable LSN; crc of the inner bytes, chain; nonce, shard, log tag; zeros; crc of the above
+# durable LSN; crc of the payload, chain; nonce, shard, log tag; zeros; crc of the above
 _GROUP = struct.Struct("<8sHHI QQQ IIII qQ II 12sI8s 20s")
 HEADER_SIZE: Final = _GROUP.size + _CRC.size
 """Bytes of one copy of a group header."""
+
+# Offsets of the fields of a group header that the compiled kernels read.
+VERSION_AT: Final = 8
+LENGTH_AT: Final = 12
+SEGMENT_AT: Final = 16
+OFFSET_AT: Final = 24
+LSN_AT: Final = 32
+COUNT_AT: Final = 40
+COLUMNS_AT: Final = 44
+STORED_AT: Final = 48
+TIME_AT: Final = 56
+PAYLOAD_CRC_AT: Final = 72
+CHAIN_AT: Final = 76
+TAG_AT: Final = 96
+CHECKSUM_AT: Final = HEADER_SIZE - _CRC.size
+
 COUNT_MAX: Final = (1 << 31) - 2
 LENGTH_MAX: Final = (1 << 31) - 1
 
@@ -67,7 +87,9 @@ INDEX: Final = 1
 ZLIB: Final = 2
 ZSTD: Final = 4
 AES_GCM: Final = 8
-KNOWN_FLAGS: Final = INDEX | ZLIB | ZSTD | AES_GCM
+PACKED: Final = ZLIB | ZSTD | AES_GCM
+"""The payload is stored in another form: its records have no places of their own in the file."""
+KNOWN_FLAGS: Final = INDEX | PACKED
 
 assert HEADER_SIZE == 128
 
@@ -76,10 +98,24 @@ assert HEADER_SIZE == 128
 class GroupHeader:
     """The head of a group.
 
-    ``length`` is the whole group, both headers included; ``stored`` the bytes of columns and
-    bodies as they are in the file, ``raw`` the same before compression and encryption.
-    ``columns`` says which columns there are (`tallystick.systems.tally.format.columns`).
-    ``chain`` is the checksum of the previous group's header. ``checksum`` is this one's.
+    Attributes:
+        flags: `INDEX`, `ZLIB`, `ZSTD`, `AES_GCM`.
+        length: bytes of the whole group, both headers included.
+        segment: segment number.
+        offset: offset of the group in the segment.
+        first_lsn: LSN of the first record.
+        count: number of records.
+        columns: which columns there are (`tallystick.systems.tally.format.columns`).
+        stored: bytes of the payload as it is in the file.
+        raw: bytes of the payload before compression and encryption.
+        time_us: time, never before that of an earlier group.
+        durable_lsn: highest LSN known durable when this was written.
+        payload_crc: checksum of everything between the two headers.
+        chain: checksum of the previous group's header.
+        tag: first bytes of the log identity.
+        nonce: nonce of the encryption.
+        shard: number of the shard.
+        checksum: checksum of this header.
     """
 
     flags: int
@@ -93,16 +129,16 @@ class GroupHeader:
     raw: int
     time_us: int
     durable_lsn: int
-    inner_crc: int
+    payload_crc: int
     chain: int
     tag: bytes
-    nonce: bytes = bytes(12)
+    nonce: bytes = bytes(NONCE_SIZE)
     shard: int = 0
     checksum: int = 0
 
     @property
     def end(self) -> int:
-        """Offset of the first byte behind the group."""
+        """Offset of the first byte after the group."""
         return self.offset + self.length
 
     @property
@@ -112,22 +148,22 @@ class GroupHeader:
 
 
 def round_up(size: int, sector_size: int) -> int:
-    """The least multiple of ``sector_size`` that is not less than ``size``."""
+    """Return the least multiple of ``sector_size`` that is not less than ``size``."""
     return -(-size // sector_size) * sector_size
 
 
 def group_length(stored: int, sector_size: int) -> int:
-    """Bytes that a group takes in the file for ``stored`` bytes of columns and bodies."""
+    """Return the bytes that a group with a stored payload of ``stored`` bytes takes in the file."""
     return round_up(stored + 2 * HEADER_SIZE, sector_size)
 
 
 def segment_name(number: int) -> str:
-    """The file name of a segment."""
+    """Return the file name of a segment."""
     return NAMING.name(number)
 
 
 def segment_number(name: str) -> int | None:
-    """The number in a segment's file name, None for any other name."""
+    """Return the number in a segment's file name; None for any other name."""
     return NAMING.number(name)
 
 
@@ -135,38 +171,42 @@ def segment_number(name: str) -> int | None:
 
 
 def encode_group_header(header: GroupHeader) -> bytes:
-    """One copy of a group's header, `HEADER_SIZE` bytes; ``header.checksum`` is not used."""
+    """Encode one copy of a group's header, `HEADER_SIZE` bytes; ``header.checksum`` is not used."""
     return pack_group_header(
         header.flags, header.length, header.segment, header.offset, header.first_lsn,
         header.count, header.columns, header.stored, header.raw, header.time_us,
-        header.durable_lsn, header.inner_crc, header.chain, header.nonce, header.shard, header.tag,
+        header.durable_lsn, header.payload_crc, header.chain, header.nonce, header.shard,
+        header.tag,
     )  # fmt: skip
 
 
 def pack_group_header(*fields: int | bytes) -> bytes:
-    """The same from the fields in the order of the bytes, flags to tag: for the write path."""
+    """Encode one copy of a group's header from its fields, flags to tag, in order of the bytes."""
     packed = _GROUP.pack(GROUP_MAGIC, VERSION, *fields, b"")
     return packed + _CRC.pack(crc32(packed))
 
 
 def header_checksum(encoded: Bytes) -> int:
-    """The checksum in an encoded group header: the next group's chain value."""
-    return int(_CRC.unpack_from(encoded, HEADER_SIZE - _CRC.size)[0])
+    """Return the checksum in an encoded group header: the next group's chain value."""
+    return int(_CRC.unpack_from(encoded, CHECKSUM_AT)[0])
 
 
 def authenticated(header: GroupHeader) -> bytes:
-    """What encryption authenticates of a header: all of it but the checksums."""
-    return encode_group_header(replace(header, inner_crc=0))[: -_CRC.size]
+    """Return what encryption authenticates of a header: all of it but the checksums."""
+    return encode_group_header(replace(header, payload_crc=0))[: -_CRC.size]
 
 
 # -- decode -------------------------------------------------------------------------------
 
 
 def decode_group_header(data: Bytes, offset: int) -> GroupHeader | None:
-    """The copy of a group header at ``offset``; None if it is not whole.
+    """Return the copy of a group header at ``offset``; None if it is not whole.
 
-    A whole one is also consistent in itself: its lengths and counts fit each other. Where it
-    stands is not looked at. Raises `UnsupportedFormatError` for a later version.
+    A whole header is also consistent in itself: its lengths and counts fit each other. The caller
+    checks its place.
+
+    Raises:
+        UnsupportedFormatError: it is whole and of a later version.
     """
     if offset < 0 or offset + HEADER_SIZE > len(data):
         return None
@@ -178,16 +218,21 @@ def decode_group_header(data: Bytes, offset: int) -> GroupHeader | None:
         return None
     require_version(fields[1])
     (_, _, flags, length, segment, place, lsn, count, columns, stored, raw) = fields[:11]
-    (time_us, durable, inner_crc, chain, nonce, shard, tag, _) = fields[11:]
+    (time_us, durable, payload_crc, chain, nonce, shard, tag, _) = fields[11:]
     if stored + 2 * HEADER_SIZE > length or count > COUNT_MAX:
         return None
     return GroupHeader(
         flags, length, segment, place, lsn, count, columns, stored, raw, time_us, durable,
-        inner_crc, chain, tag, nonce, shard, checksum,
+        payload_crc, chain, tag, nonce, shard, checksum,
     )  # fmt: skip
 
 
 def require_version(version: int) -> None:
+    """Check the version of a structure.
+
+    Raises:
+        UnsupportedFormatError: it is another one.
+    """
     if version != VERSION:
         raise UnsupportedFormatError(
             "a log of a later format",

@@ -1,9 +1,9 @@
-"""Compression and encryption of the inner bytes of a group.
+"""Compress and encrypt the payload of a group.
 
-In: inner bytes and the group's header. Out: the bytes as stored, and back. A group is first
-compressed (zlib, or zstd where ``zstandard`` is installed), then encrypted (AES-GCM through
-``cryptography``; 12 random bytes of nonce per group; the header is authenticated with it).
-The checksum is over the stored bytes, so a group can be verified without the key.
+In: payload and group header. Out: the payload as stored, and back. A payload is first compressed
+(zlib, or zstd where ``zstandard`` is installed), then encrypted (AES-GCM through ``cryptography``;
+12 random bytes of nonce per group; the header is authenticated with it). The checksum is over the
+stored bytes, so a group can be verified without the key.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from tallystick.systems.tally.format.layout import (
     AES_GCM,
     KNOWN_FLAGS,
     LENGTH_MAX,
+    NONCE_SIZE,
     ZLIB,
     ZSTD,
     GroupHeader,
     authenticated,
 )
 
-NONCE_SIZE: Final = 12
 TAG_SIZE: Final = 16
 KEY_SIZES: Final = (16, 24, 32)
 COMPRESSIONS: Final = {"none": 0, "zlib": ZLIB, "zstd": ZSTD}
@@ -33,15 +33,17 @@ COMPRESSIONS: Final = {"none": 0, "zlib": ZLIB, "zstd": ZSTD}
 class KeyProvider(Protocol):
     """Gives the secret key of a log, 16, 24 or 32 bytes; called once per opening."""
 
-    def __call__(self) -> bytes: ...
+    def __call__(self) -> bytes:
+        """Return the key."""
+        ...
 
 
 class KeyMissingError(UnsupportedFormatError):
-    """A group is encrypted and no key was given: only its envelope can be read."""
+    """A group is encrypted and no key was given: only its headers can be read."""
 
 
 def compress(data: bytes, flag: int) -> bytes:
-    """``data`` compressed as the flag says."""
+    """Compress ``data`` by the method of the flag."""
     if flag == ZLIB:
         return zlib.compress(data, 1)
     packed: bytes = _zstandard().ZstdCompressor(level=1).compress(data)
@@ -49,7 +51,11 @@ def compress(data: bytes, flag: int) -> bytes:
 
 
 def decompress(data: Bytes, flag: int, raw: int) -> bytes:
-    """Exactly ``raw`` bytes. Raises `CorruptLogError`; never unpacks more than that."""
+    """Return exactly ``raw`` bytes; never unpack more than that.
+
+    Raises:
+        CorruptLogError: the data is damaged, or unpacks to another size.
+    """
     if raw > LENGTH_MAX:
         raise CorruptLogError("a group claims too many bytes", found=str(raw))
     try:
@@ -64,21 +70,23 @@ def decompress(data: Bytes, flag: int, raw: int) -> bytes:
 
 
 def new_nonce() -> bytes:
-    """A nonce that no other group has."""
+    """Return a random nonce."""
     return os.urandom(NONCE_SIZE)
 
 
 def encrypt(data: bytes, header: GroupHeader, key: bytes) -> bytes:
-    """Ciphertext and tag, `TAG_SIZE` bytes longer than ``data``."""
+    """Return ciphertext and tag, `TAG_SIZE` bytes longer than ``data``."""
     sealed: bytes = _aes(key).encrypt(header.nonce, data, authenticated(header))
     return sealed
 
 
-def inner_bytes(data: Bytes, header: GroupHeader, key: bytes | None) -> Bytes:
-    """Columns and bodies of a group, from the stored bytes, decrypted and decompressed.
+def payload_bytes(data: Bytes, header: GroupHeader, key: bytes | None) -> Bytes:
+    """Return columns and bodies of a group from its stored payload: decrypted and decompressed.
 
-    Raises `KeyMissingError`, `UnsupportedFormatError` for flags of a later version, and
-    `CorruptLogError` for a wrong key or altered bytes.
+    Raises:
+        KeyMissingError: the group is encrypted and ``key`` is None.
+        UnsupportedFormatError: the group has flags of a later version.
+        CorruptLogError: the key is wrong, or the bytes were altered.
     """
     if header.flags & ~KNOWN_FLAGS:
         raise UnsupportedFormatError("a group of a later version", found=f"flags {header.flags}")

@@ -1,4 +1,4 @@
-"""The log that is written, for a native log.
+"""The native log that is written.
 
 In: calls of an application. Out: groups on disk, durable when acknowledged.
 """

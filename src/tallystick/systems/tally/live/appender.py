@@ -1,10 +1,10 @@
-"""The end of a log: writes groups, seals segments, rolls to the next, recycles old ones.
+"""Write groups at the end of a log; seal segments, roll to the next one, recycle old ones.
 
-In: encoded inner bytes. Out: groups in segment files, each written by one call at a place that
-nothing acknowledged ever had. One caller at a time (the group writer sees to that).
+In: encoded payloads. Out: groups in segment files, each written by one call at a place that held
+nothing acknowledged before. The group writer makes one call at a time.
 
-A group is only written once the group before it is durable: so at most one group is in flight,
-and a whole group behind a damaged one proves that the damaged one had been acknowledged.
+A group is written after the group before it is durable: so at most one group is in flight, and a
+whole group after a damaged one proves that the damaged one had been acknowledged.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Final
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import File, FileSystem
 from tallystick.storage.segments import Segments
-from tallystick.systems.tally.columns.splits import ENTRY_SIZE, encode_index
-from tallystick.systems.tally.format.columns import Inner
+from tallystick.systems.tally.format.columns import GroupPayload
 from tallystick.systems.tally.format.headers import (
     Control,
     SegmentHeader,
     encode_control,
     encode_segment_header,
 )
+from tallystick.systems.tally.format.index import ENTRY_SIZE, encode_index
 from tallystick.systems.tally.format.layout import (
     AES_GCM,
     CONTROL_NAME,
@@ -35,6 +35,7 @@ from tallystick.systems.tally.format.layout import (
     HEADER_SIZE,
     INDEX,
     NAMING,
+    NONCE_SIZE,
     GroupHeader,
     group_length,
     header_checksum,
@@ -50,13 +51,25 @@ from tallystick.systems.tally.format.sealing import (
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.read.walk import Expected
 
-_NO_NONCE: Final = bytes(12)
+_NO_NONCE: Final = bytes(NONCE_SIZE)
 _JOIN_MAX: Final = 256 << 10
 """Groups up to this size are joined and written from one buffer; larger ones are not copied."""
 
 
 class Appender:
-    """The writing end of an open log. ``next_lsn`` is the LSN of the next record."""
+    """The end of an open log, where groups are written.
+
+    Attributes:
+        control: the control block as it is on disk.
+        segment: number of the segment that is written to.
+        end: offset of the next group in it.
+        next_lsn: LSN of the next record.
+        durable_lsn: every record up to here is durable.
+        time_us: time of the last group, in microseconds.
+        chain: checksum of the last group's header.
+        index: offset, first LSN and time of each group of the segment.
+        marked: True if the control block states that all of the log is durable.
+    """
 
     def __init__(
         self,
@@ -89,7 +102,6 @@ class Appender:
         self.chain = 0
         self.index: list[tuple[int, int, int]] = []
         self.marked = True
-        """True if the control block says that all of the log is durable."""
 
     # -- groups -------------------------------------------------------------------------
 
@@ -97,7 +109,7 @@ class Appender:
         self, file: File, header: SegmentHeader, due: Expected,
         index: Iterable[tuple[int, int, int]], time_us: int,
     ) -> None:  # fmt: skip
-        """Go on in a segment that has these groups; all of it is durable."""
+        """Go on in a segment that has the groups of ``index``, all of them durable."""
         self._file = file
         self.segment = header.number
         self.end, self.next_lsn, self.chain = due.offset, due.lsn, due.chain
@@ -105,32 +117,34 @@ class Appender:
         self.index = list(index)
         self.time_us = time_us
 
-    def room(self, size: int) -> None:
-        """Make sure that a group of ``size`` inner bytes fits in the current segment."""
+    def ensure_space(self, size: int) -> None:
+        """Roll if a group with a payload of ``size`` bytes does not fit in the segment."""
         length = group_length(size + TAG_SIZE, self.control.sector_size)
         if self.end + length + self._index_length(1) > self.control.segment_size:
             self.roll()
 
-    def expect(self, size: int) -> None:
-        """Have the next segment made in the background if ``size`` bytes more need it."""
+    def reserve_ahead(self, size: int) -> None:
+        """Make the next segment in the background if ``size`` bytes more need it."""
         if self.end + size > self.control.segment_size:
             self._segments.prepare()
 
     def now(self) -> int:
-        """The time of the next group: never before that of the last one."""
+        """Return the time of the next group, in microseconds: never less than the last one's."""
         self.time_us = max(self.time_us, time.time_ns() // 1000)
         return self.time_us
 
-    def put(self, inner: Inner, count: int) -> int:
-        """Write a group; returns its first LSN. Call `room` before."""
+    def write_group(self, payload: GroupPayload, count: int) -> int:
+        """Write a group of ``count`` records; return its first LSN. Call `ensure_space` before."""
         if self._dirty:
             self.sync()
         file = self._file
         assert file is not None
         first = self.next_lsn
-        flags, nonce, stored, buffers, crc = 0, _NO_NONCE, inner.size, inner.buffers, inner.crc
+        flags, nonce, stored, buffers, crc = (
+            0, _NO_NONCE, payload.size, payload.buffers, payload.crc,
+        )  # fmt: skip
         if self._packing or self._key is not None:
-            flags, nonce, sealed = self._sealed(b"".join(buffers), inner, count)
+            flags, nonce, sealed = self._sealed(b"".join(buffers), payload, count)
             buffers, stored, crc = (sealed,), len(sealed), None
         length = group_length(stored, self.control.sector_size)
         padding = bytes(length - stored - 2 * HEADER_SIZE)
@@ -141,8 +155,8 @@ class Appender:
         for buffer in rest:
             crc = crc32(buffer, crc)
         header = pack_group_header(
-            flags, length, self.segment, self.end, first, count, inner.columns, stored,
-            inner.size, self.time_us, self.durable_lsn, crc, self.chain, nonce,
+            flags, length, self.segment, self.end, first, count, payload.columns, stored,
+            payload.size, self.time_us, self.durable_lsn, crc, self.chain, nonce,
             self.control.shard, self.control.tag,
         )  # fmt: skip
         if len(buffers) == 1:
@@ -157,8 +171,8 @@ class Appender:
         self.marked = False
         return first
 
-    def _sealed(self, data: bytes, inner: Inner, count: int) -> tuple[int, bytes, bytes]:
-        """Flags, nonce, and the inner bytes compressed and encrypted as the settings say."""
+    def _sealed(self, data: bytes, payload: GroupPayload, count: int) -> tuple[int, bytes, bytes]:
+        """Return flags, nonce, and the payload compressed and encrypted as the settings say."""
         flags, nonce = 0, _NO_NONCE
         if self._packing and len(data) >= self._settings.compress_min:
             packed = compress(data, self._packing)
@@ -171,7 +185,7 @@ class Appender:
         stored = len(data) + TAG_SIZE
         header = GroupHeader(
             flags, group_length(stored, self.control.sector_size), self.segment, self.end,
-            self.next_lsn, count, inner.columns, stored, inner.size, self.time_us,
+            self.next_lsn, count, payload.columns, stored, payload.size, self.time_us,
             self.durable_lsn, 0, self.chain, self.control.tag, nonce, self.control.shard,
         )  # fmt: skip
         return flags, nonce, encrypt(data, header, self._key)
@@ -191,7 +205,8 @@ class Appender:
     def roll(self) -> None:
         """Go on in a new segment, and seal the one before.
 
-        Raises `LogFullError` if there is no room for one: nothing has changed then.
+        Raises:
+            LogFullError: there is no space for one; nothing has changed.
         """
         self.sync()
         previous = self._file
@@ -211,12 +226,12 @@ class Appender:
 
     def _seal(self, file: File) -> None:
         """Write the index so that it ends where the file ends."""
-        inner = encode_index(self.index)
+        payload = encode_index(self.index)
         length = self._index_length(0)
         offset = self.control.segment_size - length
-        padded = inner.ljust(length - 2 * HEADER_SIZE, b"\0")
+        padded = payload.ljust(length - 2 * HEADER_SIZE, b"\0")
         header = pack_group_header(
-            INDEX, length, self.segment, offset, self.next_lsn, 0, 0, len(inner), len(inner),
+            INDEX, length, self.segment, offset, self.next_lsn, 0, 0, len(payload), len(payload),
             self.time_us, self.durable_lsn, crc32(padded), self.chain, _NO_NONCE,
             self.control.shard, self.control.tag,
         )  # fmt: skip
@@ -226,9 +241,9 @@ class Appender:
     def free_before(
         self, number: int, *, checkpoint_lsn: int, next_transaction: int, next_key: int
     ) -> list[int]:
-        """Give up segments below ``number``, oldest first; returns their numbers.
+        """Give up segments below ``number``, oldest first; return their numbers.
 
-        The control block forgets them durably before any of them is touched.
+        The control block drops them durably before any of their files is recycled.
         """
         first = self.control.first_segment
         number = min(number, self.segment)
@@ -262,7 +277,7 @@ class Appender:
     ) -> None:  # fmt: skip
         """Write both copies, one after the other, so that one is whole at any time.
 
-        No number of it ever goes down.
+        No number in it decreases.
         """
         old = self.control
         control = replace(
@@ -283,7 +298,7 @@ class Appender:
         self.marked = control.durable_lsn >= self.next_lsn - 1
 
     def mark(self) -> None:
-        """Say in the control block that everything written is durable."""
+        """State in the control block that everything written is durable."""
         self.sync()
         if not self.marked:
             self.write_control(durable_lsn=self.durable_lsn)

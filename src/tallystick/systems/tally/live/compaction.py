@@ -1,11 +1,11 @@
-"""Compaction: live records of old segments are written again, so that the segments can go.
+"""Compact a log: write live records of old segments again, so that the segments become free.
 
-In: an open log. Out: the same live records in fewer segments. JBoss's rule says when: live bytes
-below a share of what the segments take, and more than a few segments.
+In: an open log. Out: the same live records in fewer segments. It is due by JBoss's rule: live bytes
+below a share of the size of the segments, and a minimum of segments.
 
-A record is copied with everything that is known of its id, in one group, as `Code.MOVED_ADD` and
-`Code.MOVED_UPDATE`: replay then forgets what it knew of the id. Bodies are read without holding
-up writers; an id that changed meanwhile is left for the next run.
+All live records of an id are copied in one group, as `Code.MOVED_ADD` and `Code.MOVED_UPDATE`,
+which replace all earlier records of the id at replay. Bodies are read while writers go on; an id
+that changed meanwhile is left for the next compaction.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tallystick.systems.tally.format.columns import Draft
+from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
-from tallystick.systems.tally.live.append_items import Action
-from tallystick.systems.tally.live.carry_forward import Bundle
+from tallystick.systems.tally.live.items import Action, Bundle
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.read_back import live_rows
-from tallystick.systems.tally.read.open_work import Element
+from tallystick.systems.tally.read.state import Element
 
 LIVE_SHARE: Final = 0.3
+"""Share of live bytes below which a log is compacted."""
 SEGMENTS_MIN: Final = 10
+"""Full segments that a log has at least when it is compacted."""
 _CHUNK_BYTES: Final = 1 << 20
 _UPDATES = (Code.UPDATE, Code.MOVED_UPDATE)
 
@@ -32,7 +33,7 @@ _Elements = tuple[Element, ...]
 def compaction_due(
     log: TallyLog, *, share: float = LIVE_SHARE, segments_min: int = SEGMENTS_MIN
 ) -> bool:
-    """True if less than ``share`` of at least ``segments_min`` full segments is live."""
+    """Return True if less than ``share`` of at least ``segments_min`` full segments is live."""
     with log.state() as state:
         live = state.live_bytes
     segments = log.last_segment - log.first_segment
@@ -40,10 +41,9 @@ def compaction_due(
 
 
 def compact(log: TallyLog) -> list[int]:
-    """Move every live record out of the segments before the current one, and free those that
-    nothing else needs; returns their numbers.
+    """Move every live record to the current segment; return the numbers of freed segments.
 
-    Interrupted at any point, nothing is lost: each id is moved by one group.
+    Nothing is lost if it is interrupted: each id is moved by one group.
     """
     if log.last_segment == log.first_segment:
         return []
@@ -77,24 +77,24 @@ def _chunks(old: dict[int, _Elements], size: int) -> Iterator[dict[int, _Element
 
 def _move(log: TallyLog, chunk: dict[int, _Elements]) -> None:
     wanted = {one.lsn for elements in chunk.values() for one in elements}
-    rows = {row.lsn: row.draft for row in live_rows(log, wanted)}
+    records = {row.lsn: row.record for row in live_rows(log, wanted)}
     bundles = {
-        key: Bundle(tuple(_copies([rows[one.lsn] for one in elements])))
+        key: Bundle(tuple(_copies([records[one.lsn] for one in elements])))
         for key, elements in chunk.items()
     }
 
     def act() -> None:
-        # Only ids that are still as they were read: the writer is not running beside us.
+        # Only ids that have not changed since they were read: no other write happens meanwhile.
         still = [bundle for key, bundle in bundles.items() if log.elements_of(key) == chunk[key]]
         log.write_now(still)
 
     log.submit(Action(act)).wait()
 
 
-def _copies(drafts: list[Draft]) -> Iterator[Draft]:
-    """The records of one id. The first one makes replay forget what came before."""
-    if drafts[0].code in _UPDATES:
-        yield Draft(Code.DELETE, key=drafts[0].key)
-    for draft in drafts:
-        code = Code.MOVED_UPDATE if draft.code in _UPDATES else Code.MOVED_ADD
-        yield Draft(code, draft.body, None, draft.key, draft.user_type)
+def _copies(records: list[UnplacedRecord]) -> Iterator[UnplacedRecord]:
+    """Yield the records of one id; the first one replaces all earlier records at replay."""
+    if records[0].code in _UPDATES:
+        yield UnplacedRecord(Code.DELETE, key=records[0].key)
+    for one in records:
+        code = Code.MOVED_UPDATE if one.code in _UPDATES else Code.MOVED_ADD
+        yield UnplacedRecord(code, one.body, None, one.key, one.user_type)

@@ -1,7 +1,7 @@
-"""Items become groups: encoded, folded into the state of the log, and appended.
+"""Encode items as groups, apply them to the state of the log, and append them.
 
 In: the items of one group of the group writer, in order. Out: the LSN of each, written but not
-synced. Everything here runs in the turn of the group writer, one call at a time.
+synced. The group writer calls one function at a time.
 """
 
 from __future__ import annotations
@@ -12,29 +12,36 @@ from typing import cast
 
 from tallystick.errors import LogPoisonedError, LogWriteError
 from tallystick.systems.tally.format.bodies import Ending, encode_ending
-from tallystick.systems.tally.format.columns import Draft, Inner, encode_drafts, encode_plain
+from tallystick.systems.tally.format.columns import (
+    GroupPayload,
+    Row,
+    UnplacedRecord,
+    encode_plain,
+    encode_records,
+)
 from tallystick.systems.tally.format.kinds import Code
-from tallystick.systems.tally.live.append_items import (
+from tallystick.systems.tally.live.appender import Appender
+from tallystick.systems.tally.live.items import (
     PAIR_BYTES,
     Action,
+    Bundle,
     Columnar,
-    EndingDraft,
     Item,
-    is_element,
-    runs,
+    UnplacedEnding,
+    needs_transaction,
     size_of,
+    split_into_groups,
 )
-from tallystick.systems.tally.live.appender import Appender
-from tallystick.systems.tally.live.carry_forward import Bundle
-from tallystick.systems.tally.read.open_work import Row
 from tallystick.systems.tally.read.state import LogState
 
 _PLAIN = {bytes}
 
 
-class Writing:
-    """Writes the groups of the log at ``path``, none with more than ``capacity`` bytes of columns
-    and bodies. ``lock`` guards ``state``."""
+class GroupEncoder:
+    """Writes the groups of the log at ``path``.
+
+    No group has a payload of more than ``capacity`` bytes; ``lock`` guards ``state``.
+    """
 
     def __init__(
         self, appender: Appender, state: LogState, lock: threading.Lock, capacity: int, path: str
@@ -46,20 +53,25 @@ class Writing:
         self._path = path
 
     def write(self, items: list[Item]) -> Sequence[int]:
-        """Write a group; several, if the items do not fit in one."""
+        """Write a group, or several if the items do not fit in one; return the LSN of each.
+
+        Raises:
+            LogWriteError: nothing was written.
+            LogPoisonedError: a part was written.
+        """
         alone = len(items) == 1
         if type(items[0]) is bytes and (alone or set(map(type, items)) == _PLAIN):
-            inner = encode_plain(Code.APPEND, cast(list[bytes], items))
-            if inner.size <= self._capacity:
-                first = self._plain(inner, len(items))
+            payload = encode_plain(Code.APPEND, cast(list[bytes], items))
+            if payload.size <= self._capacity:
+                first = self._plain(payload, len(items))
                 return range(first, first + len(items))
         before = self._appender.next_lsn
         try:
-            return self._write_runs(items)
+            return self._write_groups(items)
         except LogWriteError as error:
-            # The group can only be refused as a whole, and only if nobody builds on a part of
-            # it: an element of a transaction that is not there must not be missed by its commit.
-            if self._appender.next_lsn == before and not any(map(is_element, items)):
+            # The items can only be refused as a whole, and only if none belongs to a transaction:
+            # a later commit would not know of an element that was refused.
+            if self._appender.next_lsn == before and not any(map(needs_transaction, items)):
                 raise
             raise LogPoisonedError(
                 f"no room for a part of what belongs together: {error.message}",
@@ -68,33 +80,33 @@ class Writing:
             ) from error
 
     def write_durably(self, bundles: Sequence[Bundle]) -> None:
-        """Write those bundles that fit; to be called from within an `Action` only."""
+        """Write and sync the bundles that fit in a group; call it in an `Action` only."""
         fitting: list[Item] = [one for one in bundles if size_of(one) <= self._capacity]
-        for _, run, size in runs(fitting, self._capacity):
-            self._mixed(run, size)
+        for _, group, size in split_into_groups(fitting, self._capacity):
+            self._mixed(group, size)
         self._appender.sync()
 
-    def _write_runs(self, items: list[Item]) -> list[int]:
+    def _write_groups(self, items: list[Item]) -> list[int]:
         lsns: list[int] = []
-        for kind, run, size in runs(items, self._capacity):
+        for kind, group, size in split_into_groups(items, self._capacity):
             if kind is bytes:
-                first = self._plain(encode_plain(Code.APPEND, cast(list[bytes], run)), len(run))
-                lsns += range(first, first + len(run))
+                first = self._plain(encode_plain(Code.APPEND, cast(list[bytes], group)), len(group))
+                lsns += range(first, first + len(group))
             elif kind is Columnar:
-                lsns += [self._plain(*one) for one in cast(list[Columnar], run)]
+                lsns += [self._plain(*one) for one in cast(list[Columnar], group)]
             elif kind is Action:
-                lsns += [self._act(one) for one in cast(list[Action], run)]
+                lsns += [self._act(one) for one in cast(list[Action], group)]
             else:
-                lsns += self._mixed(run, size)
+                lsns += self._mixed(group, size)
         return lsns
 
-    def _plain(self, inner: Inner, records: int) -> int:
-        """Write plain records; returns the LSN of the first one."""
+    def _plain(self, payload: GroupPayload, count: int) -> int:
+        """Write plain records; return the LSN of the first one."""
         appender = self._appender
-        appender.room(inner.size)
+        appender.ensure_space(payload.size)
         appender.now()
-        first = appender.put(inner, records)
-        self._state.plain(appender.segment, first + records - 1)
+        first = appender.write_group(payload, count)
+        self._state.apply_plain(appender.segment, first + count - 1)
         return first
 
     def _act(self, action: Action) -> int:
@@ -104,44 +116,44 @@ class Writing:
 
     def _mixed(self, items: Sequence[Item], size: int) -> list[int]:
         appender, state = self._appender, self._state
-        appender.room(size + self._pairs_size(items))
+        appender.ensure_space(size + self._pairs_size(items))
         now, segment, lsn = appender.now(), appender.segment, appender.next_lsn
-        drafts: list[Draft] = []
+        records: list[UnplacedRecord] = []
         lsns = []
         with self._lock:
             for item in items:
-                if type(item) is EndingDraft:
+                if type(item) is UnplacedEnding:
                     ending = state.ending_of(item.transaction, item.xid, item.extra)
-                    draft = _ending_draft(item, ending)
-                    drafts.append(draft)
-                    state.end(Row(lsn, segment, now, draft), ending)
+                    record = _ending_record(item, ending)
+                    records.append(record)
+                    state.apply_ending(Row(lsn, segment, now, record), ending)
                     lsn += 1
                 else:
-                    for draft in _drafts(item):
-                        drafts.append(draft)
-                        state.apply(Row(lsn, segment, now, draft))
+                    for record in _records(item):
+                        records.append(record)
+                        state.apply(Row(lsn, segment, now, record))
                         lsn += 1
                 lsns.append(lsn - 1)
-        appender.put(encode_drafts(drafts), len(drafts))
+        appender.write_group(encode_records(records), len(records))
         return lsns
 
     def _pairs_size(self, items: Sequence[Item]) -> int:
-        """Room for the pairs of every ending: each may have one segment more than now."""
+        """Return the bytes of the pairs of every ending: each may get one segment more."""
         opened = self._state.open
-        endings = [opened.get(item.transaction) for item in items if type(item) is EndingDraft]
+        endings = [opened.get(item.transaction) for item in items if type(item) is UnplacedEnding]
         return PAIR_BYTES * sum([2 + (len(one.counts) if one else 0) for one in endings])
 
 
-def _drafts(item: Item) -> Sequence[Draft]:
-    """The records of an item that is no ending, in order."""
+def _records(item: Item) -> Sequence[UnplacedRecord]:
+    """Return the records of an item that is no ending, in order."""
     if isinstance(item, Bundle):
-        return item.drafts
-    if isinstance(item, Draft):
+        return item.records
+    if isinstance(item, UnplacedRecord):
         return (item,)
     assert isinstance(item, bytes), "actions and columns are written by themselves"
-    return (Draft(Code.APPEND, item),)
+    return (UnplacedRecord(Code.APPEND, item),)
 
 
-def _ending_draft(item: EndingDraft, ending: Ending) -> Draft:
+def _ending_record(item: UnplacedEnding, ending: Ending) -> UnplacedRecord:
     gtrid = item.xid.gtrid if item.xid else b""
-    return Draft(item.code, encode_ending(ending), item.transaction, gtrid=gtrid)
+    return UnplacedRecord(item.code, encode_ending(ending), item.transaction, gtrid=gtrid)

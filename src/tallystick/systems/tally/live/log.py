@@ -1,7 +1,7 @@
 """The live native log: open, append, sync, checkpoint, recycle, close.
 
 In: items from any number of threads and tasks. Out: tickets, done when the item is durable, with
-its LSN. Every role of the house stands on this one class (`tallystick.systems.tally.live.roles`).
+its LSN. Every role of `tallystick.systems.tally.live.roles` uses this one class.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import posixpath
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
-from tallystick.errors import RecordTooLargeError
+from tallystick.errors import RecordTooLargeError, TallystickError
 from tallystick.records import Finding
 from tallystick.storage.files import FileSystem
 from tallystick.storage.group.counters import GroupCounters
@@ -22,22 +23,36 @@ from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.format.layout import LOCK_NAME, segment_name
 from tallystick.systems.tally.format.sealing import KeyProvider
-from tallystick.systems.tally.live.append_items import RECORD_BYTES, Action, Item, size_of
-from tallystick.systems.tally.live.carry_forward import Bundle, carried
-from tallystick.systems.tally.live.durable_mark_timer import IdleMark
-from tallystick.systems.tally.live.group_encoder import Writing
+from tallystick.systems.tally.live.group_encoder import GroupEncoder
+from tallystick.systems.tally.live.items import RECORD_BYTES, Action, Bundle, Item, size_of
 from tallystick.systems.tally.live.opening import load_key, open_log
-from tallystick.systems.tally.live.reclaim import Reclaiming
+from tallystick.systems.tally.live.reclaim import Reclaimer, open_work
 from tallystick.systems.tally.live.settings import Settings, capacity
-from tallystick.systems.tally.read.open_work import Element
-from tallystick.systems.tally.read.state import LogState
+from tallystick.systems.tally.read.state import Element, LogState
+
+PLAIN_RECORD_BYTES: Final = 4
+"""Bytes that a plain record adds to a group, without its body: one offset."""
 
 
 class TallyLog:
     """An open native log. Safe for threads and tasks; one owner at a time.
 
-    ``key`` provides the secret if the log is or shall be encrypted. Raises `LogLockedError`,
-    `CorruptLogError`, `UnsupportedFormatError`, `LogUnreadableError`.
+    Args:
+        path: the folder of the log; made if it does not exist.
+        settings: how the log is written.
+        key: provides the secret of an encrypted log.
+        fs: the file system.
+
+    Raises:
+        LogLockedError: another owner has the log open.
+        CorruptLogError: acknowledged data is damaged or missing.
+        UnsupportedFormatError: the log is of a later version, or encrypted and without its key.
+        LogUnreadableError: a file cannot be read.
+
+    Attributes:
+        findings: what recovery found.
+        capacity: payload bytes of a group at most, hence of one record or bundle.
+        group_bytes: bytes of a group that forms by itself at most.
     """
 
     def __init__(
@@ -62,16 +77,16 @@ class TallyLog:
         self._appender = recovered.appender
         self._state = recovered.state
         self._state_lock = threading.Lock()
-        self._reclaiming = Reclaiming(self._appender, self._state, self._state_lock)
+        self._reclaimer = Reclaimer(self._appender, self._state, self._state_lock)
         self.findings: tuple[Finding, ...] = recovered.findings
         control = self._appender.control
         self.capacity = capacity(control.segment_size, control.sector_size)
-        """The most bytes that one record, or one bundle, can have."""
-        self._writing = Writing(self._appender, self._state, self._state_lock, self.capacity, path)
+        self._encoder = GroupEncoder(
+            self._appender, self._state, self._state_lock, self.capacity, path
+        )
         self.group_bytes = min(self.settings.group_bytes, self.capacity)
-        """The most bytes of a group that forms by itself."""
         self._writer: GroupWriter[Item] = GroupWriter(
-            self._writing.write,
+            self._encoder.write,
             self._appender.sync,
             name=path,
             group_bytes=self.group_bytes,
@@ -79,34 +94,49 @@ class TallyLog:
             siblings=self.settings.siblings,
         )
         self._closed = False
-        self._idle = IdleMark(self, self.settings.idle_mark_s)
+        self._mark_timer = IdleMarkTimer(self, self.settings.idle_mark_s)
 
     # -- writing ------------------------------------------------------------------------
 
     def append(self, body: bytes) -> GroupTicket[Item]:
-        """A plain record."""
-        size = len(body)
-        self.check_size(size)
-        return self._writer.submit(body, size + 4)
+        """Append a plain record; the ticket is done when it is durable.
 
-    def commit(self, body: bytes) -> int:
-        """A plain record, durable when this returns its LSN."""
+        Raises:
+            RecordTooLargeError: it does not fit in a segment.
+        """
         size = len(body)
         self.check_size(size)
-        return self._writer.commit(body, size + 4)
+        return self._writer.submit(body, size + PLAIN_RECORD_BYTES)
+
+    def append_durably(self, body: bytes) -> int:
+        """Append a plain record; return its LSN when it is durable.
+
+        Raises:
+            RecordTooLargeError: it does not fit in a segment.
+        """
+        size = len(body)
+        self.check_size(size)
+        return self._writer.commit(body, size + PLAIN_RECORD_BYTES)
 
     def check_size(self, size: int) -> None:
-        """Raise `RecordTooLargeError` if a plain record of that size does not fit."""
+        """Check that a plain record with a body of ``size`` bytes fits in a segment.
+
+        Raises:
+            RecordTooLargeError: it does not.
+        """
         if size + RECORD_BYTES > self.capacity:
             raise self._too_large(size)
 
-    def expect(self, size: int) -> None:
-        """About ``size`` bytes of bodies will come: if they do not fit in the current segment, the
-        next one is made meanwhile."""
-        self._appender.expect(size)
+    def reserve_ahead(self, size: int) -> None:
+        """Make the next segment in the background if ``size`` bytes do not fit in this one."""
+        self._appender.reserve_ahead(size)
 
     def submit(self, item: Item, *, sync: bool = True) -> GroupTicket[Item]:
-        """Any item. With ``sync=False`` nobody will wait: it rides in the next group."""
+        """Submit any item; with ``sync=False`` it is written with the next group.
+
+        Raises:
+            RecordTooLargeError: it does not fit in a segment.
+        """
         size = size_of(item)
         if size > self.capacity:
             raise self._too_large(size)
@@ -122,16 +152,18 @@ class TallyLog:
         )
 
     def flush(self) -> None:
-        """Everything submitted so far is durable when this returns."""
+        """Make everything submitted so far durable."""
         self._writer.flush()
 
     def barrier(self) -> GroupTicket[Item]:
-        """A promise for everything submitted so far."""
+        """Return a ticket that is done when everything submitted so far is durable."""
         return self.submit(Action(_nothing))
 
     def mark(self) -> None:
-        """Note in the control block, durably, that everything so far is durable: so that later
-        damage to the last group is not taken for a write that never finished."""
+        """Note in the control block that everything so far is durable.
+
+        Later damage to the last group is then not taken for a write that never finished.
+        """
         if not self._appender.marked:
             self.submit(Action(self._appender.mark)).wait()
 
@@ -139,7 +171,10 @@ class TallyLog:
 
     @contextlib.contextmanager
     def state(self) -> Iterator[LogState]:
-        """The state of everything submitted before, which is durable; hold it shortly."""
+        """Give the state after everything submitted before, which is durable.
+
+        The state is locked meanwhile: writers wait.
+        """
         self.flush()
         with self._state_lock:
             yield self._state
@@ -151,7 +186,7 @@ class TallyLog:
 
     @property
     def durable_lsn(self) -> int:
-        """Everything up to here is durable."""
+        """Every record up to this LSN is durable."""
         return self._appender.durable_lsn
 
     @property
@@ -191,65 +226,74 @@ class TallyLog:
         self.submit(Action(self._appender.roll)).wait()
 
     def reclaim(self, checkpoint_lsn: int = 0, *, keep_from: int | None = None) -> list[int]:
-        """Free the oldest segments that nothing needs; returns their numbers.
+        """Free the oldest segments that are not needed; return their numbers.
 
-        Plain, undo and redo records below ``checkpoint_lsn`` are given up, if it is larger than
-        before. ``keep_from`` is a segment that, with all younger ones, has to stay.
+        Args:
+            checkpoint_lsn: plain, undo and redo records below it are given up, if it is larger than
+                before.
+            keep_from: a segment that, with all later ones, is kept.
         """
         freed: list[int] = []
-        agreed = self._reclaiming.agreed()
+        agreed = self._reclaimer.agreed()
 
         def act() -> None:
-            freed.extend(self._reclaiming.free(checkpoint_lsn, keep_from, agreed))
+            freed.extend(self._reclaimer.free(checkpoint_lsn, keep_from, agreed))
 
         self.submit(Action(act)).wait()
         return freed
 
     def reclaim_soon(self, carry_after: int = 8, carry_most: int = 16) -> None:
-        """The same when the next group is written. If more than ``carry_after`` segments are
-        kept, open decisions and entries in the oldest one are written again at the end of the
-        log first, unless they are more than ``carry_most``."""
-        agreed = self._reclaiming.agreed()
+        """Free the oldest segments that are not needed when the next group is written.
+
+        Args:
+            carry_after: if more segments are kept, open work in the oldest one is carried forward.
+            carry_most: it is not if there are more decisions and entries than that.
+        """
+        agreed = self._reclaimer.agreed()
 
         def act() -> None:
             appender = self._appender
             first = appender.control.first_segment
             if appender.segment - first > carry_after:
-                bundles = carried(self._state, first + 1)
+                bundles = open_work(self._state, first + 1)
                 if len(bundles) <= carry_most:
                     self.write_now(bundles)
-            self._reclaiming.free(0, agreed)
+            self._reclaimer.free(0, agreed)
 
         self.submit(Action(act), sync=False)
 
     def ask_before_reclaiming(self, may_go: Callable[[str], bool]) -> None:
-        """Give up no segment from now on whose path ``may_go`` does not agree to: a reader
-        somewhere else is not through with it. Asked oldest first, by whoever reclaims."""
-        self._reclaiming.ask_first(
+        """Give up no segment from now on unless ``may_go(path)`` is true: readers need it.
+
+        It is called oldest segment first, in the thread that reclaims.
+        """
+        self._reclaimer.ask_first(
             lambda number: may_go(posixpath.join(self.path, segment_name(number)))
         )
 
     def write_now(self, bundles: Sequence[Bundle]) -> None:
-        """Write bundles durably; to be called from within an `Action` only."""
-        self._writing.write_durably(bundles)
+        """Write bundles durably; call it in an `Action` only."""
+        self._encoder.write_durably(bundles)
 
     def elements_of(self, key: int) -> tuple[Element, ...]:
-        """The live elements of an id; to be called from within an `Action` only."""
+        """Return the live elements of an id; call it in an `Action` only."""
         return self._state.live.get(key, ())
 
     def hold(self, number: int) -> contextlib.AbstractContextManager[None]:
-        """Keep the files of this segment and of all later ones while somebody reads them."""
+        """Keep the files of this segment and of all later ones while the context is open."""
         return self._appender.hold(number)
 
     # -- end ----------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Make durable what was submitted, note that it is, and close; a second call does
-        nothing."""
+        """Make everything submitted durable, note that it is, and close.
+
+        A second call does nothing.
+        """
         if self._closed:
             return
         self._closed = True
-        self._idle.stop()
+        self._mark_timer.stop()
         try:
             self.flush()
             self.mark()
@@ -276,4 +320,41 @@ class TallyLog:
 
 
 def _nothing() -> None:
-    """What a barrier does."""
+    """Do nothing: the action of a barrier."""
+
+
+class IdleMarkTimer:
+    """Calls ``mark`` of a log that was idle for ``seconds``, from a thread.
+
+    The thread holds no strong reference to the log.
+    """
+
+    def __init__(self, log: TallyLog, seconds: float | None) -> None:
+        self._stopped = threading.Event()
+        if seconds is not None:
+            thread = threading.Thread(
+                target=_watch,
+                args=(weakref.ref(log), self._stopped, seconds),
+                name="tally-mark",
+                daemon=True,
+            )
+            thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopped.set()
+
+
+def _watch(reference: weakref.ref[TallyLog], stopped: threading.Event, seconds: float) -> None:
+    seen = -1
+    while not stopped.wait(seconds):
+        log = reference()
+        if log is None:
+            return
+        if log.next_lsn != seen:
+            seen = log.next_lsn
+            continue
+        with contextlib.suppress(TallystickError):  # the next writer gets the error
+            log.mark()
+            seen = log.next_lsn
+        del log

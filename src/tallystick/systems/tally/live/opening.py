@@ -1,9 +1,9 @@
-"""Opening a native log: create it, or recover it from its files.
+"""Open a native log: create it, or recover it from its files.
 
 In: a folder. Out: an `Appender` at the end of the log and the `LogState` of its records.
 Recovery refuses (`CorruptLogError`) if acknowledged data is damaged or missing, and says exactly
-what is lost and what lies behind it. It writes only what repeats itself when it is interrupted:
-the copies of damaged headers, a new segment behind a torn group, the control block.
+what is lost and what follows it. Everything that it writes is written again if it is interrupted:
+the copies of damaged headers, a new segment after a torn group, the control block.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Final
 
 from tallystick.errors import CorruptLogError, LogUnreadableError
 from tallystick.records import Finding, Severity
-from tallystick.storage.files import File, FileSystem, read_source, write_whole
-from tallystick.storage.source import ByteSource, unreadable
+from tallystick.storage.files import File, FileSystem, write_whole
+from tallystick.systems.tally.columns.deferred_runs import DeferredRunReader
 from tallystick.systems.tally.format.headers import (
     Control,
     SegmentHeader,
@@ -26,19 +26,24 @@ from tallystick.systems.tally.format.headers import (
     encode_control,
     encode_segment_header,
 )
-from tallystick.systems.tally.format.layout import CONTROL_NAME, IDENTITY_SIZE, segment_name
+from tallystick.systems.tally.format.layout import (
+    CONTROL_NAME,
+    IDENTITY_SIZE,
+    LSN_FIRST,
+    segment_name,
+)
 from tallystick.systems.tally.format.sealing import KEY_SIZES, KeyMissingError, KeyProvider
 from tallystick.systems.tally.live.appender import Appender
 from tallystick.systems.tally.live.settings import Settings
-from tallystick.systems.tally.read.files import Catalog, Reach, SegmentFile, is_member, read_catalog
-from tallystick.systems.tally.read.scan import Scan
-from tallystick.systems.tally.read.state import LogState
-from tallystick.systems.tally.read.state_rebuild import (
-    LateLeaper,
-    fold_step,
-    index_entries,
-    state_of,
+from tallystick.systems.tally.read.files import (
+    Catalog,
+    FileAccess,
+    SegmentFile,
+    is_member,
+    read_folder,
 )
+from tallystick.systems.tally.read.scan import Scan
+from tallystick.systems.tally.read.state import LogState, apply_step, state_of
 
 _ADVICE: Final = (
     "Nothing was changed. Restore the damaged file from a copy; or look with `tallystick explain`, "
@@ -48,41 +53,19 @@ _ADVICE: Final = (
 
 @dataclass(slots=True)
 class Recovered:
-    """An open log: its writing end, the state of its records, and what was found on the way."""
+    """An open log: its end, the state of its records, and what recovery found."""
 
     appender: Appender
     state: LogState
     findings: tuple[Finding, ...]
 
 
-def reach_of(fs: FileSystem) -> Reach:
-    """Reading through a file system of the storage seam."""
-
-    def part(path: str, offset: int, size: int) -> bytes:
-        try:
-            file = fs.open(path, write=False)
-        except OSError as error:
-            raise unreadable(path, error) from error
-        with contextlib.closing(file):
-            try:
-                return file.pread(size, offset)
-            except OSError as error:
-                raise unreadable(path, error) from error
-
-    def head(path: str, size: int) -> bytes:
-        return part(path, 0, size)
-
-    def whole(path: str) -> ByteSource:
-        try:
-            return read_source(fs, path)
-        except OSError as error:
-            raise unreadable(path, error) from error
-
-    return Reach(head, part, whole)
-
-
 def load_key(provider: KeyProvider | None) -> bytes | None:
-    """The key from its provider. Raises `ValueError` for a wrong length."""
+    """Return the key from its provider.
+
+    Raises:
+        ValueError: it has a wrong length.
+    """
     key = provider() if provider is not None else None
     if key is not None and len(key) not in KEY_SIZES:
         raise ValueError(f"a key has one of {KEY_SIZES} bytes, not {len(key)}")
@@ -92,40 +75,38 @@ def load_key(provider: KeyProvider | None) -> bytes | None:
 def open_log(fs: FileSystem, folder: str, settings: Settings, key: bytes | None) -> Recovered:
     """Create or recover the log in ``folder``, which the caller has locked.
 
-    Raises `CorruptLogError`, `UnsupportedFormatError` and `LogUnreadableError`; ``OSError`` from
-    a write goes through.
+    Raises:
+        CorruptLogError: acknowledged data is damaged or missing.
+        UnsupportedFormatError: the log is of a later version, or encrypted and without its key.
+        LogUnreadableError: a file cannot be read.
+        OSError: a write failed.
     """
-    catalog = _catalog(fs, folder)
-    if catalog.control is None and _never_used(fs, catalog):
+    catalog, access = read_folder(fs, folder)
+    if catalog.control is None and _never_used(catalog, access):
         _create(fs, folder, settings)
-        catalog = _catalog(fs, folder)
-    scan = Scan(catalog, reach_of(fs), leap=LateLeaper())
-    state, index = _fold(scan, key)
+        catalog, access = read_folder(fs, folder)
+    scan = Scan(catalog, access, run_reader=DeferredRunReader())
+    state, index = _rebuild(scan, key)
     if scan.broken:
         raise _refusal(folder, scan.findings)
     _repair_heads(fs, catalog)
     return _resume(fs, folder, settings, key, scan, state, index)
 
 
-def _catalog(fs: FileSystem, folder: str) -> Catalog:
-    paths = [posixpath.join(folder, name) for name in fs.list(folder) if is_member(name)]
-    return read_catalog(folder, paths, reach_of(fs))
-
-
 # -- creation -----------------------------------------------------------------------------
 
 
-def _never_used(fs: FileSystem, catalog: Catalog) -> bool:
-    """True if no file holds a group: an empty folder, or a creation that was interrupted."""
+def _never_used(catalog: Catalog, access: FileAccess) -> bool:
+    """Return True if no file holds a group: an empty folder, or an interrupted creation."""
     if catalog.control_path is not None:
         return False
     if any(one.header is None or one.header.number != 1 for one in catalog.segments):
         return False
-    return not any(step.place.header is not None for step in Scan(catalog, reach_of(fs)).steps())
+    return not any(step.place.header is not None for step in Scan(catalog, access).steps())
 
 
 def _create(fs: FileSystem, folder: str, settings: Settings) -> None:
-    """The first segment, then the control block: a log exists once it has its control block."""
+    """Write the first segment, then the control block, with which the log exists."""
     for name in fs.list(folder):
         if is_member(name):
             fs.remove(posixpath.join(folder, name))
@@ -139,7 +120,13 @@ def _create(fs: FileSystem, folder: str, settings: Settings) -> None:
         shards=settings.shards,
     )
     header = SegmentHeader(
-        control.identity, 1, 1, control.segment_size, control.sector_size, now, shard=control.shard
+        control.identity,
+        1,
+        LSN_FIRST,
+        control.segment_size,
+        control.sector_size,
+        now,
+        shard=control.shard,
     )
     first = posixpath.join(folder, segment_name(1))
     write_whole(fs, first, [doubled(encode_segment_header(header))], size=control.segment_size)
@@ -149,8 +136,8 @@ def _create(fs: FileSystem, folder: str, settings: Settings) -> None:
 # -- recovery -----------------------------------------------------------------------------
 
 
-def _fold(scan: Scan, key: bytes | None) -> tuple[LogState, list[tuple[int, int, int]]]:
-    """The state of all records, and the index of the groups in the last segment."""
+def _rebuild(scan: Scan, key: bytes | None) -> tuple[LogState, list[tuple[int, int, int]]]:
+    """Return the state after all records, and the index of the groups in the last segment."""
     state = state_of(scan.catalog.control)
     index: list[tuple[int, int, int]] = []
     last: SegmentFile | None = None
@@ -159,9 +146,9 @@ def _fold(scan: Scan, key: bytes | None) -> tuple[LogState, list[tuple[int, int,
             index, last = [], step.file
         if scan.broken or not step.place.case.whole:
             continue
-        index += index_entries(step.place)
+        index += step.place.index_entries()
         try:
-            fold_step(state, step, key)
+            apply_step(state, step, key)
         except KeyMissingError as error:
             error.advice = "Open the log with its key"
             raise
@@ -169,7 +156,7 @@ def _fold(scan: Scan, key: bytes | None) -> tuple[LogState, list[tuple[int, int,
 
 
 def _refusal(folder: str, findings: list[Finding]) -> CorruptLogError:
-    """The error that says what is lost and what lies behind it."""
+    """Return the error that says what is lost and what follows it."""
     bad = [one for one in findings if one.severity in (Severity.DAMAGE, Severity.LOSS)]
     first = bad[0]
     text = "acknowledged data is damaged or missing: " + "; ".join(one.message for one in bad[:10])
@@ -184,7 +171,7 @@ def _refusal(folder: str, findings: list[Finding]) -> CorruptLogError:
 
 
 def _repair_heads(fs: FileSystem, catalog: Catalog) -> None:
-    """Write damaged copies of segment headers anew. Their sectors hold nothing else."""
+    """Write damaged copies of segment headers anew; their sectors hold nothing else."""
     for one in catalog.segments:
         if one.damaged_copy is not None and one.header is not None:
             with contextlib.closing(fs.open(one.path)) as file:
@@ -215,7 +202,7 @@ def _resume(
 
 
 def _durable(fs: FileSystem, last: SegmentFile) -> File:
-    """The last segment, opened, with all that was read from it on the disk."""
+    """Open the last segment, and make durable what was read from it."""
     file = fs.open(last.path)
     file.datasync()
     return file

@@ -1,21 +1,27 @@
-"""Which of the oldest segments go: those that nothing needs, and whose readers agree.
+"""Free the oldest segments that nothing needs and whose readers agree.
 
-In: the state of a log and the answers of its readers. Out: segments given up in the control
-block, then recycled or left to a disposer. A segment that was given up is no part of the log any
-more, wherever its file lies: so readers are asked before that, not before the file is touched.
+In: the state of a log and the answers of its readers. Out: segments given up in the control block,
+then recycled or left to a disposer. A segment that was given up is no part of the log any more,
+even while its file exists: so readers are asked before it is given up, not before its file goes.
+Open work is carried forward, i.e. written again at the end of the log, so that old segments become
+free.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+from tallystick.systems.tally.format.bodies import encode_decision, encode_names
+from tallystick.systems.tally.format.columns import UnplacedRecord
+from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.live.appender import Appender
+from tallystick.systems.tally.live.items import Bundle
 from tallystick.systems.tally.read.state import LogState
 
 
-class Reclaiming:
-    """Frees segments of one log. ``lock`` guards ``state``."""
+class Reclaimer:
+    """Frees segments of one log; ``lock`` guards ``state``."""
 
     def __init__(self, appender: Appender, state: LogState, lock: threading.Lock) -> None:
         self._appender = appender
@@ -25,17 +31,19 @@ class Reclaiming:
         self._agreed = 0
 
     def ask_first(self, may_go: Callable[[int], bool]) -> None:
-        """Free no segment from now on that ``may_go(number)`` does not agree to.
+        """Free no segment from now on unless ``may_go(number)`` is true.
 
-        Asked oldest first, up to the first refusal, in the thread of whoever reclaims; what was
-        agreed to is not asked again. What it raises, the reclaiming raises, and frees nothing.
+        It is called oldest segment first, up to the first refusal, in the thread that reclaims, and
+        once for each segment that it agrees to. If it raises, nothing is freed.
         """
         self._may_go = may_go
         self._agreed = 0
 
     def agreed(self) -> int | None:
-        """The first segment that readers want to keep, None if nobody is to be asked. To be
-        called before the writer is: the answer may take its time, or fail."""
+        """Return the first segment that readers need; None if there is no reader to ask.
+
+        Call it outside of the writer: the answer may take long, or fail.
+        """
         if self._may_go is None:
             return None
         number = max(self._appender.control.first_segment, self._agreed)
@@ -45,11 +53,13 @@ class Reclaiming:
         return number
 
     def free(self, checkpoint_lsn: int, *keep_from: int | None) -> list[int]:
-        """Free what is not needed below every ``keep_from``, while the writer stands still;
-        returns the numbers. Plain records below ``checkpoint_lsn`` are given up before."""
+        """Free segments below every ``keep_from`` that are not needed; return their numbers.
+
+        Plain records below ``checkpoint_lsn`` are given up before. Call it in the writer only.
+        """
         with self._lock:
             state, appender = self._state, self._appender
-            state.advance(min(checkpoint_lsn, appender.next_lsn))
+            state.advance_checkpoint(min(checkpoint_lsn, appender.next_lsn))
             needed = state.needed_from()
             keep = appender.segment if needed is None else needed
             freed = appender.free_before(
@@ -60,3 +70,36 @@ class Reclaiming:
             )
             state.forget_before(appender.control.first_segment)
             return freed
+
+
+# -- carrying open work forward -----------------------------------------------------------
+
+
+def open_work(state: LogState, before: int) -> list[Bundle]:
+    """Return the records of open work in segments below ``before``, to be written again.
+
+    One bundle for each open decision, unsettled heuristic outcome and pending entry.
+    """
+    return [Bundle(tuple(records)) for records in _open_work(state, before)]
+
+
+def _open_work(state: LogState, before: int) -> Iterator[list[UnplacedRecord]]:
+    for gtrid, decision in state.decisions.items():
+        if decision.segment < before:
+            body = encode_decision(decision.resources, decision.time_us)
+            yield [UnplacedRecord(Code.DECISION, body, gtrid=gtrid)]
+    for gtrid, (segment, names) in state.heuristics.items():
+        if segment < before:
+            yield [heuristic_record(gtrid, names)]
+    for number, entry in state.pending.items():
+        if entry.segment < before:
+            records = [UnplacedRecord(Code.PERSISTING, entry.body, key=number)]
+            done = set(entry.targets) - entry.remaining
+            if done:
+                records.append(UnplacedRecord(Code.PERSISTED, encode_names(done), key=number))
+            yield records
+
+
+def heuristic_record(gtrid: bytes, names: frozenset[str]) -> UnplacedRecord:
+    """Return the record of a heuristic outcome at these resources."""
+    return UnplacedRecord(Code.HEURISTIC, encode_names(names, b"heuristic"), gtrid=gtrid)

@@ -1,4 +1,4 @@
-"""How a native log is written. What is needed to read it is in the log itself."""
+"""Settings of a native log that is written; what is needed to read it is in the log itself."""
 
 from __future__ import annotations
 
@@ -18,21 +18,31 @@ from tallystick.systems.tally.format.layout import (
 from tallystick.systems.tally.format.sealing import COMPRESSIONS
 
 _OVERHEAD: Final = 1024
-"""Room for both headers, an index of one group and the columns of a single record."""
+"""Space for both headers, an index of one group and the columns of a single record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All sizes in bytes. ``segment_size``, ``sector_size``, ``shard`` and ``shards`` count only
-    when a log is made.
+    """How a native log is written. All sizes are in bytes, times in seconds.
 
-    ``compression`` is "none", "zlib" or "zstd", for groups of at least ``compress_min``.
-    ``group_bytes`` limits a group that forms by itself. ``idle_mark_s`` is the time without
-    writes after which the control block notes what is durable (None: only at close).
-    ``spares`` freed segments are kept for recycling; without ``recycle`` freed segments stay
-    where they are, for a disposer. With ``preallocate`` the next segment is made ahead of need
-    by a thread. ``delay_s`` and ``siblings``: a flush waits that long for
-    company, if at least so many callers are active.
+    Attributes:
+        segment_size: size of a segment file; used when a log is made.
+        sector_size: groups are padded to it; used when a log is made.
+        group_bytes: size of a group that forms by itself, at most.
+        compression: "none", "zlib" or "zstd".
+        compress_min: size of a group from which on it is compressed.
+        idle_mark_s: time without writes after which the control block notes what is durable; None:
+            only when the log is closed.
+        spares: number of freed segments that are kept for recycling.
+        recycle: False leaves freed segments in place, for a disposer.
+        preallocate: a thread makes the next segment ahead of need.
+        delay_s: time that a flush waits for more callers.
+        siblings: number of active callers from which on a flush waits.
+        shard: number of this shard; used when a log is made.
+        shards: number of shards; used when a log is made.
+
+    Raises:
+        ValueError: a value is out of its range.
     """
 
     segment_size: int = SEGMENT_SIZE
@@ -68,6 +78,6 @@ class Settings:
 
 
 def capacity(segment_size: int, sector_size: int) -> int:
-    """The most bytes of columns and bodies that one group of such a segment can have."""
+    """Return the payload bytes that one group of such a segment can have at most."""
     index = round_up(2 * HEADER_SIZE + _OVERHEAD, sector_size)
     return segment_size - DATA_OFFSET - index - 2 * HEADER_SIZE - sector_size

@@ -1,7 +1,7 @@
-"""Several native logs as one: each on a disk of its own, say, and one order over all.
+"""Use several native logs as one, each on a disk of its own, say, with one order over all.
 
 In: a folder per shard. Out: records in the order (time, LSN, shard). Within a shard that is the
-order of the log, for times never go back in it.
+order of the log, because times never decrease in it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tallystick.storage.files import FileSystem
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.format.sealing import KeyProvider
-from tallystick.systems.tally.live.append_items import Item
+from tallystick.systems.tally.live.items import Item
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.reader import TallyReading
@@ -27,7 +27,7 @@ from tallystick.systems.tally.reader import TallyReading
 class ShardedLog:
     """Open logs in ``folders``, in the order of their shard numbers.
 
-    Raises as `TallyLog` does; what was opened before is closed again.
+    Raises as `TallyLog` does; logs that were opened before the error are closed again.
     """
 
     def __init__(
@@ -49,15 +49,15 @@ class ShardedLog:
             raise
 
     def shard_of(self, key: bytes) -> TallyLog:
-        """The log that holds everything of a key: the same one on every machine."""
+        """Return the log that holds all records of a key: the same one on every machine."""
         return self.shards[crc32(key) % len(self.shards)]
 
     def append(self, key: bytes, body: bytes) -> GroupTicket[Item]:
-        """A plain record in the shard of its key."""
+        """Append a plain record to the shard of its key."""
         return self.shard_of(key).append(body)
 
     def close(self) -> None:
-        """Close all shards, also if one of them fails to."""
+        """Close all shards, even if one of them fails; raise the first error."""
         errors = []
         for shard in self.shards:
             try:
@@ -80,7 +80,7 @@ class ShardedLog:
 
 
 def merged(readings: Iterable[TallyReading]) -> Iterator[Record]:
-    """The records of several shards in one order; memory does not grow with the logs."""
+    """Yield the records of several shards in one order; memory does not grow with the logs."""
     return heapq.merge(*map(_numbered, readings), key=_place)
 
 

@@ -1,8 +1,8 @@
-"""Following a log while it is written, in its own process or in another one.
+"""Follow a log while it is written, in its own process or in another one.
 
-In: a folder and the LSN to begin with. Out: records as they become durable. Only whole groups
-that something says are durable are handed out: the log itself (``durable``), or for another
-process a later group, the mark of an idle log, or the next segment.
+In: a folder and the LSN to begin with. Out: records as they become durable. Only whole groups that
+are proved to be durable are read: by the log itself (``durable``), or for another process by a
+later group, the mark of an idle log, or the next segment.
 """
 
 from __future__ import annotations
@@ -33,14 +33,21 @@ from tallystick.systems.tally.format.layout import (
     decode_group_header,
     segment_name,
 )
-from tallystick.systems.tally.live.opening import reach_of
-from tallystick.systems.tally.read.files import Life, is_member, read_catalog
+from tallystick.systems.tally.read.files import FileStatus, read_folder
 from tallystick.systems.tally.read.records import records_of
 from tallystick.systems.tally.read.walk import Expected
 
 
 class Tail:
-    """A position in a log that moves on with it. Not safe for several threads."""
+    """A position in a log that is being written. Not safe for several threads.
+
+    Args:
+        folder: the log.
+        from_lsn: the first record wanted.
+        fs: the file system.
+        key: the secret of an encrypted log.
+        durable: returns the durable LSN of a log that is open in this process.
+    """
 
     def __init__(
         self,
@@ -62,14 +69,15 @@ class Tail:
 
     @property
     def segment(self) -> int:
-        """Number of the segment it stands in; 0 before the first read."""
+        """Number of the segment that is read; 0 before the first read."""
         return self._header.number if self._header else 0
 
     def read(self) -> Iterator[Record]:
-        """The records that became durable since the last call.
+        """Yield the records that became durable since the last call.
 
-        Raises `CorruptLogError` for damage, and `LogUnreadableError` if the log gave up records
-        that were not read yet.
+        Raises:
+            CorruptLogError: a durable group is damaged.
+            LogUnreadableError: the log gave up records that were not read yet.
         """
         if self._file is None and not self._begin():
             return
@@ -77,24 +85,21 @@ class Tail:
             header, stored = group
             assert self._header is not None
             path = posixpath.join(self._folder, segment_name(self._header.number))
-            for record in records_of(path, stored, header, self._key, behind=False):
+            for record in records_of(path, stored, header, self._key, salvaged=False):
                 if (record.sequence or 0) >= self._from_lsn:
                     yield record
             self._due = Expected(header.end, header.last_lsn + 1, header.checksum)
 
     def close(self) -> None:
-        """Close the file that it reads."""
+        """Close the file that is read."""
         if self._file is not None:
             self._file.close()
         self._file = None
 
     def _begin(self) -> bool:
-        names = [name for name in self._fs.list(self._folder) if is_member(name)]
-        paths = [posixpath.join(self._folder, name) for name in names]
-        reach = reach_of(self._fs)
-        catalog = read_catalog(self._folder, paths, reach)
-        start = seek(catalog, reach, lsn=self._from_lsn)
-        if start is None or start[0].life is not Life.LIVE or start[0].header is None:
+        catalog, access = read_folder(self._fs, self._folder)
+        start = seek(catalog, access, lsn=self._from_lsn)
+        if start is None or start[0].status is not FileStatus.LIVE or start[0].header is None:
             return False
         file, due = start
         header = file.header
@@ -108,7 +113,7 @@ class Tail:
         self._file, self._header, self._due = file, header, due
 
     def _next_group(self) -> tuple[GroupHeader, bytes] | None:
-        """The next durable group and its stored bytes; None if there is none yet."""
+        """Return the next durable group and its stored payload; None if there is none yet."""
         while True:
             group = self._group()
             if group is not None:
@@ -122,23 +127,23 @@ class Tail:
         assert due is not None
         header = decode_group_header(file.pread(HEADER_SIZE, due.offset), 0)
         if header is None or not self._follows(header, due):
-            self._require_life(file)
+            self._require_same_segment(file)
             return None
         if not self._is_durable(file, header):
             return None
         data = file.pread(header.length, header.offset)
-        inner = data[HEADER_SIZE:-HEADER_SIZE]
-        if crc32(inner) != header.inner_crc:
+        content = data[HEADER_SIZE:-HEADER_SIZE]
+        if crc32(content) != header.payload_crc:
             raise CorruptLogError(
                 "a durable group is damaged", file=file.path, offset=header.offset,
                 advice="Look at the log with `tallystick explain`",
             )  # fmt: skip
-        return header, inner[: header.stored]
+        return header, content[: header.stored]
 
     def _follows(self, header: GroupHeader, due: Expected) -> bool:
         return (
             header.segment == self.segment
-            and not header.flags & INDEX  # which may stand right behind the last group
+            and not header.flags & INDEX  # which may stand right after the last group
             and header.offset == due.offset
             and (header.first_lsn, header.chain) == (due.lsn, due.chain)
         )
@@ -155,15 +160,15 @@ class Tail:
         return self._marked() >= header.last_lsn
 
     def _marked(self) -> int:
-        """What the control block says is durable."""
+        """Return the durable LSN that the control block states."""
         file = self._fs.open(posixpath.join(self._folder, CONTROL_NAME), write=False)
         with contextlib.closing(file):
             head = file.pread(DATA_OFFSET, 0)
         copies = (decode_control(head), decode_control(head, COPY_OFFSET))
         return max((one.durable_lsn for one in copies if one is not None), default=0)
 
-    def _require_life(self, file: File) -> None:
-        """The file may have been recycled while it was read."""
+    def _require_same_segment(self, file: File) -> None:
+        """Check that the file was not recycled while it was read."""
         assert self._header is not None
         now = decode_segment_header(file.pread(COPY_OFFSET, 0))
         if now is not None and now.number != self._header.number:
@@ -189,7 +194,7 @@ class Tail:
         return header if header is not None and header.previous == self.segment else None
 
     def _next_segment(self) -> bool:
-        """Move on to the next segment if the current one is read to its end."""
+        """Go on with the next segment if the current one is read to its end."""
         follower = self._follower()
         due = self._due
         if follower is None or due is None or follower.previous_end != due.offset:

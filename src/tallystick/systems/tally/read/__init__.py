@@ -1,4 +1,4 @@
 """Files of a native log as records, transactions and changes.
 
-In: the files of one log. Out: what is in them. Nothing here writes a file.
+In: the files of one log. Out: what is in them. No file is written.
 """

@@ -1,4 +1,4 @@
-"""What is at a place where a group is due: the decision table, and the code that is the table.
+"""Judge a place where a group is due: the decision table, as code.
 
 In: five facts about the place. Out: a `Case`. A test walks all 32 combinations and demands
 that exactly one row matches each; ``docs/formats/tally.md`` prints the same rows.
@@ -22,7 +22,7 @@ The facts
     no     no     -      -        yes     CORRUPT    refuses: an acknowledged group is gone
     no     no     -      -        no      END        the log ends here
 
-The limit: of the very last group nothing is ``known`` until a later write says so. Rot in it is
+The limit: of the very last group nothing is ``known`` until a later write proves it. Rot in it is
 therefore taken for a torn write. An idle or closing log notes in its control block what is
 durable, which ends that window.
 """
@@ -49,7 +49,7 @@ class Case(StrEnum):
 
 
 class Facts(NamedTuple):
-    """The five facts, each true or false."""
+    """The five facts about a place, each true or false."""
 
     lead: bool
     trail: bool
@@ -80,7 +80,7 @@ TABLE: Final[tuple[Row, ...]] = (
 
 
 def matches(row: Row, facts: Facts) -> bool:
-    """True if the row speaks of these facts."""
+    """Return True if the row applies to these facts."""
     return all(want is None or want == is_ for want, is_ in zip(row[:5], facts, strict=True))
 
 
@@ -94,5 +94,5 @@ _CASES: Final[dict[Facts, Case]] = {
 
 
 def decide(facts: Facts) -> Case:
-    """The case of a place."""
+    """Return the case of a place."""
     return _CASES[facts]

@@ -1,4 +1,4 @@
-"""Which folders hold a native log, by the magic bytes of its files."""
+"""Recognise folders that hold a native log, by the magic bytes of its files."""
 
 from __future__ import annotations
 

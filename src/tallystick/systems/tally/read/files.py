@@ -1,21 +1,32 @@
-"""Which files make a log, in which order, by their heads alone.
+"""Which files make a log, in which order, from their heads alone.
 
-In: the names of a folder, and a way to read them (`Reach`). Out: a `Catalog`: the control block
-and the segments by number, with findings for every head that was repaired, is missing or does
-not belong. Nothing is written, and of each file only the first 8 KiB are read.
+In: the names of a folder, and access to their bytes (`FileAccess`). Out: a `Catalog`: the control
+block and the segments by number, with findings for every head that was repaired, is missing or does
+not belong to the log. Nothing is written, and of each file only the first 8 KiB are read.
 """
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tallystick.errors import LogUnreadableError
-from tallystick.records import Finding, Severity
-from tallystick.storage.source import ByteSource, logical_name, open_source, read_head, read_part
+from tallystick.records import Finding
+from tallystick.storage.files import FileSystem, read_source
+from tallystick.storage.source import (
+    ByteSource,
+    logical_name,
+    open_source,
+    read_head,
+    read_part,
+    unreadable,
+)
+from tallystick.systems.findings import FindingBuilder
+from tallystick.systems.tally.codes import CODES
 from tallystick.systems.tally.format.headers import (
     Control,
     SegmentHeader,
@@ -26,6 +37,7 @@ from tallystick.systems.tally.format.layout import (
     CONTROL_NAME,
     COPY_OFFSET,
     DATA_OFFSET,
+    LSN_FIRST,
     SPARE_PREFIX,
     SUFFIX,
     SYSTEM_NAME,
@@ -33,18 +45,57 @@ from tallystick.systems.tally.format.layout import (
     segment_number,
 )
 
+_MISSING_MAX = 100_000
+"""Numbers of missing segments that are listed: a hostile control block may claim any range."""
+_REPORTED_MAX = 100
+"""Missing segments with a finding of their own."""
+
+
+# -- access to files ----------------------------------------------------------------------
+
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """How to get at files: ``head(path, size)``, ``part(path, offset, size)`` and ``open(path)``.
-    All raise `LogUnreadableError`."""
+class FileAccess:
+    """How to read files: ``head(path, size)``, ``part(path, offset, size)`` and ``open(path)``.
+
+    All raise `LogUnreadableError`.
+    """
 
     head: Callable[[str, int], bytes] = read_head
     part: Callable[[str, int, int], bytes] = read_part
     open: Callable[[str], ByteSource] = open_source
 
 
-class Life(StrEnum):
+def access_through(fs: FileSystem) -> FileAccess:
+    """Return access to the files of a file system of `tallystick.storage`."""
+
+    def part(path: str, offset: int, size: int) -> bytes:
+        try:
+            file = fs.open(path, write=False)
+        except OSError as error:
+            raise unreadable(path, error) from error
+        with contextlib.closing(file):
+            try:
+                return file.pread(size, offset)
+            except OSError as error:
+                raise unreadable(path, error) from error
+
+    def head(path: str, size: int) -> bytes:
+        return part(path, 0, size)
+
+    def whole(path: str) -> ByteSource:
+        try:
+            return read_source(fs, path)
+        except OSError as error:
+            raise unreadable(path, error) from error
+
+    return FileAccess(head, part, whole)
+
+
+# -- the catalog --------------------------------------------------------------------------
+
+
+class FileStatus(StrEnum):
     """What a segment file is to its log."""
 
     LIVE = "segment"
@@ -59,34 +110,47 @@ class Life(StrEnum):
 
 @dataclass(slots=True)
 class SegmentFile:
-    """A segment file by its head. ``header`` is made up for `Life.DAMAGED`, None for spares."""
+    """A segment file by its head.
+
+    Attributes:
+        path: the file.
+        status: what it is to the log.
+        header: its header; made up for `FileStatus.DAMAGED`, None for spares.
+        damaged_copy: offset of the copy of the header that is not whole.
+        durable_lsn: every record up to here was durable, as other files prove.
+        stated_end: offset where it ended, as its successor states.
+    """
 
     path: str
-    life: Life
+    status: FileStatus
     header: SegmentHeader | None
     damaged_copy: int | None = None
-    """Offset of the copy of the header that is not whole."""
     durable_lsn: int = 0
-    """Everything up to here is known to have been durable, by other files."""
-    until: int | None = None
-    """Where its successor says that it ended."""
+    stated_end: int | None = None
 
 
 @dataclass(slots=True)
 class Catalog:
-    """A log by the heads of its files."""
+    """A log by the heads of its files.
+
+    Attributes:
+        folder: the folder of the log.
+        control: the control block, None if it is missing or damaged.
+        control_path: the control file.
+        control_damage: offset of the copy of the control block that is not whole.
+        segments: live and damaged segments, by ascending number.
+        others: freed, spare and foreign files.
+        missing: numbers of segments that must exist and do not.
+        findings: what is wrong with the heads.
+    """
 
     folder: str
     control: Control | None = None
     control_path: str | None = None
     control_damage: int | None = None
-    """Offset of the copy of the control block that is not whole."""
     segments: list[SegmentFile] = field(default_factory=list)
-    """Live and damaged ones, by ascending number."""
     others: list[SegmentFile] = field(default_factory=list)
-    """Freed, spare and foreign ones."""
     missing: list[int] = field(default_factory=list)
-    """Numbers of segments that must be there and are not."""
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -96,32 +160,33 @@ class Catalog:
             return self.control.identity
         return next((one.header.identity for one in self.segments if one.header), None)
 
-    def report(
-        self, code: str, severity: Severity, message: str, *, file: str | None = None,
-        offset: int | None = None, advice: str | None = None, at_risk: int = 0,
-    ) -> None:  # fmt: skip
-        """Add a finding."""
-        finding = Finding(
-            code, severity, SYSTEM_NAME, self.folder, message,
-            file=file, offset=offset, advice=advice, bytes_at_risk=at_risk,
-        )  # fmt: skip
-        self.findings.append(finding)
+    @property
+    def finding(self) -> FindingBuilder:
+        """The builder of findings of this log."""
+        return FindingBuilder(SYSTEM_NAME, self.folder, CODES)
+
+    def report(self, code: str, message: str, **details: Any) -> None:
+        """Add a finding; ``details`` are those of `FindingBuilder`."""
+        self.findings.append(self.finding(code, message, **details))
 
 
 class _Head(NamedTuple):
-    """What the first bytes of a segment file say: its header (the newer of two that differ), and
-    the offset of a copy that is not whole."""
-
     path: str
     header: SegmentHeader | None
+    """The newer of two copies that differ."""
     damaged: int | None
+    """Offset of a copy that is not whole."""
 
 
-def read_catalog(folder: str, paths: Iterable[str], reach: Reach | None = None) -> Catalog:
-    """The catalog of the files at ``paths``. Raises `UnsupportedFormatError`."""
+def read_catalog(folder: str, paths: Iterable[str], access: FileAccess | None = None) -> Catalog:
+    """Return the catalog of the files at ``paths``.
+
+    Raises:
+        UnsupportedFormatError: a file is of a later format version.
+    """
     catalog = Catalog(folder)
     heads: list[_Head] = []
-    for path, head in _heads(catalog, paths, reach or Reach()):
+    for path, head in _heads(catalog, paths, access or FileAccess()):
         if logical_name(path) == CONTROL_NAME:
             _take_control(catalog, path, head)
         else:
@@ -135,19 +200,32 @@ def read_catalog(folder: str, paths: Iterable[str], reach: Reach | None = None) 
     return catalog
 
 
+def read_folder(fs: FileSystem, folder: str) -> tuple[Catalog, FileAccess]:
+    """Return the catalog of the log in ``folder``, and the access to its files through ``fs``.
+
+    Raises:
+        UnsupportedFormatError: a file is of a later format version.
+    """
+    access = access_through(fs)
+    paths = [posixpath.join(folder, name) for name in fs.list(folder) if is_member(name)]
+    return read_catalog(folder, paths, access), access
+
+
 def is_member(name: str) -> bool:
-    """True for the name of a file that belongs to a native log."""
+    """Return True for the name of a file that belongs to a native log."""
     return name.endswith(SUFFIX) or name.startswith(SPARE_PREFIX)
 
 
-def _heads(catalog: Catalog, paths: Iterable[str], reach: Reach) -> Iterable[tuple[str, bytes]]:
+def _heads(
+    catalog: Catalog, paths: Iterable[str], access: FileAccess
+) -> Iterator[tuple[str, bytes]]:
     for path in sorted(paths):
         if not is_member(logical_name(path)):
             continue
         try:
-            yield path, reach.head(path, DATA_OFFSET)
+            yield path, access.head(path, DATA_OFFSET)
         except LogUnreadableError as error:
-            catalog.report("unreadable", Severity.DAMAGE, str(error), file=path)
+            catalog.report("unreadable", str(error), file=path, advice=error.advice)
 
 
 def _take_control(catalog: Catalog, path: str, head: bytes) -> None:
@@ -161,16 +239,14 @@ def _take_control(catalog: Catalog, path: str, head: bytes) -> None:
         catalog.control_damage = COPY_OFFSET if copies[0] is not None else 0
         catalog.report(
             "control-repaired",
-            Severity.WARNING,
             "one copy of the control block is damaged; the other one is used",
             file=path,
             offset=catalog.control_damage,
-            advice="Opening the log writes both anew",
         )
 
 
 def _common_identity(heads: Iterable[_Head]) -> bytes | None:
-    """The identity that the newest segment has."""
+    """Return the identity that the newest segment has."""
     found = [one.header for one in heads if one.header is not None]
     return max(found, key=lambda header: header.number).identity if found else None
 
@@ -187,21 +263,18 @@ def _segment_head(path: str, head: bytes) -> _Head:
 
 def _take_segment(catalog: Catalog, head: _Head, identity: bytes | None) -> None:
     path, header, damaged = head
-    one = SegmentFile(path, Life.LIVE, header, damaged)
+    one = SegmentFile(path, FileStatus.LIVE, header, damaged)
     if logical_name(path).startswith(SPARE_PREFIX):
-        one.life = Life.SPARE
+        one.status = FileStatus.SPARE
         catalog.others.append(one)
     elif header is None:
         _take_headless(catalog, one)
     elif header.identity != identity:
-        one.life = Life.FOREIGN
+        one.status = FileStatus.FOREIGN
         catalog.others.append(one)
-        catalog.report(
-            "foreign-segment", Severity.WARNING, "a segment of another log", file=path,
-            advice="Move it to the folder of its own log",
-        )  # fmt: skip
+        catalog.report("foreign-segment", "a segment of another log", file=path)
     elif catalog.control is not None and header.number < catalog.control.first_segment:
-        one.life = Life.FREED
+        one.status = FileStatus.FREED
         catalog.others.append(one)
     else:
         catalog.segments.append(one)
@@ -211,18 +284,20 @@ def _take_headless(catalog: Catalog, one: SegmentFile) -> None:
     number = segment_number(logical_name(one.path))
     control = catalog.control
     if control is None or number is None or not _must_exist(control, number):
-        one.life = Life.SPARE
+        one.status = FileStatus.SPARE
         catalog.others.append(one)
         return
-    one.life = Life.DAMAGED
+    one.status = FileStatus.DAMAGED
     one.header = SegmentHeader(
-        control.identity, number, 1, control.segment_size, control.sector_size
+        control.identity, number, LSN_FIRST, control.segment_size, control.sector_size
     )
     catalog.segments.append(one)
     catalog.report(
-        "corrupt-segment-header", Severity.LOSS, "both copies of a segment's header are damaged",
-        file=one.path, offset=0, advice="Restore the file, or salvage what can be read",
-    )  # fmt: skip
+        "corrupt-segment-header",
+        "both copies of a segment's header are damaged",
+        file=one.path,
+        offset=0,
+    )
 
 
 def _must_exist(control: Control, number: int) -> bool:
@@ -237,32 +312,32 @@ def _require_control(catalog: Catalog) -> None:
     if catalog.control is None and catalog.segments:
         catalog.report(
             "corrupt-control",
-            Severity.DAMAGE,
             "the control block is missing, or both of its copies are damaged",
             file=catalog.control_path or posixpath.join(catalog.folder, CONTROL_NAME),
-            advice="Repair the log: the control block is made anew from the segments",
         )
 
 
 def _complete(catalog: Catalog) -> None:
-    """Find gaps, double numbers and repairs, and tell each segment what its successors know."""
+    """Find gaps, double numbers and repairs; note for each segment what its successors prove."""
     control = catalog.control
     durable = control.durable_lsn if control else 0
     for one in reversed(catalog.segments):
         one.durable_lsn = durable
-        if one.header is not None and one.life is Life.LIVE:
+        if one.header is not None and one.status is FileStatus.LIVE:
             durable = max(durable, one.header.previous_lsn)
     for before, after in zip(catalog.segments, catalog.segments[1:], strict=False):
-        if after.header and after.life is Life.LIVE and after.header.previous == _number(before):
-            before.until = after.header.previous_end
+        header = after.header
+        if header and after.status is FileStatus.LIVE and header.previous == _number(before):
+            before.stated_end = header.previous_end
     for one in catalog.segments:
         if one.damaged_copy is not None:
             catalog.report(
-                "header-repaired", Severity.WARNING,
+                "header-repaired",
                 "one copy of a segment's header is damaged; the other one is used",
-                file=one.path, offset=one.damaged_copy,
+                file=one.path,
+                offset=one.damaged_copy,
                 advice="Opening the log writes both anew",
-            )  # fmt: skip
+            )
     _find_missing(catalog)
 
 
@@ -272,19 +347,16 @@ def _find_missing(catalog: Catalog) -> None:
     first = control.first_segment if control else min(numbers, default=1)
     last = max([control.last_segment if control else 0, *numbers])
     present = set(numbers)
-    # A hostile control block may claim any range: what is listed stays bounded.
     catalog.missing = [
-        number for number in range(first, min(last, first + 100_000) + 1) if number not in present
+        number
+        for number in range(first, min(last, first + _MISSING_MAX) + 1)
+        if number not in present
     ]
-    for number in catalog.missing[:100]:
+    for number in catalog.missing[:_REPORTED_MAX]:
         catalog.report(
-            "missing-segment", Severity.LOSS,
+            "missing-segment",
             f"segment {number} must be there and is missing",
             file=posixpath.join(catalog.folder, segment_name(number)),
-            advice="Restore the file, or salvage what is left",
-        )  # fmt: skip
+        )
     if len(numbers) != len(present):
-        catalog.report(
-            "double-segment", Severity.DAMAGE, "two files claim to be the same segment",
-            advice="Move the copy away",
-        )  # fmt: skip
+        catalog.report("double-segment", "two files claim to be the same segment")

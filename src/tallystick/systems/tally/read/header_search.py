@@ -1,7 +1,7 @@
-"""Every whole copy of a group header in a segment, wherever it stands.
+"""Find every whole copy of a group header in a segment, at any place.
 
-In: the bytes of a segment. Out: headers by place, found by one search in linear time: what the walk
-asks when something is not as it should be.
+In: the bytes of a segment. Out: headers by place, found by one search in linear time. The walk uses
+them at a place that is damaged.
 """
 
 from __future__ import annotations
@@ -26,9 +26,13 @@ _WINDOW = 1 << 16
 """Bytes that are searched for headers at a time."""
 
 
-class Copies:
-    """All whole group headers from ``start`` on that are the segment's ``own``: leading ones in
-    order, trailing ones by group."""
+class HeaderCopies:
+    """All whole group headers from ``start`` on for which ``own(header)`` is true.
+
+    Attributes:
+        leads: leading copies, in order of offsets.
+        trails: trailing copies by the offset of their group.
+    """
 
     def __init__(self, data: Bytes, start: int, own: Callable[[GroupHeader], bool]) -> None:
         self.start = start
@@ -51,12 +55,13 @@ class Copies:
         for index in range(len(self._marks) - 2, -1, -1):
             self._marks[index] = max(self._marks[index], self._marks[index + 1])
 
-    def mark_after(self, offset: int) -> int:
+    def durable_mark_from(self, offset: int) -> int:
+        """Return the highest durable LSN that a header at or after ``offset`` states."""
         index = bisect_left(self._places, offset)
         return self._marks[index] if index < len(self._marks) else 0
 
     def lead_from(self, offset: int, lsn: int) -> GroupHeader | None:
-        """The first group at or behind ``offset`` that has no smaller LSN than that."""
+        """Return the first group at or after ``offset`` whose first LSN is at least ``lsn``."""
         start = bisect_left(self.leads, offset, key=lambda header: header.offset)
         for header in islice(self.leads, start, None):
             if header.first_lsn >= lsn and not header.flags & INDEX:
@@ -65,14 +70,14 @@ class Copies:
 
 
 def magic_places(data: Bytes, start: int = DATA_OFFSET, end: int | None = None) -> Iterator[int]:
-    """Offsets of everything that begins like a group header, at multiples of its size."""
+    """Yield the offsets of group magics at multiples of the size of a header."""
     view = memoryview(data)
     stop = len(view) if end is None else min(end, len(view))
     for begin in range(round_up(start, HEADER_SIZE), stop, _WINDOW):
-        behind = min(begin + _WINDOW, stop)
-        if is_zero(view, begin, behind):
+        after = min(begin + _WINDOW, stop)
+        if is_zero(view, begin, after):
             continue  # the unused end of a segment: most of what is ever searched
-        first_bytes = bytes(view[begin:behind])[::HEADER_SIZE]
+        first_bytes = bytes(view[begin:after])[::HEADER_SIZE]
         found = first_bytes.find(GROUP_MAGIC[:1])
         while found >= 0:
             place = begin + found * HEADER_SIZE

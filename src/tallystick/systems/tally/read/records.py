@@ -1,95 +1,103 @@
 """From groups to rows and records.
 
-In: whole groups of a `SegmentView`. Out: `Row` objects for the fold, and the house's `Record`.
+In: whole groups, or steps of a scan. Out: `Row` objects for the state of a log, and
+`tallystick.records.Record` objects in log order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.records import Kind, Outcome, Record
 from tallystick.storage.files import Bytes
+from tallystick.systems.protocol import StoredEntry
 from tallystick.systems.tally.format.bodies import (
     decode_decision,
     decode_ending,
-    decode_entry,
     decode_names,
     decode_row,
 )
-from tallystick.systems.tally.format.columns import PLAIN, Columns, Draft, decode_columns
+from tallystick.systems.tally.format.columns import (
+    CODE_SHIFT,
+    CODES,
+    GTRIDS,
+    TRANSACTIONS,
+    Columns,
+    Row,
+    UnplacedRecord,
+    decode_columns,
+)
+from tallystick.systems.tally.format.entries import decode_entry
 from tallystick.systems.tally.format.kinds import Code, must_know, name_of
 from tallystick.systems.tally.format.layout import (
-    AES_GCM,
     HEADER_SIZE,
+    PACKED,
     SYSTEM_NAME,
-    ZLIB,
-    ZSTD,
     GroupHeader,
+    decode_group_header,
 )
-from tallystick.systems.tally.format.sealing import inner_bytes
-from tallystick.systems.tally.read.open_work import Row
-from tallystick.systems.tally.read.state import LogState
+from tallystick.systems.tally.format.sealing import KeyMissingError, payload_bytes
+from tallystick.systems.tally.read.decision import Case
+from tallystick.systems.tally.read.scan import Step
 
-_PACKED = ZLIB | ZSTD | AES_GCM
-
-
-def columns_of(stored: Bytes, header: GroupHeader, key: bytes | None) -> Columns:
-    """The columns of a group. Raises as `inner_bytes` and `decode_columns` do."""
-    return decode_columns(inner_bytes(stored, header, key), header.count, header.columns)
+_MIXED = CODES | TRANSACTIONS | GTRIDS
+"""Columns of groups with records of several codes, of transactions or decisions."""
+_LOOSE = frozenset({Code.APPEND.value, Code.ADD.value, Code.UPDATE.value, Code.DELETE.value})
+"""Codes of records that, outside of transactions, change something as soon as they are written."""
 
 
-def rows_of(stored: Bytes, header: GroupHeader, key: bytes | None) -> Iterator[Row]:
-    """The rows of a group. Raises `UnsupportedFormatError` for a code it has to know."""
-    columns = columns_of(stored, header, key)
-    for lsn, draft in enumerate(columns.drafts(), header.first_lsn):
-        if must_know(draft.code):
+# -- groups -------------------------------------------------------------------------------
+
+
+def columns_of(payload: Bytes, header: GroupHeader, key: bytes | None) -> Columns:
+    """Decode the columns of a group; raises as `payload_bytes` and `decode_columns` do."""
+    return decode_columns(payload_bytes(payload, header, key), header.count, header.columns)
+
+
+def rows_of(payload: Bytes, header: GroupHeader, key: bytes | None) -> Iterator[Row]:
+    """Yield the rows of a group.
+
+    Raises:
+        UnsupportedFormatError: a record has a code that a reader must know.
+        CorruptLogError: the payload is no group's.
+    """
+    columns = columns_of(payload, header, key)
+    for lsn, record in enumerate(columns.records(), header.first_lsn):
+        if must_know(record.code):
             raise UnsupportedFormatError(
                 "a record of a later version",
                 expected="a known code, or one that may be ignored",
-                found=f"code {draft.code} in record {lsn}",
+                found=f"code {record.code} in record {lsn}",
                 advice="Read it with a newer Tallystick",
             )
-        yield Row(lsn, header.segment, header.time_us, draft)
-
-
-def fold_group(state: LogState, stored: Bytes, header: GroupHeader, key: bytes | None) -> None:
-    """Fold a group into the state. Plain records are folded without looking at each.
-
-    Raises as `rows_of` does.
-    """
-    if header.columns == PLAIN:
-        if header.flags & AES_GCM:
-            inner_bytes(stored, header, key)  # a wrong key must not go unnoticed
-        state.plain(header.segment, header.last_lsn)
-        return
-    for row in rows_of(stored, header, key):
-        state.apply(row)
+        yield Row(lsn, header.segment, header.time_us, record)
 
 
 def records_of(
-    file: str, stored: Bytes, header: GroupHeader, key: bytes | None, *, behind: bool
+    file: str, payload: Bytes, header: GroupHeader, key: bytes | None, *, salvaged: bool
 ) -> Iterator[Record]:
-    """The records of a whole group.
+    """Yield the records of a whole group, marked as ``salvaged`` if they are.
 
     ``offset`` and ``length`` of a record are those of its body; in a compressed or encrypted
     group those of the group.
     """
-    columns = columns_of(stored, header, key)
-    packed = bool(header.flags & _PACKED)
+    columns = columns_of(payload, header, key)
+    packed = bool(header.flags & PACKED)
     bodies = header.offset + HEADER_SIZE + columns.bodies
-    extra = {"salvaged": True} if behind else {}
+    extra = {"salvaged": True} if salvaged else {}
     place, length = header.offset, header.length
-    for index, draft in enumerate(columns.drafts()):
+    for index, unplaced in enumerate(columns.records()):
         if not packed:
             place = bodies + columns.ends[index]
-            length = len(draft.body)
-        yield _record(file, place, length, header, header.first_lsn + index, draft, extra)
+            length = len(unplaced.body)
+        yield _record(file, place, length, header, header.first_lsn + index, unplaced, extra)
 
 
 def envelope_record(file: str, header: GroupHeader, outcome: Outcome, **extra: Any) -> Record:
-    """A record that stands for a whole group whose content cannot be told."""
+    """Return a record that stands for a whole group whose content cannot be read."""
     return Record(
         SYSTEM_NAME,
         file,
@@ -105,10 +113,10 @@ def envelope_record(file: str, header: GroupHeader, outcome: Outcome, **extra: A
 
 
 def _record(
-    file: str, place: int, length: int, header: GroupHeader, lsn: int, draft: Draft,
+    file: str, place: int, length: int, header: GroupHeader, lsn: int, unplaced: UnplacedRecord,
     extra: dict[str, Any],
 ) -> Record:  # fmt: skip
-    kind, type_name = name_of(draft.code)
+    kind, type_name = name_of(unplaced.code)
     record = Record(
         SYSTEM_NAME,
         file,
@@ -119,26 +127,30 @@ def _record(
         type_name,
         sequence=lsn,
         time=header.time_us,
-        transaction=draft.transaction,
-        gtrid=draft.gtrid or None,
-        record_id=draft.key,
-        body=draft.body,
+        transaction=unplaced.transaction,
+        gtrid=unplaced.gtrid or None,
+        record_id=unplaced.key,
+        body=unplaced.body,
         attributes={"group": header.offset, "segment": header.segment, **extra},
     )
-    if draft.user_type:
-        record.attributes["user_type"] = draft.user_type
+    if unplaced.user_type:
+        record.attributes["user_type"] = unplaced.user_type
     try:
-        _explain(record, draft)
+        _explain(record, unplaced)
     except CorruptLogError as error:
         record.attributes["malformed"] = str(error)
     return record
 
 
-def _explain(record: Record, draft: Draft) -> None:
-    """Fill in what the body says. Raises `CorruptLogError` for a body of another form."""
-    match draft.code:
+def _explain(record: Record, unplaced: UnplacedRecord) -> None:
+    """Fill in what the body says.
+
+    Raises:
+        CorruptLogError: the body has another form.
+    """
+    match unplaced.code:
         case Code.PREPARE | Code.COMMIT:
-            ending = decode_ending(draft.body, draft.gtrid)
+            ending = decode_ending(unplaced.body, unplaced.gtrid)
             record.attributes["pairs"] = [list(pair) for pair in ending.pairs]
             if ending.extra:
                 record.attributes["extra"] = ending.extra
@@ -146,20 +158,87 @@ def _explain(record: Record, draft: Draft) -> None:
                 record.format_id = ending.xid.format_id
                 record.bqual = ending.xid.bqual
         case Code.NOTE:
-            record.resources, state = decode_names(draft.body)
+            record.resources, state = decode_names(unplaced.body)
             record.attributes["state"] = state.decode("utf-8", "replace")
         case Code.DECISION:
-            record.resources, since = decode_decision(draft.body)
+            record.resources, since = decode_decision(unplaced.body)
             if since is not None:
                 record.attributes["decided_us"] = since
         case Code.FINISH | Code.HEURISTIC | Code.PERSISTED:
-            record.resources, rest = decode_names(draft.body)
+            record.resources, rest = decode_names(unplaced.body)
             if rest:
                 record.attributes["outcome"] = rest.decode("utf-8", "replace")
         case Code.PERSISTING:
-            record.resources, reference, operations = decode_entry(draft.body)
+            record.resources, reference, operations = decode_entry(unplaced.body)
             record.attributes |= {"reference": reference, "operations": len(operations)}
         case Code.REDO_ADD | Code.REDO_REMOVE | Code.TRUNCATE:
-            record.attributes["table"] = decode_row(draft.body)[0]
+            record.attributes["table"] = decode_row(unplaced.body)[0]
         case _:
             pass
+
+
+# -- steps of a scan ----------------------------------------------------------------------
+
+
+def step_records(step: Step, key: bytes | None) -> Iterator[Record]:
+    """Yield the records at one place, which holds no run."""
+    header, place = step.place.header, step.place
+    path = step.file.path
+    if header is None or place.case is Case.END or place.end == place.offset:
+        return
+    if place.case in (Case.CORRUPT, Case.TORN):
+        outcome = Outcome.CORRUPT if place.case is Case.CORRUPT else Outcome.TORN
+        yield envelope_record(path, header, outcome, reason=place.reason)
+        return
+    try:
+        payload = step.view.payload(header)
+        yield from records_of(path, payload, header, key, salvaged=step.after_damage)
+    except KeyMissingError:
+        yield envelope_record(path, header, Outcome.VALID, encrypted=True)
+    except CorruptLogError as error:
+        yield envelope_record(path, header, Outcome.CORRUPT, reason=str(error))
+
+
+def has_only_loose_changes(header: GroupHeader) -> bool:
+    """Return True if every record of the group is a change outside of transactions."""
+    code = header.columns >> CODE_SHIFT & 0xFF
+    return not header.columns & _MIXED and code in _LOOSE
+
+
+def transaction_records(steps: Iterable[Step], key: bytes | None) -> Iterator[Record]:
+    """Yield every record of a transaction, decision or entry.
+
+    Groups that hold changes outside of transactions only are skipped; other records of the
+    remaining groups are yielded, too.
+    """
+    for step in steps:
+        for one in _groups_with_work(step):
+            yield from step_records(one, key)
+
+
+def _groups_with_work(step: Step) -> Iterator[Step]:
+    place = step.place
+    if place.run is None:
+        if place.case.whole and place.header and not has_only_loose_changes(place.header):
+            yield step
+        return
+    for offset in place.run.groups_with_work():
+        header = decode_group_header(step.view.data, offset)
+        assert header is not None  # the reader of the run has verified it
+        one = replace(place, offset=offset, end=header.end, header=header, run=None)
+        yield replace(step, place=one)
+
+
+# -- persisting records -------------------------------------------------------------------
+
+
+def stored_entry(record: Record) -> StoredEntry:
+    """Return the entry of a persisting record; its number is the record id.
+
+    Raises:
+        CorruptLogError: its body has another form.
+    """
+    assert record.record_id is not None
+    _, _, operations = decode_entry(record.body or b"")
+    reference = str(record.attributes.get("reference") or "")
+    return StoredEntry(record.record_id, reference, operations)

@@ -1,60 +1,72 @@
-"""The walk over a whole log: every group of every live segment, in order.
+"""Walk a whole log: every group of every live segment, in order.
 
-In: a `Catalog`. Out: `Step` objects, one per place of each segment, and the log-level findings
-that only the walk can make. One segment is open at a time.
+In: a `Catalog`. Out: `Step` objects, one per place of each segment, and the findings that only the
+walk can make. One segment is open at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from tallystick.errors import LogUnreadableError
 from tallystick.records import Finding, Severity
 from tallystick.storage.source import ByteSource
-from tallystick.systems.tally.format.layout import DATA_OFFSET, LSN_FIRST, SYSTEM_NAME
+from tallystick.systems.tally.format.layout import DATA_OFFSET, LSN_FIRST
 from tallystick.systems.tally.read.decision import Case
-from tallystick.systems.tally.read.files import Catalog, Life, Reach, SegmentFile
-from tallystick.systems.tally.read.walk import Expected, Leap, Place, SegmentView
+from tallystick.systems.tally.read.files import Catalog, FileAccess, FileStatus, SegmentFile
+from tallystick.systems.tally.read.walk import Expected, Place, RunReader, SegmentView
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One place of the log. ``behind`` is true behind damage: recovery would not get there."""
+    """One place of the log.
+
+    ``after_damage`` is true where an earlier place is damaged: recovery would not get here.
+    """
 
     file: SegmentFile
     view: SegmentView
     place: Place
-    behind: bool
+    after_damage: bool
 
 
-def open_segment(file: SegmentFile, reach: Reach) -> tuple[ByteSource, SegmentView]:
-    """The bytes of a segment; close the source when done. Raises `LogUnreadableError`."""
+def open_segment(file: SegmentFile, access: FileAccess) -> tuple[ByteSource, SegmentView]:
+    """Return the bytes of a segment, and a view of them; the caller closes the source.
+
+    Raises:
+        LogUnreadableError: the file cannot be read.
+    """
     assert file.header is not None
-    source = reach.open(file.path)
+    source = access.open(file.path)
     return source, SegmentView(source.data[: file.header.size], file.header, file.durable_lsn)
 
 
 class Scan:
-    """One pass over a log. After `steps` is exhausted the rest is known.
+    """One pass over a log; the attributes are final once `steps` is exhausted.
 
-    ``next_lsn`` is the LSN of the next record to be written, ``end`` the place where it goes
-    (None if there is no segment), ``clean`` is false if the log ended in a torn group, ``sealed``
-    true if an index ends the last segment: the roll to the next one was not finished. ``broken``
-    is true if recovery must refuse.
+    Attributes:
+        findings: those of the catalog, and those of the walk.
+        next_lsn: the LSN of the next record to be written.
+        end: the place where the next group goes; None if there is no segment.
+        clean: false if the log ended in a torn group.
+        sealed: true if an index ends the last segment: the roll to the next one was not finished.
+        broken: true if recovery must refuse.
+        time_us: the latest time of a group or segment, in microseconds.
     """
 
     def __init__(
         self,
         catalog: Catalog,
-        reach: Reach | None = None,
+        access: FileAccess | None = None,
         start: tuple[SegmentFile, Expected | None] | None = None,
-        leap: Leap | None = None,
+        run_reader: RunReader | None = None,
     ) -> None:
         self.catalog = catalog
-        self._leap = leap
+        self._run_reader = run_reader
         self._start_at = start
-        self.reach = reach or Reach()
+        self.access = access or FileAccess()
         self.findings: list[Finding] = list(catalog.findings)
         self.next_lsn = LSN_FIRST
         self.end: tuple[SegmentFile, Expected] | None = None
@@ -64,10 +76,10 @@ class Scan:
             finding.severity in (Severity.DAMAGE, Severity.LOSS) for finding in self.findings
         )
         self.time_us = 0
-        self._behind = catalog.control is None and bool(catalog.segments)
+        self._after_damage = catalog.control is None and bool(catalog.segments)
 
     def steps(self) -> Iterator[Step]:
-        """Every place, segment by segment."""
+        """Yield every place, segment by segment."""
         previous: SegmentFile | None = None
         files = self.catalog.segments
         if self._start_at is not None:
@@ -75,9 +87,9 @@ class Scan:
         for file in files:
             self._join(previous, file)
             try:
-                source, view = open_segment(file, self.reach)
+                source, view = open_segment(file, self.access)
             except LogUnreadableError as error:
-                self._report("unreadable", Severity.DAMAGE, str(error), file, 0)
+                self._report("unreadable", str(error), file, 0, advice=error.advice)
                 self._break()
                 continue
             with source:
@@ -86,22 +98,21 @@ class Scan:
             previous = file
 
     def _join(self, previous: SegmentFile | None, file: SegmentFile) -> None:
-        """Check that a segment continues the one before it."""
+        """Check that ``file`` continues the segment before it."""
         header = file.header
         assert header is not None
         # Groups that were freed count, too: no later one is older than its segment.
         self.time_us = max(self.time_us, header.created_us)
-        if file.life is Life.DAMAGED:
+        if file.status is FileStatus.DAMAGED:
             self._break()
         elif previous is None:
             self._start(file)
         elif previous.header is None or header.previous != previous.header.number:
             self._break()  # the missing segment is in the catalog's findings
             self.next_lsn = header.first_lsn
-        elif header.first_lsn != self.next_lsn and not self._behind:
+        elif header.first_lsn != self.next_lsn and not self._after_damage:
             self._report(
                 "broken-chain",
-                Severity.LOSS,
                 f"the segment begins with record {header.first_lsn} instead of {self.next_lsn}",
                 file,
                 0,
@@ -120,16 +131,16 @@ class Scan:
         due = view.first()
         if self._start_at is not None and self._start_at[0] is file:
             due = self._start_at[1] or due
-        if file.life is Life.DAMAGED:
+        if file.status is FileStatus.DAMAGED:
             found = view.copies_from(DATA_OFFSET).lead_from(0, 0)
             if found is None:
                 return
             due = Expected(found.offset, found.first_lsn, found.chain)
         self.end = (file, due)
-        for place in view.walk(due, to=file.until, leap=self._leap):
-            behind = self._behind
+        for place in view.walk(due, stop=file.stated_end, run_reader=self._run_reader):
+            after_damage = self._after_damage
             self._note(file, place)
-            yield Step(file, view, place, behind)
+            yield Step(file, view, place, after_damage)
             if place.then is not None:
                 self.next_lsn = place.then.lsn
                 self.end = (file, place.then)
@@ -138,66 +149,69 @@ class Scan:
         self._check_index(file, view)
 
     def _check_index(self, file: SegmentFile, view: SegmentView) -> None:
-        """The index holds nothing that the groups do not say: its damage costs only speed."""
+        """Report a damaged or missing index; the groups hold all that it says."""
         size = len(view.data)
         self.sealed = view.index is not None
         if view.index_damaged:
             self._report(
-                "index-damaged", Severity.WARNING,
+                "index-damaged",
                 "the index of a sealed segment is damaged; its groups are found by walking",
-                file, size,
-            )  # fmt: skip
-        elif file.until is not None and view.index is None:
+                file,
+                size,
+            )
+        elif file.stated_end is not None and view.index is None:
             self._report(
-                "index-missing", Severity.INFO,
+                "index-missing",
                 "a segment that was left has no index: the roll was interrupted, or the index is "
                 "damaged; its groups are found by walking",
-                file, size,
-            )  # fmt: skip
+                file,
+                size,
+            )
 
     def _note(self, file: SegmentFile, place: Place) -> None:
         if place.header is not None and place.case.whole:
             self.time_us = max(self.time_us, place.header.time_us)
         if place.case is Case.REPAIRED:
             self._report(
-                "header-repaired", Severity.WARNING,
-                f"{place.reason}; the other copy is whole and is used", file, place.offset,
-            )  # fmt: skip
+                "header-repaired",
+                f"{place.reason}; the other copy is whole and is used",
+                file,
+                place.offset,
+            )
         elif place.case is Case.CORRUPT:
             self._report_damage(file, place)
         elif place.case is Case.TORN:
             self.clean = False
             self._report(
-                "torn-tail", Severity.WARNING,
+                "torn-tail",
                 f"the last write never finished ({place.reason}); it was not acknowledged",
-                file, place.offset, advice="Opening the log cuts here",
-                at_risk=place.end - place.offset,
-            )  # fmt: skip
+                file,
+                place.offset,
+                bytes_at_risk=place.end - place.offset,
+            )
 
     def _report_damage(self, file: SegmentFile, place: Place) -> None:
         lost = f"{place.lost} acknowledged record{'s' if place.lost != 1 else ''}"
-        behind = "nothing readable follows in this segment"
+        rest = "nothing readable follows in this segment"
         if place.then is not None:
-            behind = (
+            rest = (
                 f"whole records follow from record {place.then.lsn} at offset {place.then.offset}"
             )
         self._report(
-            "corrupt-group", Severity.LOSS,
-            f"{lost} from record {place.lsn} on are damaged: {place.reason}; {behind}",
-            file, place.offset, at_risk=place.end - place.offset,
-            advice="Restore the file; or salvage, which gives up these records",
-        )  # fmt: skip
+            "corrupt-group",
+            f"{lost} from record {place.lsn} on are damaged: {place.reason}; {rest}",
+            file,
+            place.offset,
+            bytes_at_risk=place.end - place.offset,
+        )
 
     def _break(self) -> None:
         self.broken = True
-        self._behind = True
+        self._after_damage = True
 
     def _report(
-        self, code: str, severity: Severity, message: str, file: SegmentFile, offset: int, *,
-        advice: str | None = None, at_risk: int = 0,
-    ) -> None:  # fmt: skip
-        finding = Finding(
-            code, severity, SYSTEM_NAME, self.catalog.folder, message,
-            file=file.path, offset=offset, advice=advice, bytes_at_risk=at_risk,
-        )  # fmt: skip
-        self.findings.append(finding)
+        self, code: str, message: str, file: SegmentFile, offset: int, **details: Any
+    ) -> None:
+        self.findings.append(
+            self.catalog.finding(code, message, file=file.path, offset=offset, **details)
+        )

@@ -1,4 +1,4 @@
-"""What every byte of a file of a native log is.
+"""Classify every byte of a file of a native log.
 
 In: the bytes of a file and the places found in it. Out: `Span` objects that tile the file.
 """
@@ -31,7 +31,10 @@ _OUTCOME = {
 
 
 def doubled_spans(size: int, what: str, damaged: int | None, *, whole: bool = True) -> list[Span]:
-    """The first `DATA_OFFSET` bytes of a file, or what there is of them."""
+    """Return the spans of the first `DATA_OFFSET` bytes of a file of ``size`` bytes.
+
+    ``damaged`` is the offset of a damaged copy; ``whole`` is False if both are damaged.
+    """
     spans = []
     for start in (0, COPY_OFFSET):
         bad = damaged == start or not whole
@@ -44,7 +47,7 @@ def doubled_spans(size: int, what: str, damaged: int | None, *, whole: bool = Tr
 
 
 def cut(spans: Iterable[Span], size: int) -> Iterator[Span]:
-    """The spans as far as the file reaches."""
+    """Yield the spans as far as a file of ``size`` bytes reaches."""
     for span in spans:
         if span.offset < size:
             length = min(span.length, size - span.offset)
@@ -52,7 +55,7 @@ def cut(spans: Iterable[Span], size: int) -> Iterator[Span]:
 
 
 def segment_spans(file: SegmentFile, view: SegmentView, places: Iterable[Place]) -> list[Span]:
-    """The spans of a live segment, from the places that its walk found."""
+    """Return the spans of a live segment, from the places that its walk found."""
     spans = doubled_spans(len(view.data), "segment header", file.damaged_copy)
     end = min(DATA_OFFSET, len(view.data))
     for place in places:
@@ -80,7 +83,10 @@ def _index_span(view: SegmentView, start: int) -> Span:
 
 
 def remains(data: Bytes, start: int, end: int, number: int) -> Iterator[Span]:
-    """What lies where no group of this life is: earlier lives, fill, rests."""
+    """Yield the spans of bytes from ``start`` to ``end`` that hold no group of segment ``number``.
+
+    They are groups of earlier segments in the same file, fill, and remains of damaged groups.
+    """
     place = start
     for found in magic_places(data, start, end):
         if found < place:

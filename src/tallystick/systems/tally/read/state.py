@@ -1,32 +1,86 @@
-"""What the records of a log add up to: live records, prepared transactions, open work.
+"""The state of a log: live records, open transactions, decisions and entries.
 
 In: rows in log order. Out: a `LogState`, the same for recovery, for the reader's engine verdict
-and for the running log, which folds in each record as it is written. Bodies are kept only of
-what is open (prepared, decided, pending), so memory grows with open work, not with the log.
+and for the running log, which applies each record as it is written. Bodies are kept only of what is
+open (prepared, decided, pending), so memory grows with open work, not with the log.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
+from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.records import Xid
+from tallystick.storage.files import Bytes
 from tallystick.systems.tally.format.bodies import (
     Ending,
     decode_decision,
     decode_ending,
     decode_names,
 )
+from tallystick.systems.tally.format.columns import PLAIN, Row
+from tallystick.systems.tally.format.entries import entry_targets, mark_targets, target_set
+from tallystick.systems.tally.format.headers import Control
 from tallystick.systems.tally.format.kinds import Code
-from tallystick.systems.tally.format.persist_bodies import entry_targets, every, mark_targets
-from tallystick.systems.tally.read.open_work import (
-    Element,
-    OpenDecision,
-    OpenEntry,
-    OpenTransaction,
-    Row,
-)
+from tallystick.systems.tally.format.layout import AES_GCM, GroupHeader
+from tallystick.systems.tally.format.sealing import payload_bytes
+from tallystick.systems.tally.read.records import rows_of
+from tallystick.systems.tally.read.scan import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One add, update or delete: where it is, without its body; ``size`` is that of the body."""
+
+    code: int
+    key: int | None
+    lsn: int
+    segment: int
+    size: int
+    """Bytes of its body."""
+
+
+@dataclass(slots=True)
+class OpenTransaction:
+    """A transaction that has neither committed nor rolled back.
+
+    Attributes:
+        first_segment: the segment of its first record.
+        elements: its adds, updates and deletes.
+        counts: number of elements by segment.
+        ending: the body of its prepare record.
+    """
+
+    first_segment: int
+    elements: list[Element] = field(default_factory=list)
+    counts: dict[int, int] = field(default_factory=dict)
+    """Elements by segment."""
+    ending: Ending | None = None
+    """The body of its prepare record."""
+
+
+@dataclass(slots=True)
+class OpenDecision:
+    """A decision to commit, with the resources that have not confirmed yet."""
+
+    segment: int
+    time_us: int
+    resources: set[str]
+
+
+@dataclass(slots=True)
+class OpenEntry:
+    """A persisting entry, with the targets that do not hold it yet."""
+
+    segment: int
+    time_us: int
+    body: bytes
+    targets: tuple[str, ...]
+    remaining: frozenset[str]
+
 
 _PREPARE = Code.PREPARE.value
 _NUMBERED = Code.PERSISTING.value
@@ -35,7 +89,21 @@ _UNASSIGNED = 128
 
 
 class LogState:
-    """The fold. ``first_segment`` is the first that the log still has."""
+    """The state after the rows that were applied.
+
+    Attributes:
+        first_segment: the first that the log still has.
+        checkpoint_lsn: plain, undo and redo records below it are not needed.
+        live: adds and updates that were not deleted, by record id.
+        live_bytes: bytes of their bodies.
+        open: transactions that have not ended, by number.
+        decisions: decisions to commit that some resource has not confirmed, by gtrid.
+        heuristics: heuristic outcomes that are not settled, by gtrid: their first segment, names.
+        pending: persisting entries that some target does not hold, by number.
+        incomplete: transactions that ended with records missing, and what is missing, in words.
+        next_transaction: no smaller number of a transaction is free.
+        next_key: no smaller number of an entry is free.
+    """
 
     def __init__(self, first_segment: int = 1, checkpoint_lsn: int = 0) -> None:
         self.first_segment = first_segment
@@ -47,18 +115,17 @@ class LogState:
         self.heuristics: dict[bytes, tuple[int, frozenset[str]]] = {}
         self.pending: dict[int, OpenEntry] = {}
         self.incomplete: dict[int, str] = {}
-        """Transactions that ended with elements missing: what is missing, in words."""
         self.next_transaction = 1
         self.next_key = 1
         self._live_in: Counter[int] = Counter()
         self._plain_lsn: dict[int, int] = {}
 
     def apply(self, row: Row) -> None:
-        """Fold in one record. Codes that are not known change nothing."""
-        draft = row.draft
-        code, number = draft.code, draft.transaction
-        if draft.key is not None and _NUMBERED <= code < _UNASSIGNED:
-            self.next_key = max(self.next_key, draft.key + 1)
+        """Apply one record; unknown codes change nothing."""
+        record = row.record
+        code, number = record.code, record.transaction
+        if record.key is not None and _NUMBERED <= code < _UNASSIGNED:
+            self.next_key = max(self.next_key, record.key + 1)
         if number is not None and number >= self.next_transaction:
             self.next_transaction = number + 1
         action = _ACTIONS.get(code)
@@ -66,30 +133,30 @@ class LogState:
             action(self, row)
 
     def ending_of(self, transaction: int, xid: Xid | None, extra: bytes) -> Ending:
-        """What the prepare or commit record of an open transaction has to say."""
+        """Return the body of the prepare or commit record of an open transaction."""
         one = self.open.get(transaction)
         return Ending(tuple(sorted(one.counts.items())) if one else (), xid, extra)
 
-    def end(self, row: Row, ending: Ending) -> None:
-        """Fold in a prepare or commit record made of `ending_of`: nothing can be missing."""
-        number = row.draft.transaction or 0
+    def apply_ending(self, row: Row, ending: Ending) -> None:
+        """Apply a prepare or commit record made of `ending_of`: nothing can be missing."""
+        number = row.record.transaction or 0
         self.next_transaction = max(self.next_transaction, number + 1)
-        if row.draft.code == _PREPARE:
+        if row.record.code == _PREPARE:
             self.open.setdefault(number, OpenTransaction(row.segment)).ending = ending
         elif (transaction := self.open.pop(number, None)) is not None:
             for one in transaction.elements:
                 self._take(one)
 
-    def advance(self, checkpoint_lsn: int) -> None:
-        """Plain, undo and redo records below this LSN are not needed any more."""
+    def advance_checkpoint(self, checkpoint_lsn: int) -> None:
+        """Give up plain, undo and redo records below this LSN."""
         self.checkpoint_lsn = max(self.checkpoint_lsn, checkpoint_lsn)
 
-    def plain(self, segment: int, last_lsn: int) -> None:
-        """Fold in plain records outside of transactions, up to this one, at once."""
+    def apply_plain(self, segment: int, last_lsn: int) -> None:
+        """Apply plain records outside of transactions, up to ``last_lsn``, at once."""
         self._plain_lsn[segment] = last_lsn
 
     def needed_from(self) -> int | None:
-        """The first segment that holds anything needed; None if none does."""
+        """Return the first segment that holds anything needed; None if none does."""
         needed = [segment for segment, number in self._live_in.items() if number > 0]
         needed += [one.first_segment for one in self.open.values()]
         needed += [one.segment for one in self.decisions.values()]
@@ -101,28 +168,28 @@ class LogState:
         return min(needed, default=None)
 
     def forget_before(self, segment: int) -> None:
-        """Segments below this one are gone."""
+        """Forget the segments below ``segment``: their files are freed."""
         self.first_segment = segment
         for counts in (self._live_in, self._plain_lsn):
             for old in [one for one in counts if one < segment]:
                 del counts[old]
 
     def live_lsns(self) -> Iterator[tuple[int, Element]]:
-        """Live elements with their LSN."""
+        """Yield the live elements with their LSN."""
         return ((one.lsn, one) for elements in self.live.values() for one in elements)
 
     # -- journal ------------------------------------------------------------------------
 
     def _element(self, row: Row) -> None:
-        draft = row.draft
-        one = Element(draft.code, draft.key, row.lsn, row.segment, len(draft.body))
-        if draft.transaction is None:
+        record = row.record
+        one = Element(record.code, record.key, row.lsn, row.segment, len(record.body))
+        if record.transaction is None:
             self._take(one)
             return
-        self._open(draft.transaction, row.segment).elements.append(one)
+        self._open(record.transaction, row.segment).elements.append(one)
 
     def _open(self, number: int, segment: int) -> OpenTransaction:
-        """The open transaction, which has one element more in this segment."""
+        """Return the open transaction, and count one more element of it in this segment."""
         transaction = self.open.get(number)
         if transaction is None:
             transaction = self.open[number] = OpenTransaction(segment)
@@ -148,8 +215,8 @@ class LogState:
             self.live_bytes += one.size
 
     def _prepare(self, row: Row) -> None:
-        number = row.draft.transaction or 0
-        ending = decode_ending(row.draft.body, row.draft.gtrid)
+        number = row.record.transaction or 0
+        ending = decode_ending(row.record.body, row.record.gtrid)
         transaction = self.open.setdefault(number, OpenTransaction(row.segment))
         holes = self._holes(transaction, ending)
         if holes:
@@ -157,9 +224,9 @@ class LogState:
         transaction.ending = ending
 
     def _commit(self, row: Row) -> None:
-        number = row.draft.transaction or 0
+        number = row.record.transaction or 0
         transaction = self.open.pop(number, OpenTransaction(row.segment))
-        holes = self._holes(transaction, decode_ending(row.draft.body))
+        holes = self._holes(transaction, decode_ending(row.record.body))
         if holes:
             self.incomplete[number] = holes
             return
@@ -167,7 +234,7 @@ class LogState:
             self._take(one)
 
     def _holes(self, transaction: OpenTransaction, ending: Ending) -> str:
-        """What is missing of a transaction, in words. Segments that were freed may be gone."""
+        """Return what is missing of a transaction, in words; freed segments may be missing."""
         want = {
             segment: number for segment, number in ending.pairs if segment >= self.first_segment
         }
@@ -179,7 +246,7 @@ class LogState:
         )
 
     def _rollback(self, row: Row) -> None:
-        self.open.pop(row.draft.transaction or 0, None)
+        self.open.pop(row.record.transaction or 0, None)
 
     # -- undo/redo log ------------------------------------------------------------------
 
@@ -188,61 +255,61 @@ class LogState:
 
     def _redo(self, row: Row) -> None:
         self._plain_lsn[row.segment] = row.lsn
-        if row.draft.transaction is not None:
-            self._open(row.draft.transaction, row.segment)
+        if row.record.transaction is not None:
+            self._open(row.record.transaction, row.segment)
 
     # -- decisions ----------------------------------------------------------------------
 
     def _decide(self, row: Row) -> None:
-        names, since = decode_decision(row.draft.body)
+        names, since = decode_decision(row.record.body)
         one = OpenDecision(row.segment, since or row.time_us, set(names))
-        before = self.decisions.get(row.draft.gtrid)
+        before = self.decisions.get(row.record.gtrid)
         if before is not None:
             one.time_us = min(one.time_us, before.time_us)
             if not before.resources <= one.resources:
-                one.segment = before.segment  # only both records together say it all
+                one.segment = before.segment  # only both records together name all resources
             one.resources |= before.resources
-        self.decisions[row.draft.gtrid] = one
+        self.decisions[row.record.gtrid] = one
 
     def _finish(self, row: Row) -> None:
-        names, _ = decode_names(row.draft.body)
-        decision = self.decisions.get(row.draft.gtrid)
+        names, _ = decode_names(row.record.body)
+        decision = self.decisions.get(row.record.gtrid)
         if decision is None:
             return
         decision.resources.difference_update(names)
         if not decision.resources:
-            del self.decisions[row.draft.gtrid]
+            del self.decisions[row.record.gtrid]
 
     def _heuristic(self, row: Row) -> None:
-        names, _ = decode_names(row.draft.body)
-        segment, before = self.heuristics.get(row.draft.gtrid, (row.segment, frozenset()))
+        names, _ = decode_names(row.record.body)
+        segment, before = self.heuristics.get(row.record.gtrid, (row.segment, frozenset()))
         if before <= set(names):
-            segment = row.segment  # it says all there is to say
-        self.heuristics[row.draft.gtrid] = (segment, before | frozenset(names))
+            segment = row.segment  # the record before is not needed any more
+        self.heuristics[row.record.gtrid] = (segment, before | frozenset(names))
         self._finish(row)
 
     def _settle(self, row: Row) -> None:
-        self.heuristics.pop(row.draft.gtrid, None)
+        self.heuristics.pop(row.record.gtrid, None)
 
     # -- persist log --------------------------------------------------------------------
 
     def _persisting(self, row: Row) -> None:
-        number = row.draft.key or 0
-        targets = entry_targets(row.draft.body)
+        number = row.record.key or 0
+        targets = entry_targets(row.record.body)
         self.pending[number] = OpenEntry(
-            row.segment, row.time_us, row.draft.body, targets, every(targets)
+            row.segment, row.time_us, row.record.body, targets, target_set(targets)
         )
         if not targets:
             del self.pending[number]
 
     def _persisted(self, row: Row) -> None:
-        self._hold(row.draft.key, mark_targets(row.draft.body))
+        self._confirm(row.record.key, mark_targets(row.record.body))
 
     def _discard(self, row: Row) -> None:
-        entry = self.pending.get(row.draft.key or 0)
-        self._hold(row.draft.key, entry.targets if entry else ())
+        entry = self.pending.get(row.record.key or 0)
+        self._confirm(row.record.key, entry.targets if entry else ())
 
-    def _hold(self, number: int | None, targets: Collection[str]) -> None:
+    def _confirm(self, number: int | None, targets: Collection[str]) -> None:
         entry = self.pending.get(number or 0)
         if entry is None or number is None:
             return
@@ -269,3 +336,50 @@ _ACTIONS: Final[dict[int, Callable[[LogState, Row], None]]] = {
     Code.PERSISTED.value: LogState._persisted,
     Code.DISCARD.value: LogState._discard,
 }
+
+
+# -- from the groups of a log --------------------------------------------------------------
+
+
+def state_of(control: Control | None) -> LogState:
+    """Return the state before the first record of the log."""
+    if control is None:
+        return LogState()
+    state = LogState(control.first_segment, control.checkpoint_lsn)
+    state.next_transaction, state.next_key = control.next_transaction, control.next_key
+    return state
+
+
+def apply_step(state: LogState, step: Step, key: bytes | None) -> None:
+    """Apply the whole groups of a step.
+
+    Raises:
+        CorruptLogError: a group cannot be decoded; names its place.
+        UnsupportedFormatError: a group is of a later version, or its key is missing.
+    """
+    run, header = step.place.run, step.place.header
+    assert header is not None
+    place = header.offset
+    try:
+        if run is None:
+            apply_group(state, step.view.payload(header), header, key)
+        elif run.plain:
+            state.apply_plain(header.segment, header.last_lsn)
+        else:
+            for group, row in run.rows(header.segment):
+                place = group
+                state.apply(row)
+    except (CorruptLogError, UnsupportedFormatError) as error:
+        error.file, error.offset = step.file.path, place
+        raise
+
+
+def apply_group(state: LogState, payload: Bytes, header: GroupHeader, key: bytes | None) -> None:
+    """Apply a group; plain records are not decoded. Raises as `rows_of` does."""
+    if header.columns == PLAIN:
+        if header.flags & AES_GCM:
+            payload_bytes(payload, header, key)  # a wrong key is an error
+        state.apply_plain(header.segment, header.last_lsn)
+        return
+    for row in rows_of(payload, header, key):
+        state.apply(row)

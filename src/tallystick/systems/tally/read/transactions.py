@@ -1,15 +1,14 @@
-"""What a log says of each transaction, decision and persisting entry, and its change feed.
+"""Transactions, decisions and persisting entries of a native log.
 
-In: records in log order. Out: `Transaction` and `Change` objects. Memory grows with the number
-of transactions (of open ones, for changes).
+In: records in log order. Out: `Transaction` objects. Memory grows with their number, or with that
+of the open ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 
-from tallystick.records import Change, Kind, Outcome, Record, State, Transaction
+from tallystick.records import Outcome, Record, State, Transaction
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.format.layout import SYSTEM_NAME
 
@@ -19,16 +18,12 @@ _JOURNAL = frozenset(
                  Code.REDO_REMOVE, Code.TRUNCATE, Code.PREPARE, Code.COMMIT, Code.ROLLBACK)
 )  # fmt: skip
 _STATES = {"prepare": State.PREPARED, "commit": State.COMMITTED, "rollback": State.ROLLED_BACK}
-_CHANGES = {
-    "add": Kind.ADD, "update": Kind.UPDATE, "delete": Kind.DELETE, "append": Kind.ADD,
-    "redo_add": Kind.ADD, "redo_remove": Kind.DELETE, "truncate": Kind.TRUNCATE,
-}  # fmt: skip
 
 
 def transactions_of(
     log: str, records: Iterable[Record], incomplete: Mapping[int, str]
 ) -> Iterator[Transaction]:
-    """One per transaction in order of first appearance. A number used again is one more."""
+    """Return one per transaction in order of first appearance; a number used again is one more."""
     found: list[Transaction] = []
     table = _Table(log, incomplete, found.append)
     for record in records:
@@ -40,8 +35,10 @@ def transactions_of(
 def ended_first(
     log: str, records: Iterable[Record], incomplete: Mapping[int, str]
 ) -> Iterator[Transaction]:
-    """The same in another order: those of a journal as they end, then all others. Memory grows
-    with decisions, entries and open transactions only."""
+    """Yield journal transactions as they end, then all other transactions.
+
+    Memory grows with decisions, entries and open transactions only.
+    """
     table = _Table(log, incomplete, lambda _: None)
     for record in records:
         if record.outcome is Outcome.VALID and (ended := table.take(record)) is not None:
@@ -50,7 +47,7 @@ def ended_first(
 
 
 class _Table:
-    """Folds records into transactions; ``begun`` gets each with its first record."""
+    """Collects records into transactions; ``begun`` is called with each at its first record."""
 
     def __init__(
         self, log: str, incomplete: Mapping[int, str], begun: Callable[[Transaction], None]
@@ -66,7 +63,7 @@ class _Table:
         return self._open.values()
 
     def take(self, record: Record) -> Transaction | None:
-        """Fold in one record; returns the transaction that it ends for good."""
+        """Apply one record; return the transaction that it ends for good."""
         if record.type in _JOURNAL and record.transaction is not None:
             return self._journal(record)
         if record.gtrid is not None:
@@ -159,47 +156,3 @@ class _Table:
 
 def _union(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*old, *new)))
-
-
-def changes_of(
-    log: str, records: Iterable[Record], incomplete: Mapping[int, str]
-) -> Iterator[Change]:
-    """Changes in commit order; those outside of transactions commit at once."""
-    waiting: dict[int, list[Record]] = {}
-    for record in records:
-        number = record.transaction
-        if record.outcome is not Outcome.VALID:
-            continue
-        if number is None:
-            if record.type in _CHANGES:
-                yield _change(log, record, record, 0)
-        elif record.type in _CHANGES:
-            waiting.setdefault(number, []).append(record)
-        elif record.type in ("commit", "rollback"):
-            elements = waiting.pop(number, [])
-            if record.type == "commit" and number not in incomplete:
-                for ordinal, element in enumerate(elements):
-                    yield _change(log, element, record, ordinal)
-
-
-def _change(log: str, record: Record, commit: Record, ordinal: int) -> Change:
-    table = record.attributes.get("table")
-    kind = _CHANGES[record.type]
-    body = record.body
-    if table is not None and body is not None:
-        body = body[4:]
-    change = Change(
-        SYSTEM_NAME,
-        log,
-        commit.sequence or 0,
-        ordinal,
-        kind,
-        "" if table is None else str(table),
-        "" if record.record_id is None else str(record.record_id),
-        record.file,
-        record.offset,
-        transaction=None if record.transaction is None else str(record.transaction),
-        time=commit.time,
-        after=body,
-    )
-    return change if kind in (Kind.ADD, Kind.UPDATE) else replace(change, after=None)

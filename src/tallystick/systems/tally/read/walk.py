@@ -1,19 +1,20 @@
-"""The walk over the groups of one segment: which are whole, and what the other bytes are.
+"""Walk the groups of one segment: which are whole, and what the other bytes are.
 
-In: the bytes of a segment file, and what is known from outside (`Expected`). Out: `Place`
-objects in order of offsets, judged by `tallystick.systems.tally.read.decision`. Linear time: a file
-full of hostile headers is searched once, not once per header.
+In: the bytes of a segment file, and what other files prove. Out: `Place` objects in order of
+offsets, judged by `tallystick.systems.tally.read.decision`. Linear time: a file full of hostile
+headers is searched once, not once per header.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import Bytes
+from tallystick.systems.tally.format.columns import Row
 from tallystick.systems.tally.format.headers import SegmentHeader
 from tallystick.systems.tally.format.layout import (
     DATA_OFFSET,
@@ -23,15 +24,38 @@ from tallystick.systems.tally.format.layout import (
     decode_group_header,
 )
 from tallystick.systems.tally.read.decision import Case, Facts, decide
-from tallystick.systems.tally.read.header_search import Copies
+from tallystick.systems.tally.read.header_search import HeaderCopies
 
-if TYPE_CHECKING:
-    from tallystick.systems.tally.read.group_runs import Run
+
+class GroupRun(Protocol):
+    """Records of several whole groups in a row, read at once."""
+
+    @property
+    def count(self) -> int:
+        """Number of records."""
+        ...
+
+    @property
+    def plain(self) -> bool:
+        """True if all are plain records outside of transactions."""
+        ...
+
+    def groups(self) -> list[tuple[int, int, int]]:
+        """Return offset, first LSN and time of each group."""
+        ...
+
+    def groups_with_work(self) -> list[int]:
+        """Return the offsets of groups with records of transactions or entries."""
+        ...
+
+    def rows(self, segment: int) -> Iterator[tuple[int, Row]]:
+        """Yield the rows, each with the offset of its group."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What is due at ``offset``: this LSN, after a header with this checksum."""
+    """The group that must follow at ``offset``: its first LSN, and its chain value."""
 
     offset: int
     lsn: int
@@ -42,10 +66,16 @@ class Expected:
 class Place:
     """What was found where a group was due.
 
-    ``header`` is a whole copy of the group's header, if there is one; ``end`` the offset up to
-    which the judgement reaches; ``lost`` the number of acknowledged records that are not here.
-    ``then`` is what is due next, None where the walk ends. A leap makes one place of many whole
-    groups; ``header`` is then that of the last of them, ``run`` what it read of all.
+    Attributes:
+        case: the judgement of the decision table.
+        offset: where the group was due.
+        end: offset up to which the judgement reaches.
+        lsn: the LSN that was due.
+        header: a whole copy of the group's header, if there is one; of a run its last group's.
+        reason: what is wrong, in words.
+        lost: number of acknowledged records that are missing or damaged here.
+        then: what is due next; None where the walk ends.
+        run: the records of many whole groups that were read at once.
     """
 
     case: Case
@@ -56,34 +86,56 @@ class Place:
     reason: str = ""
     lost: int = 0
     then: Expected | None = None
-    run: Run | None = None
+    run: GroupRun | None = None
 
     @property
     def count(self) -> int:
-        """Records of the whole groups here."""
+        """Number of records of the whole groups here."""
         if self.run is not None:
             return self.run.count
         return self.header.count if self.header is not None else 0
 
+    def index_entries(self) -> list[tuple[int, int, int]]:
+        """Return offset, first LSN and time of each whole group here."""
+        if self.run is not None:
+            return self.run.groups()
+        header = self.header
+        assert header is not None
+        return [(header.offset, header.first_lsn, header.time_us)]
 
-class Leap(Protocol):
-    """Takes whole groups in a row, up to an offset, at one go; None if it cannot."""
 
-    def __call__(self, view: SegmentView, due: Expected, to: int | None) -> Place | None: ...
+class RunReader(Protocol):
+    """Reads whole groups in a row at once."""
+
+    def __call__(self, view: SegmentView, due: Expected, stop: int | None) -> Place | None:
+        """Return a place with a run of the groups from ``due`` on that begin before ``stop``.
+
+        None if the group that is due has to be read on its own.
+        """
+        ...
 
 
 @dataclass
 class SegmentView:
-    """The bytes of one segment whose header is whole."""
+    """The bytes of one segment whose header is whole.
+
+    Attributes:
+        data: its bytes.
+        header: its header.
+        durable_lsn: every record up to here was durable, as other files prove.
+    """
 
     data: Bytes
     header: SegmentHeader
     durable_lsn: int = 0
-    """The highest LSN that something outside this file says was durable."""
-    _copies: Copies | None = None
+    _copies: HeaderCopies | None = None
+    _tag: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._tag = self.header.tag
 
     def first(self) -> Expected:
-        """What is due at the start of the segment."""
+        """Return what is due at the start of the segment."""
         return Expected(DATA_OFFSET, self.header.first_lsn, self.header.checksum())
 
     @cached_property
@@ -102,7 +154,7 @@ class SegmentView:
     def index_whole(self) -> bool:
         """True if the index can be used."""
         index = self.index
-        return index is not None and index.offset >= DATA_OFFSET and self._inner_fits(index)
+        return index is not None and index.offset >= DATA_OFFSET and self._payload_fits(index)
 
     @property
     def index_damaged(self) -> bool:
@@ -116,30 +168,34 @@ class SegmentView:
     def _is_index(self, header: GroupHeader) -> bool:
         return bool(header.flags & INDEX) and self._own(header) and header.end == len(self.data)
 
-    def copies_from(self, offset: int) -> Copies:
-        """Every whole header of this life at or behind ``offset``, found by one search.
+    def copies_from(self, offset: int) -> HeaderCopies:
+        """Return every whole header of this segment number at or after ``offset``.
 
-        A walk asks for growing offsets, so what it finds first serves it to the end.
+        A walk asks for growing offsets, so one search serves it to the end.
         """
         if self._copies is None or self._copies.start > offset:
-            self._copies = Copies(self.data, offset, self._own)
+            self._copies = HeaderCopies(self.data, offset, self._own)
         return self._copies
 
     def known_after(self, offset: int) -> int:
-        """The highest LSN that anything but the bytes before ``offset`` says was durable."""
-        return max(self.durable_lsn, self.copies_from(offset).mark_after(offset))
+        """Return the highest LSN that other files, or headers from ``offset`` on, prove durable."""
+        return max(self.durable_lsn, self.copies_from(offset).durable_mark_from(offset))
 
     def walk(
-        self, due: Expected | None = None, *, to: int | None = None, leap: Leap | None = None
+        self,
+        due: Expected | None = None,
+        *,
+        stop: int | None = None,
+        run_reader: RunReader | None = None,
     ) -> Iterator[Place]:
-        """The places from ``due`` on, up to the end of the log in this segment.
+        """Yield the places from ``due`` on, up to the end of the log in this segment.
 
-        With ``to`` the walk stops before the first place at or behind that offset. Behind a
-        corrupt place it goes on with the next whole header.
+        The walk ends before the first place at or after ``stop``. After a corrupt place it goes on
+        with the next whole header.
         """
         next_due: Expected | None = due or self.first()
-        while next_due is not None and (to is None or next_due.offset < to):
-            place = (leap and leap(self, next_due, to)) or self._look(next_due)
+        while next_due is not None and (stop is None or next_due.offset < stop):
+            place = (run_reader and run_reader(self, next_due, stop)) or self._look(next_due)
             yield place
             next_due = place.then
 
@@ -153,15 +209,15 @@ class SegmentView:
                 header.first_lsn == due.lsn
                 and header.chain == due.chain
                 and data[end : header.end] == data[due.offset : start]
-                and crc32(data[start:end]) == header.inner_crc
+                and crc32(data[start:end]) == header.payload_crc
             ):
                 return Place(
-                    Case.VALID, due.offset, header.end, due.lsn, header, then=_behind(header)
+                    Case.VALID, due.offset, header.end, due.lsn, header, then=_after(header)
                 )
         return self._judge(due)
 
     def _judge(self, due: Expected) -> Place:
-        """The slow way, for a place where not everything is as it should be."""
+        """Judge a place where not everything is as it should be by the decision table."""
         lead = decode_group_header(self.data, due.offset)
         if lead is not None and not self._fits(lead, due.offset):
             lead = None
@@ -170,7 +226,7 @@ class SegmentView:
         facts = Facts(
             lead=lead is not None,
             trail=trail is not None,
-            inner=header is not None and self._inner_fits(header),
+            inner=header is not None and self._payload_fits(header),
             follows=header is not None and (header.first_lsn, header.chain) == (due.lsn, due.chain),
             known=self.known_after(due.offset) >= due.lsn,
         )
@@ -181,13 +237,13 @@ class SegmentView:
         if header is None or case is Case.END:
             return place
         place = replace(place, end=header.end)
-        return replace(place, then=_behind(header)) if case is Case.REPAIRED else place
+        return replace(place, then=_after(header)) if case is Case.REPAIRED else place
 
     def _damage(self, place: Place, facts: Facts) -> Place:
-        """A corrupt place with what is lost there, and where the walk goes on."""
+        """Return a corrupt place with what is lost there, and where the walk goes on."""
         header = place.header
         if header is not None and facts.follows:
-            return replace(place, end=header.end, lost=header.count, then=_behind(header))
+            return replace(place, end=header.end, lost=header.count, then=_after(header))
         if header is not None and facts.inner and header.first_lsn > place.lsn:
             return replace(place, lost=header.first_lsn - place.lsn, then=_at(header))
         begin = place.offset + 1 if header is None else header.end
@@ -208,27 +264,27 @@ class SegmentView:
         )
 
     def _own(self, header: GroupHeader) -> bool:
-        return header.segment == self.header.number and header.tag == self.header.identity[:8]
+        return header.segment == self.header.number and header.tag == self._tag
 
     def _trailing(self, due: Expected, lead: GroupHeader | None) -> GroupHeader | None:
-        """The whole trailing header of the group at this place."""
+        """Return the whole trailing header of the group at this place."""
         if lead is not None:
             twin = decode_group_header(self.data, lead.end - HEADER_SIZE)
             return twin if twin == lead else None
         twin = self.copies_from(due.offset).trails.get(due.offset)
         return twin if twin is not None and self._fits(twin, due.offset) else None
 
-    def _inner_fits(self, header: GroupHeader) -> bool:
-        inner = self.data[header.offset + HEADER_SIZE : header.end - HEADER_SIZE]
-        return bool(crc32(inner) == header.inner_crc)
+    def _payload_fits(self, header: GroupHeader) -> bool:
+        content = self.data[header.offset + HEADER_SIZE : header.end - HEADER_SIZE]
+        return bool(crc32(content) == header.payload_crc)
 
-    def inner(self, header: GroupHeader) -> Bytes:
-        """The stored bytes of a group, as a view."""
+    def payload(self, header: GroupHeader) -> Bytes:
+        """Return the stored payload of a group, without copying."""
         start = header.offset + HEADER_SIZE
         return self.data[start : start + header.stored]
 
 
-def _behind(header: GroupHeader) -> Expected:
+def _after(header: GroupHeader) -> Expected:
     return Expected(header.end, header.last_lsn + 1, header.checksum)
 
 

@@ -1,4 +1,4 @@
 """The engine's result against what the bytes prove, for a native log.
 
-In: results of `read` and `engine`. Out: findings, differences and the `Verdict`.
+In: the scan of a log. Out: findings, differences and the `Verdict`.
 """

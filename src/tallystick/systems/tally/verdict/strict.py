@@ -1,7 +1,7 @@
-"""Both verdicts on a native log: what opening makes of it, and what its bytes prove.
+"""Judge a native log: what recovery makes of it, and what its bytes prove.
 
-In: a scan of the log, and its transactions. Out: a `Judged`: the state that recovery comes to, the
-findings, and the two dictionaries of a `Verdict`.
+In: a scan of the log, and its transactions. Out: a `Judgement`: the state after recovery, the
+findings, and the `Verdict`.
 """
 
 from __future__ import annotations
@@ -12,27 +12,51 @@ from dataclasses import dataclass
 from typing import Any
 
 from tallystick.errors import CorruptLogError, TallystickError, UnsupportedFormatError
-from tallystick.records import Difference, Finding, Outcome, Severity, State, Transaction
+from tallystick.records import (
+    Difference,
+    Finding,
+    Outcome,
+    Severity,
+    State,
+    Transaction,
+    Verdict,
+)
+from tallystick.systems.findings import FindingBuilder
 from tallystick.systems.tally.format.layout import SYSTEM_NAME
 from tallystick.systems.tally.format.sealing import KeyMissingError
 from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.scan import Scan
-from tallystick.systems.tally.read.state import LogState
-from tallystick.systems.tally.read.state_rebuild import fold_step, state_of
+from tallystick.systems.tally.read.state import LogState, apply_step, state_of
 from tallystick.systems.tally.read.walk import Place
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """A log after one pass. ``state`` is what recovery makes of it, up to the first damage;
-    ``outcomes`` counts records, those behind damage included, and groups that are not whole."""
+class Judgement:
+    """A log after one pass.
+
+    Attributes:
+        scan: the pass, with the findings.
+        state: the state after recovery, up to the first damage.
+        outcomes: number of records, those after damage included, and of groups that are not whole.
+    """
 
     scan: Scan
     state: LogState
     outcomes: Counter[str]
 
-    def engine(self) -> dict[str, Any]:
-        """What `TallyLog` does when it opens the log."""
+    def verdict(self, log_format: str, transactions: Iterable[Transaction]) -> Verdict:
+        """Put the verdict together."""
+        return Verdict(
+            SYSTEM_NAME,
+            self.scan.catalog.folder,
+            log_format,
+            self._engine(),
+            self._strict(transactions),
+            tuple(self._differences()),
+        )
+
+    def _engine(self) -> dict[str, Any]:
+        """Return what `TallyLog` does when it opens the log."""
         scan, state = self.scan, self.state
         headers = [one.header for one in scan.catalog.segments if one.header]
         return {
@@ -51,8 +75,8 @@ class Judged:
             "findings": self._findings(),
         }
 
-    def strict(self, transactions: Iterable[Transaction]) -> dict[str, Any]:
-        """What the bytes prove."""
+    def _strict(self, transactions: Iterable[Transaction]) -> dict[str, Any]:
+        """Return what the bytes prove."""
         states: Counter[str] = Counter()
         in_doubt: list[str] = []
         for one in transactions:
@@ -67,8 +91,8 @@ class Judged:
             "findings": self._findings(),
         }
 
-    def differences(self) -> Iterator[Difference]:
-        """Recovery is strict, so the two part only where recovery refuses."""
+    def _differences(self) -> Iterator[Difference]:
+        """Yield one difference per loss: recovery is strict, so they differ where it refuses."""
         if not self.scan.broken:
             return
         for finding in self.scan.findings:
@@ -89,40 +113,38 @@ class Judged:
         return dict(Counter(finding.code for finding in self.scan.findings))
 
 
-def judge(scan: Scan, key: bytes | None) -> Judged:
-    """Walk the whole log; adds to the findings of ``scan`` what only the records tell."""
+def judge(scan: Scan, key: bytes | None) -> Judgement:
+    """Walk the whole log; add to the findings of ``scan`` those that the records give."""
     state = state_of(scan.catalog.control)
     outcomes: Counter[str] = Counter()
-    path = scan.catalog.folder
+    finding = scan.catalog.finding
     encrypted = 0
     readable = True
     for step in scan.steps():
         _count(step.place, outcomes)
-        if step.behind or not readable or not step.place.case.whole:
+        if step.after_damage or not readable or not step.place.case.whole:
             continue
         try:
-            fold_step(state, step, key)
+            apply_step(state, step, key)
         except KeyMissingError:
             encrypted += 1
         except (CorruptLogError, UnsupportedFormatError) as error:
             scan.broken = True
             readable = False
-            scan.findings.append(_unreadable(path, error))
+            scan.findings.append(_unreadable(finding, error))
     if encrypted:
         message = (
             f"{encrypted} groups are encrypted and no key was given: "
             "only their envelopes were verified"
         )
-        scan.findings.append(
-            Finding("encrypted", Severity.WARNING, SYSTEM_NAME, path, message,
-                    advice="Give the log's key")
-        )  # fmt: skip
+        scan.findings.append(finding("encrypted", message))
     scan.findings += [
-        Finding("incomplete-transaction", Severity.LOSS, SYSTEM_NAME, path,
-                f"transaction {number} ended with elements missing: {holes}")
+        finding(
+            "incomplete-transaction", f"transaction {number} ended with elements missing: {holes}"
+        )
         for number, holes in state.incomplete.items()
-    ]  # fmt: skip
-    return Judged(scan, state, outcomes)
+    ]
+    return Judgement(scan, state, outcomes)
 
 
 def _count(place: Place, outcomes: Counter[str]) -> None:
@@ -134,10 +156,7 @@ def _count(place: Place, outcomes: Counter[str]) -> None:
         outcomes[place.case.value] += 1
 
 
-def _unreadable(path: str, error: TallystickError) -> Finding:
+def _unreadable(finding: FindingBuilder, error: TallystickError) -> Finding:
     file, offset = error.file, error.offset
     error.file = error.offset = None  # the finding has them beside its message
-    return Finding(
-        "unreadable-group", Severity.DAMAGE, SYSTEM_NAME, path, str(error),
-        file=file, offset=offset,
-    )  # fmt: skip
+    return finding("unreadable-group", str(error), file=file, offset=offset)

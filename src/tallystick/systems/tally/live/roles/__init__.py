@@ -1,7 +1,7 @@
 """The native log in each role: one class per role over a `TallyLog`.
 
-In: the calls of `tallystick.roles`. Out: drafts submitted to the log, and views of its state. A
-role owns the log that it is given and closes it.
+In: the calls of `tallystick.roles`. Out: records submitted to the log, and views of its state. A
+role owns its log and closes it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The native log as a coordinator's decision log.
 
-In: the calls of `tallystick.roles.DecisionLog`. Out: drafts submitted to the log, and
-views of its state.
+In: the calls of `tallystick.roles.DecisionLog`. Out: records submitted to the log, and views of
+its state.
 """
 
 from __future__ import annotations
@@ -12,35 +12,37 @@ from collections.abc import Collection, Mapping
 from tallystick.records import State
 from tallystick.roles import Decision, DecisionOutcome, Ticket
 from tallystick.systems.tally.format.bodies import encode_names, encode_note
-from tallystick.systems.tally.format.columns import Draft
+from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
-from tallystick.systems.tally.live.carry_forward import heuristic
-from tallystick.systems.tally.live.roles.base import Role
+from tallystick.systems.tally.live.reclaim import heuristic_record
+from tallystick.systems.tally.live.roles.base import TallyRole
 
 
-class TallyDecisionLog(Role):
+class TallyDecisionLog(TallyRole):
     """A two-phase-commit coordinator's log. Only `decide` and `settle` are forced."""
 
     def note(self, state: State, gtrid: bytes, resources: Collection[str]) -> None:
         """Record a status that decides nothing, without forcing."""
-        self.log.submit(Draft(Code.NOTE, encode_note(state, resources), gtrid=gtrid), sync=False)
+        self.log.submit(
+            UnplacedRecord(Code.NOTE, encode_note(state, resources), gtrid=gtrid), sync=False
+        )
 
     def decide(self, gtrid: bytes, resources: Collection[str]) -> Ticket:
         """Record the decision to commit."""
-        self._recycle()
-        return self.log.submit(Draft(Code.DECISION, _body(tuple(resources)), gtrid=gtrid))
+        self._reclaim_after_roll()
+        return self.log.submit(UnplacedRecord(Code.DECISION, _body(tuple(resources)), gtrid=gtrid))
 
     def finish(self, gtrid: bytes, resources: Collection[str], outcome: DecisionOutcome) -> None:
-        """Record, without forcing, that these resources have ended so."""
+        """Record, without forcing, the outcome at these resources."""
         if outcome is DecisionOutcome.HEURISTIC:
-            draft = heuristic(gtrid, frozenset(resources))
+            record = heuristic_record(gtrid, frozenset(resources))
         else:
             body = _body(tuple(resources), outcome.value)
-            draft = Draft(Code.FINISH, body, gtrid=gtrid)
-        self.log.submit(draft, sync=False)
+            record = UnplacedRecord(Code.FINISH, body, gtrid=gtrid)
+        self.log.submit(record, sync=False)
 
     def open_decisions(self) -> Mapping[bytes, Decision]:
-        """Decisions not closed for all of their resources, by gtrid. Times are in ms."""
+        """Return decisions not closed for all of their resources, by gtrid; times are in ms."""
         with self.log.state() as state:
             return {
                 gtrid: Decision(gtrid, frozenset(one.resources), one.time_us // 1000)
@@ -48,16 +50,16 @@ class TallyDecisionLog(Role):
             }
 
     def heuristics(self) -> Mapping[bytes, frozenset[str]]:
-        """Heuristic outcomes that no operator has settled yet, by gtrid."""
+        """Return heuristic outcomes that are not settled, by gtrid."""
         with self.log.state() as state:
             return {gtrid: names for gtrid, (_, names) in state.heuristics.items()}
 
     def settle(self, gtrid: bytes) -> Ticket:
-        """Record durably that an operator has dealt with a heuristic outcome."""
-        return self.log.submit(Draft(Code.SETTLE, gtrid=gtrid))
+        """Record durably that an operator has settled a heuristic outcome."""
+        return self.log.submit(UnplacedRecord(Code.SETTLE, gtrid=gtrid))
 
 
 @functools.lru_cache(maxsize=256)
 def _body(resources: tuple[str, ...], outcome: str = "") -> bytes:
-    """Names, and how they ended: a program has few sets of them, and many transactions."""
+    """Encode names and outcome; cached, as a program has few sets of resources."""
     return encode_names(resources, outcome.encode())

@@ -1,28 +1,27 @@
 """The native log as the engine of a `tallystick.services.journal.Journal`.
 
-In: the calls of `tallystick.services.journal.engine.JournalEngine`. Out: records and tickets.
+In: the calls of `tallystick.roles.JournalEngine`. Out: records and tickets.
 """
 
 from __future__ import annotations
 
 import posixpath
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 from tallystick.records import Record, Xid
 from tallystick.roles import Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.local import LOCAL
-from tallystick.systems.tally.format.columns import Draft
+from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.format.layout import segment_name
 from tallystick.systems.tally.format.sealing import KeyProvider
-from tallystick.systems.tally.live.append_items import EndingDraft
-from tallystick.systems.tally.live.columnar_append import columnar
 from tallystick.systems.tally.live.compaction import compact, compaction_due
+from tallystick.systems.tally.live.items import UnplacedEnding, columnar
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.read_back import groups_from
 from tallystick.systems.tally.live.roles.record_journal import TallyRecordJournal
@@ -31,17 +30,22 @@ from tallystick.systems.tally.live.tail import Tail
 from tallystick.systems.tally.read.records import records_of
 
 _SAMPLE: Final = 1000
-"""Bodies whose sizes tell about those of the others."""
+"""Bodies from whose sizes the size of all bodies is estimated."""
 
 
 def open_journal(
     path: str,
     *,
-    settings: Settings | None = None,
+    settings: Settings | Mapping[str, Any] | None = None,
     key: KeyProvider | None = None,
     fs: FileSystem = LOCAL,
 ) -> TallyJournal:
-    """Create or recover the log at ``path``."""
+    """Create or recover the log at ``path``; raises as `TallyLog` does.
+
+    ``settings`` may be a mapping of the names of `Settings`.
+    """
+    if isinstance(settings, Mapping):
+        settings = Settings(**settings)
     return TallyJournal(TallyLog(path, settings=settings, key=key, fs=fs))
 
 
@@ -49,23 +53,28 @@ class TallyJournal(TallyRecordJournal):
     """A record journal with plain records, replay by LSN or time, and compaction."""
 
     def append(self, body: bytes) -> Ticket:
+        """Append a plain record; the ticket is done when it is durable."""
         return self.log.append(body)
 
     def append_durably(self, body: bytes) -> int:
-        return self.log.commit(body)
+        """Append a plain record; return its LSN when it is durable."""
+        return self.log.append_durably(body)
 
     def _end(self, transaction: int) -> None:
         # The journal hands out the numbers itself; a transaction may end without any record.
         self._open.discard(transaction)
 
     def append_in(self, transaction: int, body: bytes) -> None:
-        self._element(Draft(Code.APPEND, body, transaction))
+        """Append a plain record in a transaction."""
+        self._element(UnplacedRecord(Code.APPEND, body, transaction))
 
     def append_many(self, bodies: Sequence[bytes]) -> Sequence[int]:
-        """Durable when it returns. Groups form while the ones before are written, no more than
-        three at a time."""
+        """Append plain records; return their LSNs when all are durable.
+
+        Groups form while the ones before are written, no more than three at a time.
+        """
         some = bodies[:_SAMPLE]
-        self.log.expect(len(bodies) * sum(map(len, some)) // max(len(some), 1))
+        self.log.reserve_ahead(len(bodies) * sum(map(len, some)) // max(len(some), 1))
         written: list[range] = []
         waiting: deque[tuple[Ticket, int]] = deque()
         for block in columnar(bodies, self.log.capacity, self.log.check_size):
@@ -73,70 +82,77 @@ class TallyJournal(TallyRecordJournal):
                 written.append(_awaited(*waiting.popleft()))
             ticket = self.log.submit(block)
             ticket.start_flush()
-            waiting.append((ticket, block.records))
+            waiting.append((ticket, block.record_count))
         return _joined([*written, *(_awaited(*one) for one in waiting)])
 
     def prepare(self, transaction: int, extra: bytes = b"", xid: Xid | None = None) -> Ticket:
+        """Prepare a transaction, as a branch if it has an ``xid``."""
         self._open.add(transaction)
-        return self.log.submit(EndingDraft(Code.PREPARE, transaction, xid, extra))
+        return self.log.submit(UnplacedEnding(Code.PREPARE, transaction, xid, extra))
 
     def records(self, *, from_lsn: int = 0, from_time_us: int | None = None) -> Iterator[Record]:
-        """Every record that is durable now. Its segments are kept until the end of the walk."""
+        """Yield every record that is durable now, from an LSN or a time (microseconds) on.
+
+        Its segments are kept until the generator ends.
+        """
         self.log.flush()
         with self.log.hold(self.log.first_segment):
             for header, stored in groups_from(self.log, lsn=from_lsn, time_us=from_time_us):
                 path = posixpath.join(self.log.path, segment_name(header.segment))
-                for record in records_of(path, stored, header, self.log.key, behind=False):
+                for record in records_of(path, stored, header, self.log.key, salvaged=False):
                     wanted = from_time_us is None or header.time_us >= from_time_us
                     if wanted and (record.sequence or 0) >= from_lsn:
                         yield record
 
     def tail(self, from_lsn: int) -> Tail:
-        """A position that moves on as records become durable."""
+        """Return a position that follows the records as they become durable."""
         log = self.log
         return Tail(
             log.path, from_lsn=from_lsn, fs=log.fs, key=log.key, durable=lambda: log.durable_lsn
         )
 
     def live_ids(self) -> set[int]:
-        """The ids of live records."""
+        """Return the ids of live records."""
         with self.log.state() as state:
             return set(state.live)
 
     def next_transaction(self) -> int:
-        """A lower bound for numbers of transactions that were never used."""
+        """Return a lower bound for numbers of transactions that were never used."""
         with self.log.state() as state:
             return state.next_transaction
 
     def reclaim(self, checkpoint_lsn: int = 0) -> int:
-        """Free what nothing needs; returns the number of segments freed."""
+        """Free segments that are not needed; return their number."""
         return len(self.log.reclaim(checkpoint_lsn))
 
     def compact(self, *, force: bool = False) -> int:
-        """Compact if it is due; returns the number of segments freed."""
+        """Compact if it is due; return the number of segments freed."""
         if not force and not compaction_due(self.log):
             return 0
         return len(compact(self.log))
 
     def flush(self) -> None:
+        """Make everything submitted so far durable."""
         self.log.flush()
 
     @property
     def next_lsn(self) -> int:
+        """LSN of the next record that will be written."""
         return self.log.next_lsn
 
     @property
     def counters(self) -> GroupCounters:
+        """Groups, records, bytes, syncs."""
         return self.log.counters
 
 
 def _awaited(ticket: Ticket, records: int) -> range:
-    """The numbers of a block, once it is durable."""
+    """Wait until a block is durable; return its LSNs."""
     first = ticket.wait()
     return range(first, first + records)
 
 
 def _joined(parts: Sequence[range]) -> Sequence[int]:
-    """The numbers of all parts: one range, unless others wrote in between."""
+    """Return the LSNs of all parts: one range, unless other callers wrote in between."""
     whole = range(parts[0].start, parts[-1].stop) if parts else range(0)
     return whole if len(whole) == sum(map(len, parts)) else list(chain.from_iterable(parts))

@@ -1,7 +1,7 @@
-"""The native log as a persist log: persisting and persisted.
+"""The native log as a persist log: persisting and persisted records.
 
-In: the calls of `tallystick.roles.PersistLog`. Out: drafts submitted to the log, views of
-its state, and files for a disposer.
+In: the calls of `tallystick.roles.PersistLog`. Out: records submitted to the log, views of its
+state, and files for a disposer.
 """
 
 from __future__ import annotations
@@ -11,19 +11,18 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from tallystick.errors import LogWriteError
-from tallystick.roles import Operation, OperationCode, PersistEntry, Ticket
+from tallystick.roles import Operation, PersistEntry, Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.local import LOCAL
-from tallystick.systems.tally.format.bodies import OPERATION_CODES, decode_entry, encode_names
-from tallystick.systems.tally.format.columns import Draft
+from tallystick.systems.tally.format.bodies import encode_names
+from tallystick.systems.tally.format.columns import UnplacedRecord
+from tallystick.systems.tally.format.entries import decode_entry, encode_entry
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.format.layout import segment_name, segment_number
-from tallystick.systems.tally.format.persist_bodies import encode_persisting
-from tallystick.systems.tally.live.append_items import RECORD_BYTES, Item
-from tallystick.systems.tally.live.carry_forward import Bundle
+from tallystick.systems.tally.live.items import RECORD_BYTES, Bundle, Item
 from tallystick.systems.tally.live.log import TallyLog
-from tallystick.systems.tally.live.roles.base import Role
+from tallystick.systems.tally.live.roles.base import TallyRole
 from tallystick.systems.tally.live.settings import Settings
 
 _PERSISTING, _PERSISTED = Code.PERSISTING.value, Code.PERSISTED.value
@@ -32,9 +31,11 @@ MARKS_MAX = 256
 """Marks that are submitted as one."""
 
 
-class TallyPersistLog(Role):
-    """Persisting and persisted. Files go to a disposer, unless the log is opened with
-    ``Settings(recycle=True)`` and recycles them by itself."""
+class TallyPersistLog(TallyRole):
+    """A persist log whose files go to a disposer.
+
+    A log that was opened with ``Settings(recycle=True)`` recycles them by itself.
+    """
 
     settings = Settings(recycle=False)
 
@@ -58,11 +59,15 @@ class TallyPersistLog(Role):
     def persisting(
         self, targets: Sequence[str], operations: Iterable[Operation], reference: str = ""
     ) -> tuple[int, Ticket]:
-        """Record a transaction; its number grows in commit order."""
-        body = encode_persisting(tuple(targets), operations, reference)
+        """Record a transaction; return its number, which grows in commit order, and its ticket.
+
+        Raises:
+            ValueError: an operation names none of ``targets``, or a text is too long.
+        """
+        body = encode_entry(tuple(targets), reference, operations)
         with self._number_lock:
             number = self._next
-            ticket = self.log.submit(Draft(_PERSISTING, body, None, number))
+            ticket = self.log.submit(UnplacedRecord(_PERSISTING, body, None, number))
             self._next = number + 1
         return number, ticket
 
@@ -76,12 +81,14 @@ class TallyPersistLog(Role):
         most = max(1, min(MARKS_MAX, self.log.capacity // (len(body) + RECORD_BYTES)))
         for start in range(0, len(numbers), most):
             some = numbers[start : start + most]
-            bundle = Bundle(tuple([Draft(_PERSISTED, body, None, number) for number in some]))
+            bundle = Bundle(
+                tuple([UnplacedRecord(_PERSISTED, body, None, number) for number in some])
+            )
             self._marks.append((bundle, self.log.submit(bundle, sync=False)))
         self._mark_again()
 
     def _mark_again(self) -> None:
-        """Nobody waits for marks: those for which there was no room are submitted anew."""
+        """Submit persisted marks anew that were refused because the disk was full."""
         with self._number_lock:
             for _ in range(len(self._marks)):
                 bundle, ticket = self._marks[0]
@@ -94,20 +101,23 @@ class TallyPersistLog(Role):
                     self._marks.append((bundle, self.log.submit(bundle, sync=False)))
 
     def lowest_pending(self) -> int | None:
-        """The smallest number that is pending in what is durable."""
+        """Return the smallest number that is pending in what is durable."""
         with self.log.state() as state:
             return min(state.pending, default=None)
 
     def discard(self, number: int) -> Ticket:
-        """An operator's durable decision not to persist what is still pending. Raises `KeyError`
-        for a number that is not pending."""
+        """Record durably that an operator gives up what is still pending of an entry.
+
+        Raises:
+            KeyError: the number is not pending.
+        """
         with self.log.state() as state:
             if number not in state.pending:
                 raise KeyError(number)
-        return self.log.submit(Draft(Code.DISCARD, key=number))
+        return self.log.submit(UnplacedRecord(Code.DISCARD, key=number))
 
     def pending(self) -> Iterator[tuple[PersistEntry, frozenset[str]]]:
-        """Entries with the targets that do not hold them yet, by ascending number."""
+        """Yield entries with the targets that do not hold them yet, by ascending number."""
         with self.log.state() as state:
             found = sorted(
                 (number, one.time_us, one.body, frozenset(one.remaining))
@@ -116,16 +126,16 @@ class TallyPersistLog(Role):
         return ((_entry(number, time, body), rest) for number, time, body, rest in found)
 
     def sync(self) -> Ticket:
-        """Everything recorded so far, persisted marks included."""
+        """Return a ticket for everything recorded so far, persisted marks included."""
         self._mark_again()
         return self.log.barrier()
 
     def ask_first(self, agreed: Callable[[str], bool]) -> None:
-        """Have no file given up, recycled or disposed of that ``agreed(path)`` is not true for."""
+        """Give up no file from now on unless ``agreed(path)`` is true."""
         self.log.ask_before_reclaiming(agreed)
 
     def disposable(self) -> Sequence[str]:
-        """Files that a disposer may take now, oldest first."""
+        """Return the files that a disposer may take now, oldest first."""
         self._mark_again()
         self.log.reclaim()
         if self.log.settings.recycle:
@@ -138,7 +148,11 @@ class TallyPersistLog(Role):
         return [f"{self.log.path}/{segment_name(number)}" for number in sorted(numbers)]
 
     def disposed(self, path: str) -> None:
-        """A disposer has taken this file: its name is gone for good when this returns."""
+        """Make durable that a disposer has taken this file.
+
+        Raises:
+            LogWriteError: the file is still in the log.
+        """
         if self.log.fs.exists(path):
             raise LogWriteError("the file is still in the log", file=path)
         self.log.fs.sync_dir(self.log.path)
@@ -148,27 +162,14 @@ class TallyPersistLog(Role):
         self.log.roll()
 
     def carry_forward(self, most: int = 16) -> None:
-        """Write what pins the oldest segment again, if that is few entries, so that stuck ones do
-        not keep every later file."""
+        """Write open entries of the oldest segment again, so that it can be freed.
+
+        Nothing is written if there are more than ``most``.
+        """
         self.log.reclaim_soon(carry_after=0, carry_most=most)
         self.log.flush()
 
 
 def _entry(number: int, time_us: int, body: bytes) -> PersistEntry:
     targets, reference, operations = decode_entry(body)
-    return PersistEntry(
-        number,
-        targets,
-        tuple(
-            Operation(
-                OperationCode(OPERATION_CODES[one.code]),
-                one.collection,
-                one.key,
-                one.value,
-                None if one.target is None else targets[one.target],
-            )
-            for one in operations
-        ),
-        reference,
-        time_us,
-    )
+    return PersistEntry(number, targets, operations, reference, time_us)

@@ -1,7 +1,7 @@
 """The native log as a journal of records by id.
 
-In: the calls of `tallystick.roles.RecordJournal`. Out: drafts submitted to the log, and
-records read back from its files.
+In: the calls of `tallystick.roles.RecordJournal`. Out: records submitted to the log, and records
+read back from its files.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from tallystick.errors import TransactionUsageError
 from tallystick.roles import JournalRecord, PreparedTransaction, Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
-from tallystick.systems.tally.format.columns import Draft
+from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
-from tallystick.systems.tally.live.append_items import EndingDraft
+from tallystick.systems.tally.live.items import UnplacedEnding
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.read_back import live_rows, open_elements
-from tallystick.systems.tally.live.roles.base import Role
+from tallystick.systems.tally.live.roles.base import TallyRole
 from tallystick.systems.tally.read.state import LogState
 
 
-class TallyRecordJournal(Role):
+class TallyRecordJournal(TallyRole):
     """A journal of records by id, in and out of transactions.
 
     Transactions that were open when the log was last closed, and had not prepared, are rolled
@@ -35,7 +35,11 @@ class TallyRecordJournal(Role):
             self._open = {number for number, one in state.open.items() if one.ending}
 
     def _end(self, transaction: int) -> None:
-        """The transaction ends now. Raises `TransactionUsageError` if it never began."""
+        """Note that a transaction ends.
+
+        Raises:
+            TransactionUsageError: it never began.
+        """
         if transaction not in self._open:
             raise TransactionUsageError(
                 f"transaction {transaction} is not open", file=self.log.path
@@ -43,56 +47,73 @@ class TallyRecordJournal(Role):
         self._open.discard(transaction)
 
     def add(self, record_id: int, body: bytes, user_type: int = 0) -> Ticket:
-        return self.log.submit(Draft(Code.ADD, body, None, record_id, user_type))
+        """Add a record outside of transactions."""
+        return self.log.submit(UnplacedRecord(Code.ADD, body, None, record_id, user_type))
 
     def update(self, record_id: int, body: bytes, user_type: int = 0) -> Ticket:
-        return self.log.submit(Draft(Code.UPDATE, body, None, record_id, user_type))
+        """Update a record outside of transactions."""
+        return self.log.submit(UnplacedRecord(Code.UPDATE, body, None, record_id, user_type))
 
     def delete(self, record_id: int) -> Ticket:
-        self._recycle()
-        return self.log.submit(Draft(Code.DELETE, b"", None, record_id))
+        """Delete a record outside of transactions."""
+        self._reclaim_after_roll()
+        return self.log.submit(UnplacedRecord(Code.DELETE, b"", None, record_id))
 
     def add_in(self, transaction: int, record_id: int, body: bytes, user_type: int = 0) -> None:
-        self._element(Draft(Code.ADD, body, transaction, record_id, user_type))
+        """Add a record in a transaction."""
+        self._element(UnplacedRecord(Code.ADD, body, transaction, record_id, user_type))
 
     def update_in(self, transaction: int, record_id: int, body: bytes, user_type: int = 0) -> None:
-        self._element(Draft(Code.UPDATE, body, transaction, record_id, user_type))
+        """Update a record in a transaction."""
+        self._element(UnplacedRecord(Code.UPDATE, body, transaction, record_id, user_type))
 
     def delete_in(self, transaction: int, record_id: int, body: bytes = b"") -> None:
-        self._element(Draft(Code.DELETE, body, transaction, record_id))
+        """Delete a record in a transaction."""
+        self._element(UnplacedRecord(Code.DELETE, body, transaction, record_id))
 
-    def _element(self, draft: Draft) -> None:
-        self.log.submit(draft, sync=False)
-        self._open.add(draft.transaction or 0)
+    def _element(self, record: UnplacedRecord) -> None:
+        self.log.submit(record, sync=False)
+        self._open.add(record.transaction or 0)
 
     def prepare(self, transaction: int, extra: bytes = b"") -> Ticket:
+        """Prepare a transaction; ``extra`` is returned by `prepared`."""
         self._open.add(transaction)
-        return self.log.submit(EndingDraft(Code.PREPARE, transaction, None, extra))
+        return self.log.submit(UnplacedEnding(Code.PREPARE, transaction, None, extra))
 
     def commit(self, transaction: int) -> Ticket:
-        self._recycle()
+        """Commit a transaction.
+
+        Raises:
+            TransactionUsageError: it is not open.
+        """
+        self._reclaim_after_roll()
         self._end(transaction)
-        return self.log.submit(EndingDraft(Code.COMMIT, transaction))
+        return self.log.submit(UnplacedEnding(Code.COMMIT, transaction))
 
     def rollback(self, transaction: int) -> Ticket:
+        """Roll back a transaction.
+
+        Raises:
+            TransactionUsageError: it is not open.
+        """
         self._end(transaction)
-        return self.log.submit(Draft(Code.ROLLBACK, b"", transaction))
+        return self.log.submit(UnplacedRecord(Code.ROLLBACK, b"", transaction))
 
     def live_records(self) -> Iterator[JournalRecord]:
-        """Adds and updates of live ids, in log order; read from the files."""
+        """Yield adds and updates of live ids, in log order; they are read from the files."""
         with self.log.state() as state:
             wanted = {one.lsn for _, one in state.live_lsns()}
-        return (_journal_record(row.draft) for row in live_rows(self.log, wanted))
+        return (_journal_record(row.record) for row in live_rows(self.log, wanted))
 
     def prepared(self) -> Sequence[PreparedTransaction]:
-        """Prepared transactions; their bodies are read from the files."""
+        """Return prepared transactions; their bodies are read from the files."""
         with self.log.state() as state:
             return tuple(_prepared(self.log, state))
 
 
-def _journal_record(draft: Draft) -> JournalRecord:
-    update = draft.code in (Code.UPDATE, Code.MOVED_UPDATE)
-    return JournalRecord(draft.key or 0, draft.user_type, draft.body, update)
+def _journal_record(record: UnplacedRecord) -> JournalRecord:
+    update = record.code in (Code.UPDATE, Code.MOVED_UPDATE)
+    return JournalRecord(record.key or 0, record.user_type, record.body, update)
 
 
 def _prepared(log: TallyLog, state: LogState) -> Iterator[PreparedTransaction]:
@@ -100,6 +121,6 @@ def _prepared(log: TallyLog, state: LogState) -> Iterator[PreparedTransaction]:
         if one.ending is None:
             continue
         rows = open_elements(log, one)
-        records = [_journal_record(row.draft) for row in rows if row.draft.code != Code.DELETE]
-        deletes = [row.draft.key or 0 for row in rows if row.draft.code == Code.DELETE]
+        records = [_journal_record(row.record) for row in rows if row.record.code != Code.DELETE]
+        deletes = [row.record.key or 0 for row in rows if row.record.code == Code.DELETE]
         yield PreparedTransaction(number, tuple(records), tuple(deletes), one.ending.extra)

@@ -1,8 +1,8 @@
-"""The native log as an undo/redo log: images of pages once per section, rows, in-doubt work.
+"""The native log as an undo/redo log: page images once per section, rows, in-doubt work.
 
-In: the calls of `tallystick.roles.UndoRedoLog`. Out: drafts submitted to the log; at
-recovery, calls of a `RecoveryHandler`. A section is what lies between two checkpoint records;
-its id is the LSN of the record that begins it, 0 for the first.
+In: the calls of `tallystick.roles.UndoRedoLog`. Out: records submitted to the log; at recovery,
+calls of a `RecoveryHandler`. A section lies between two checkpoint records; its id is the LSN of
+the record that begins it, 0 for the first.
 """
 
 from __future__ import annotations
@@ -13,20 +13,18 @@ from tallystick.roles import InDoubt, RecoveryHandler, Ticket, branch_of
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.format.bodies import decode_row, encode_row
-from tallystick.systems.tally.format.columns import Draft
+from tallystick.systems.tally.format.columns import Row, UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
-from tallystick.systems.tally.live.append_items import EndingDraft, size_of
-from tallystick.systems.tally.live.carry_forward import Bundle
+from tallystick.systems.tally.live.items import Bundle, UnplacedEnding, size_of
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.read_back import rows_from
-from tallystick.systems.tally.live.roles.base import Role
-from tallystick.systems.tally.read.open_work import Row
+from tallystick.systems.tally.live.roles.base import TallyRole
 
 _ADD, _REMOVE = Code.REDO_ADD.value, Code.REDO_REMOVE.value
 _ROWS = (Code.REDO_ADD, Code.REDO_REMOVE, Code.TRUNCATE)
 
 
-class TallyUndoRedoLog(Role):
+class TallyUndoRedoLog(TallyRole):
     """Undo images, redo rows and in-doubt transactions in one native log.
 
     Sessions that were open when the log was last closed, and had not prepared, are rolled back.
@@ -36,14 +34,14 @@ class TallyUndoRedoLog(Role):
         super().__init__(log, fs=fs)
         self.roll_back_open()
         self._pages: set[int] = {
-            row.draft.key or 0 for row in self._section_rows() if _is_undo(row)
+            row.record.key or 0 for row in self._section_rows() if _is_undo(row)
         }
 
     def _section_rows(self) -> Iterator[Row]:
-        """The rows of the last section."""
+        """Yield the undo images of the last section."""
         rows: list[Row] = []
         for row in self._kept_rows():
-            if row.draft.code == Code.CHECKPOINT:
+            if row.record.code == Code.CHECKPOINT:
                 rows.clear()
             elif _is_undo(row):
                 rows.append(row)
@@ -60,85 +58,85 @@ class TallyUndoRedoLog(Role):
         if page in self._pages:
             return
         code = Code.UNDO_EMPTY if image is None else Code.UNDO
-        self.log.submit(Draft(code, image or b"", None, page), sync=False)
+        self.log.submit(UnplacedRecord(code, image or b"", None, page), sync=False)
         self._pages.add(page)
 
     def has_undo(self, page: int) -> bool:
-        """True if this section holds an image of the page already."""
+        """Return True if this section holds an image of the page already."""
         return page in self._pages
 
     def log_row(self, session: int, table: int, key: int, row: bytes | None) -> None:
         """Log an added row, or with None a removed one."""
-        self.log.submit(_row_draft(session, table, key, row), sync=False)
+        self.log.submit(_row_record(session, table, key, row), sync=False)
 
     def log_rows(self, session: int, rows: Mapping[tuple[int, int], bytes | None]) -> None:
-        """Log changed rows by table and key, in order; together, as far as groups go."""
-        drafts = [_row_draft(session, *place, row) for place, row in rows.items()]
-        for some in _pieces(drafts, self.log.group_bytes):
+        """Log changed rows by table and key, in order, in as few groups as possible."""
+        records = [_row_record(session, *place, row) for place, row in rows.items()]
+        for some in _pieces(records, self.log.group_bytes):
             self.log.submit(Bundle(some), sync=False)
 
     def log_truncate(self, session: int, table: int) -> None:
         """Log that all rows of the table are removed."""
-        self.log.submit(Draft(Code.TRUNCATE, encode_row(table), session), sync=False)
+        self.log.submit(UnplacedRecord(Code.TRUNCATE, encode_row(table), session), sync=False)
 
     def prepare_commit(self, session: int, name: str) -> Ticket:
         """Record durably that the session's transaction can commit, under this name."""
-        ending = EndingDraft(Code.PREPARE, session, branch_of(name), name.encode())
+        ending = UnplacedEnding(Code.PREPARE, session, branch_of(name), name.encode())
         return self.log.submit(ending)
 
     def commit(self, session: int) -> Ticket:
         """Commit what the session has logged since it last ended."""
-        return self.log.submit(EndingDraft(Code.COMMIT, session))
+        return self.log.submit(UnplacedEnding(Code.COMMIT, session))
 
     def rollback(self, session: int) -> Ticket:
         """Give up what the session has logged since it last ended."""
-        return self.log.submit(Draft(Code.ROLLBACK, b"", session))
+        return self.log.submit(UnplacedRecord(Code.ROLLBACK, b"", session))
 
     def flush(self) -> Ticket:
-        """Everything logged so far."""
+        """Return a ticket for everything logged so far."""
         return self.log.barrier()
 
     # -- sections -----------------------------------------------------------------------
 
     def checkpoint(self) -> int:
-        """Start a new section; returns its id. Every changed page must be written before."""
-        section = self.log.submit(Draft(Code.CHECKPOINT)).wait()
+        """Start a new section; return its id. Every changed page must be written before."""
+        section = self.log.submit(UnplacedRecord(Code.CHECKPOINT)).wait()
         self._pages.clear()
         return section
 
     def remove_until(self, section: int) -> None:
-        """Free what lies before that section; nothing as long as a transaction is in doubt."""
+        """Free what lies before that section; nothing while a transaction is in doubt."""
         if not self.in_doubt():
             self.log.reclaim(section)
 
     # -- recovery -----------------------------------------------------------------------
 
     def recover(self, handler: RecoveryHandler) -> None:
-        """Put back the first image of each page, then redo what committed, in commit order.
+        """Restore the first image of each page, then redo what committed, in commit order.
 
-        The order of commits is that of the log; a transaction's rows wait in memory for its end.
+        The rows of a transaction are kept in memory until its end.
         """
         seen: set[int] = set()
         for row in self._kept_rows():
-            page = row.draft.key or 0
+            page = row.record.key or 0
             if _is_undo(row) and page not in seen:
                 seen.add(page)
-                empty = row.draft.code == Code.UNDO_EMPTY
-                handler.undo_page(page, None if empty else row.draft.body)
-        waiting: dict[int, list[Draft]] = {}
+                empty = row.record.code == Code.UNDO_EMPTY
+                handler.undo_page(page, None if empty else row.record.body)
+        waiting: dict[int, list[UnplacedRecord]] = {}
         for row in self._kept_rows():
-            draft = row.draft
-            if draft.transaction is None:
+            record = row.record
+            if record.transaction is None:
                 continue
-            if draft.code in _ROWS:
-                waiting.setdefault(draft.transaction, []).append(draft)
-            elif draft.code in (Code.COMMIT, Code.ROLLBACK):
-                rows = waiting.pop(draft.transaction, [])
-                for one in rows if draft.code == Code.COMMIT else ():
+            if record.code in _ROWS:
+                waiting.setdefault(record.transaction, []).append(record)
+            elif record.code in (Code.COMMIT, Code.ROLLBACK):
+                rows = waiting.pop(record.transaction, [])
+                for one in rows if record.code == Code.COMMIT else ():
                     _redo(handler, one)
 
     def in_doubt(self) -> Sequence[InDoubt]:
-        """Prepared transactions that no one has decided."""
+        """Return prepared transactions that are not decided."""
         with self.log.state() as state:
             return [
                 InDoubt(session, one.ending.extra.decode("utf-8", "replace"))
@@ -147,39 +145,43 @@ class TallyUndoRedoLog(Role):
             ]
 
     def settle(self, name: str, *, commit: bool) -> Ticket:
-        """Decide an in-doubt transaction durably. Raises `KeyError` for an unknown name."""
+        """Decide an in-doubt transaction durably.
+
+        Raises:
+            KeyError: no transaction of that name is in doubt.
+        """
         session = {one.name: one.session for one in self.in_doubt()}[name]
         return self.commit(session) if commit else self.rollback(session)
 
 
-def _row_draft(session: int, table: int, key: int, row: bytes | None) -> Draft:
+def _row_record(session: int, table: int, key: int, row: bytes | None) -> UnplacedRecord:
     if row is None:
-        return Draft(_REMOVE, encode_row(table), session, key)
-    return Draft(_ADD, encode_row(table, row), session, key)
+        return UnplacedRecord(_REMOVE, encode_row(table), session, key)
+    return UnplacedRecord(_ADD, encode_row(table, row), session, key)
 
 
-def _pieces(drafts: list[Draft], limit: int) -> Iterator[tuple[Draft, ...]]:
-    """The drafts in pieces of at most ``limit`` bytes, or one longer draft."""
+def _pieces(records: list[UnplacedRecord], limit: int) -> Iterator[tuple[UnplacedRecord, ...]]:
+    """Yield the records in pieces of at most ``limit`` bytes, or of one longer record."""
     start = size = 0
-    for place, draft in enumerate(drafts):
-        own = size_of(draft)
+    for place, record in enumerate(records):
+        own = size_of(record)
         if size + own > limit and place > start:
-            yield tuple(drafts[start:place])
+            yield tuple(records[start:place])
             start, size = place, 0
         size += own
-    if start < len(drafts):
-        yield tuple(drafts[start:])
+    if start < len(records):
+        yield tuple(records[start:])
 
 
 def _is_undo(row: Row) -> bool:
-    return row.draft.code in (Code.UNDO, Code.UNDO_EMPTY)
+    return row.record.code in (Code.UNDO, Code.UNDO_EMPTY)
 
 
-def _redo(handler: RecoveryHandler, draft: Draft) -> None:
-    table, row = decode_row(draft.body)
-    if draft.code == Code.TRUNCATE:
+def _redo(handler: RecoveryHandler, record: UnplacedRecord) -> None:
+    table, row = decode_row(record.body)
+    if record.code == Code.TRUNCATE:
         handler.redo_truncate(table)
-    elif draft.code == Code.REDO_ADD:
-        handler.redo_add(table, draft.key or 0, row)
+    elif record.code == Code.REDO_ADD:
+        handler.redo_add(table, record.key or 0, row)
     else:
-        handler.redo_remove(table, draft.key or 0)
+        handler.redo_remove(table, record.key or 0)

@@ -8,15 +8,14 @@ from hypothesis import strategies as st
 
 from tallystick.errors import CorruptLogError
 from tallystick.roles import Operation, OperationCode
-from tallystick.systems.tally.format.bodies import (
+from tallystick.systems.tally.format.bodies import encode_names
+from tallystick.systems.tally.format.entries import (
+    EVERY_TARGET,
+    NO_VALUE,
     OPERATION_CODES,
-    PersistOperation,
+    OPERATION_HEAD,
     decode_entry,
     encode_entry,
-    encode_names,
-)
-from tallystick.systems.tally.format.persist_bodies import (
-    encode_persisting,
     entry_targets,
     mark_targets,
 )
@@ -24,22 +23,43 @@ from tallystick.systems.tally.format.persist_bodies import (
 NAMES = st.lists(st.text(max_size=4), min_size=1, max_size=3, unique=True)
 OPERATIONS = st.lists(
     st.builds(
-        PersistOperation,
-        st.integers(0, 3),
+        Operation,
+        st.sampled_from(OperationCode),
         st.text(max_size=3),
         st.binary(max_size=5),
         st.none() | st.binary(max_size=5),
-        st.none() | st.just(0),
+        st.none() | st.just("first"),
     ),
     max_size=3,
 )
 
 
+def encoded(names: list[str], reference: str, operations: list[Operation]) -> bytes:
+    """Encode an entry; the target "first" stands for the first name."""
+    given = [one._replace(target=names[0] if one.target else None) for one in operations]
+    return encode_entry(tuple(names), reference, given)
+
+
+def specified_entry(targets: list[str], reference: str, operations: list[Operation]) -> bytes:
+    """Encode an entry as docs/formats/tally.md says, field by field."""
+    texts = [name.encode() for name in (*targets, reference)]
+    body = len(targets).to_bytes(2, "little")
+    body += b"".join(len(text).to_bytes(2, "little") + text for text in texts)
+    for one in operations:
+        collection, value = one.collection.encode(), one.value or b""
+        size = NO_VALUE if one.value is None else len(value)
+        target = EVERY_TARGET if one.target is None else targets.index(one.target)
+        code = OPERATION_CODES.index(one.code)
+        body += OPERATION_HEAD.pack(code, target, len(collection), len(one.key), size)
+        body += collection + one.key + value
+    return body
+
+
 @given(NAMES, st.text(max_size=5), OPERATIONS)
 def test_targets_are_those_of_the_whole_entry(
-    names: list[str], reference: str, operations: list[PersistOperation]
+    names: list[str], reference: str, operations: list[Operation]
 ) -> None:
-    body = encode_entry(names, reference, operations)
+    body = encoded(names, reference, operations)
     assert entry_targets(body) == decode_entry(body)[0] == tuple(names)
     assert mark_targets(encode_names(names)) == tuple(sorted(names))
 
@@ -65,43 +85,32 @@ def test_commit_encodes_what_the_format_says(
     chosen = [
         one._replace(target=data.draw(st.none() | st.sampled_from(names))) for one in operations
     ]
-    body = encode_persisting(tuple(names), chosen, reference)
-    targets, text, found = decode_entry(body)
-    assert (targets, text) == (tuple(names), reference)
-    assert [
-        Operation(
-            OperationCode(OPERATION_CODES[one.code]),
-            one.collection,
-            one.key,
-            one.value,
-            None if one.target is None else names[one.target],
-        )
-        for one in found
-    ] == chosen
-    assert body == encode_entry(names, reference, found)
+    body = encode_entry(tuple(names), reference, chosen)
+    assert decode_entry(body) == (tuple(names), reference, tuple(chosen))
+    assert body == specified_entry(names, reference, chosen)
 
 
 def test_operation_for_a_stranger_and_a_name_that_is_too_long_are_refused() -> None:
     stranger = Operation(OperationCode.UPDATE, "t", b"k", b"v", "nobody")
     with pytest.raises(ValueError, match="nobody"):
-        encode_persisting(("a",), [stranger], "")
+        encode_entry(("a",), "", [stranger])
     with pytest.raises(ValueError, match="too long"):
-        encode_persisting(("a",), [], "r" * 70_000)
+        encode_entry(("a",), "r" * 70_000, [])
     with pytest.raises(ValueError, match="too long"):
-        encode_persisting(("a",), [stranger._replace(collection="c" * 70_000, target="a")], "")
+        encode_entry(("a",), "", [stranger._replace(collection="c" * 70_000, target="a")])
 
 
 @given(NAMES, OPERATIONS, st.data())
 def test_cut_or_changed_entry_is_refused_or_well_formed(
-    names: list[str], operations: list[PersistOperation], data: st.DataObject
+    names: list[str], operations: list[Operation], data: st.DataObject
 ) -> None:
-    body = bytearray(encode_entry(names, "reference", operations))
+    body = bytearray(encoded(names, "reference", operations))
     body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     cut = bytes(body[: data.draw(st.integers(0, len(body)))])
     try:
         whole = decode_entry(cut)[0]
     except CorruptLogError:
-        return  # text that is no UTF-8 is found by whoever decodes it
+        return  # text that is no UTF-8 is found when it is decoded
     assert entry_targets(cut) == whole
 
 

@@ -150,13 +150,13 @@ def test_missing_segment_is_seen_in_the_middle_and_at_the_end() -> None:
 
 def test_transaction_with_a_hole_is_reported_and_not_applied() -> None:
     from tallystick.systems.tally.format.bodies import Ending, encode_ending
-    from tallystick.systems.tally.format.columns import Draft
+    from tallystick.systems.tally.format.columns import UnplacedRecord
     from tallystick.systems.tally.format.kinds import Code
 
     fs = MemoryFileSystem()
     log = tiny_log(fs)
-    log.submit(Draft(Code.ADD, b"only", 5, 1)).wait()
-    log.submit(Draft(Code.COMMIT, encode_ending(Ending(((1, 2),))), 5)).wait()
+    log.submit(UnplacedRecord(Code.ADD, b"only", 5, 1)).wait()
+    log.submit(UnplacedRecord(Code.COMMIT, encode_ending(Ending(((1, 2),))), 5)).wait()
     log.close()
     one = reading(fs)
     assert "incomplete-transaction" in {finding.code for finding in one.findings()}
@@ -167,13 +167,13 @@ def test_transaction_with_a_hole_is_reported_and_not_applied() -> None:
 
 
 def test_unknown_code_that_may_be_ignored_is_skipped_and_any_other_refused() -> None:
-    from tallystick.systems.tally.format.columns import Draft
+    from tallystick.systems.tally.format.columns import UnplacedRecord
 
     for code, opened in ((0x80 | 5, True), (5 + 100, False)):
         fs = MemoryFileSystem()
         log = tiny_log(fs)
         log.append(b"known").wait()
-        log.submit(Draft(code, b"new")).wait()
+        log.submit(UnplacedRecord(code, b"new")).wait()
         log.close()
         assert reading(fs).verdict().engine["opened"] is opened
         if opened:

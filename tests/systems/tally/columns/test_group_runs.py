@@ -1,4 +1,4 @@
-"""Leaps over small groups: the same records as the plain walk, and none that is not whole."""
+"""Runs of small groups: the same records as the plain walk, and none that is not whole."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from tallystick.arrow.schemas import RECORDS, plain, record_batches
 from tallystick.errors import CorruptLogError
 from tallystick.records import Verdict
 from tallystick.systems.tally import reader
+from tallystick.systems.tally.columns import group_runs
 from tallystick.systems.tally.columns import kernels as small_kernel
-from tallystick.systems.tally.format.bodies import encode_entry, encode_names
-from tallystick.systems.tally.format.columns import Draft, encode_drafts
+from tallystick.systems.tally.columns.deferred_runs import WALKED_FIRST, DeferredRunReader
+from tallystick.systems.tally.format.bodies import encode_names
+from tallystick.systems.tally.format.columns import UnplacedRecord, encode_records
+from tallystick.systems.tally.format.entries import encode_entry
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.live import opening as recovery
-from tallystick.systems.tally.read import group_runs as leaping
 from tallystick.systems.tally.read.scan import Scan
-from tallystick.systems.tally.read.state_rebuild import WALKED_FIRST, LateLeaper
-from tallystick.systems.tally.read.walk import Leap
+from tallystick.systems.tally.read.walk import RunReader
 from tallystick.systems.tally.reader import TallyReading
 from tallystick.testing import MemoryFileSystem
-from tests.systems.tally.build import FOLDER, drafts, reading, tiny_log
+from tests.systems.tally.build import FOLDER, every_item, reading, tiny_log
 
 SEGMENT = f"{FOLDER}/0000000000000001.tally"
 
@@ -38,11 +39,11 @@ def one_by_one(count: int, *, mixed: bool = False) -> MemoryFileSystem:
     for number in range(count):
         log.append(b"%d." % number * (number % 40)).wait()
         if mixed:
-            log.submit(Draft(Code.ADD, b"", None, number), sync=False)
-            log.submit(Draft(Code.ADD, b"in", 7, number, 3), sync=False)
+            log.submit(UnplacedRecord(Code.ADD, b"", None, number), sync=False)
+            log.submit(UnplacedRecord(Code.ADD, b"in", 7, number, 3), sync=False)
             log.append(b"together").wait()
-    for draft in drafts() if mixed else ():
-        log.submit(draft).wait()
+    for item in every_item() if mixed else ():
+        log.submit(item).wait()
     log.close()
     return fs
 
@@ -58,9 +59,9 @@ def damaged_logs(*, seed: int, count: int) -> Iterator[TallyReading]:
         yield reading(MemoryFileSystem(files | {SEGMENT: damaged}))
 
 
-def leaps(one: TallyReading) -> list[int]:
-    """Records that each leap took."""
-    steps = Scan(one.catalog, one._reach, leap=leaping.Leaper(10_000)).steps()
+def run_sizes(one: TallyReading) -> list[int]:
+    """Records of each run."""
+    steps = Scan(one.catalog, one._access, run_reader=group_runs.CompiledRunReader(10_000)).steps()
     return [step.place.run.count for step in steps if step.place.run is not None]
 
 
@@ -73,21 +74,21 @@ def agree(one: TallyReading, rows: int = 10_000) -> None:
     assert table(list(one.batches(rows=rows))).equals(oracle)
 
 
-def test_a_log_of_one_caller_is_read_in_leaps() -> None:
+def test_a_log_of_one_caller_is_read_in_runs() -> None:
     one = reading(one_by_one(100))
-    assert sum(leaps(one)) == 100
-    assert len(leaps(one)) == len(one.catalog.segments)
+    assert sum(run_sizes(one)) == 100
+    assert len(run_sizes(one)) == len(one.catalog.segments)
     agree(one)
 
 
 @pytest.mark.parametrize("rows", [1, 3, 10_000])
 def test_what_needs_more_than_columns_is_left_to_the_plain_walk(rows: int) -> None:
     one = reading(one_by_one(30, mixed=True))
-    assert sum(leaps(one)) >= 90
+    assert sum(run_sizes(one)) >= 90
     agree(one, rows)
 
 
-def test_damage_in_small_groups_is_judged_as_without_leaps() -> None:
+def test_damage_in_small_groups_is_judged_as_without_runs() -> None:
     for one in damaged_logs(seed=20, count=150):
         agree(one)
 
@@ -102,34 +103,36 @@ def test_plain_python_takes_the_same_records(monkeypatch: pytest.MonkeyPatch) ->
         assert table(list(one.batches())).equals(compiled)
 
 
-def folded(one: TallyReading, leap: Leap | None) -> tuple[dict[str, object], object, object]:
+def rebuilt(
+    one: TallyReading, run_reader: RunReader | None
+) -> tuple[dict[str, object], object, object]:
     """State, index and findings, as recovery makes them."""
-    scan = Scan(one.catalog, one._reach, leap=leap)
-    state, index = recovery._fold(scan, None)
+    scan = Scan(one.catalog, one._access, run_reader=run_reader)
+    state, index = recovery._rebuild(scan, None)
     ends = (scan.next_lsn, scan.end and scan.end[1], scan.clean, scan.broken, scan.time_us)
     return vars(state), index, (ends, scan.findings)
 
 
 @pytest.mark.parametrize("walked_first", [1, 2, 50])
-def test_the_fold_is_the_same_by_leaps_and_by_steps(walked_first: int) -> None:
+def test_the_fold_is_the_same_by_runs_and_by_steps(walked_first: int) -> None:
     one = reading(one_by_one(60, mixed=True))
-    late = LateLeaper(walked_first)
-    assert folded(one, late) == folded(one, None)
-    assert late._leap is not None
+    late = DeferredRunReader(walked_first)
+    assert rebuilt(one, late) == rebuilt(one, None)
+    assert late._reader is not None
 
 
-def test_damage_refuses_the_log_by_leaps_as_by_steps() -> None:
+def test_damage_refuses_the_log_by_runs_as_by_steps() -> None:
     for one in damaged_logs(seed=21, count=100):
-        assert folded(one, LateLeaper(1)) == folded(one, None)
+        assert rebuilt(one, DeferredRunReader(1)) == rebuilt(one, None)
 
 
-def test_a_log_opened_by_leaps_goes_on_as_one_opened_by_steps(
+def test_a_log_opened_by_runs_goes_on_as_one_opened_by_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     files = one_by_one(100, mixed=True).contents()
     found = []
     for walked_first in (1, WALKED_FIRST):
-        monkeypatch.setattr(recovery, "LateLeaper", partial(LateLeaper, walked_first))
+        monkeypatch.setattr(recovery, "DeferredRunReader", partial(DeferredRunReader, walked_first))
         fs = MemoryFileSystem(files)
         log = tiny_log(fs)
         for number in range(40):
@@ -141,39 +144,43 @@ def test_a_log_opened_by_leaps_goes_on_as_one_opened_by_steps(
     assert found[0] == found[1]
 
 
-def told(
+def transactions_and_verdict(
     one: TallyReading, monkeypatch: pytest.MonkeyPatch, walked_first: int
 ) -> tuple[list[Any], Verdict]:
-    """Transactions and verdict, with leaps behind so many groups."""
-    monkeypatch.setattr(reader, "LateLeaper", partial(LateLeaper, walked_first))
-    fresh = TallyReading(one.source, reach=one._reach)
+    """Transactions and verdict, with runs after so many groups."""
+    monkeypatch.setattr(reader, "DeferredRunReader", partial(DeferredRunReader, walked_first))
+    fresh = TallyReading(one.source, access=one._access)
     return [one.to_dict() for one in fresh.transactions()], fresh.verdict()
 
 
-def test_transactions_and_verdicts_are_the_same_by_leaps_and_by_steps(
+def test_transactions_and_verdicts_are_the_same_by_runs_and_by_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fs = one_by_one(20, mixed=True)
     log = tiny_log(fs)
-    entries = [(Code.PERSISTING, encode_entry(["a", "b"], "", ()), number) for number in (20, 21)]
+    entries = [(Code.PERSISTING, encode_entry(("a", "b"), "", ()), number) for number in (20, 21)]
     entries += [(Code.PERSISTED, encode_names(["a"]), 20), (Code.DISCARD, b"", 21)]
     for code, body, number in entries:
-        log.submit(Draft(code, body, None, number)).wait()
+        log.submit(UnplacedRecord(code, body, None, number)).wait()
     log.close()
     one = reading(fs)
-    transactions, verdict = told(one, monkeypatch, 1)
-    assert (transactions, verdict) == told(one, monkeypatch, WALKED_FIRST)
+    transactions, verdict = transactions_and_verdict(one, monkeypatch, 1)
+    assert (transactions, verdict) == transactions_and_verdict(one, monkeypatch, WALKED_FIRST)
     assert {"7", "8", "9", "entry:20", "entry:21"} <= {each["key"] for each in transactions}
 
 
-def test_damage_is_judged_by_leaps_as_by_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_is_judged_by_runs_as_by_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     for one in damaged_logs(seed=22, count=60):
-        assert told(one, monkeypatch, 1) == told(one, monkeypatch, WALKED_FIRST)
+        assert transactions_and_verdict(one, monkeypatch, 1) == transactions_and_verdict(
+            one, monkeypatch, WALKED_FIRST
+        )
 
 
-def test_plain_groups_of_a_leap_are_not_looked_at_again_for_transactions() -> None:
+def test_plain_groups_of_a_run_are_not_looked_at_again_for_transactions() -> None:
     one = reading(one_by_one(100))
-    steps = [*Scan(one.catalog, one._reach, leap=leaping.Leaper(10_000)).steps()]
+    steps = [
+        *Scan(one.catalog, one._access, run_reader=group_runs.CompiledRunReader(10_000)).steps()
+    ]
     runs = [step.place.run for step in steps if step.place.run is not None]
     assert runs
     assert not any(run.groups_with_work() for run in runs)
@@ -184,14 +191,14 @@ def test_a_malformed_body_is_found_at_the_place_of_its_group() -> None:
     log = tiny_log(fs)
     for number in range(5):
         log.append(b"%d" % number).wait()
-    log._appender.put(encode_drafts([Draft(Code.COMMIT, b"\xff\xff", 3)]), 1)
+    log._appender.write_group(encode_records([UnplacedRecord(Code.COMMIT, b"\xff\xff", 3)]), 1)
     log.close()
     one = reading(fs)
     places = []
-    for leap in (None, LateLeaper(1)):
-        scan = Scan(one.catalog, one._reach, leap=leap)
+    for run_reader in (None, DeferredRunReader(1)):
+        scan = Scan(one.catalog, one._access, run_reader=run_reader)
         with pytest.raises(CorruptLogError) as caught:
-            recovery._fold(scan, None)
+            recovery._rebuild(scan, None)
         places.append((caught.value.file, caught.value.offset))
     assert places == [(SEGMENT, 8192 + 5 * 512)] * 2
     assert [(f.code, f.file, f.offset) for f in one.findings()] == [

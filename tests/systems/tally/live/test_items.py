@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tallystick.storage.crc import crc32
 from tallystick.systems.tally.format.columns import decode_columns
-from tallystick.systems.tally.live import columnar_append as bulk
-from tallystick.systems.tally.live.append_items import Columnar
+from tallystick.systems.tally.live import items as bulk
+from tallystick.systems.tally.live.items import Columnar
 from tallystick.systems.tally.live.roles.journal import open_journal
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.testing import MemoryFileSystem
@@ -30,10 +30,10 @@ def groups(given: Sequence[bytes], limit: int = LIMIT) -> list[Columnar]:
 
 def of(group: Columnar) -> list[bytes]:
     """The bodies in a group."""
-    inner = group.inner
-    data = b"".join(inner.buffers)
-    assert len(data) == inner.size
-    return [one.body for one in decode_columns(data, group.records, inner.columns).drafts()]
+    payload = group.payload
+    data = b"".join(payload.buffers)
+    assert len(data) == payload.size
+    return [one.body for one in decode_columns(data, group.record_count, payload.columns).records()]
 
 
 @given(BODIES, st.sampled_from([1, 64, 1000, 1 << 20]))
@@ -45,19 +45,19 @@ def test_groups_hold_the_bodies_in_order_whatever_is_joined_at_once(
         found = groups(given)
     assert [body for group in found for body in of(group)] == given
     for group in found:
-        assert group.inner.size <= LIMIT or group.records == 1
-        assert group.inner.crc == crc32(b"".join(group.inner.buffers))
+        assert group.payload.size <= LIMIT or group.record_count == 1
+        assert group.payload.crc == crc32(b"".join(group.payload.buffers))
 
 
 @given(BODIES)
 def test_groups_are_the_same_without_numpy(given: list[bytes]) -> None:
-    plain = list(bulk._plain(given, LIMIT))
+    plain = list(bulk._plain_groups(given, LIMIT))
     assert [of(group) for group in plain] == [of(group) for group in groups(given)]
 
 
 def test_a_group_has_few_buffers_so_that_one_call_writes_it() -> None:
     (group,) = groups([bytes(3)] * 500_000, bulk.BULK_BYTES)
-    assert len(group.inner.buffers) < 100
+    assert len(group.payload.buffers) < 100
 
 
 @pytest.mark.parametrize(
@@ -98,12 +98,12 @@ def spares(fs: MemoryFileSystem) -> list[str]:
 def test_the_next_segment_is_made_ahead_for_what_does_not_fit_in_this_one() -> None:
     fs = MemoryFileSystem()
     journal = open_journal(FOLDER, settings=SETTINGS, fs=fs)
-    journal.log.expect(4000)
+    journal.log.reserve_ahead(4000)
     journal.append_many([bytes(100)] * 40)
     assert journal.log.last_segment == 1
     assert journal.log._appender._segments._job is None
     assert not spares(fs)
-    journal.log.expect(5000)
+    journal.log.reserve_ahead(5000)
     journal.close()  # waits for the thread that makes it
     assert len(spares(fs)) == 1
 
@@ -114,7 +114,7 @@ def test_the_sizes_of_the_first_bodies_tell_whether_the_next_segment_is_needed(
     fs = MemoryFileSystem()
     journal = open_journal(FOLDER, settings=SETTINGS, fs=fs)
     expected: list[int] = []
-    monkeypatch.setattr(journal.log, "expect", expected.append)
+    monkeypatch.setattr(journal.log, "reserve_ahead", expected.append)
     journal.append_many([bytes(3)] * 1500)
     journal.append_many([])
     journal.close()

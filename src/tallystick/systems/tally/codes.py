@@ -1,0 +1,96 @@
+"""The codes of the findings of native logs."""
+
+from __future__ import annotations
+
+from tallystick.records import Severity
+from tallystick.systems.findings import Code, codes
+
+CODES = codes(
+    Code(
+        "broken-chain",
+        Severity.LOSS,
+        "A segment does not begin with the record after the last one of its predecessor.",
+        "Restore the files of the log from one copy, or salvage what can be read",
+    ),
+    Code(
+        "control-repaired",
+        Severity.WARNING,
+        "One copy of the control block is damaged; the other one is used.",
+        "Opening the log writes both anew",
+    ),
+    Code(
+        "corrupt-control",
+        Severity.DAMAGE,
+        "The control block is missing, or both of its copies are damaged.",
+        "Repair the log: the control block is made anew from the segments",
+    ),
+    Code(
+        "corrupt-group",
+        Severity.LOSS,
+        "Acknowledged records are damaged or missing.",
+        "Restore the file; or salvage, which gives up these records",
+    ),
+    Code(
+        "corrupt-segment-header",
+        Severity.LOSS,
+        "Both copies of a segment's header are damaged.",
+        "Restore the file, or salvage what can be read",
+    ),
+    Code(
+        "double-segment",
+        Severity.DAMAGE,
+        "Two files claim to be the same segment.",
+        "Move the copy away",
+    ),
+    Code(
+        "encrypted",
+        Severity.WARNING,
+        "Groups are encrypted and no key was given: only their headers were verified.",
+        "Give the log's key",
+    ),
+    Code(
+        "foreign-segment",
+        Severity.WARNING,
+        "A segment belongs to another log.",
+        "Move it to the folder of its own log",
+    ),
+    Code(
+        "header-repaired",
+        Severity.WARNING,
+        "One copy of a header of a segment or of a group is damaged; the other one is used.",
+    ),
+    Code(
+        "incomplete-transaction",
+        Severity.LOSS,
+        "A transaction was committed or prepared, and some of its records are missing.",
+        "Restore the missing segments; or salvage, which rolls the transaction back",
+    ),
+    Code(
+        "index-damaged",
+        Severity.WARNING,
+        "The index of a sealed segment is damaged; its groups are found by walking.",
+    ),
+    Code(
+        "index-missing",
+        Severity.INFO,
+        "A segment that has a successor has no index; its groups are found by walking.",
+    ),
+    Code(
+        "missing-segment",
+        Severity.LOSS,
+        "A segment that the control block names is missing.",
+        "Restore the file, or salvage what is left",
+    ),
+    Code(
+        "torn-tail",
+        Severity.WARNING,
+        "The last write never finished; it was not acknowledged.",
+        "Opening the log cuts here",
+    ),
+    Code(
+        "unreadable-group",
+        Severity.DAMAGE,
+        "The content of a whole group cannot be decoded.",
+        "Check the key of the log, and that this version of Tallystick knows its format",
+    ),
+)

@@ -1,0 +1,42 @@
+"""Switch from walking group by group to compiled runs once a log proves to be long.
+
+NumPy and numba take as long to load as tens of thousands of groups take to walk, so they are loaded
+late. Both ways verify every group alike.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Final
+
+from tallystick.systems.tally.read.walk import Expected, Place, RunReader, SegmentView
+
+WALKED_FIRST: Final = 50_000
+"""Groups that are walked before the first run: a quarter of a second of them."""
+
+
+class DeferredRunReader:
+    """A `RunReader` for the state of a log that reads runs after ``walked_first`` groups."""
+
+    def __init__(self, walked_first: int = WALKED_FIRST) -> None:
+        self._left = walked_first
+        self._reader: RunReader | None = None
+
+    def __call__(self, view: SegmentView, due: Expected, stop: int | None) -> Place | None:
+        """Return a place with a run of groups; None while the log is walked group by group."""
+        if self._reader is not None:
+            return self._reader(view, due, stop)
+        self._left -= 1
+        if self._left == 0:
+            self._reader = _compiled()
+        return None
+
+
+def _compiled() -> RunReader | None:
+    if find_spec("numba") is None:
+        return None  # in plain Python runs are slower than steps
+    try:
+        from tallystick.systems.tally.columns.group_runs import ALL_CODES, CompiledRunReader
+    except (ImportError, RuntimeError):
+        return None  # numba refuses where it finds no folder for what it compiles
+    return CompiledRunReader(known=ALL_CODES)
