@@ -6,28 +6,42 @@ files are opened only while they are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tallystick.errors import LogUnreadableError
-from tallystick.records import Change, Clock, Finding, LogFile, Record, Span, Transaction, Verdict
+from tallystick.records import (
+    Change,
+    Clock,
+    Finding,
+    LogFile,
+    Outcome,
+    Record,
+    Transaction,
+    Verdict,
+)
 from tallystick.storage.source import open_source, read_head
+from tallystick.systems.bitronix.codes import CODES
+from tallystick.systems.bitronix.engine.reached import with_reached
 from tallystick.systems.bitronix.format.layout import (
+    FORMAT_NAME,
     HEADER_LENGTH,
     RECORD_HEAD,
+    SYSTEM_NAME,
     WALL_CLOCK_MIN,
     FileHeader,
 )
 from tallystick.systems.bitronix.read import transactions as by_gtrid
 from tallystick.systems.bitronix.read.detect import part_number
-from tallystick.systems.bitronix.read.files import Pair, Part
+from tallystick.systems.bitronix.read.files import DualFiles, Part
 from tallystick.systems.bitronix.read.records import record_of
-from tallystick.systems.bitronix.read.scan import Piece
-from tallystick.systems.bitronix.verdict import findings as about
-from tallystick.systems.bitronix.verdict import strict as judged
-from tallystick.systems.protocol import LogSource, ReadOptions, Split, unreadable_finding
+from tallystick.systems.bitronix.read.spans import log_file
+from tallystick.systems.bitronix.verdict import strict
+from tallystick.systems.bitronix.verdict.findings import findings
+from tallystick.systems.findings import FindingBuilder
+from tallystick.systems.protocol import LogSource, ReadOptions, Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +59,7 @@ class BitronixReading:
 
     @property
     def format(self) -> str:
-        return judged.FORMAT
+        return FORMAT_NAME
 
     @property
     def clock(self) -> Clock:
@@ -58,10 +72,10 @@ class BitronixReading:
 
     def files(self) -> Sequence[LogFile]:
         """The earlier part, then the one in use."""
-        with self._opened() as journal:
+        with self._opened() as pair:
             return [
-                _log_file(part, order, list(part.pieces(journal.pair.newest)), self.clock)
-                for order, part in enumerate(journal.pair.order())
+                log_file(part, order, pair.newest, self.clock)
+                for order, part in enumerate(pair.order())
                 if part.data is not None
             ]
 
@@ -69,31 +83,31 @@ class BitronixReading:
         """Records that 2.1.4 reaches when it skips damage, and damaged stretches; earlier part
         first. ``salvage`` adds those that it has lost step for, does not count, or has left
         behind in an earlier life of the file."""
-        with self._opened() as journal:
-            for part in journal.pair.order():
-                pieces = part.pieces(journal.pair.newest) if salvage else part.counted()
-                for piece in pieces:
-                    record = record_of(part.path or "", piece)
+        with self._opened() as pair:
+            for part in pair.order():
+                spans = part.spans(pair.newest) if salvage else part.counted_spans()
+                for span, reached in with_reached(part.data, spans):
+                    record = record_of(part.path or "", span, reached=reached)
                     if record is not None and (salvage or not record.attributes.get("salvaged")):
                         yield record
 
     def transactions(self) -> Iterator[Transaction]:
         """One per gtrid, from both parts. Memory grows with the gtrids of the journal."""
-        with self._opened() as journal:
-            yield from by_gtrid.transactions(journal.pair, self.source.path)
+        with self._opened() as pair:
+            yield from by_gtrid.transactions(pair, self.source.path)
 
     def changes(self) -> Sequence[Change]:
         """None: a coordinator's journal holds decisions, not data."""
         return ()
 
     def findings(self) -> Sequence[Finding]:
-        with self._opened() as journal:
-            return self._findings(journal)
+        with self._opened() as pair:
+            return self._findings(pair)
 
     def verdict(self) -> Verdict:
         """Both verdicts. Memory grows with the records, all of which the engine's part lists."""
-        with self._opened(keeps=True) as journal:
-            return judged.verdict(journal, self._findings(journal))
+        with self._opened(keeps=True) as pair:
+            return strict.verdict(pair, self.source.path, self._findings(pair))
 
     def batches(
         self, split: Split | None = None, *, rows: int = 10_000
@@ -106,8 +120,8 @@ class BitronixReading:
             with open_source(split.file) as opened:
                 yield from batches(opened.data, split.file, log, clock, rows)
             return
-        with self._opened() as journal:
-            for part in journal.pair.order():
+        with self._opened() as pair:
+            for part in pair.order():
                 if part.data is not None and part.path is not None:
                     yield from batches(part.data, part.path, log, clock, rows)
 
@@ -118,7 +132,7 @@ class BitronixReading:
     # -- opening -------------------------------------------------------------------------------
 
     @contextmanager
-    def _opened(self, *, keeps: bool = False) -> Iterator[about.Journal]:
+    def _opened(self, *, keeps: bool = False) -> Iterator[DualFiles]:
         with ExitStack() as stack:
             parts = []
             for number, path in self._numbered():
@@ -126,7 +140,7 @@ class BitronixReading:
                 with suppress(LogUnreadableError):  # a finding tells it
                     data = None if path is None else stack.enter_context(open_source(path)).data
                 parts.append(Part(number, path, data, keeps))
-            yield about.Journal(self.source.path, Pair((parts[0], parts[1])))
+            yield DualFiles((parts[0], parts[1]))
 
     def _numbered(self) -> list[tuple[int, str | None]]:
         """Both part numbers with the path of each, by the names; None for a missing file."""
@@ -136,15 +150,36 @@ class BitronixReading:
             paths = [None, *paths] if other else [*paths, None]
         return list(enumerate(paths, 1))
 
-    def _findings(self, journal: about.Journal) -> list[Finding]:
-        return [*self._unreadable(), *about.findings(journal)]
+    def _findings(self, pair: DualFiles) -> list[Finding]:
+        build = FindingBuilder(SYSTEM_NAME, self.source.path, CODES)
+        return [*self._unreadable(build), *findings(pair, build)]
 
-    def _unreadable(self) -> Iterator[Finding]:
+    def _unreadable(self, build: FindingBuilder) -> Iterator[Finding]:
         for path in self.source.files:
             try:
                 read_head(path, 1)
             except LogUnreadableError as error:
-                yield unreadable_finding("bitronix", self.source.path, error)
+                yield build.unreadable(error)
+
+
+def merge_records(readings: Iterable[BitronixReading]) -> Iterator[Record]:
+    """Return the records of the pairs of a sharded journal in one order.
+
+    The order is time, sequence number, pair; ``attributes["pair"]`` counts the pairs from 0.
+    Memory grows with the journals, whose files have a fixed size: copies that a change of files
+    has written stand after younger records, so the files must be sorted.
+    """
+    records: list[Record] = []
+    for number, reading in enumerate(readings):
+        for record in reading.records():
+            if record.outcome is Outcome.VALID:
+                record.attributes["pair"] = number
+                records.append(record)
+    return iter(sorted(records, key=_merge_key))
+
+
+def _merge_key(record: Record) -> tuple[int, int, int]:
+    return record.time or 0, record.sequence or 0, int(record.attributes["pair"])
 
 
 def _times(path: str) -> Iterator[int]:
@@ -158,31 +193,3 @@ def _times(path: str) -> Iterator[int]:
         yield header.timestamp
     if header is not None and header.position > HEADER_LENGTH and len(head) == _HEAD:
         yield RECORD_HEAD.unpack_from(head, HEADER_LENGTH)[3]
-
-
-def _log_file(part: Part, order: int, pieces: list[Piece], clock: Clock) -> LogFile:
-    return LogFile(
-        path=part.path or "",
-        size=part.size,
-        role=f"part {part.number}, {'in use' if order else 'passive'}",
-        order=order,
-        generation=None if part.header is None else part.header.timestamp,
-        clock=clock,
-        redundant=order == 0,
-        why="its open decisions were copied at the change of files" if order == 0 else "in use",
-        spans=_spans(pieces),
-    )
-
-
-def _spans(pieces: list[Piece]) -> tuple[Span, ...]:
-    """Pieces with neighbours of one kind joined; they tile the file."""
-    spans: list[Span] = []
-    for piece in pieces:
-        last = spans[-1] if spans else None
-        kind = (piece.outcome, piece.what, piece.reason)
-        if last is not None and (last.outcome, last.what, last.reason) == kind:
-            length = last.length + piece.length
-            spans[-1] = Span(last.offset, length, piece.outcome, piece.what, piece.reason)
-        else:
-            spans.append(Span(piece.offset, piece.length, *kind))
-    return tuple(spans)

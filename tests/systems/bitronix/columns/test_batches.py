@@ -19,6 +19,9 @@ from tests.systems.bitronix.logs import CASES, file_bytes, folder_of, reading_of
 
 KERNELS = (
     "be_int32",
+    "be_int64",
+    "be_uint16",
+    "be_uint32",
     "le_word32",
     "crc_range",
     "put_view",

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallystick.systems.bitronix.engine.cursor_v2 import RandomAccessCursor, Refused, singles
+from tallystick.systems.bitronix.engine.cursor_v2 import RandomAccessCursor
+from tallystick.systems.bitronix.engine.events import Refused, singles
 from tallystick.systems.bitronix.format.layout import END_MARKER, HEADER_LENGTH, FileHeader
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tests.systems.bitronix.logs import CASES, file_bytes, parts_of, record, write_pair

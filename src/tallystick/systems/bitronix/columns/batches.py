@@ -3,7 +3,7 @@
 In: the bytes of one file. Out: batches of the `RECORDS` schema, its repeating strings
 dictionary-encoded, its texts as views and ``attributes`` null. A compiled kernel takes whole
 records in a row; what it leaves (damage, names out of order, spare bytes) goes through the strict
-walk, piece by piece.
+walk, span by span.
 """
 
 from __future__ import annotations
@@ -22,9 +22,15 @@ from tallystick.arrow.crc_kernel import crc_table
 from tallystick.arrow.schemas import record_batches
 from tallystick.records import Clock, Kind, Outcome, Record
 from tallystick.systems.bitronix.columns.kernels import new_columns, walk
-from tallystick.systems.bitronix.format.layout import FORMAT_ID, STATUS_NAMES, status_name
+from tallystick.systems.bitronix.engine.reached import ReachedRecords
+from tallystick.systems.bitronix.format.layout import (
+    FORMAT_ID,
+    STATUS_NAMES,
+    SYSTEM_NAME,
+    status_name,
+)
 from tallystick.systems.bitronix.read.records import KIND_OF, record_of
-from tallystick.systems.bitronix.read.scan import CountedWalk, Piece, header_piece
+from tallystick.systems.bitronix.read.scan import CountedWalk, RecordSpan, header_span
 
 WINDOW = 1 << 20
 """Bytes that one call of the kernel may look at: bounds its output arrays."""
@@ -50,26 +56,26 @@ def batches(
 ) -> Iterator[pa.RecordBatch]:
     """All records of one file, at most ``rows`` a batch."""
     place = _Place(file, log, clock)
-    if not data or header_piece(data).length == len(data):
+    if not data or header_span(data).length == len(data):
         return
-    walker = CountedWalk(data)
+    walker, reached = CountedWalk(data), ReachedRecords(data)
     array = np.frombuffer(data, np.uint8)
     odd: list[Record] = []
     while walker.place < walker.end:
-        if walker.in_step and (batch := _take(array, walker, place, rows)) is not None:
+        if reached.in_step and (batch := _take(array, walker, place, rows)) is not None:
             yield from _from_objects(odd, place)
             odd = []
             yield batch
             continue
-        odd += _told(file, walker.next_piece())
+        odd += _reached_record(file, walker.next_span(), reached)
         if len(odd) >= rows:
             yield from _from_objects(odd, place)
             odd = []
     yield from _from_objects(odd, place)
 
 
-def _told(file: str, piece: Piece) -> list[Record]:
-    record = record_of(file, piece)
+def _reached_record(file: str, span: RecordSpan, reached: ReachedRecords) -> list[Record]:
+    record = record_of(file, span, reached=reached.reaches(span))
     return [] if record is None or record.attributes.get("salvaged") else [record]
 
 
@@ -97,7 +103,7 @@ def _from_columns(
     texts = viewed(columns["names"][:names], None, data, kind=pa.string_view())
     types, kinds = _statuses(columns["statuses"][:count])
     filled = {
-        "system": constant("bitronix", count),
+        "system": constant(SYSTEM_NAME, count),
         "log": constant(place.log, count),
         "file": constant(place.file, count),
         "offset": numbers(columns["offsets"][:count], None),

@@ -14,13 +14,32 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tallystick.arrow.byte_kernels import Bytes, Number, be_int32, le_word32
+from tallystick.arrow.byte_kernels import (
+    Bytes,
+    Number,
+    be_int32,
+    be_int64,
+    be_uint16,
+    be_uint32,
+    le_word32,
+)
 from tallystick.arrow.columns import put_view
 from tallystick.arrow.crc_kernel import Table, crc_range
 from tallystick.arrow.numba_kernel import kernel
+from tallystick.systems.bitronix.format import layout
 
 Longs = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]
+
+_LENGTH, _TIME, _SEQUENCE = layout.LENGTH_OFFSET, layout.TIME_OFFSET, layout.SEQUENCE_OFFSET
+_CRC, _GTRID_SIZE, _GTRID = layout.CRC_OFFSET, layout.GTRID_SIZE_OFFSET, layout.GTRID_OFFSET
+_RECORD_MIN, _LENGTH_FIXED = layout.RECORD_MIN, layout.LENGTH_FIXED
+_LENGTH_OUTSIDE = layout.LENGTH_OUTSIDE
+_END_RECORD, _END_SIZE = layout.END_RECORD, len(layout.END_MARKER)
+_COUNT, _NAME_LENGTH = layout.COUNT.size, layout.NAME_LENGTH.size
+_GTRID_MAX, _NAME_MAX = layout.GTRID_MAX, layout.NAME_MAX
+_HIGH_BITS = 0x80808080
+_CRC_MASK = 0xFFFFFFFF
 
 NAMES_PER_ROW = 8
 """Room for resource names in output arrays; records with more of them make a shorter batch."""
@@ -34,7 +53,7 @@ def has_high_bits(data: Bytes, begin: Number, end: Number) -> Number:
     while place + 4 <= end:
         bits |= le_word32(data, place)
         place += 4
-    return bits & np.uint32(0x80808080) != np.uint32(0)
+    return bits & np.uint32(_HIGH_BITS) != np.uint32(0)
 
 
 @kernel
@@ -57,16 +76,15 @@ def take_names(data: Bytes, place: Number, last: Number, names: Number, views: T
     if count > len(views) - names:
         return -1
     look_closer = has_high_bits(data, place, last)  # in names, or in a length above 127
-    place += 4
+    place += _COUNT
     before: Number = -1
     before_size: Number = 0
     for _ in range(count):
-        if place + 2 > last:
+        if place + _NAME_LENGTH > last:
             return -1
-        at = np.uint64(place)
-        size = (np.int64(data[at]) << 8) | np.int64(data[at + np.uint64(1)])
-        place += 2
-        if size > 32767 or place + size > last:
+        size = be_uint16(data, place)
+        place += _NAME_LENGTH
+        if size > _NAME_MAX or place + size > last:
             return -1
         if before >= 0 and not is_ascending(data, before, before_size, place, size):
             return -1
@@ -100,32 +118,31 @@ def walk(
     named: Number = 0
     place: Number = 0
     end = len(data)
-    while row < len(offsets) and place + 37 <= end:
-        length = be_int32(data, place + 4)
-        behind = place + length + 8
-        gtrid_size = np.int64(data[np.uint64(place + 28)])
-        if length < 29 + gtrid_size or behind > end or gtrid_size > 127:
+    while row < len(offsets) and place + _RECORD_MIN <= end:
+        length = be_int32(data, place + _LENGTH)
+        record_end = place + length + _LENGTH_OUTSIDE
+        gtrid_size = np.int64(data[np.uint64(place + _GTRID_SIZE)])
+        if length < _LENGTH_FIXED + gtrid_size or record_end > end or gtrid_size > _GTRID_MAX:
             break
-        if be_int32(data, behind - 4) != 0x786E7442:
+        if be_int32(data, record_end - _END_SIZE) != _END_RECORD:
             break
-        crc = crc_range(data, place, place + 24, 0xFFFFFFFF, table)
-        crc = crc_range(data, place + 29, behind, crc, table)
-        if np.int64(crc ^ np.uint32(0xFFFFFFFF)) != be_int32(data, place + 24) & 0xFFFFFFFF:
+        crc = crc_range(data, place, place + _CRC, _CRC_MASK, table)
+        crc = crc_range(data, place + _GTRID, record_end, crc, table)
+        if np.int64(crc ^ np.uint32(_CRC_MASK)) != be_uint32(data, place + _CRC):
             break
-        taken = take_names(data, place + 29 + gtrid_size, behind - 4, named, names)
+        taken = take_names(data, place + _GTRID + gtrid_size, record_end - _END_SIZE, named, names)
         if taken < 0:
             break
         named = taken
-        put_view(data, place + 29, gtrid_size, gtrids, row)
+        put_view(data, place + _GTRID, gtrid_size, gtrids, row)
         offsets[row] = place
-        lengths[row] = length + 8
+        lengths[row] = length + _LENGTH_OUTSIDE
         statuses[row] = be_int32(data, place)
-        high = be_int32(data, place + 12)
-        times[row] = (high << 32) | (be_int32(data, place + 16) & 0xFFFFFFFF)
-        sequences[row] = be_int32(data, place + 20)
+        times[row] = be_int64(data, place + _TIME)
+        sequences[row] = be_int32(data, place + _SEQUENCE)
         row += 1
         list_ends[row] = named
-        place = behind
+        place = record_end
     return row, place, named
 
 

@@ -1,16 +1,29 @@
-"""How the real cursors read a file: 2.1.4 here, the 3.0 line in `cursor_paged.py`.
+"""The cursor of 2.1.4: how it reads a file.
 
 In: the bytes of a file. Out: what the original's cursor says call by call: `Accepted`,
 `Refused` (an exception that ``skipCorruptedLogs`` skips), and last a `Stop`. Exception classes,
-messages, 32-bit arithmetic and the places where reading resumes are the originals'.
+messages, 32-bit arithmetic and the offsets where reading resumes are the original's.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
 
+from tallystick.systems.bitronix.engine.events import (
+    EOF,
+    NEGATIVE_SIZE,
+    NO_TERMINATOR,
+    Accepted,
+    CorruptedError,
+    Event,
+    JavaError,
+    Refused,
+    Stop,
+    UncheckedError,
+    crc_mismatch,
+    names_too_long,
+)
 from tallystick.systems.bitronix.format.layout import (
     COUNT,
     CURRENT_POSITION_HEADER,
@@ -25,109 +38,12 @@ from tallystick.systems.bitronix.format.record import (
     unique_names,
 )
 
-EOF = "java.io.EOFException"
-NEGATIVE_SIZE = "java.lang.NegativeArraySizeException"
-NO_TERMINATOR = " (no record terminator found)"
-
 _GROUP = struct.Struct(">iii")
 """What a complaint of 2.1.4 takes where L leads nowhere: status, L, not the end marker."""
 _NOWHERE_MIN, _NOWHERE_MAX = -(1 << 31) + 4, 4
 """Such an L: L - 4 as Java's int is not above zero, so nothing is skipped."""
 _LENGTH_AT_ONCE_MAX = 8192
 """Largest L of a record that is decoded at one go; bounds the work for each step."""
-
-
-@dataclass(frozen=True, slots=True)
-class JavaError:
-    """An exception by its class and its message (None where Java has null)."""
-
-    java_class: str
-    message: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """A record, as the cursor's caller gets it."""
-
-    offset: int
-    record: TransactionLogRecord
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A ``CorruptedTransactionLogException``; reading resumes at ``next_offset``.
-
-    ``place`` and ``detail`` make its message. ``times`` stands for as many complaints in a row,
-    ``stride`` bytes apart and different only in their places; this is the first of them.
-    """
-
-    offset: int
-    place: int
-    detail: str
-    next_offset: int
-    times: int = 1
-
-    @property
-    def message(self) -> str:
-        return f"corrupted log found at position {self.place}{self.detail}"
-
-    @property
-    def stride(self) -> int:
-        return self.next_offset - self.offset
-
-    def single(self, number: int) -> Refused:
-        """One of them, counted from 0."""
-        by = number * self.stride
-        return replace(
-            self,
-            offset=self.offset + by,
-            place=self.place + by,
-            next_offset=self.next_offset + by,
-            times=1,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """The end: of the counted range (no error), or by an error that is not skipped.
-
-    The offsets are None where the cursor could not even be made; ``hangs`` says that it
-    would go on and on.
-    """
-
-    error: JavaError | None
-    offset: int | None
-    end_offset: int | None
-    hangs: bool = False
-
-
-Event = Accepted | Refused | Stop
-
-
-def singles(events: Iterable[Event]) -> Iterator[Event]:
-    """The events with each complaint that stands for many told as many."""
-    for event in events:
-        if isinstance(event, Refused) and event.times > 1:
-            yield from (event.single(number) for number in range(event.times))
-        else:
-            yield event
-
-
-def crc_mismatch(recorded: int, calculated: int) -> str:
-    """The last part of its message for a bad CRC."""
-    return f"(invalid CRC, recorded: {signed32(recorded)}, calculated: {signed32(calculated)})"
-
-
-class UncheckedError(Exception):
-    """Carries a Java exception out of the reading of one record."""
-
-    def __init__(self, error: JavaError) -> None:
-        super().__init__(error.java_class)
-        self.error = error
-
-
-class CorruptedError(Exception):
-    """Carries the end of a message out of the reading of one record."""
 
 
 class RandomAccessCursor:
@@ -168,19 +84,19 @@ class RandomAccessCursor:
         try:
             return Accepted(start, self._whole() or self._read())
         except CorruptedError as error:
-            behind, detail = self.place, str(error)
-            alike = detail == NO_TERMINATOR and behind == start + _GROUP.size
+            resumed, detail = self.place, str(error)
+            alike = detail == NO_TERMINATOR and resumed == start + _GROUP.size
             times = 1 + (self._skip_alike(limit) if alike else 0)
-            return Refused(start, start, detail, behind, times)
+            return Refused(start, start, detail, resumed, times)
         except UncheckedError as stop:
             return Stop(stop.error, start, self.place)
 
     def _skip_alike(self, limit: int | None) -> int:
         """Move over the groups that give the same complaint again; returns their number."""
-        room = (min(self._end, len(self._data)) - self.place) // _GROUP.size
+        groups = (min(self._end, len(self._data)) - self.place) // _GROUP.size
         if limit is not None:
-            room = min(room, -((self.place - limit) // _GROUP.size))
-        view = self._data[self.place : self.place + max(room, 0) * _GROUP.size]
+            groups = min(groups, -((self.place - limit) // _GROUP.size))
+        view = self._data[self.place : self.place + max(groups, 0) * _GROUP.size]
         times = 0
         for _, length, marker in _GROUP.iter_unpack(view):
             if not _NOWHERE_MIN <= length <= _NOWHERE_MAX or marker == END_RECORD:
@@ -205,30 +121,21 @@ class RandomAccessCursor:
         status = self._number(4)
         length = self._number(4)
         body = self.place
-        behind = self._find_terminator(length)
+        record_end = self._find_terminator(length)
         self.place = body
-        header_length, time = self._number(4), self._number(8)
-        sequence, stored_crc = self._number(4), self._number(4)
+        head = self._number(4), self._number(8), self._number(4), self._number(4) & 0xFFFFFFFF
         gtrid_size = self._number(1)
         if 21 + gtrid_size > length:
-            self.place = behind
+            self.place = record_end
             raise CorruptedError(" (GTRID size too long)")
         gtrid = self._array(gtrid_size)
-        names = self._names(length, 25 + gtrid_size, behind)
+        names = self._names(length, 25 + gtrid_size, record_end)
         record = TransactionLogRecord(
-            status,
-            length,
-            header_length,
-            time,
-            sequence,
-            stored_crc & 0xFFFFFFFF,
-            gtrid,
-            unique_names(names),
-            self._number(4),
+            status, length, *head, gtrid, unique_names(names), self._number(4)
         )
         calculated = record.calculate_crc32()
         if calculated != record.crc32:
-            self.place = behind
+            self.place = record_end
             raise CorruptedError(crc_mismatch(record.crc32, calculated))
         return record
 
@@ -245,18 +152,15 @@ class RandomAccessCursor:
             raise CorruptedError(NO_TERMINATOR)
         return self.place
 
-    def _names(self, length: int, used: int, behind: int) -> list[bytes]:
+    def _names(self, length: int, used: int, record_end: int) -> list[bytes]:
         names: list[bytes] = []
         count = self._number(COUNT.size)
         while len(names) < count:
             size = self._number(NAME_LENGTH.size)
             used += NAME_LENGTH.size + size
             if used > length:
-                self.place = behind
-                raise CorruptedError(
-                    f" (unique names too long, {len(names) + 1} out of {count}, length: {size}, "
-                    f"currentReadCount: {used}, recordLength: {length})"
-                )
+                self.place = record_end
+                raise CorruptedError(names_too_long(len(names) + 1, count, size, used, length))
             names.append(self._array(size))
         return names
 
@@ -274,8 +178,8 @@ class RandomAccessCursor:
         return self._take(size)
 
     def _take(self, size: int) -> bytes:
-        place, behind = self.place, self.place + size
-        self.place = min(behind, len(self._data))
-        if behind > len(self._data):
+        place, end = self.place, self.place + size
+        self.place = min(end, len(self._data))
+        if end > len(self._data):
             raise UncheckedError(JavaError(EOF))
-        return bytes(self._data[place:behind])
+        return bytes(self._data[place:end])

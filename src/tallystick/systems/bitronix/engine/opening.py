@@ -9,15 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from tallystick.systems.bitronix.engine.cursor_v2 import (
-    Accepted,
-    Event,
-    JavaError,
-    RandomAccessCursor,
-    Refused,
-    Stop,
-)
+from tallystick.systems.bitronix.engine.cursor_v2 import RandomAccessCursor
 from tallystick.systems.bitronix.engine.cursor_v3 import PagedCursor
+from tallystick.systems.bitronix.engine.events import Accepted, Event, JavaError, Refused, Stop
 from tallystick.systems.bitronix.format.layout import FileHeader
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tallystick.systems.bitronix.read.open_decisions import DanglingSet
@@ -36,7 +30,9 @@ CODE_LINES: Lines = {
     "2.1.4": lambda data: RandomAccessCursor(data).events(),
     "3.0.0-SNAPSHOT": lambda data: PagedCursor(data).events(),
 }
-"""The cursor of each code line; the opening is the same in both."""
+"""The cursor of each code line, oldest first; the opening is the same in both."""
+OLDEST_LINE = "2.1.4"
+"""The code line that findings call *the manager*: nearly every installation runs it."""
 
 
 @dataclass(frozen=True, slots=True)

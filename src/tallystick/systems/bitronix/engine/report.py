@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tallystick.systems.bitronix.engine.cursor_v2 import (
+from tallystick.systems.bitronix.engine.events import (
     Accepted,
     Event,
     JavaError,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 SYSTEM_NAME: Final = "bitronix"
+FORMAT_NAME: Final = "Btnx (2.1 and 3.0)"
 
 FORMAT_ID = 0x42746E78
 """``Btnx``: the first four bytes of a file, and the format id of every XA id."""
@@ -41,6 +42,11 @@ RECORD_HEAD = struct.Struct(">iiiqiIb")
 """Status, record length L, header length, time (ms), sequence number, CRC, gtrid length."""
 CRC_HEAD = struct.Struct(">iiiqi")
 """What the CRC takes of the head: all but itself and the gtrid length."""
+LENGTH_OFFSET = 4
+TIME_OFFSET = 12
+SEQUENCE_OFFSET = 20
+CRC_OFFSET = CRC_HEAD.size
+GTRID_SIZE_OFFSET = 28
 GTRID_OFFSET = RECORD_HEAD.size
 COUNT = struct.Struct(">i")
 NAME_LENGTH = struct.Struct(">h")

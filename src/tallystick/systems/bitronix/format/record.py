@@ -204,12 +204,12 @@ def _rest(gtrid: bytes, names: Collection[str], end_record: int) -> bytes:
 
 def encode_names(names: Collection[str], end_record: int) -> bytes:
     """What follows the gtrid: the names with their count, and the end marker."""
-    pieces = [COUNT.pack(len(names))]
+    parts = [COUNT.pack(len(names))]
     for name in names:
         raw = name.encode("ascii", "replace")
-        pieces += (NAME_LENGTH.pack(len(raw)), raw)
-    pieces.append(COUNT.pack(end_record))
-    return b"".join(pieces)
+        parts += (NAME_LENGTH.pack(len(raw)), raw)
+    parts.append(COUNT.pack(end_record))
+    return b"".join(parts)
 
 
 def _ascii_or_replacement(byte: int) -> str:

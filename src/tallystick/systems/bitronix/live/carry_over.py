@@ -52,7 +52,7 @@ class CarriedRecords:
     def heuristics(self) -> Mapping[bytes, TransactionLogRecord]:
         return self._heuristics
 
-    def size_with_at_most(self, record: TransactionLogRecord) -> int:
+    def size_with_max(self, record: TransactionLogRecord) -> int:
         """Quickly, what `size_with` is not above: the record, and a copy with all it could add."""
         return self.size + 2 * record.size
 

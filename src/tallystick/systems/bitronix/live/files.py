@@ -1,18 +1,130 @@
-"""Both files of a live journal in the group writer's turn: appending, syncing, changing files.
+"""The two files of a live journal: appending, syncing, changing files.
 
-In: records in order, never by two threads at once. Out: bytes in the file in use, and a change of
-files when it is full, with everything that is open carried over.
+In: records in order, never from two threads at once. Out: bytes in the file in use at its
+*position*, then the new position, as the original writes them; and a change of files when it is
+full, which carries over everything that is open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from tallystick.systems.bitronix.format.layout import CLEAN_LOG_STATE, COMMITTING, UNCLEAN_LOG_STATE
+from tallystick.errors import LogFormatError
+from tallystick.storage.files import File, FileSystem
+from tallystick.systems.bitronix.format.layout import (
+    CLEAN_LOG_STATE,
+    COMMITTING,
+    CURRENT_POSITION_HEADER,
+    HEADER_LENGTH,
+    STATE_HEADER,
+    TIMESTAMP_HEADER,
+    UNCLEAN_LOG_STATE,
+    FileHeader,
+)
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tallystick.systems.bitronix.live.carry_over import CarriedRecords
 from tallystick.systems.bitronix.live.encoder import Entry
-from tallystick.systems.bitronix.live.opening import UNSYNCED_MAX, Opened
+
+UNSYNCED_MAX = 1 << 16
+"""Bytes that a live journal leaves unsynced at most: how far back a crash can tear it."""
+LOCK_BYTES = 4
+"""The lock covers the format id, as the original's does."""
+
+
+class JournalFile:
+    """An open, locked file. ``length`` is fixed; ``position`` is where the next record goes."""
+
+    def __init__(self, fs: FileSystem, path: str) -> None:
+        self.path = path
+        self.closed = False
+        self._file: File = fs.open(path)
+        try:
+            self._lock = self._file.lock_range(0, LOCK_BYTES)
+            self.length = self._file.size()
+            self.header = self._read_header()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _read_header(self) -> FileHeader:
+        header = FileHeader.decode(self._file.pread(HEADER_LENGTH, 0))
+        if header is None:
+            raise LogFormatError(
+                "too short for a journal file",
+                file=self.path,
+                expected=f"at least {HEADER_LENGTH} bytes",
+                found=f"{self._file.size()} bytes",
+                advice="Put the file back from a backup; both parts belong together",
+            )
+        return header
+
+    @property
+    def position(self) -> int:
+        return self.header.position
+
+    @property
+    def timestamp(self) -> int:
+        return self.header.timestamp
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes behind the position. As 2.1.4 sees it, the last one is never used: what is
+        written must be shorter."""
+        return self.length - self.position
+
+    def append(self, data: bytes) -> None:
+        """Write records, then the position behind them; not synced."""
+        self._file.pwrite(data, self.position)
+        self.set_position(self.position + len(data))
+
+    def set_position(self, position: int) -> None:
+        self._file.pwrite(position.to_bytes(8, "big"), CURRENT_POSITION_HEADER)
+        self.header = FileHeader(self.timestamp, self.header.state, position)
+
+    def set_timestamp(self, timestamp: int) -> None:
+        self._file.pwrite(timestamp.to_bytes(8, "big", signed=True), TIMESTAMP_HEADER)
+        self.header = FileHeader(timestamp, self.header.state, self.position)
+
+    def set_state(self, state: int) -> None:
+        self._file.pwrite(state.to_bytes(1, "big", signed=True), STATE_HEADER)
+        self.header = FileHeader(self.timestamp, state, self.position)
+
+    def empty(self, length: int) -> None:
+        """Count nothing, durably, in a file of at least ``length`` bytes."""
+        self._file.allocate(length)
+        self.length = self._file.size()
+        self.set_position(HEADER_LENGTH)
+        self._file.datasync()
+
+    def wipe(self) -> None:
+        """Zeros behind the header, so that a write that is lost in a crash leaves zeros and no
+        older record. The position must be at the start, durably, before."""
+        self._file.pwrite(bytes(self.length - HEADER_LENGTH), HEADER_LENGTH)
+
+    def datasync(self) -> None:
+        self._file.datasync()
+
+    def read(self) -> bytes:
+        """All bytes of the file."""
+        return self._file.pread(self._file.size(), 0)
+
+    def close(self) -> None:
+        """Release the lock and the file; nothing is written."""
+        self.closed = True
+        self._lock.release()
+        self._file.close()
+
+
+def create_file(fs: FileSystem, path: str, timestamp: int, length: int, records: bytes) -> None:
+    """A new file with these records, durable but for its name."""
+    file = fs.create(path)
+    try:
+        file.allocate(length)
+        header = FileHeader(timestamp, position=HEADER_LENGTH + len(records))
+        file.pwrite(header.encode() + records, 0)
+        file.datasync()
+    finally:
+        file.close()
 
 
 class FilePair:
@@ -21,28 +133,36 @@ class FilePair:
     With ``forced`` false nothing that is appended is synced by `sync`.
     """
 
-    def __init__(self, opened: Opened, now: Callable[[], int], *, forced: bool) -> None:
-        self.active, self.passive = opened.active, opened.passive
+    def __init__(
+        self,
+        active: JournalFile,
+        passive: JournalFile,
+        open_records: Iterable[TransactionLogRecord],
+        now: Callable[[], int],
+        *,
+        forced: bool,
+    ) -> None:
+        self.active, self.passive = active, passive
         self._now = now
         self._forced = forced
         self._lsn = 0
         self._unsynced = 0
         self._written = CarriedRecords()
-        for record in opened.carried.records():
+        for record in open_records:
             self._written.apply(record)
 
     def write(self, entries: list[Entry]) -> Sequence[int]:
         """Append a group; everything that goes to one file in one write."""
         pending: list[bytes] = []
-        room = self.active.room
+        free = self.active.free_bytes
         written = self._written
         for record, data in entries:
             written.apply(record)
-            room -= len(data)
-            if room <= 0:
+            free -= len(data)
+            if free <= 0:
                 self._append(b"".join(pending))
                 self._swap(record)
-                pending, room = [], self.active.room - len(data)
+                pending, free = [], self.active.free_bytes - len(data)
             pending.append(data)
         self._append(b"".join(pending))
         first, self._lsn = self._lsn + 1, self._lsn + len(entries)

@@ -32,14 +32,8 @@ from tallystick.systems.bitronix.format.layout import (
 )
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tallystick.systems.bitronix.live.encoder import Entry, RecordEncoder
-from tallystick.systems.bitronix.live.files import FilePair
-from tallystick.systems.bitronix.live.journal_file import JournalFile
-from tallystick.systems.bitronix.live.opening import (
-    UNSYNCED_MAX,
-    Settings,
-    later_time,
-    open_pair_of_files,
-)
+from tallystick.systems.bitronix.live.files import UNSYNCED_MAX, FilePair, JournalFile
+from tallystick.systems.bitronix.live.opening import Settings, later_time, open_files
 from tallystick.systems.bitronix.read.scan import CountedWalk
 
 DEFAULT_NAMES = ("btm1.tlog", "btm2.tlog")
@@ -84,18 +78,21 @@ class DiskJournal:
         self.path = path
         self._filter = filter_log_status
         self._batching = force_batching_enabled
-        self._alone = threading.Lock()  # one forced record at a time, where they are not batched
+        self._single = threading.Lock()  # one forced record at a time, where they are not batched
         self._mutex = threading.Lock()  # ties numbers and state to the order of submits
         part1, part2 = (posixpath.join(path, name) for name in names)
         length = HEADER_LENGTH + max_log_size
-        opened = open_pair_of_files(
+        opened = open_files(
             Settings(fs, part1, part2, length, skip_corrupted_logs, milliseconds, boot_clock)
         )
         self._since_boot = opened.since_boot
         self._time, self._sequence = opened.last
         self._submitted = opened.carried
         self._encoder = RecordEncoder()
-        self._files = FilePair(opened, self._now, forced=forced_write_enabled)
+        open_records = opened.carried.records()
+        self._files = FilePair(
+            opened.active, opened.passive, open_records, self._now, forced=forced_write_enabled
+        )
         self._writer: GroupWriter[Entry] = GroupWriter(
             self._files.write, self._files.sync, name=path, group_bytes=UNSYNCED_MAX // 2
         )
@@ -117,7 +114,7 @@ class DiskJournal:
         """Store a status and promise that it becomes durable; errors as in `log`."""
         if self._batching:
             return self._submit(status, gtrid, unique_names, sync=True)
-        with self._alone:
+        with self._single:
             ticket = self._submit(status, gtrid, unique_names, sync=True)
             ticket.wait()
         return ticket
@@ -139,16 +136,16 @@ class DiskJournal:
             number = sequence_number(self._sequence + 1)
             entry = self._encoder.encode(status, gtrid, names, self._time, number)
             record, data = entry
-            self._require_room(record)
+            self._require_space(record)
             ticket = self._writer.submit(entry, len(data), sync=sync)
             self._sequence += 1
             self._submitted.apply(record)
         return ticket
 
-    def _require_room(self, record: TransactionLogRecord) -> None:
+    def _require_space(self, record: TransactionLogRecord) -> None:
         """Whatever is open must fit into an empty file beside any one record, at all times."""
         length = self.active.length
-        at_most = HEADER_LENGTH + self._submitted.size_with_at_most(record) + CLOSING_SLACK
+        at_most = HEADER_LENGTH + self._submitted.size_with_max(record) + CLOSING_SLACK
         if at_most < length:
             return
         if HEADER_LENGTH + record.size >= length:
@@ -193,11 +190,11 @@ class DiskJournal:
         self.force()
         with self._writer.exclusive():
             data = self.active.read()
-        for piece in CountedWalk(memoryview(data)).pieces():
-            if piece.record is not None:
-                yield piece.record
+        for span in CountedWalk(memoryview(data)).spans():
+            if span.record is not None:
+                yield span.record
             elif not include_invalid:
-                raise CorruptLogError(piece.reason, file=self.active.path, offset=piece.offset)
+                raise CorruptLogError(span.reason, file=self.active.path, offset=span.offset)
 
     def migrate_to(self, other: DiskJournal) -> None:
         """Store every open decision in another journal too; nothing is taken from this one.

@@ -24,15 +24,13 @@ from tallystick.systems.bitronix.format.layout import (
     sequence_number,
 )
 from tallystick.systems.bitronix.live.carry_over import CarriedRecords
-from tallystick.systems.bitronix.live.journal_file import JournalFile, create_file
-from tallystick.systems.bitronix.read.files import Pair, Part
-from tallystick.systems.bitronix.read.scan import Piece, header_problem, stamp
+from tallystick.systems.bitronix.live.files import UNSYNCED_MAX, JournalFile, create_file
+from tallystick.systems.bitronix.read.files import DualFiles, Part
+from tallystick.systems.bitronix.read.scan import RecordSpan, header_problem, stamp
 
-UNSYNCED_MAX = 1 << 16
-"""Bytes that the live journal leaves unsynced at most: how far back a crash can tear it."""
 SECTOR = 512
 """Bytes that a disk writes whole or not at all."""
-FRESH_SUFFIX = ".new"
+NEW_SUFFIX = ".new"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +70,14 @@ class Opened:
     since_boot: bool
 
 
-def open_pair_of_files(settings: Settings) -> Opened:
+def open_files(settings: Settings) -> Opened:
     """Raises `CorruptLogError`, `LogFormatError`, `LogLockedError`, and `OSError`."""
     _make_missing(settings)
     files = _locked(settings)
     try:
         _require_equal_lengths(settings, files)
         pair = _pair(files)
-        return _judged(settings, files, pair)
+        return _recover(settings, files, pair)
     except BaseException:
         for file in files:
             file.close()
@@ -99,20 +97,20 @@ def _make_missing(settings: Settings) -> None:
     fs = settings.fs
     present = [fs.exists(path) for path in settings.parts]
     if all(present):
-        return _remove_fresh(settings)
+        return _remove_new(settings)
     if not any(present):
         return _make_both(settings)
     missing, kept = sorted(settings.parts, key=fs.exists)
-    if not fs.exists(missing + FRESH_SUFFIX) and not settings.skip_corrupted:
+    if not fs.exists(missing + NEW_SUFFIX) and not settings.skip_corrupted:
         raise CorruptLogError(
             "one of the two files is missing",
             file=missing,
             advice=f"It may hold decisions that {kept} does not; put it back, or open with "
             "skip_corrupted=True to go on without them",
         )
-    if not fs.exists(missing + FRESH_SUFFIX):
-        create_file(fs, missing + FRESH_SUFFIX, 0, fs.size(kept), b"")
-    fs.rename(missing + FRESH_SUFFIX, missing)
+    if not fs.exists(missing + NEW_SUFFIX):
+        create_file(fs, missing + NEW_SUFFIX, 0, fs.size(kept), b"")
+    fs.rename(missing + NEW_SUFFIX, missing)
     fs.sync_dir(posixpath.dirname(missing))
     return None
 
@@ -120,27 +118,27 @@ def _make_missing(settings: Settings) -> None:
 def _make_both(settings: Settings) -> None:
     """Both are whole under other names before either gets its own; part 1 has the later time."""
     fs = settings.fs
-    _remove_fresh(settings)
+    _remove_new(settings)
     folders = sorted({posixpath.dirname(path) for path in settings.parts})
     for folder in folders:
         fs.mkdir(folder)
     now = max(settings.clock(settings.boot_clock is True), settings.length + 1)
     for path, timestamp in ((settings.part2, now), (settings.part1, now + 1)):
-        create_file(fs, path + FRESH_SUFFIX, timestamp, settings.length, b"")
+        create_file(fs, path + NEW_SUFFIX, timestamp, settings.length, b"")
     for folder in folders:
         fs.sync_dir(folder)
     for path in (settings.part2, settings.part1):
-        fs.rename(path + FRESH_SUFFIX, path)
+        fs.rename(path + NEW_SUFFIX, path)
         fs.sync_dir(posixpath.dirname(path))
 
 
-def _remove_fresh(settings: Settings) -> None:
+def _remove_new(settings: Settings) -> None:
     for path in settings.parts:
-        if settings.fs.exists(path + FRESH_SUFFIX):
-            settings.fs.remove(path + FRESH_SUFFIX)
+        if settings.fs.exists(path + NEW_SUFFIX):
+            settings.fs.remove(path + NEW_SUFFIX)
 
 
-# -- judging -----------------------------------------------------------------------------------
+# -- recovering -----------------------------------------------------------------------------------
 
 
 def _locked(settings: Settings) -> tuple[JournalFile, JournalFile]:
@@ -165,20 +163,20 @@ def _require_equal_lengths(settings: Settings, files: tuple[JournalFile, Journal
         )
 
 
-def _pair(files: tuple[JournalFile, JournalFile]) -> Pair:
+def _pair(files: tuple[JournalFile, JournalFile]) -> DualFiles:
     sources = [ByteSource(file.path, memoryview(file.read())) for file in files]
     one, two = (Part(number, source.path, source.data) for number, source in enumerate(sources, 1))
-    return Pair((one, two))
+    return DualFiles((one, two))
 
 
-def _judged(settings: Settings, files: tuple[JournalFile, JournalFile], pair: Pair) -> Opened:
+def _recover(settings: Settings, files: tuple[JournalFile, JournalFile], pair: DualFiles) -> Opened:
     earlier_part, part = pair.order()
     earlier, later = files[earlier_part.number - 1], files[part.number - 1]
     whole = _is_whole(settings, part, pair)
     carried = CarriedRecords()
-    for _, piece in pair.records():
-        if piece.record is not None:
-            carried.apply(piece.record)
+    for _, span in pair.records():
+        if span.record is not None:
+            carried.apply(span.record)
     last = _last_stamp(pair)
     opened = Opened(later, earlier, carried, last, settings.counts_since_boot(last[0]))
     in_order = _says_in_use(later, earlier, settings.part2)
@@ -190,7 +188,7 @@ def _judged(settings: Settings, files: tuple[JournalFile, JournalFile], pair: Pa
     return opened
 
 
-def _last_stamp(pair: Pair) -> tuple[int, int]:
+def _last_stamp(pair: DualFiles) -> tuple[int, int]:
     """Time and number to go on from; without records the time is that of the header."""
     earlier, later = pair.order()
     last = later.last or earlier.last
@@ -206,45 +204,45 @@ def _says_in_use(later: JournalFile, earlier: JournalFile, part2: str) -> bool:
     return later.timestamp > earlier.timestamp
 
 
-def _is_whole(settings: Settings, part: Part, pair: Pair) -> bool:
+def _is_whole(settings: Settings, part: Part, pair: DualFiles) -> bool:
     """True if the file in use can be written on as it is. Raises `CorruptLogError`."""
     whole = True
-    for piece in part.pieces(pair.newest):
-        if piece.offset == 0 and piece.outcome is Outcome.CORRUPT and part.header is not None:
-            _refuse(settings, part, piece, header_problem(part.header, part.size))
+    for span in part.spans(pair.newest):
+        if span.offset == 0 and span.outcome is Outcome.CORRUPT and part.header is not None:
+            _refuse(settings, part, span, header_problem(part.header, part.size))
             whole = False
-        elif piece.offset and piece.outcome in (Outcome.CORRUPT, Outcome.TORN):
-            if not _may_be_torn(part, piece):
-                _refuse(settings, part, piece, piece.reason)
+        elif span.offset and span.outcome in (Outcome.CORRUPT, Outcome.TORN):
+            if not _may_be_torn(part, span):
+                _refuse(settings, part, span, span.reason)
             whole = False
-        elif not piece.counted and piece.what != "zeros":
+        elif not span.counted and span.what != "zeros":
             whole = False
     return whole
 
 
-def _may_be_torn(part: Part, piece: Piece) -> bool:
+def _may_be_torn(part: Part, span: RecordSpan) -> bool:
     """True for what a power cut leaves of an unsynced write: near the end, with a sector of it
     still as it was, which is zeros in a file that was wiped before it was used."""
-    if piece.outcome is Outcome.TORN:
+    if span.outcome is Outcome.TORN:
         return True
-    assert part.data is not None  # it has pieces
-    if part.header is None or piece.end < part.header.position - UNSYNCED_MAX:
+    assert part.data is not None  # it has spans
+    if part.header is None or span.end < part.header.position - UNSYNCED_MAX:
         return False
-    begin = piece.offset
-    while begin < piece.end:
-        end = min(piece.end, (begin // SECTOR + 1) * SECTOR)
+    begin = span.offset
+    while begin < span.end:
+        end = min(span.end, (begin // SECTOR + 1) * SECTOR)
         if is_zero(part.data, begin, end):
             return True
         begin = end
     return False
 
 
-def _refuse(settings: Settings, part: Part, piece: Piece, reason: str) -> None:
+def _refuse(settings: Settings, part: Part, span: RecordSpan, reason: str) -> None:
     if not settings.skip_corrupted:
         raise CorruptLogError(
             reason,
             file=part.path,
-            offset=piece.offset,
+            offset=span.offset,
             advice="Look at it with 'tallystick explain'; open with skip_corrupted=True to go on "
             "with all whole records",
         )
@@ -253,22 +251,22 @@ def _refuse(settings: Settings, part: Part, piece: Piece, reason: str) -> None:
 def _holds(part: Part, carried: CarriedRecords) -> bool:
     """True if this part alone says the same as both."""
     alone = CarriedRecords()
-    for piece in part.counted():
-        if piece.record is not None:
-            alone.apply(piece.record)
+    for span in part.counted_spans():
+        if span.record is not None:
+            alone.apply(span.record)
     return alone.same_as(carried)
 
 
-# -- putting right -----------------------------------------------------------------------------
+# -- repairing -----------------------------------------------------------------------------
 
 
-def _count_uncounted(file: JournalFile, part: Part, pair: Pair) -> None:
+def _count_uncounted(file: JournalFile, part: Part, pair: DualFiles) -> None:
     """Let the position take in whole records that a crash has left behind it, so that they are
     believed again if the next step is cut short."""
     ends = [
-        piece.end
-        for piece in part.pieces(pair.newest)
-        if piece.record is not None and piece.outcome is Outcome.VALID and not piece.counted
+        span.end
+        for span in part.spans(pair.newest)
+        if span.record is not None and span.outcome is Outcome.VALID and not span.counted
     ]
     if ends:
         file.set_position(ends[-1])
@@ -282,8 +280,8 @@ def _rebuild(settings: Settings, opened: Opened) -> None:
     now = settings.clock(opened.since_boot)
     time, sequence = later_time(now, opened.last[0]), opened.last[1] + 1
     records = b"".join(opened.carried.copies(time, sequence_number(sequence)))
-    create_file(settings.fs, path + FRESH_SUFFIX, max(now, newest + 1), length, records)
-    settings.fs.rename(path + FRESH_SUFFIX, path)
+    create_file(settings.fs, path + NEW_SUFFIX, max(now, newest + 1), length, records)
+    settings.fs.rename(path + NEW_SUFFIX, path)
     settings.fs.sync_dir(posixpath.dirname(path))
     opened.passive.close()
     opened.passive, opened.active = opened.active, JournalFile(settings.fs, path)

@@ -7,20 +7,18 @@ it stay together; read back, the pairs merge by time, sequence number and pair.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from tallystick.errors import LogWriteError
-from tallystick.records import Outcome, Record
 from tallystick.storage.crc import crc32
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tallystick.systems.bitronix.live.encoder import Entry
 from tallystick.systems.bitronix.live.log import DEFAULT_NAMES, DiskJournal
-from tallystick.systems.bitronix.reader import BitronixReading
 
 
-class PairedJournal:
+class ShardedJournal:
     """``pairs`` journals in one folder with the methods of one; options are `DiskJournal`'s.
 
     The first pair has the usual names, so that a journal of one pair is what the original has.
@@ -86,9 +84,9 @@ class PairedJournal:
             raise failed
 
 
-def open_journal(path: str, *, pairs: int = 1, **options: Any) -> DiskJournal | PairedJournal:
+def open_journal(path: str, *, pairs: int = 1, **options: Any) -> DiskJournal | ShardedJournal:
     """A journal in the folder ``path``, of one pair of files or of several."""
-    return DiskJournal(path, **options) if pairs == 1 else PairedJournal(path, pairs, **options)
+    return DiskJournal(path, **options) if pairs == 1 else ShardedJournal(path, pairs, **options)
 
 
 def pair_names(number: int) -> tuple[str, str]:
@@ -96,23 +94,6 @@ def pair_names(number: int) -> tuple[str, str]:
     if number == 0:
         return DEFAULT_NAMES
     return (f"btm-pair{number + 1}-1.tlog", f"btm-pair{number + 1}-2.tlog")
-
-
-def merged(readings: Iterable[BitronixReading]) -> Iterator[Record]:
-    """The records of several pairs that were read, in the one order of time, sequence number and
-    pair. ``attributes["pair"]`` counts them from 0. Memory grows with the journals, whose files
-    have a fixed size: what a change of files has copied stands behind younger records."""
-    records: list[Record] = []
-    for number, reading in enumerate(readings):
-        for record in reading.records():
-            if record.outcome is Outcome.VALID:
-                record.attributes["pair"] = number
-                records.append(record)
-    return iter(sorted(records, key=_place))
-
-
-def _place(record: Record) -> tuple[int, int, int]:
-    return record.time or 0, record.sequence or 0, int(record.attributes["pair"])
 
 
 def _merged(

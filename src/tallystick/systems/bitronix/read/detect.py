@@ -12,7 +12,13 @@ import re
 from collections.abc import Iterable
 
 from tallystick.storage.source import logical_name
-from tallystick.systems.bitronix.format.layout import FORMAT_ID, HEADER_LENGTH, MEGABYTE, FileHeader
+from tallystick.systems.bitronix.format.layout import (
+    FORMAT_ID,
+    HEADER_LENGTH,
+    MEGABYTE,
+    SYSTEM_NAME,
+    FileHeader,
+)
 from tallystick.systems.bitronix.format.record import decode_record
 from tallystick.systems.protocol import Entry, Folder, LogSource
 
@@ -41,7 +47,7 @@ def part_number(path: str) -> int | None:
 
 def _source(folder: str, pair: list[Entry], *, alone: bool) -> LogSource:
     paths = tuple(sorted(entry.path for entry in pair))
-    return LogSource("bitronix", folder, paths, "" if alone else _key(pair[0].name))
+    return LogSource(SYSTEM_NAME, folder, paths, "" if alone else _key(pair[0].name))
 
 
 # -- content -------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Two parts of one journal as the bytes prove them: which is later, and what is open.
 
-In: the bytes of both parts. Out: a `Pair` with each part's pieces, the order of the parts, the
+In: the bytes of both parts. Out: a `DualFiles` with each part's spans, the order of the parts, the
 dangling set over both, and what was counted. Nothing here is the engine's opinion.
 """
 
@@ -21,12 +21,12 @@ from tallystick.systems.bitronix.format.record import TransactionLogRecord, deco
 from tallystick.systems.bitronix.read.open_decisions import DanglingSet
 from tallystick.systems.bitronix.read.scan import (
     CountedWalk,
-    Piece,
+    RecordSpan,
     Stamp,
     counted_end,
-    header_piece,
+    header_span,
     stamp,
-    tail_pieces,
+    tail_spans,
 )
 from tallystick.systems.bitronix.read.search import RecordSearch, searchable
 
@@ -36,14 +36,14 @@ class Part:
     """One file of the pair; ``data`` is None where it is missing or cannot be read.
 
     ``number`` is 1 or 2. What is asked for is looked for, without walking through the file.
-    With ``keeps`` set the file is walked through once, and its pieces stay in memory.
+    With ``keeps`` set the file is walked through once, and its spans stay in memory.
     """
 
     number: int
     path: str | None
     data: memoryview | None
     keeps: bool = False
-    _kept: list[Piece] | None = field(default=None, init=False, repr=False)
+    _kept: list[RecordSpan] | None = field(default=None, init=False, repr=False)
 
     @cached_property
     def header(self) -> FileHeader | None:
@@ -61,29 +61,29 @@ class Part:
     def size(self) -> int:
         return 0 if self.data is None else len(self.data)
 
-    def counted(self) -> Iterator[Piece]:
-        """Header and counted range, piece by piece."""
+    def counted_spans(self) -> Iterator[RecordSpan]:
+        """Header and counted range, span by span."""
         if not self.keeps:
             return self._walk()
         if self._kept is None:
             self._kept = list(self._walk())
         return iter(self._kept)
 
-    def _walk(self) -> Iterator[Piece]:
+    def _walk(self) -> Iterator[RecordSpan]:
         if self.data is None or not self.size:
             return
-        yield header_piece(self.data)
+        yield header_span(self.data)
         if self.header is not None:
-            yield from CountedWalk(self.data).pieces()
+            yield from CountedWalk(self.data).spans()
 
-    def pieces(self, newest: Stamp | None) -> Iterator[Piece]:
-        """All pieces of the file; ``newest`` as in `tail_pieces`."""
+    def spans(self, newest: Stamp | None) -> Iterator[RecordSpan]:
+        """All spans of the file; ``newest`` as in `tail_spans`."""
         place = 0
-        for piece in self.counted():
-            yield piece
-            place = piece.end
+        for span in self.counted_spans():
+            yield span
+            place = span.end
         if self.data is not None and place < self.size:
-            yield from tail_pieces(self.data, place, newest)
+            yield from tail_spans(self.data, place, newest)
 
     @cached_property
     def swap_defect(self) -> bool:
@@ -92,22 +92,22 @@ class Part:
         if self.header is None or not HEADER_LENGTH <= self.header.timestamp <= self.size:
             return False
         mark = self.header.timestamp
-        for piece in self.counted():
-            decided = piece.record is not None and piece.record.status == COMMITTING
-            if piece.offset and (piece.offset >= mark or not decided):
-                return piece.offset == mark
+        for span in self.counted_spans():
+            decided = span.record is not None and span.record.status == COMMITTING
+            if span.offset and (span.offset >= mark or not decided):
+                return span.offset == mark
         return mark == self.header.position
 
-    def copy_of_first(self) -> bytes:
+    def first_decision(self) -> bytes:
         """The bytes of the first record if it is COMMITTING, and so may be a copy; else none."""
         if self.data is None or self.header is None or self.header.position <= HEADER_LENGTH:
             return b""
         record = decode_record(self.data, HEADER_LENGTH, self.size)
         return b"" if record is None or record.status != COMMITTING else record.encode()
 
-    def holds_first_of(self, other: Part) -> bool:
+    def contains_first_of(self, other: Part) -> bool:
         """True if the first record of the other file stands in this one, as a swap copied it."""
-        wanted = other.copy_of_first()
+        wanted = other.first_decision()
         if not wanted or self.data is None or self.header is None:
             return False
         end = counted_end(self.header, self.size)
@@ -115,7 +115,7 @@ class Part:
 
 
 @dataclass
-class Pair:
+class DualFiles:
     """Both parts."""
 
     parts: tuple[Part, Part]
@@ -134,19 +134,19 @@ class Pair:
         """The earlier part, then the one that is in use according to the bytes."""
         return self.parts if _second_is_later(*self.parts) else self.parts[::-1]
 
-    def records(self) -> Iterator[tuple[Part, Piece]]:
+    def records(self) -> Iterator[tuple[Part, RecordSpan]]:
         """Every whole record that is not stale, earlier part first."""
         for part in self.order():
-            for piece in part.pieces(self.newest):
-                if piece.record is not None and piece.outcome is Outcome.VALID:
-                    yield part, piece
+            for span in part.spans(self.newest):
+                if span.record is not None and span.outcome is Outcome.VALID:
+                    yield part, span
 
     def dangling(self) -> DanglingSet:
         """The decisions that are open according to both parts."""
         found = DanglingSet()
-        for _, piece in self.records():
-            assert piece.record is not None  # `records` gives no others
-            found.apply(piece.record)
+        for _, span in self.records():
+            assert span.record is not None  # `records` gives no others
+            found.apply(span.record)
         return found
 
 
@@ -162,7 +162,7 @@ def _second_is_later(one: Part, two: Part) -> bool:
     if one.header is None or two.header is None:
         return two.header is not None
     if one.swap_defect or two.swap_defect or one.header.timestamp == two.header.timestamp:
-        earlier, later = one.holds_first_of(two), two.holds_first_of(one)
+        earlier, later = one.contains_first_of(two), two.contains_first_of(one)
         if earlier != later:
             return earlier
         if (one.last is None) != (two.last is None):
