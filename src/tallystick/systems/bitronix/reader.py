@@ -1,7 +1,7 @@
 """Reading one Bitronix journal: files, records, transactions, findings, both verdicts.
 
 In: a `LogSource` of one or two files. Out: what `LogReading` promises. Nothing is written, and
-files are opened only while they are read.
+files are open only while they are read.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _HEAD = HEADER_LENGTH + RECORD_HEAD.size
 
 @dataclass(slots=True)
 class BitronixReading:
-    """One journal. Everything but `files` and `verdict` keeps little more than what is open."""
+    """One journal. Memory grows with the records in `files` and `verdict` only."""
 
     source: LogSource
     options: ReadOptions
@@ -59,11 +59,12 @@ class BitronixReading:
 
     @property
     def format(self) -> str:
+        """The name of the format, which both code lines share."""
         return FORMAT_NAME
 
     @property
     def clock(self) -> Clock:
-        """Since boot (2.1.3, 2.1.4) or since 1970 (3.0 and others): by the numbers themselves."""
+        """Since boot (2.1.3, 2.1.4) or since 1970 (3.0 and others), by the size of the times."""
         if self._clock is None:
             times = [time for path in self.source.files for time in _times(path)]
             wall = max(times, default=0) >= WALL_CLOCK_MIN
@@ -71,7 +72,7 @@ class BitronixReading:
         return self._clock
 
     def files(self) -> Sequence[LogFile]:
-        """The earlier part, then the one in use."""
+        """Return the earlier part, then the one in use."""
         with self._opened() as pair:
             return [
                 log_file(part, order, pair.newest, self.clock)
@@ -80,9 +81,11 @@ class BitronixReading:
             ]
 
     def records(self, *, salvage: bool = False) -> Iterator[Record]:
-        """Records that 2.1.4 reaches when it skips damage, and damaged stretches; earlier part
-        first. ``salvage`` adds those that it has lost step for, does not count, or has left
-        behind in an earlier life of the file."""
+        """Yield the records that 2.1.4 reaches when it skips damage, and damaged ranges.
+
+        The earlier part comes first. ``salvage`` adds the records that 2.1.4 skips after damage,
+        does not count, or has left from an earlier life of the file.
+        """
         with self._opened() as pair:
             for part in pair.order():
                 spans = part.spans(pair.newest) if salvage else part.counted_spans()
@@ -92,27 +95,28 @@ class BitronixReading:
                         yield record
 
     def transactions(self) -> Iterator[Transaction]:
-        """One per gtrid, from both parts. Memory grows with the gtrids of the journal."""
+        """Yield one per gtrid, from both parts. Memory grows with the gtrids of the journal."""
         with self._opened() as pair:
             yield from by_gtrid.transactions(pair, self.source.path)
 
     def changes(self) -> Sequence[Change]:
-        """None: a coordinator's journal holds decisions, not data."""
+        """Return none: a coordinator's journal holds decisions, not data."""
         return ()
 
     def findings(self) -> Sequence[Finding]:
+        """Return the findings about the files, their order, damage and server ids."""
         with self._opened() as pair:
             return self._findings(pair)
 
     def verdict(self) -> Verdict:
-        """Both verdicts. Memory grows with the records, all of which the engine's part lists."""
+        """Return both verdicts. Memory grows with the records, which the engine's part lists."""
         with self._opened(keeps=True) as pair:
             return strict.verdict(pair, self.source.path, self._findings(pair))
 
     def batches(
         self, split: Split | None = None, *, rows: int = 10_000
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of ``records()``, decoded by a compiled kernel; ``attributes`` is null."""
+        """Yield the rows of ``records()``, decoded by a compiled kernel; ``attributes`` is null."""
         from tallystick.systems.bitronix.columns.batches import batches
 
         log, clock = self.source.path, self.clock
@@ -126,7 +130,7 @@ class BitronixReading:
                     yield from batches(part.data, part.path, log, clock, rows)
 
     def splits(self, target_bytes: int) -> Sequence[Split]:  # noqa: ARG002 - files are small
-        """One per file: whether the manager is still in step depends on all that lies before."""
+        """Return one per file: which records 2.1.4 reaches depends on all that lies before."""
         return [Split(path, 0, 1 << 62) for path in self.source.files]
 
     # -- opening -------------------------------------------------------------------------------
@@ -137,13 +141,13 @@ class BitronixReading:
             parts = []
             for number, path in self._numbered():
                 data = None
-                with suppress(LogUnreadableError):  # a finding tells it
+                with suppress(LogUnreadableError):  # `findings` reports it
                     data = None if path is None else stack.enter_context(open_source(path)).data
                 parts.append(Part(number, path, data, keeps))
             yield DualFiles((parts[0], parts[1]))
 
     def _numbered(self) -> list[tuple[int, str | None]]:
-        """Both part numbers with the path of each, by the names; None for a missing file."""
+        """Return both part numbers with the path of each, by the names; None for a missing file."""
         paths: list[str | None] = list(self.source.files)
         if len(paths) == 1:
             other = part_number(self.source.files[0]) == 2
@@ -183,7 +187,7 @@ def _merge_key(record: Record) -> tuple[int, int, int]:
 
 
 def _times(path: str) -> Iterator[int]:
-    """The times near the start of a file: in its header and in its first record."""
+    """Yield the times near the start of a file: in its header and in its first record."""
     try:
         head = read_head(path, _HEAD)
     except LogUnreadableError:

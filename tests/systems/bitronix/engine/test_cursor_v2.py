@@ -24,7 +24,7 @@ LIMIT_S = 5
 class PlainCursor(RandomAccessCursor):
     """Every complaint on its own, every record field by field, as the original reads."""
 
-    def _skip_alike(self, _limit: int | None) -> int:
+    def _skip_equal_refusals(self, _limit: int | None) -> int:
         return 0
 
     def _whole(self) -> TransactionLogRecord | None:

@@ -1,10 +1,10 @@
-"""The compiled walk over whole records: checks each one and lays its columns out for Arrow.
+"""The compiled walk over whole records: it checks each one and fills columns for Arrow.
 
-In: the bytes of a file and output arrays. Out: how many plain records stand in a row, and where
-the first thing that is none begins; texts are left where they are, as views. Plain
+In: the bytes of a file and output arrays. Out: the number of plain records in a row, the offset
+where the first other thing begins, and views of the texts, which stay where they are. Plain
 is a record as every real writer leaves it: L exact, names ASCII, sorted and each once, end marker
-in its place, CRC right. For those the CRC covers the bytes as they stand, but for the CRC itself
-and the gtrid length byte.
+in its place, CRC right. For those the CRC covers the bytes as they are on disk, except for the CRC
+itself and the gtrid length byte.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _HIGH_BITS = 0x80808080
 _CRC_MASK = 0xFFFFFFFF
 
 NAMES_PER_ROW = 8
-"""Room for resource names in output arrays; records with more of them make a shorter batch."""
+"""Resource names per row for which output arrays have space; more of them make a shorter batch."""
 
 
 @kernel
 def has_high_bits(data: Bytes, begin: Number, end: Number) -> Number:
-    """True if a byte of the range, or of the four below ``end``, is above 7F."""
+    """Return whether a byte of the range, or of the four below ``end``, is above 7F."""
     bits = le_word32(data, end - 4)
     place = begin
     while place + 4 <= end:
@@ -60,7 +60,7 @@ def has_high_bits(data: Bytes, begin: Number, end: Number) -> Number:
 def is_ascending(
     data: Bytes, before: Number, before_size: Number, name: Number, size: Number
 ) -> Number:
-    """True if the name before sorts truly below this one."""
+    """Return whether the name ``before`` sorts truly below this one."""
     for index in range(min(before_size, size)):
         one, two = data[np.uint64(before + index)], data[np.uint64(name + index)]
         if one != two:
@@ -70,8 +70,10 @@ def is_ascending(
 
 @kernel
 def take_names(data: Bytes, place: Number, last: Number, names: Number, views: Table) -> Number:
-    """Views of the names from their count at ``place`` on, behind ``names`` others; how many
-    views there are now, or -1 if not plain or too many."""
+    """Add views of the names from their count at ``place``, after ``names`` others.
+
+    Returns the number of views, or -1 if the names are not plain or too many.
+    """
     count = be_int32(data, place)
     if count > len(views) - names:
         return -1
@@ -110,9 +112,10 @@ def walk(
     list_ends: Ints,
     names: Table,
 ) -> tuple[Number, Number, Number]:
-    """Fill one row per plain record of ``data``, up to ``len(offsets)`` rows, or to a record that
-    is not plain, not all there, or has too many names. Returns rows, the place behind them and the
-    number of names. ``list_ends`` has one place more than rows, the first of them zero.
+    """Fill one row per plain record of ``data``; return rows, the offset after them, and names.
+
+    Stops after ``len(offsets)`` rows, or at a record that is not plain, not complete, or has too
+    many names. ``list_ends`` has one place more than rows, the first of them zero.
     """
     row = 0
     named: Number = 0
@@ -147,7 +150,7 @@ def walk(
 
 
 def new_columns(rows: int) -> dict[str, npt.NDArray[Any]]:
-    """Output arrays for `walk`, for at most ``rows`` records."""
+    """Return output arrays for `walk`, for at most ``rows`` records."""
     return {
         "offsets": np.empty(rows, np.int64),
         "lengths": np.empty(rows, np.int64),

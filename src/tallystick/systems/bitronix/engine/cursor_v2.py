@@ -1,8 +1,8 @@
 """The cursor of 2.1.4: how it reads a file.
 
-In: the bytes of a file. Out: what the original's cursor says call by call: `Accepted`,
-`Refused` (an exception that ``skipCorruptedLogs`` skips), and last a `Stop`. Exception classes,
-messages, 32-bit arithmetic and the offsets where reading resumes are the original's.
+In: the bytes of a file. Out: what the original's cursor reports call by call: `Accepted`, `Refused`
+(an exception that ``skipCorruptedLogs`` skips), and last a `Stop`. Exception classes, messages,
+32-bit arithmetic and the offsets where reading resumes are the original's.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from tallystick.systems.bitronix.format.record import (
 )
 
 _GROUP = struct.Struct(">iii")
-"""What a complaint of 2.1.4 takes where L leads nowhere: status, L, not the end marker."""
-_NOWHERE_MIN, _NOWHERE_MAX = -(1 << 31) + 4, 4
-"""Such an L: L - 4 as Java's int is not above zero, so nothing is skipped."""
-_LENGTH_AT_ONCE_MAX = 8192
-"""Largest L of a record that is decoded at one go; bounds the work for each step."""
+"""The fields that a refusal of 2.1.4 consumes if L skips nothing: status, L, not the end marker."""
+_NO_SKIP_MIN, _NO_SKIP_MAX = -(1 << 31) + 4, 4
+"""Bounds of such an L: L - 4 as Java's int is not above zero, so nothing is skipped."""
+_DECODED_LENGTH_MAX = 8192
+"""Largest L of a record that is decoded as a whole; bounds the work for each step."""
 
 
 class RandomAccessCursor:
-    """The cursor of 2.1.4: a file pointer, an end read once, and no look at the file's length.
+    """The cursor of 2.1.4: a file pointer, an end read once, and no check of the file's length.
 
-    ``place`` is the file pointer between two calls. A cursor may be put on any place, to see
-    where the original would find itself. Linear in the counted range: each complaint moves on
-    by at least eight bytes, and a run of those that zeros cause is told as one.
+    ``place`` is the file pointer between two calls. A cursor may start at any offset, to see where
+    the original would resume. Linear in the counted range: each refusal moves on by at least eight
+    bytes, and a run of equal refusals that zeros cause is one event.
     """
 
     def __init__(self, data: memoryview, place: int = HEADER_LENGTH) -> None:
@@ -63,7 +63,7 @@ class RandomAccessCursor:
             self._end = int.from_bytes(position, "big", signed=True)
 
     def events(self) -> Iterator[Event]:
-        """Everything the cursor says, a `Stop` last."""
+        """Yield every event of the cursor, a `Stop` last."""
         if len(self._data) < HEADER_LENGTH:
             yield Stop(JavaError(EOF), None, None)
             return
@@ -74,9 +74,9 @@ class RandomAccessCursor:
                 return
 
     def step(self, limit: int | None = None) -> Event:
-        """One call of the original: the next record, a complaint, or the end.
+        """Return the event of one call of the original: a record, a refusal, or the end.
 
-        A complaint that repeats at once stands for all calls that begin below ``limit``.
+        A refusal that repeats at once stands for all calls that begin below ``limit``.
         """
         start = self.place
         if start >= self._end:
@@ -86,30 +86,30 @@ class RandomAccessCursor:
         except CorruptedError as error:
             resumed, detail = self.place, str(error)
             alike = detail == NO_TERMINATOR and resumed == start + _GROUP.size
-            times = 1 + (self._skip_alike(limit) if alike else 0)
+            times = 1 + (self._skip_equal_refusals(limit) if alike else 0)
             return Refused(start, start, detail, resumed, times)
         except UncheckedError as stop:
             return Stop(stop.error, start, self.place)
 
-    def _skip_alike(self, limit: int | None) -> int:
-        """Move over the groups that give the same complaint again; returns their number."""
+    def _skip_equal_refusals(self, limit: int | None) -> int:
+        """Move over the groups that give the same refusal again; return their number."""
         groups = (min(self._end, len(self._data)) - self.place) // _GROUP.size
         if limit is not None:
             groups = min(groups, -((self.place - limit) // _GROUP.size))
         view = self._data[self.place : self.place + max(groups, 0) * _GROUP.size]
         times = 0
         for _, length, marker in _GROUP.iter_unpack(view):
-            if not _NOWHERE_MIN <= length <= _NOWHERE_MAX or marker == END_RECORD:
+            if not _NO_SKIP_MIN <= length <= _NO_SKIP_MAX or marker == END_RECORD:
                 break
             times += 1
         self.place += times * _GROUP.size
         return times
 
     def _whole(self) -> TransactionLogRecord | None:
-        """The record here, as every real writer leaves it; None if it needs a closer look."""
+        """Return the record here if every real writer leaves it so; None if `_read` must decide."""
         start = self.place
         length = int.from_bytes(self._data[start + 4 : start + 8], "big")
-        if length > _LENGTH_AT_ONCE_MAX:
+        if length > _DECODED_LENGTH_MAX:
             return None
         record = decode_record(self._data, start, min(self._end, len(self._data)))
         if record is None or not record.is_exact:
@@ -140,7 +140,7 @@ class RandomAccessCursor:
         return record
 
     def _find_terminator(self, length: int) -> int:
-        """Skip to where L says that the end marker is; returns the place behind it."""
+        """Skip to where L places the end marker; return the offset after it."""
         self._skip(signed32(length - 4))
         if self.place + 4 > self._end:
             self._skip(4)
@@ -165,7 +165,7 @@ class RandomAccessCursor:
         return names
 
     def _skip(self, count: int) -> None:
-        """Forward only, and never beyond the physical end."""
+        """Move forward by ``count``, never beyond the physical end."""
         if count > 0:
             self.place = min(self.place + count, len(self._data))
 

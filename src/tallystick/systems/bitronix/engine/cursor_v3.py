@@ -1,8 +1,8 @@
-"""How the cursor of the 3.0 line reads a file: through one page of 8192 bytes.
+"""The cursor of the 3.0 line: how it reads a file, through one page of 8192 bytes.
 
-In: the bytes of a file. Out: the same events as `cursor.RandomAccessCursor` gives. The page
-keeps what it held when the file ends, offsets are a counter of its own, and what Java's
-buffer refuses is an unchecked error that no setting skips.
+In: the bytes of a file. Out: the same events as `cursor_v2.RandomAccessCursor` gives. The page
+keeps its old bytes when the file ends, offsets are a counter of their own, and what Java's buffer
+refuses is an unchecked error that no setting skips.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tallystick.systems.bitronix.format.record import TransactionLogRecord, uniq
 
 PAGE_SIZE = 8192
 REFILLS_AFTER_END_MAX = 4096
-"""Pages filled behind the end of the file before we say that the cursor hangs."""
+"""Refills of the page after the end of the file from which on the cursor counts as hanging."""
 
 ILLEGAL_ARGUMENT = "java.lang.IllegalArgumentException"
 INVALID_MARK = "java.nio.InvalidMarkException"
@@ -54,7 +54,7 @@ class _Page:
         self._fill(0)
 
     def refill(self) -> None:
-        """``compact``, read what the file still has, ``rewind``."""
+        """Compact the page, read what the file still has, and rewind."""
         kept = PAGE_SIZE - self.position
         self._bytes[:kept] = self._bytes[self.position :]
         self._mark = -1
@@ -69,6 +69,7 @@ class _Page:
         self.position = 0
 
     def move(self, position: int) -> None:
+        """Set the position; errors as Java's ``Buffer.position``."""
         if position > PAGE_SIZE:
             message = f"newPosition > limit: ({position} > {PAGE_SIZE})"
             raise UncheckedError(JavaError(ILLEGAL_ARGUMENT, message))
@@ -80,17 +81,21 @@ class _Page:
         self.position = position
 
     def mark(self) -> None:
+        """Remember the position."""
         self._mark = self.position
 
     def reset(self) -> None:
+        """Return to the remembered position."""
         if self._mark < 0:
             raise UncheckedError(JavaError(INVALID_MARK))
         self.position = self._mark
 
     def number(self, size: int) -> int:
+        """Return the signed number of ``size`` bytes at the position, and move after it."""
         return int.from_bytes(self.take(size), "big", signed=True)
 
     def take(self, size: int) -> bytes:
+        """Return ``size`` bytes from the position, and move after them."""
         if size < 0:
             raise UncheckedError(JavaError(NEGATIVE_SIZE, str(size)))
         if size > PAGE_SIZE - self.position:
@@ -100,7 +105,7 @@ class _Page:
 
 
 class PagedCursor:
-    """The cursor of 3.0.0-SNAPSHOT. ``place`` is its own count of bytes, not a file offset."""
+    """The cursor of 3.0.0-SNAPSHOT. ``_place`` is its own count of bytes, not a file offset."""
 
     def __init__(self, data: memoryview) -> None:
         self._page = _Page(data)
@@ -108,7 +113,7 @@ class PagedCursor:
         self._place = HEADER_LENGTH
 
     def events(self) -> Iterator[Event]:
-        """Everything the cursor says, a `Stop` last."""
+        """Yield every event of the cursor, a `Stop` last."""
         while self._place < self._end:
             start = self._place
             if self._page.refills_after_end > REFILLS_AFTER_END_MAX:
@@ -151,7 +156,7 @@ class PagedCursor:
         return self._checked(record, record_end)
 
     def _checked(self, record: TransactionLogRecord, record_end: int) -> TransactionLogRecord:
-        """The record with L as this line computes it, from gtrid and names."""
+        """Return the record with L as this line computes it, from gtrid and names."""
         rebuilt = replace(record, record_length=record.exact_length)
         calculated = rebuilt.calculate_crc32()
         if calculated != record.crc32:

@@ -1,6 +1,6 @@
-"""What a cursor of the original reports, call by call: records, refusals, and the end.
+"""What a cursor of the original reports call by call: records, refusals, and the end.
 
-In: nothing. Out: the events that `cursor_v2` and `cursor_v3` give, the exceptions that carry Java
+In: offsets and messages of `cursor_v2` and `cursor_v3`. Out: events, the exceptions that carry Java
 errors out of the reading of one record, and the messages that both code lines share.
 """
 
@@ -37,8 +37,8 @@ class Accepted:
 class Refused:
     """A ``CorruptedTransactionLogException``; reading resumes at ``next_offset``.
 
-    ``place`` and ``detail`` make its message. ``times`` stands for as many complaints in a row,
-    ``stride`` bytes apart and different only in their places; this is the first of them.
+    ``place`` and ``detail`` make its message. ``times`` counts equal refusals in a row, ``stride``
+    bytes apart and different only in their offsets; this is the first of them.
     """
 
     offset: int
@@ -49,14 +49,16 @@ class Refused:
 
     @property
     def message(self) -> str:
+        """The message of the original."""
         return f"corrupted log found at position {self.place}{self.detail}"
 
     @property
     def stride(self) -> int:
+        """Bytes from one of the equal refusals to the next."""
         return self.next_offset - self.offset
 
     def single(self, number: int) -> Refused:
-        """One of them, counted from 0."""
+        """Return one of them, counted from 0."""
         by = number * self.stride
         return replace(
             self,
@@ -71,8 +73,8 @@ class Refused:
 class Stop:
     """The end: of the counted range (no error), or by an error that is not skipped.
 
-    The offsets are None where the cursor could not even be made; ``hangs`` says that it
-    would go on and on.
+    The offsets are None where the cursor could not even be made; ``hangs`` is true where the
+    original would loop.
     """
 
     error: JavaError | None
@@ -85,7 +87,7 @@ Event = Accepted | Refused | Stop
 
 
 def singles(events: Iterable[Event]) -> Iterator[Event]:
-    """The events with each complaint that stands for many told as many."""
+    """Yield the events with each refusal that stands for several as that many refusals."""
     for event in events:
         if isinstance(event, Refused) and event.times > 1:
             yield from (event.single(number) for number in range(event.times))
@@ -94,7 +96,7 @@ def singles(events: Iterable[Event]) -> Iterator[Event]:
 
 
 def crc_mismatch(recorded: int, calculated: int) -> str:
-    """The last part of its message for a bad CRC."""
+    """Return the end of the message for a wrong CRC."""
     return f"(invalid CRC, recorded: {signed32(recorded)}, calculated: {signed32(calculated)})"
 
 

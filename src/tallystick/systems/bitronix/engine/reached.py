@@ -1,8 +1,8 @@
 """Which records 2.1.4 reads when ``skipCorruptedLogs`` makes it skip damage.
 
-In: the bytes of a file, and its spans in order, as the strict walk gives them. Out: per span whether
-the cursor of 2.1.4 gives its record to the caller. After damage the cursor may resume in the middle
-of a record, so it is run beside the walk until both stand at the same offset again.
+In: the bytes of a file, and its spans in order, as the strict walk gives them. Out: per span
+whether the cursor of 2.1.4 returns its record. After damage the cursor may resume in the middle of
+a record, so it runs along with the walk until both are at the same offset again.
 """
 
 from __future__ import annotations

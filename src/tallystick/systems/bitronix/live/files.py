@@ -28,11 +28,16 @@ from tallystick.systems.bitronix.live.encoder import Entry
 UNSYNCED_MAX = 1 << 16
 """Bytes that a live journal leaves unsynced at most: how far back a crash can tear it."""
 LOCK_BYTES = 4
-"""The lock covers the format id, as the original's does."""
+"""Size of the lock: it covers the format id, as the original's does."""
 
 
 class JournalFile:
-    """An open, locked file. ``length`` is fixed; ``position`` is where the next record goes."""
+    """One file of the pair, open and locked; its length is fixed.
+
+    Raises:
+        LogLockedError: another process has the file open for writing.
+        LogFormatError: the file is shorter than its header.
+    """
 
     def __init__(self, fs: FileSystem, path: str) -> None:
         self.path = path
@@ -60,63 +65,74 @@ class JournalFile:
 
     @property
     def position(self) -> int:
+        """The offset of the next record."""
         return self.header.position
 
     @property
     def timestamp(self) -> int:
+        """The timestamp in the header, in ms."""
         return self.header.timestamp
 
     @property
     def free_bytes(self) -> int:
-        """Bytes behind the position. As 2.1.4 sees it, the last one is never used: what is
-        written must be shorter."""
+        """Bytes after the position.
+
+        What is written must be shorter: 2.1.4 never uses the last byte.
+        """
         return self.length - self.position
 
     def append(self, data: bytes) -> None:
-        """Write records, then the position behind them; not synced."""
+        """Write records, then the position after them; not synced."""
         self._file.pwrite(data, self.position)
         self.set_position(self.position + len(data))
 
     def set_position(self, position: int) -> None:
+        """Write the position into the header; not synced."""
         self._file.pwrite(position.to_bytes(8, "big"), CURRENT_POSITION_HEADER)
         self.header = FileHeader(self.timestamp, self.header.state, position)
 
     def set_timestamp(self, timestamp: int) -> None:
+        """Write the timestamp (ms) into the header; not synced."""
         self._file.pwrite(timestamp.to_bytes(8, "big", signed=True), TIMESTAMP_HEADER)
         self.header = FileHeader(timestamp, self.header.state, self.position)
 
     def set_state(self, state: int) -> None:
+        """Write the state into the header; not synced."""
         self._file.pwrite(state.to_bytes(1, "big", signed=True), STATE_HEADER)
         self.header = FileHeader(self.timestamp, state, self.position)
 
     def empty(self, length: int) -> None:
-        """Count nothing, durably, in a file of at least ``length`` bytes."""
+        """Count no record, durably, in a file of at least ``length`` bytes."""
         self._file.allocate(length)
         self.length = self._file.size()
         self.set_position(HEADER_LENGTH)
         self._file.datasync()
 
     def wipe(self) -> None:
-        """Zeros behind the header, so that a write that is lost in a crash leaves zeros and no
-        older record. The position must be at the start, durably, before."""
+        """Write zeros after the header.
+
+        A write that a crash loses then leaves zeros and no older record. The position must be at
+        the start, durably, before.
+        """
         self._file.pwrite(bytes(self.length - HEADER_LENGTH), HEADER_LENGTH)
 
     def datasync(self) -> None:
+        """Make durable what was written."""
         self._file.datasync()
 
     def read(self) -> bytes:
-        """All bytes of the file."""
+        """Return all bytes of the file."""
         return self._file.pread(self._file.size(), 0)
 
     def close(self) -> None:
-        """Release the lock and the file; nothing is written."""
+        """Release the lock and the file; write nothing."""
         self.closed = True
         self._lock.release()
         self._file.close()
 
 
 def create_file(fs: FileSystem, path: str, timestamp: int, length: int, records: bytes) -> None:
-    """A new file with these records, durable but for its name."""
+    """Create a file with these records, durable except for its name."""
     file = fs.create(path)
     try:
         file.allocate(length)
@@ -128,9 +144,10 @@ def create_file(fs: FileSystem, path: str, timestamp: int, length: int, records:
 
 
 class FilePair:
-    """The file in use and the passive one; ``now`` is the journal's clock in ms.
+    """The file in use and the passive one; called by the group writer, one thread at a time.
 
-    With ``forced`` false nothing that is appended is synced by `sync`.
+    ``now`` is the journal's clock in ms. With ``forced`` false `sync` does not sync what was
+    appended.
     """
 
     def __init__(
@@ -152,7 +169,7 @@ class FilePair:
             self._written.apply(record)
 
     def write(self, entries: list[Entry]) -> Sequence[int]:
-        """Append a group; everything that goes to one file in one write."""
+        """Append a group of records; everything that goes to one file in one write."""
         pending: list[bytes] = []
         free = self.active.free_bytes
         written = self._written
@@ -183,10 +200,10 @@ class FilePair:
         self._unsynced = 0
 
     def _swap(self, record: TransactionLogRecord) -> None:
-        """Change files before ``record``, which is taken into account, is written.
+        """Change files before ``record``, which is applied already, is written.
 
         Each step is durable before the next one relies on it: the passive file is empty before
-        it is wiped, the copies are there before its timestamp says that it is in use.
+        it is wiped, the copies are there before its timestamp makes it the file in use.
         """
         self.sync()
         passive = self.passive
@@ -209,6 +226,6 @@ class FilePair:
             file.datasync()
 
     def close(self) -> None:
-        """Release both files; nothing is written."""
+        """Release both files; write nothing."""
         self.active.close()
         self.passive.close()

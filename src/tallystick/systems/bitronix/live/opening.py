@@ -1,10 +1,10 @@
-"""Opening a live journal: make it, judge what a crash or another writer left, put it right.
+"""Opening a live journal: create it, recover it after a crash or another writer, repair it.
 
 In: the paths of both parts. Out: both files, open and locked, the one in use known, and every
-decision and heuristic outcome that is open, so that the journal can be written on.
+decision and heuristic outcome that is open, so that records can be appended.
 
-What the original gets wrong is put right here: a spoilt timestamp, decisions that a change of
-files has dropped, a tail that was torn in a power cut. Damage to what was acknowledged refuses.
+Defects of the original are repaired: a spoilt timestamp, decisions that a change of files has
+dropped, a tail that was torn in a power cut. Damage to what was acknowledged is refused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tallystick.systems.bitronix.read.files import DualFiles, Part
 from tallystick.systems.bitronix.read.scan import RecordSpan, header_problem, stamp
 
 SECTOR = 512
-"""Bytes that a disk writes whole or not at all."""
+"""Bytes that a disk writes completely or not at all."""
 NEW_SUFFIX = ".new"
 
 
@@ -37,9 +37,15 @@ NEW_SUFFIX = ".new"
 class Settings:
     """Where the journal is and how it is opened.
 
-    ``length`` is that of new files in bytes; ``clock`` gives milliseconds for a journal that
-    counts since boot (True) or since 1970 (False). ``boot_clock`` chooses; None goes on as the
-    journal does, and makes new ones since 1970.
+    Attributes:
+        fs: the file system.
+        part1: path of part 1.
+        part2: path of part 2.
+        length: bytes of new files.
+        skip_corrupted: open a damaged journal with the whole records that it has.
+        clock: returns milliseconds since boot (for True) or since 1970 (for False).
+        boot_clock: which of the two to write; None goes on as the journal does, and makes new ones
+            since 1970.
     """
 
     fs: FileSystem
@@ -51,11 +57,12 @@ class Settings:
     boot_clock: bool | None = None
 
     def counts_since_boot(self, last_time: int) -> bool:
-        """Which clock to write with, given the last time in the journal."""
+        """Return whether to write times since boot, given the last time in the journal."""
         return last_time < WALL_CLOCK_MIN if self.boot_clock is None else self.boot_clock
 
     @property
     def parts(self) -> tuple[str, str]:
+        """The paths of part 1 and part 2."""
         return (self.part1, self.part2)
 
 
@@ -71,12 +78,19 @@ class Opened:
 
 
 def open_files(settings: Settings) -> Opened:
-    """Raises `CorruptLogError`, `LogFormatError`, `LogLockedError`, and `OSError`."""
+    """Open, recover and repair both files.
+
+    Raises:
+        CorruptLogError: records that may have been acknowledged are damaged, or a file is missing.
+        LogFormatError: a file is shorter than its header.
+        LogLockedError: another process has the journal open.
+        OSError: the operating system refuses.
+    """
     _make_missing(settings)
-    files = _locked(settings)
+    files = _open_both(settings)
     try:
         _require_equal_lengths(settings, files)
-        pair = _pair(files)
+        pair = _as_read(files)
         return _recover(settings, files, pair)
     except BaseException:
         for file in files:
@@ -85,7 +99,7 @@ def open_files(settings: Settings) -> Opened:
 
 
 def later_time(now: int, last: int) -> int:
-    """The clock's time, never before the last one of the same clock."""
+    """Return the clock's time, never before the last one of the same clock."""
     same_clock = (now < WALL_CLOCK_MIN) == (last < WALL_CLOCK_MIN)
     return max(now, last) if same_clock else now
 
@@ -116,7 +130,10 @@ def _make_missing(settings: Settings) -> None:
 
 
 def _make_both(settings: Settings) -> None:
-    """Both are whole under other names before either gets its own; part 1 has the later time."""
+    """Create both files under other names, complete, before either gets its own name.
+
+    Part 1 gets the later timestamp.
+    """
     fs = settings.fs
     _remove_new(settings)
     folders = sorted({posixpath.dirname(path) for path in settings.parts})
@@ -141,7 +158,7 @@ def _remove_new(settings: Settings) -> None:
 # -- recovering -----------------------------------------------------------------------------------
 
 
-def _locked(settings: Settings) -> tuple[JournalFile, JournalFile]:
+def _open_both(settings: Settings) -> tuple[JournalFile, JournalFile]:
     one = JournalFile(settings.fs, settings.part1)
     try:
         return one, JournalFile(settings.fs, settings.part2)
@@ -163,7 +180,7 @@ def _require_equal_lengths(settings: Settings, files: tuple[JournalFile, Journal
         )
 
 
-def _pair(files: tuple[JournalFile, JournalFile]) -> DualFiles:
+def _as_read(files: tuple[JournalFile, JournalFile]) -> DualFiles:
     sources = [ByteSource(file.path, memoryview(file.read())) for file in files]
     one, two = (Part(number, source.path, source.data) for number, source in enumerate(sources, 1))
     return DualFiles((one, two))
@@ -179,9 +196,9 @@ def _recover(settings: Settings, files: tuple[JournalFile, JournalFile], pair: D
             carried.apply(span.record)
     last = _last_stamp(pair)
     opened = Opened(later, earlier, carried, last, settings.counts_since_boot(last[0]))
-    in_order = _says_in_use(later, earlier, settings.part2)
-    if not (whole and in_order and earlier.length == later.length and _holds(part, carried)):
-        _count_uncounted(later, part, pair)
+    in_order = _original_agrees(later, earlier, settings.part2)
+    if not (whole and in_order and earlier.length == later.length and _is_complete(part, carried)):
+        _extend_position(later, part, pair)
         _rebuild(settings, opened)
     opened.active.set_state(UNCLEAN_LOG_STATE)
     opened.active.datasync()
@@ -189,7 +206,7 @@ def _recover(settings: Settings, files: tuple[JournalFile, JournalFile], pair: D
 
 
 def _last_stamp(pair: DualFiles) -> tuple[int, int]:
-    """Time and number to go on from; without records the time is that of the header."""
+    """Return time and number to go on from; without records the time is that of the header."""
     earlier, later = pair.order()
     last = later.last or earlier.last
     if last is not None:
@@ -197,22 +214,26 @@ def _last_stamp(pair: DualFiles) -> tuple[int, int]:
     return (max(part.header.timestamp for part in pair.parts if part.header is not None), 0)
 
 
-def _says_in_use(later: JournalFile, earlier: JournalFile, part2: str) -> bool:
-    """True if the originals, too, would take the later file."""
+def _original_agrees(later: JournalFile, earlier: JournalFile, part2: str) -> bool:
+    """Return whether the originals, too, would take the later file."""
     if later.path == part2:
         return later.timestamp >= earlier.timestamp
     return later.timestamp > earlier.timestamp
 
 
 def _is_whole(settings: Settings, part: Part, pair: DualFiles) -> bool:
-    """True if the file in use can be written on as it is. Raises `CorruptLogError`."""
+    """Return whether records can be appended to the file in use as it is.
+
+    Raises:
+        CorruptLogError: it holds damage that no power cut leaves.
+    """
     whole = True
     for span in part.spans(pair.newest):
         if span.offset == 0 and span.outcome is Outcome.CORRUPT and part.header is not None:
             _refuse(settings, part, span, header_problem(part.header, part.size))
             whole = False
         elif span.offset and span.outcome in (Outcome.CORRUPT, Outcome.TORN):
-            if not _may_be_torn(part, span):
+            if not _can_be_torn(part, span):
                 _refuse(settings, part, span, span.reason)
             whole = False
         elif not span.counted and span.what != "zeros":
@@ -220,9 +241,12 @@ def _is_whole(settings: Settings, part: Part, pair: DualFiles) -> bool:
     return whole
 
 
-def _may_be_torn(part: Part, span: RecordSpan) -> bool:
-    """True for what a power cut leaves of an unsynced write: near the end, with a sector of it
-    still as it was, which is zeros in a file that was wiped before it was used."""
+def _can_be_torn(part: Part, span: RecordSpan) -> bool:
+    """Return whether the span is what a power cut leaves of an unsynced write.
+
+    That is near the end, with a sector of it as it was before, which is zeros in a file that was
+    wiped before it was used.
+    """
     if span.outcome is Outcome.TORN:
         return True
     assert part.data is not None  # it has spans
@@ -248,8 +272,8 @@ def _refuse(settings: Settings, part: Part, span: RecordSpan, reason: str) -> No
         )
 
 
-def _holds(part: Part, carried: CarriedRecords) -> bool:
-    """True if this part alone says the same as both."""
+def _is_complete(part: Part, carried: CarriedRecords) -> bool:
+    """Return whether this part alone holds the same open records as both."""
     alone = CarriedRecords()
     for span in part.counted_spans():
         if span.record is not None:
@@ -260,9 +284,11 @@ def _holds(part: Part, carried: CarriedRecords) -> bool:
 # -- repairing -----------------------------------------------------------------------------
 
 
-def _count_uncounted(file: JournalFile, part: Part, pair: DualFiles) -> None:
-    """Let the position take in whole records that a crash has left behind it, so that they are
-    believed again if the next step is cut short."""
+def _extend_position(file: JournalFile, part: Part, pair: DualFiles) -> None:
+    """Make the position count whole records that a crash has left after it.
+
+    They are then recovered again if the next step is cut short.
+    """
     ends = [
         span.end
         for span in part.spans(pair.newest)

@@ -1,7 +1,7 @@
-"""From spans of a file to the house's records.
+"""From spans of a file to `Record` values.
 
-In: a `RecordSpan`. Out: a `Record`, or None for what is no log record (header, fill, remains). The
-attributes bear the oracle's names.
+In: a `RecordSpan`, and whether 2.1.4 reaches it. Out: a `Record`, or None for what is no log record
+(header, fill, remains of records). The attributes have the oracle's names.
 """
 
 from __future__ import annotations
@@ -42,11 +42,14 @@ KIND_OF = {
     ROLLING_BACK: Kind.STATUS,
 }
 DAMAGED = "damaged"
-"""The type of a stretch that holds no whole record."""
+"""The type of a range of bytes that holds no whole record."""
 
 
 def record_of(path: str, span: RecordSpan, *, reached: bool) -> Record | None:
-    """The record of a span; damaged stretches of the counted range are records too."""
+    """Return the record of a span; damaged ranges of the counted range are records too.
+
+    ``reached`` is false where 2.1.4 would not read the record: it becomes ``salvaged``.
+    """
     if span.record is not None:
         return _whole(path, span, span.record, reached)
     if span.offset and span.outcome in (Outcome.CORRUPT, Outcome.TORN):

@@ -1,11 +1,10 @@
-"""Every byte of one file sorted by outcome: the strict walk, which loses nothing on the way.
+"""The strict walk: every byte of one file, sorted by outcome.
 
-In: the bytes of a file. Out: `RecordSpan` after `RecordSpan`, tiling it: the header, each record, each
-damaged stretch, and behind the position in the header what is stale, uncounted or unused.
+In: the bytes of a file. Out: `RecordSpan`s that tile it: the header, each record, each damaged
+range, and after the position in the header what is stale, uncounted or unused.
 
-Where the original loses step behind damage, the walk finds it again: it looks for the next
-place where a whole record with a right CRC stands. Beside each span stands whether 2.1.4,
-told to skip damage, gets that far. The search is bounded, so the walk is linear.
+After damage the walk searches the next offset where a whole record with a right CRC stands. The
+search is bounded, so the walk is linear.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ Stamp = tuple[int, int]
 class RecordSpan:
     """A range of bytes and what it is; ``record`` where it is a whole one.
 
-    ``reached`` is true if 2.1.4 with ``skipCorruptedLogs`` gives its caller this record.
     ``counted`` is true below the position in the header.
     """
 
@@ -41,21 +39,22 @@ class RecordSpan:
 
     @property
     def end(self) -> int:
+        """The offset after the last byte."""
         return self.offset + self.length
 
 
 def stamp(record: TransactionLogRecord) -> Stamp:
-    """The record's place in the order of its writer's run."""
+    """Return the place of a record in the order of its writer's run."""
     return (record.time, record.sequence_number)
 
 
 def counted_end(header: FileHeader, size: int) -> int:
-    """Where the counted range ends, whatever the position in the header says."""
+    """Return the end of the counted range, also for an invalid position in the header."""
     return min(max(header.position, HEADER_LENGTH), size)
 
 
 def header_span(data: memoryview) -> RecordSpan:
-    """The first span of a file that is not empty."""
+    """Return the first span of a file that is not empty."""
     header = FileHeader.decode(data)
     if header is None:
         reason = f"{len(data)} bytes are no file header; it has {HEADER_LENGTH}"
@@ -66,7 +65,7 @@ def header_span(data: memoryview) -> RecordSpan:
 
 
 def header_problem(header: FileHeader, size: int) -> str:
-    """What no writer leaves in a header, in words; empty if there is nothing."""
+    """Return what no writer leaves in a header, in words; empty for a valid header."""
     if header.format_id != FORMAT_ID:
         return f"format id {header.format_id & 0xFFFFFFFF:08x} instead of {FORMAT_ID:08x}"
     if not HEADER_LENGTH <= header.position <= size:
@@ -129,10 +128,10 @@ class CountedWalk:
 
 
 def tail_spans(data: memoryview, begin: int, newest: Stamp | None) -> Iterator[RecordSpan]:
-    """What lies from ``begin``, the end of the counted range, to the end of the file.
+    """Yield the spans from ``begin``, the end of the counted range, to the end of the file.
 
-    Whole records newer than ``newest`` (of all that both files count), standing right at
-    the begin, were written but not counted; all others are of an earlier life of the file.
+    Whole records newer than ``newest`` (of all that both files count), directly at ``begin``, were
+    written but not counted; all others are of an earlier life of the file.
     """
     search = RecordSearch(data)
     place, size, fresh = begin, len(data), True

@@ -1,7 +1,7 @@
-"""What the journal says of each global transaction: its last status, and the names still open.
+"""The last status of each global transaction, and the resources for which it is still open.
 
-In: the records of both parts, earlier part first. Out: `Transaction` objects by gtrid. Memory
-grows with the number of gtrids in the journal, which its two files bound.
+In: the records of both parts, earlier part first. Out: `Transaction` values by gtrid. Memory grows
+with the number of gtrids in the journal, which its two files bound.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _GtridSummary:
 
 
 def transactions(pair: DualFiles, log: str) -> Iterator[Transaction]:
-    """Every gtrid of the journal in order of its first record."""
+    """Yield every gtrid of the journal in order of its first record."""
     summaries: dict[bytes, _GtridSummary] = {}
     dangling = DanglingSet()
     for part, span in pair.records():

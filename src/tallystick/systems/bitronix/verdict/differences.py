@@ -1,8 +1,8 @@
 """What a restart of 2.1.4 does against what the bytes prove, in words for an operator.
 
 In: both files, the decisions that are open according to the bytes, and what 2.1.4 does with
-``skipCorruptedLogs`` off and on. Out: a `Difference` for a refused start, for the wrong file in use,
-and for each decision that a restart loses, revives or takes to be open on other resources.
+``skipCorruptedLogs`` off and on. Out: a `Difference` for a refused start, for the wrong file in
+use, and for each decision that a restart loses, revives or takes to be open elsewhere.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ def differences(
     strict_open: Sequence[TransactionLogRecord],
     outcomes: dict[bool, Opening],
 ) -> Iterator[Difference]:
+    """Yield the differences; ``outcomes`` are the starts without and with skipCorruptedLogs."""
     yield from _about_start(outcomes)
     skipping = outcomes[True]
     if skipping.active is None:
@@ -67,16 +68,20 @@ def _about_file(pair: DualFiles, active: int) -> Iterator[Difference]:
 def _about_decisions(
     strict: Sequence[TransactionLogRecord], engine: Sequence[TransactionLogRecord], how: str
 ) -> Iterator[Difference]:
-    proven = {record.gtrid: record for record in strict}
-    believed = {record.gtrid: record for record in engine}
-    for gtrid in sorted(proven.keys() | believed.keys()):
-        ours, theirs = proven.get(gtrid), believed.get(gtrid)
-        if ours is not None and theirs is None:
-            yield _lost(gtrid, ours, how)
-        elif theirs is not None and ours is None:
-            yield _revived(gtrid, theirs, how)
-        elif ours is not None and theirs is not None and ours.unique_names != theirs.unique_names:
-            yield _other_names(gtrid, ours, theirs, how)
+    by_bytes = {record.gtrid: record for record in strict}
+    by_engine = {record.gtrid: record for record in engine}
+    for gtrid in sorted(by_bytes.keys() | by_engine.keys()):
+        proved, assumed = by_bytes.get(gtrid), by_engine.get(gtrid)
+        if proved is not None and assumed is None:
+            yield _lost(gtrid, proved, how)
+        elif assumed is not None and proved is None:
+            yield _revived(gtrid, assumed, how)
+        elif (
+            proved is not None
+            and assumed is not None
+            and proved.unique_names != assumed.unique_names
+        ):
+            yield _other_names(gtrid, proved, assumed, how)
 
 
 def _lost(gtrid: bytes, record: TransactionLogRecord, how: str) -> Difference:
@@ -103,15 +108,15 @@ def _revived(gtrid: bytes, record: TransactionLogRecord, how: str) -> Difference
 
 
 def _other_names(
-    gtrid: bytes, ours: TransactionLogRecord, theirs: TransactionLogRecord, how: str
+    gtrid: bytes, proved: TransactionLogRecord, assumed: TransactionLogRecord, how: str
 ) -> Difference:
     return Difference(
         f"decision {_hex(gtrid)}",
-        f"open on {', '.join(theirs.unique_names) or 'no resource'}",
-        f"open on {', '.join(ours.unique_names) or 'no resource'}",
+        f"open on {', '.join(assumed.unique_names) or 'no resource'}",
+        f"open on {', '.join(proved.unique_names) or 'no resource'}",
         f"A restart{how} takes the decision {_hex(gtrid)} to be open on other resources than the "
         "records say.",
-        Severity.LOSS if set(ours.unique_names) - set(theirs.unique_names) else Severity.DAMAGE,
+        Severity.LOSS if set(proved.unique_names) - set(assumed.unique_names) else Severity.DAMAGE,
     )
 
 

@@ -30,7 +30,7 @@ SERVER_ID_MAX = 51
 LARGEST_FOR_PAGE = 8184
 """Largest L that the 3.0 line reads."""
 DETAILS_MAX = 1000
-"""Findings about single places per file; one more finding counts the rest."""
+"""Findings about single records and ranges per file; one more finding counts the rest."""
 
 
 def findings(pair: DualFiles, build: FindingBuilder) -> list[Finding]:

@@ -1,7 +1,7 @@
-"""Both verdicts of one journal and what lies between them.
+"""What the bytes of one journal prove, and the `Verdict` put together.
 
-In: a `Journal` (the pair as its bytes prove it). Out: the `Verdict`: the engine's part as the
-oracle has it, the strict part, and differences in words for the person on call.
+In: both files, and the findings about them. Out: the engine's part in the oracle's keys, the
+strict part, and the differences between the two.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OPEN_STATES = (State.COMMITTING, State.UNDECIDED)
 
 
 def verdict(pair: DualFiles, log: str, findings: Sequence[Finding]) -> Verdict:
-    """The whole verdict; linear in the files."""
+    """Return the whole verdict; linear in the files."""
     events = cursor_events(pair.data, OLDEST_LINE)
     strict_open = pair.dangling().records()
     outcomes = {skip: open_pair(pair.data, events, skip_corrupted=skip) for skip in (False, True)}
