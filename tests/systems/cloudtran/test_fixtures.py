@@ -46,8 +46,8 @@ def test_both_policies_equal_the_oracle(case: str) -> None:
 def test_blocks_have_the_state_fields_and_entries_of_the_oracle(case: str) -> None:
     manifest = manifest_of(case)
     reading = reading_of(case)
-    assert reading.form.block_size == manifest["disk_block_size"]
-    found = {(one.part.name, one.block.offset): one.block for one in reading.sightings()}
+    assert reading.block_format.block_size == manifest["disk_block_size"]
+    found = {(one.file.name, one.block.offset): one.block for one in reading.occurrences()}
     for file in manifest["files"]:
         for block in file["blocks"]:
             ours = found[file["name"], block["offset"]]

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tallystick.systems.cloudtran.live.debounced_thread import Tender
+from tallystick.systems.cloudtran.live.debounced_thread import DebouncedThread
 
 
 def test_many_askings_are_one_call() -> None:
@@ -17,7 +17,7 @@ def test_many_askings_are_one_call() -> None:
         calls.append(1)
         called.set()
 
-    tender = Tender(work, 0.05)
+    tender = DebouncedThread(work, 0.05)
     for _ in range(100):
         tender.prompt()
     assert called.wait(10)
@@ -28,7 +28,7 @@ def test_many_askings_are_one_call() -> None:
 def test_closed_at_the_moment_it_wakes_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """`close` may come between the end of the wait and the clearing of what was asked."""
     calls: list[int] = []
-    tender = Tender(lambda: calls.append(1), 0.0)
+    tender = DebouncedThread(lambda: calls.append(1), 0.0)
     clear = tender._wanted.clear
 
     def closed_just_before() -> None:

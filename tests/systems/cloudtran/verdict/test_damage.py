@@ -28,7 +28,7 @@ from tallystick.systems.cloudtran.format.entries import (
     parse_entries,
 )
 from tallystick.systems.cloudtran.format.layout import Prologue, encode_block, encode_data
-from tallystick.systems.cloudtran.read.block_size import find_block_size
+from tallystick.systems.cloudtran.read.block_format import find_block_size
 from tallystick.systems.cloudtran.read.header_repair import BlockFinder
 from tallystick.systems.cloudtran.read.scan import Block, BlockState, FileScan
 from tallystick.systems.cloudtran.reader import CloudtranReading

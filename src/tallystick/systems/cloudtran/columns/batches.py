@@ -8,9 +8,9 @@ these goes through the scan.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,13 +38,11 @@ from tallystick.systems.cloudtran.format.layout import (
     Prologue,
     unpack_entries,
 )
-from tallystick.systems.cloudtran.read.block_order import Part, Succession
+from tallystick.systems.cloudtran.read.block_order import BlockOrder, Opener
+from tallystick.systems.cloudtran.read.files import BlockFile
 from tallystick.systems.cloudtran.read.records import TYPES, block_records
 from tallystick.systems.cloudtran.read.scan import FileScan
 from tallystick.systems.protocol import Split
-
-if TYPE_CHECKING:
-    from tallystick.systems.cloudtran.reader import CloudtranReading
 
 RUN_BYTES = 8 << 20
 """Bytes of file that are walked at once."""
@@ -54,17 +52,17 @@ _TYPES = pa.array(list(TYPES.values()))
 
 
 def read_batches(
-    reading: CloudtranReading, split: Split | None, rows: int
+    files: Iterable[BlockFile], opened: Opener, log: str, split: Split | None, rows: int
 ) -> Iterator[pa.RecordBatch]:
     """Batches of at most ``rows`` rows, of one split or of all files in order."""
-    succession = Succession()
-    for part in reading.parts:
-        if split is not None and part.path != split.file:
+    order = BlockOrder()
+    for file in files:
+        if split is not None and file.path != split.file:
             continue
-        succession.enter(part.serial)
+        order.enter(file.serial)
         begin, end = (0, None) if split is None else (split.begin, split.end)
-        with reading.scan(part) as scan:
-            walk = _Walk(scan, part, reading.source.path, succession, rows)
+        with opened(file) as scan:
+            walk = _Walk(scan, file, log, order, rows)
             yield from walk.batches(begin, scan.end if end is None else min(end, scan.end))
 
 
@@ -73,9 +71,9 @@ class _Walk:
     """One file on its way into batches."""
 
     scan: FileScan
-    part: Part
+    file: BlockFile
     log: str
-    succession: Succession
+    order: BlockOrder
     rows: int
 
     def batches(self, offset: int, end: int) -> Iterator[pa.RecordBatch]:
@@ -83,7 +81,7 @@ class _Walk:
         signature: Any = np.frombuffer(self.scan.finder.signature, np.uint8)
         out: Any = np.empty((RUN_BLOCKS, kernels.BLOCK_COLUMNS), np.uint64)
         size = self.scan.finder.block_size
-        while offset < end and not self.succession.ended:
+        while offset < end and not self.order.ended:
             found = kernels.walk_blocks(data, offset, end, signature, size, RUN_BYTES, out)
             run = _Run.of(self.scan, data, self._sound(out[:found]))
             for begin in range(0, run.entries.shape[1], self.rows):
@@ -98,7 +96,7 @@ class _Walk:
     def _sound(self, blocks: Any) -> Any:
         """The leading blocks of one codec whose checksums hold and that continue the log."""
         data = self.scan.data
-        last, serial = self.succession.last, None
+        last, serial = self.order.last, None
         for index, row in enumerate(blocks.tolist()):
             start = row[kernels.OFFSET] + HEADER_SIZE
             if row[kernels.CODEC] != blocks[0][kernels.CODEC]:
@@ -106,21 +104,21 @@ class _Walk:
             serial = row[kernels.SERIAL] if serial is None else serial
             ordered = row[kernels.SERIAL] == serial and row[kernels.SEQUENCE] > last
             whole = crc32(data[start : start + row[kernels.SIZE]]) == row[kernels.CRC]
-            if not ordered or not whole or not self.succession.would_accept(serial):
+            if not ordered or not whole or not self.order.would_accept(serial):
                 return blocks[:index]
             last = row[kernels.SEQUENCE]
         return blocks
 
     def _continue(self, blocks: Any) -> None:
         last = blocks[-1]
-        self.succession.accepts(int(last[kernels.SERIAL]), int(last[kernels.SEQUENCE]))
+        self.order.accepts(int(last[kernels.SERIAL]), int(last[kernels.SEQUENCE]))
 
     def _judge(self, offset: int) -> tuple[int, Iterator[pa.RecordBatch]]:
         """One block by the scan, which knows every kind of damage."""
         block = next(self.scan.blocks(offset))
-        if not self.succession.follows(block):
+        if not self.order.follows(block):
             return block.end, iter(())
-        records = block_records(block, self.part.path)
+        records = block_records(block, self.file.path)
         return block.end, record_batches(records, self.log, Clock.WALL_US.value, self.rows)
 
     def _batch(self, run: _Run, begin: int, end: int) -> pa.RecordBatch:
@@ -133,7 +131,7 @@ class _Walk:
         columns = {
             "system": constant(SYSTEM_NAME, count),
             "log": constant(self.log, count),
-            "file": constant(self.part.path, count),
+            "file": constant(self.file.path, count),
             "offset": numbers(offsets, None),
             "length": numbers(lengths, None),
             "outcome": constant(Outcome.VALID.value, count),

@@ -7,8 +7,7 @@ packed files, and files whose beginning tells nothing, stay whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from tallystick.errors import LogFormatError
 from tallystick.systems.cloudtran.format.layout import (
@@ -18,35 +17,33 @@ from tallystick.systems.cloudtran.format.layout import (
     parse_header,
     parse_prologue,
 )
-from tallystick.systems.cloudtran.read.block_order import ANY_SERIAL, Part
+from tallystick.systems.cloudtran.read.block_order import Opener
+from tallystick.systems.cloudtran.read.files import ANY_SERIAL, BlockFile
 from tallystick.systems.cloudtran.read.header_repair import second_places, signature_places
 from tallystick.systems.cloudtran.read.scan import FileScan
 from tallystick.systems.protocol import Split
 
-if TYPE_CHECKING:
-    from tallystick.systems.cloudtran.reader import CloudtranReading
 
-
-def find_splits(reading: CloudtranReading, target_bytes: int) -> list[Split]:
+def find_splits(files: Iterable[BlockFile], opened: Opener, target_bytes: int) -> list[Split]:
     """Splits of about ``target_bytes``; together they give every record once."""
     found: list[Split] = []
-    for part in reading.parts:
-        with reading.scan(part) as scan:
+    for file in files:
+        with opened(file) as scan:
             size = len(scan.data)
-            packed = not part.path.endswith(part.name)
-            starts = [0] if packed else [0, *_starts(scan, part, max(1, target_bytes))]
+            packed = not file.path.endswith(file.name)
+            starts = [0] if packed else [0, *_starts(scan, file, max(1, target_bytes))]
         ends = [*starts[1:], size]
         found += [
-            Split(part.path, begin, end)
+            Split(file.path, begin, end)
             for begin, end in zip(starts, ends, strict=True)
             if begin < end
         ]
     return found
 
 
-def _starts(scan: FileScan, part: Part, target_bytes: int) -> Iterator[int]:
+def _starts(scan: FileScan, file: BlockFile, target_bytes: int) -> Iterator[int]:
     before = _prologue(scan, 0)
-    if before is None or part.serial not in (ANY_SERIAL, before.serial):
+    if before is None or file.serial not in (ANY_SERIAL, before.serial):
         return
     wished = target_bytes
     while wished < len(scan.data):

@@ -21,6 +21,7 @@ from tallystick.errors import LogFormatError
 from tallystick.storage.crc import crc32
 
 SYSTEM_NAME: Final = "cloudtran"
+FORMAT_NAME: Final = "block log, version 1"
 
 Buffer = bytes | bytearray | memoryview
 

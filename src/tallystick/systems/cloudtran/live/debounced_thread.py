@@ -11,7 +11,7 @@ from tallystick.errors import LogClosedError, LogPoisonedError
 _log = logging.getLogger(__name__)
 
 
-class Tender:
+class DebouncedThread:
     """Calls ``work`` at the latest ``seconds`` after a `prompt`; ends with the log."""
 
     def __init__(self, work: Callable[[], None], seconds: float) -> None:

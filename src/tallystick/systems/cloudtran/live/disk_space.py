@@ -27,7 +27,7 @@ def free_on_disk(folder: str, fs: FileSystem) -> Callable[[], int]:
     return lambda: shutil.disk_usage(folder).free
 
 
-class Room:
+class DiskSpace:
     """The free space of a log's disk, in files of full size."""
 
     def __init__(self, folder: str, settings: LogSettings, free_bytes: Callable[[], int]) -> None:
@@ -37,7 +37,7 @@ class Room:
         self._checked = 0.0
         self._busy = False
 
-    def look_again(self) -> None:
+    def check_again(self) -> None:
         """Do not rely on the last look."""
         self._checked = 0.0
 
@@ -46,7 +46,7 @@ class Room:
         now = time.monotonic()
         if now - self._checked > CHECK_SECONDS:
             self._checked = now
-            self._look()
+            self._check()
         if self._busy:
             raise BusyError(
                 "the disk of the log is nearly full",
@@ -55,7 +55,7 @@ class Room:
                 advice="Retry in a second; persisted entries are still written and free files",
             )
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         files = self._free_bytes() // self._settings.file_size
         self._busy = files < self._settings.disk_space_low_busy_count
         if files < self._settings.disk_space_low_warning_count:

@@ -57,7 +57,7 @@ class ReadyBlock:
 
 
 @dataclass(slots=True)
-class Series:
+class FileSeries:
     """The current file and its successors; `on_file` hears of each new one.
 
     Not for several threads at once.

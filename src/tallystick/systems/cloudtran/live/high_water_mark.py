@@ -17,7 +17,7 @@ _FORM = "serial {} sequence {} number {} "
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class HighWaterMark:
     """The greatest numbers that were handed out before."""
 
     serial: int = 0
@@ -30,11 +30,11 @@ def mark_path(folder: str, base: str) -> str:
     return posixpath.join(folder, f"{base}.mark")
 
 
-def read(fs: FileSystem, folder: str, base: str) -> Mark:
+def read_mark(fs: FileSystem, folder: str, base: str) -> HighWaterMark:
     """The mark, all zero if there is none. Raises `CorruptLogError` if it is damaged."""
     path = mark_path(folder, base)
     if not fs.exists(path):
-        return Mark()
+        return HighWaterMark()
     text = read_file(fs, path)
     words = text.split()
     if len(words) != 7 or f"{crc32(text[: text.rindex(words[-1])]):08x}".encode() != words[-1]:
@@ -43,10 +43,10 @@ def read(fs: FileSystem, folder: str, base: str) -> Mark:
             file=path,
             advice="If log files are left beside it, remove it: their numbers are greater",
         )
-    return Mark(int(words[1]), int(words[3]), int(words[5]))
+    return HighWaterMark(int(words[1]), int(words[3]), int(words[5]))
 
 
-def write(fs: FileSystem, folder: str, base: str, mark: Mark) -> None:
+def write_mark(fs: FileSystem, folder: str, base: str, mark: HighWaterMark) -> None:
     """Replace the mark; durable on return."""
     path = mark_path(folder, base)
     text = _FORM.format(mark.serial, mark.sequence, mark.number).encode()

@@ -20,9 +20,9 @@ class OpenEntry:
     """Its persisting entry as it stands in the log."""
     targets: tuple[str, ...]
     pending: set[str]
-    home: int | None = None
+    file: int | None = None
     """Serial of the file with its latest persisting entry; None until it is written."""
-    moving: bool = False
+    being_carried: bool = False
     """It is being carried forward."""
 
     @classmethod
@@ -58,15 +58,15 @@ class LogState:
         """A file that exists; ascending serials."""
         self.files[serial] = KeptFile(path, lost=lost)
 
-    def settle_in(self, number: int, serial: int) -> None:
+    def set_file(self, number: int, serial: int) -> None:
         """The transaction's persisting entry now stands in that file."""
         one = self.entries.get(number)
         if one is None:
             return
-        if one.home is not None and one.home in self.files:
-            self.files[one.home].open -= 1
-        one.home = serial
-        one.moving = False
+        if one.file is not None and one.file in self.files:
+            self.files[one.file].open -= 1
+        one.file = serial
+        one.being_carried = False
         self.files[serial].open += 1
 
     def persisted(self, number: int, targets: Collection[str] | None) -> None:
@@ -78,16 +78,16 @@ class LogState:
         if not one.pending:
             self.forget(number)
 
-    def stay(self, number: int) -> None:
+    def cancel_carry(self, number: int) -> None:
         """The transaction was not carried forward after all."""
         if (one := self.entries.get(number)) is not None:
-            one.moving = False
+            one.being_carried = False
 
     def forget(self, number: int) -> None:
         """The transaction is complete, or was never written."""
         one = self.entries.pop(number, None)
-        if one is not None and one.home is not None and one.home in self.files:
-            self.files[one.home].open -= 1
+        if one is not None and one.file is not None and one.file in self.files:
+            self.files[one.file].open -= 1
 
     def disposable(self) -> list[str]:
         """Files that may go, oldest first: redundant ones with nothing kept before them."""
@@ -111,4 +111,6 @@ class LogState:
             return
         if self.files[oldest].lost or not 0 < self.files[oldest].open <= open_max:
             return
-        yield from (one for one in self.entries.values() if one.home == oldest and not one.moving)
+        yield from (
+            one for one in self.entries.values() if one.file == oldest and not one.being_carried
+        )

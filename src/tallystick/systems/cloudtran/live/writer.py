@@ -9,19 +9,81 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from enum import Enum
 
 from tallystick.errors import LogFullError
 from tallystick.roles import PersistTicket
 from tallystick.storage.group.writer import GroupWriter
-from tallystick.systems.cloudtran.live.batch import Batch, Effect, EffectKind
-from tallystick.systems.cloudtran.live.files import Series
+from tallystick.systems.cloudtran.live.files import FileSeries, ReadyBlock
 from tallystick.systems.cloudtran.live.settings import LogSettings
 from tallystick.systems.cloudtran.live.state import LogState
 
 DIRTY_BATCHES_MAX = 8
 """Full batches that may wait to be written before a caller has to help."""
+
+
+class EffectKind(Enum):
+    """What an entry does to the state of the log."""
+
+    PERSISTING = 1
+    CARRIED_FORWARD = 2
+    """Carried forward: the same transaction, now in this file."""
+    PERSISTED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What one entry means once it is written; ``targets`` None means every one."""
+
+    kind: EffectKind
+    number: int
+    targets: frozenset[str] | None = None
+    flags: int = 0
+
+
+class Batch:
+    """Entries of one block: at most ``size_max`` bytes, or a single larger one."""
+
+    def __init__(self, size_max: int) -> None:
+        self.effects: list[Effect] = []
+        self.block: ReadyBlock | None = None
+        self._entries: list[bytes] = []
+        self._room = size_max
+        self._open = True
+        self._lock = threading.Lock()
+        self._prepared: Future[ReadyBlock] | None = None
+
+    def add(self, encoded: bytes, effect: Effect) -> bool:
+        """Take an entry; False if the batch is taken already or has no room."""
+        with self._lock:
+            if not self._open or (self._entries and len(encoded) > self._room):
+                return False
+            self._room -= len(encoded)
+            self._entries.append(encoded)
+            self.effects.append(effect)
+            return True
+
+    def prepare_ahead(self, workers: Executor, *, compress: bool) -> None:
+        """Close the batch and have a worker prepare its block."""
+        self._close()
+        self._prepared = workers.submit(self._prepare, compress)
+
+    def ready(self, *, compress: bool) -> ReadyBlock:
+        """Close the batch; its block, prepared by a worker or now."""
+        if self.block is None:
+            self._close()
+            prepared = self._prepared
+            self.block = self._prepare(compress) if prepared is None else prepared.result()
+        return self.block
+
+    def _close(self) -> None:
+        with self._lock:
+            self._open = False
+
+    def _prepare(self, compress: bool) -> ReadyBlock:
+        return ReadyBlock.of(b"".join(self._entries), len(self._entries), compress=compress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +108,9 @@ class DoneTicket:
 
 
 class BlockWriter:
-    """Writes batches as blocks of a `Series` and keeps a `LogState` true."""
+    """Writes batches as blocks of a `FileSeries` and keeps a `LogState` true."""
 
-    def __init__(self, settings: LogSettings, series: Series, state: LogState) -> None:
+    def __init__(self, settings: LogSettings, series: FileSeries, state: LogState) -> None:
         self.lock = threading.Lock()
         """Guards ``state``."""
         self.state = state
@@ -82,14 +144,14 @@ class BlockWriter:
             self._batch = batch
         return self.last
 
-    def take_refused_marks(self) -> list[Effect]:
+    def take_refused(self) -> list[Effect]:
         """Marks for which there was no room; the caller appends them again."""
         with self.lock:
             effects, self._again = self._again, []
         return effects
 
     @property
-    def has_refused_marks(self) -> bool:
+    def has_refused(self) -> bool:
         """True while marks wait for room."""
         return bool(self._again)
 
@@ -125,8 +187,8 @@ class BlockWriter:
         self._unsynced.append(batch)
         with self.lock:
             for effect in batch.effects:
-                if effect.kind is EffectKind.BEGINS:
-                    self.state.settle_in(effect.number, block.serial)
+                if effect.kind is EffectKind.PERSISTING:
+                    self.state.set_file(effect.number, block.serial)
         return (sequence,)
 
     def _sync(self) -> None:
@@ -140,18 +202,18 @@ class BlockWriter:
         """The batch is durable; where it stands may have changed since it was written."""
         serial = batch.ready(compress=False).serial
         for effect in batch.effects:
-            if effect.kind is EffectKind.MARKS:
+            if effect.kind is EffectKind.PERSISTED:
                 self.state.persisted(effect.number, effect.targets)
             else:
-                self.state.settle_in(effect.number, serial)
+                self.state.set_file(effect.number, serial)
 
     def _refuse(self, batch: Batch) -> None:
         """There was no room: transactions never were, marks wait for room."""
         with self.lock:
             for effect in batch.effects:
-                if effect.kind is EffectKind.BEGINS:
+                if effect.kind is EffectKind.PERSISTING:
                     self.state.forget(effect.number)
-                elif effect.kind is EffectKind.MOVES:
-                    self.state.stay(effect.number)
+                elif effect.kind is EffectKind.CARRIED_FORWARD:
+                    self.state.cancel_carry(effect.number)
                 else:
                     self._again.append(effect)

@@ -1,6 +1,6 @@
 """The blocks of all files of a log in the order of reading, and which of them continue it.
 
-In: the files by serial, each scanned block by block. Out: `Sighting`s: a block, its file, stale if
+In: the files by serial, each scanned block by block. Out: `BlockOccurrence`s: a block, its file, stale if
 it is left over from an earlier life of the log.
 """
 
@@ -10,53 +10,44 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from tallystick.systems.cloudtran.read.files import ANY_SERIAL, BlockFile
 from tallystick.systems.cloudtran.read.scan import Block, BlockState, FileScan
 
-ANY_SERIAL = -1
-"""Serial of a file whose name has none: that of its first block counts."""
-
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One file of a log: path, name without folder and packing, serial from the name."""
-
-    path: str
-    name: str
-    serial: int
-
-
-@dataclass(frozen=True, slots=True)
-class Sighting:
+class BlockOccurrence:
     """A block as it was met: in which file (by its place in the log)."""
 
     index: int
-    part: Part
+    file: BlockFile
     block: Block
 
 
-Opener = Callable[[Part], AbstractContextManager[FileScan]]
+Opener = Callable[[BlockFile], AbstractContextManager[FileScan]]
 
 
-def sightings(parts: Iterable[Part], opened: Opener, *, beyond: bool = False) -> Iterator[Sighting]:
+def occurrences(
+    files: Iterable[BlockFile], opened: Opener, *, beyond: bool = False
+) -> Iterator[BlockOccurrence]:
     """Every block of every file in order.
 
     A readable block of another serial, or not above the last sequence, becomes stale and ends
     its file; with ``beyond`` what follows it is looked at as well, as stale too.
     """
-    succession = Succession()
-    for index, part in enumerate(parts):
-        succession.enter(part.serial)
-        with opened(part) as scan:
+    order = BlockOrder()
+    for index, file in enumerate(files):
+        order.enter(file.serial)
+        with opened(file) as scan:
             for block in scan.blocks():
-                if not succession.follows(block):
+                if not order.follows(block):
                     block.state = BlockState.STALE
-                yield Sighting(index, part, block)
-                if succession.ended and not beyond:
+                yield BlockOccurrence(index, file, block)
+                if order.ended and not beyond:
                     break
 
 
 @dataclass(slots=True)
-class Succession:
+class BlockOrder:
     """Which blocks continue the log, and which are left over from an earlier life.
 
     A writer whose sync failed gives its file up and repeats the unacknowledged blocks at the

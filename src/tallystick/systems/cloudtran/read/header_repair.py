@@ -5,7 +5,7 @@ size and checksum are confirmed by the checksum itself. So a block is read as lo
 size and for its checksum one of all collected copies is right, or the copies differ in so few
 bits that all settings can be tried.
 
-In: the bytes of one file, the signature and the disk block size. Out: `Content` of a block or
+In: the bytes of one file, the signature and the disk block size. Out: `BlockContent` of a block or
 None. The work spent on searching is bounded by a multiple of the file's size, whatever is in it.
 """
 
@@ -39,7 +39,7 @@ _CRC_MAX = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class BlockContent:
     """The verified data of a block: its true size and checksum, prologue and entries."""
 
     size: int
@@ -49,7 +49,7 @@ class Content:
 
 
 @dataclass(slots=True)
-class Headers:
+class HeaderCopies:
     """All header copies of one file, found by the signature."""
 
     firsts: list[int] = field(default_factory=list)
@@ -58,9 +58,11 @@ class Headers:
     """Places of trailing copies by the start of the block that they claim to end."""
 
 
-def find_headers(data: memoryview, signature: bytes, block_size: int, start: int = 0) -> Headers:
+def find_headers(
+    data: memoryview, signature: bytes, block_size: int, start: int = 0
+) -> HeaderCopies:
     """Every exact signature from ``start`` on that passes the test of a first or second copy."""
-    found = Headers()
+    found = HeaderCopies()
     for place in signature_places(data, signature, start):
         header = parse_header(data, place)
         if header is None:
@@ -95,7 +97,7 @@ class BlockFinder:
     signature: bytes
     block_size: int
     unpacked_max: int = UNPACKED_MAX
-    _headers: Headers | None = None
+    _headers: HeaderCopies | None = None
     _next: int = 0
     _effort: int = -1
 
@@ -103,7 +105,7 @@ class BlockFinder:
         self._effort = EFFORT_FACTOR * len(self.data) + (1 << 20)
 
     @property
-    def headers(self) -> Headers:
+    def headers(self) -> HeaderCopies:
         """All header copies of the file; the file is searched once, when first asked."""
         if self._headers is None:
             self._headers = find_headers(self.data, self.signature, self.block_size)
@@ -133,7 +135,7 @@ class BlockFinder:
         header = parse_header(self.data, place)
         return header is not None and self.verify(place, header.size, header.crc) is not None
 
-    def find(self, offset: int) -> Content | None:
+    def find(self, offset: int) -> BlockContent | None:
         """The content of the block that starts at ``offset``, None if no pair of size and
         checksum from any two collected copies fits the data."""
         copies = self._copies(offset)
@@ -159,14 +161,14 @@ class BlockFinder:
         found = (parse_header(self.data, place) for place in dict.fromkeys(places))
         return [header for header in found if header is not None]
 
-    def verify(self, offset: int, size: int, crc: int) -> Content | None:
+    def verify(self, offset: int, size: int, crc: int) -> BlockContent | None:
         """The content if the data fits this size and checksum and parses exactly."""
         if not self._lies_inside(offset, size) or crc > _CRC_MAX or not self._spend(size):
             return None
         data = self._slice(offset, size)
         return self._parse(data, crc) if crc32(data) == crc else None
 
-    def _settle_bits(self, offset: int, one: Header, two: Header) -> Content | None:
+    def _settle_bits(self, offset: int, one: Header, two: Header) -> BlockContent | None:
         sizes, crcs = one.size ^ two.size, one.crc ^ two.crc
         if not 0 < sizes.bit_count() + crcs.bit_count() <= DOUBTFUL_BITS_MAX:
             return None
@@ -194,13 +196,13 @@ class BlockFinder:
         self._effort -= size
         return self._effort >= 0
 
-    def _parse(self, data: memoryview, crc: int) -> Content | None:
+    def _parse(self, data: memoryview, crc: int) -> BlockContent | None:
         try:
             prologue = parse_prologue(data)
             entries = parse_entries(unpack_entries(prologue, data, self.unpacked_max))
         except LogFormatError:
             return None
-        return Content(len(data), crc, prologue, entries)
+        return BlockContent(len(data), crc, prologue, entries)
 
 
 def _settings(value: int, mask: int) -> Iterator[int]:

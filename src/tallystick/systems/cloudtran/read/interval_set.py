@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 
-class NumberSet:
+class IntervalSet:
     """Numbers added in nearly ascending order; memory grows with the gaps between them."""
 
     __slots__ = ("_ends", "_starts")

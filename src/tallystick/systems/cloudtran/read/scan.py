@@ -2,7 +2,7 @@
 
 In: a file's bytes. Out: `Block`s that follow each other without gaps, up to the end of what
 is not zero. What several files say together (gaps in the sequence, left-overs of an earlier
-life) is decided in `survey.py`.
+life) is decided in `analysis.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tallystick.errors import LogFormatError
+from tallystick.records import Outcome
 from tallystick.storage.zeros import zeros_back
 from tallystick.systems.cloudtran.format.entries import PlacedEntry, Suspect, parse_suspects
 from tallystick.systems.cloudtran.format.layout import (
@@ -25,7 +26,7 @@ from tallystick.systems.cloudtran.format.layout import (
     parse_header,
     parse_prologue,
 )
-from tallystick.systems.cloudtran.read.header_repair import BlockFinder, Content, second_places
+from tallystick.systems.cloudtran.read.header_repair import BlockContent, BlockFinder, second_places
 
 SECTOR_SIZE = 512
 _EMPTY_SECTOR = bytes(SECTOR_SIZE)
@@ -64,6 +65,12 @@ _HEADER_STATES = {
     (False, False): BlockState.BOTH_HEADERS_REPAIRED,
 }
 LOST = frozenset((BlockState.PAYLOAD_DAMAGED, BlockState.BOTH_HEADERS_DAMAGED))
+_OUTCOMES = {
+    BlockState.PAYLOAD_DAMAGED: Outcome.CORRUPT,
+    BlockState.BOTH_HEADERS_DAMAGED: Outcome.CORRUPT,
+    BlockState.TORN: Outcome.TORN,
+    BlockState.STALE: Outcome.STALE,
+}
 
 
 @dataclass(slots=True)
@@ -77,7 +84,7 @@ class Block:
     offset: int
     length: int
     state: BlockState
-    content: Content | None = None
+    content: BlockContent | None = None
     second_at: int | None = None
     claimed: Header | None = None
     suspects: tuple[Suspect, ...] = ()
@@ -89,6 +96,11 @@ class Block:
     @property
     def readable(self) -> bool:
         return self.state in READABLE
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the bytes are: valid where the block is readable, headers repaired or not."""
+        return _OUTCOMES.get(self.state, Outcome.VALID)
 
     @property
     def prologue(self) -> Prologue:
@@ -153,7 +165,7 @@ class FileScan:
             return None
         return self._readable(offset, content)
 
-    def _readable(self, offset: int, content: Content) -> Block:
+    def _readable(self, offset: int, content: BlockContent) -> Block:
         count = len(content.entries)
         truth = Header(self.finder.signature, offset, count, content.size, content.crc)
         second = self._second_at(truth)

@@ -1,28 +1,99 @@
-"""The disk block size of a log, which no header tells: found by what it explains.
+"""Infer what no file states: the signature of the block headers and the disk block size.
 
-In: the bytes of files and the signature of their headers. Out: the size, or None where there are
-no headers.
+In: the bytes of files, or of their beginnings. Out: the signature, or the block size in bytes that
+matches the positions of the headers; None where there are no headers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import islice
 
+from tallystick.storage.source import ByteSource
 from tallystick.systems.cloudtran.format.layout import (
     BLOCK_SIZES,
     HEADER_SIZE,
+    PROLOGUE_SIZE,
+    SIGNATURE,
+    SIGNATURE_SIZE,
+    VERSION,
     Header,
     block_length,
     parse_header,
 )
-from tallystick.systems.cloudtran.read.header_repair import signature_places
+from tallystick.systems.cloudtran.read.header_repair import BlockFinder, signature_places
 
 TRIAL_FILES_MAX = 3
 TRIAL_BLOCKS_MAX = 4096
 TRIAL_HITS_MAX = 256
 TRIAL_BYTES_MAX = 32 << 20
 """Files, blocks, headers and bytes that are looked at to find the disk block size."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockFormat:
+    """What a reader must know and the files do not state.
+
+    Attributes:
+        signature: the 64 bytes at the start of each header.
+        block_size: the disk block size in bytes.
+        unpacked_max: bytes that the entries of one block may unpack to.
+    """
+
+    signature: bytes
+    block_size: int
+    unpacked_max: int
+
+
+# -- signature ---------------------------------------------------------------------------
+
+
+def find_signature(sources: Iterable[ByteSource]) -> bytes | None:
+    """The signature that files, or their beginnings, use: ours, or one learned from the first
+    that has another; None where nothing tells."""
+    for source in sources:
+        data = source.data
+        if data[:SIGNATURE_SIZE] == SIGNATURE:
+            return SIGNATURE
+        if may_be_foreign(bytes(data[: HEADER_SIZE + PROLOGUE_SIZE])):
+            learned = learned_signature(data)
+            if learned is not None:
+                return learned
+    return None
+
+
+def may_be_foreign(head: bytes) -> bool:
+    """Cheap test of the first bytes: everything in a first header that has a known value."""
+    header = parse_header(head, 0)
+    return (
+        header is not None
+        and len(head) >= HEADER_SIZE + PROLOGUE_SIZE
+        and header.offset == 0
+        and header.crc < 1 << 32
+        and header.size >= PROLOGUE_SIZE
+        and head[HEADER_SIZE] == VERSION
+    )
+
+
+def learned_signature(data: memoryview) -> bytes | None:
+    """The first 64 bytes, if they head a block whose data fits and that they end as well."""
+    header = parse_header(data, 0)
+    if header is None or header.offset != 0:
+        return None
+    finder = BlockFinder(data, header.signature, BLOCK_SIZES[0])
+    if finder.verify(0, header.size, header.crc) is None or not _recurs(data, header):
+        return None
+    return header.signature
+
+
+def _recurs(data: memoryview, header: Header) -> bool:
+    places = [HEADER_SIZE + header.size]
+    places += [block_length(header.size, size) - HEADER_SIZE for size in BLOCK_SIZES]
+    return any(parse_header(data, place) == header for place in places)
+
+
+# -- disk block size ---------------------------------------------------------------------
 
 
 def find_block_size(datas: Iterable[memoryview], signature: bytes) -> int | None:
