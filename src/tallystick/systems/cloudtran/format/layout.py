@@ -37,6 +37,7 @@ SIGNATURE_SIZE = 64
 # signature; place of the block in the file; entries; bytes of data; CRC-32 of the data
 _HEADER = Struct("<64sIIIQ")
 HEADER_SIZE = _HEADER.size
+OFFSET_AT, COUNT_AT, SIZE_AT, CRC_AT = 64, 68, 72, 76
 BOTH_HEADERS = 2 * HEADER_SIZE
 DATA_SIZE_MAX = (1 << 32) - 1 - BOTH_HEADERS
 
@@ -45,6 +46,7 @@ DATA_SIZE_MAX = (1 << 32) - 1 - BOTH_HEADERS
 # version; codec; flags; file serial; block sequence
 _PROLOGUE = Struct("<BBHIQ")
 PROLOGUE_SIZE = _PROLOGUE.size
+CODEC_AT, FLAGS_AT, SERIAL_AT, SEQUENCE_AT = 1, 2, 4, 8
 VERSION = 1
 CODEC_NONE = 0
 CODEC_ZLIB = 1
