@@ -1,7 +1,7 @@
 """CloudTran: the block log of write-behind, with a header at both ends of each block.
 
 In: files of blocks with transactions on their way to data stores. Out: records, pending
-transactions per target, both verdicts, and a live log that hands redundant files to a disposer.
+transactions per target, both verdicts, and a live log that gives redundant files to a disposer.
 Layout: docs/formats/cloudtran.md.
 """
 

@@ -1,4 +1,4 @@
-"""A block log read: records, transactions, changes, findings and both verdicts.
+"""Reading one block log: files, records, transactions, changes, findings and both verdicts.
 
 In: the files of one log. Out: what `tallystick.systems.protocol.LogReading` promises. Nothing is
 written. One pass over all files gives files, findings and verdict; its memory grows with the
@@ -56,7 +56,7 @@ _Found = TypeVar("_Found")
 
 @dataclass(slots=True)
 class LogContents:
-    """What one pass over all files gives."""
+    """The results of one pass over all files."""
 
     analysis: LogAnalysis
     files: list[LogFile]
@@ -64,9 +64,14 @@ class LogContents:
 
 
 class CloudtranReading:
-    """One block log. ``options.settings`` may give ``signature`` (128 hex digits),
-    ``disk_block_size`` and ``max_transaction_size`` (bytes); they are found or defaulted
-    otherwise. Raises `UnsupportedFormatError` for a setting that is none."""
+    """One block log.
+
+    ``options.settings`` may give ``signature`` (128 hex digits), ``disk_block_size`` and
+    ``max_transaction_size`` (bytes); others are inferred from the files or have defaults.
+
+    Raises:
+        UnsupportedFormatError: a setting has an invalid value.
+    """
 
     def __init__(self, source: LogSource, options: ReadOptions) -> None:
         self._source = source
@@ -77,19 +82,22 @@ class CloudtranReading:
 
     @property
     def source(self) -> LogSource:
+        """The log that is read."""
         return self._source
 
     @property
     def format(self) -> str:
+        """The name of the format."""
         return FORMAT_NAME
 
     @property
     def clock(self) -> Clock:
+        """Times are microseconds since 1970."""
         return Clock.WALL_US
 
     @cached_property
     def block_format(self) -> BlockFormat:
-        """Signature and disk block size: as set, or as the first files show them."""
+        """Signature and disk block size: as configured, or as the first files show them."""
         signature = self._set_signature() or self._find(find_signature) or SIGNATURE
         block_size = self._set_number("disk_block_size") or self._find(
             lambda sources: find_block_size((one.data for one in sources), signature)
@@ -101,7 +109,7 @@ class CloudtranReading:
         return BlockFormat(signature, block_size, limit)
 
     def _find(self, find: Callable[[Iterator[ByteSource]], _Found | None]) -> _Found | None:
-        """What ``find`` makes of the beginnings of the files, or else of the whole files."""
+        """Return what ``find`` returns for the beginnings of the files, or else for whole files."""
         found = find(self._sources(_beginning))
         return found if found is not None else find(self._sources(open_source))
 
@@ -137,7 +145,7 @@ class CloudtranReading:
 
     @contextmanager
     def scan(self, file: BlockFile) -> Iterator[FileScan]:
-        """A scan of one file; of nothing if it cannot be read, which `findings` tells."""
+        """Open a scan of one file; of no bytes if it cannot be read, which `findings` reports."""
         form = self.block_format
         try:
             source = open_source(file.path)
@@ -152,31 +160,36 @@ class CloudtranReading:
             )
 
     def occurrences(self, *, beyond: bool = False) -> Iterator[BlockOccurrence]:
-        """Every block of every file in order; see `analysis.occurrences`."""
+        """Yield every block of every file in order; see `block_order.occurrences`."""
         return occurrences(self._log_files, self.scan, beyond=beyond)
 
     # -- what LogReading promises ------------------------------------------------------------
 
     def records(self, *, salvage: bool = False) -> Iterator[Record]:
-        """Entries in log order. Damaged blocks whose extent is known give what still looks like
-        an entry, as corrupt; ``salvage`` adds torn tails, left-overs and damaged ranges."""
+        """Yield entries in log order.
+
+        Damaged blocks whose extent is known give what still looks like an entry, as corrupt;
+        ``salvage`` adds torn tails, left-over blocks and damaged ranges.
+        """
         for occurrence in self.occurrences(beyond=salvage):
             yield from block_records(occurrence.block, occurrence.file.path, salvage=salvage)
 
     def transactions(self) -> Iterable[Transaction]:
-        """One per persisting entry's number; memory grows with the number of transactions."""
+        """Return one per persisting entry's number; memory grows with the transactions."""
         return fold_transactions(self.occurrences(), self.source.path)
 
     def changes(self) -> Iterator[Change]:
-        """The operations of every transaction by ascending number, whatever reached its targets:
-        it was acknowledged. Carried entries are kept in memory, others stream."""
+        """Yield the operations of every transaction by ascending number, pending ones included.
+
+        A logged transaction was acknowledged. Carried entries are kept in memory, others stream.
+        """
         carried = changes.carried_changes(self.occurrences(), self.source.path)
         plain = changes.plain_changes(self.occurrences(), self.source.path)
         return merge(carried, plain, key=lambda change: change.commit_sequence)
 
     @cached_property
     def _contents(self) -> LogContents:
-        """Everything that one pass over all blocks gives."""
+        """The results of one pass over all blocks."""
         analysis = LogAnalysis(self._log_files)
         spans: list[list[Span]] = [[] for _ in self._log_files]
         outcomes: Counter[str] = Counter()
@@ -209,6 +222,7 @@ class CloudtranReading:
         ]
 
     def files(self) -> Sequence[LogFile]:
+        """Return the files by serial, each tiled by its spans."""
         return self._contents.files
 
     def findings(self) -> Sequence[Finding]:

@@ -1,8 +1,8 @@
-"""Blocks and entries walked without a Python object each.
+"""Walks over blocks and entries without a Python object each.
 
-Plain functions over NumPy arrays, compiled where numba is installed. They read the format of
-`layout.py` and accept exactly what it accepts, for the plain case only: a block with both
-headers whole. They stop in front of anything else, which the scan then judges.
+Plain functions over NumPy arrays, compiled where numba is installed. They accept exactly what
+`format` accepts, for the plain case only: a block with both headers whole. They stop before
+anything else, which the scan then reads.
 """
 
 from __future__ import annotations
@@ -72,9 +72,11 @@ def walk_blocks(
     bytes_max: int,
     out: Array,
 ) -> int:
-    """Rows of whole blocks from ``offset`` on that start before ``stop``, into ``out`` (unsigned
-    64-bit, one row per block); returns how many. Ends at anything else, when ``out`` is full, or
-    behind ``bytes_max``. Checksums are the caller's to check."""
+    """Fill a row per whole block that starts in ``offset <= start < stop``; return how many.
+
+    ``out`` is unsigned 64-bit, one row per block. The walk ends at anything else, when ``out`` is
+    full, or after ``bytes_max`` bytes. The caller checks the checksums.
+    """
     found = 0
     begin = offset
     while offset < stop and found < len(out) and offset - begin < bytes_max:
@@ -90,7 +92,7 @@ def walk_blocks(
 
 @kernel
 def _block(data: Array, offset: int, signature: Array, block_size: int, row: Array) -> int:
-    """Fill the row of one whole block; its length, or 0 if it is none."""
+    """Fill the row of one whole block; return its length, or 0 if it is none."""
     header = data[offset : offset + _HEADER]
     size = le_uint32(header, _SIZE_AT)
     if le_uint32(header, _OFFSET_AT) != offset or le_uint32(header, _CRC_HIGH_AT) != 0:
@@ -121,9 +123,12 @@ def _block(data: Array, offset: int, signature: Array, block_size: int, row: Arr
 
 @kernel
 def walk_entries(data: Array, starts: Array, ends: Array, counts: Array, out: Array) -> int:
-    """All entries of blocks whose entries lie at ``starts`` to ``ends`` of ``data``, into the
-    columns of ``out`` (`ENTRY_COLUMNS` rows of unsigned 64-bit numbers, places in ``data``).
-    Returns how many leading blocks hold exactly ``counts`` entries and nothing else."""
+    """Fill a column per entry of the blocks; return how many leading blocks are exact.
+
+    The entries of a block lie from ``starts`` to ``ends`` in ``data``. ``out`` has `ENTRY_COLUMNS`
+    rows of unsigned 64-bit numbers; places count in ``data``. A block is exact if it holds
+    ``counts`` entries and nothing else.
+    """
     row = 0
     for block in range(len(starts)):
         place, end = int(starts[block]), int(ends[block])
@@ -142,7 +147,7 @@ def walk_entries(data: Array, starts: Array, ends: Array, counts: Array, out: Ar
 
 @kernel
 def _entry(data: Array, place: int, limit: int, out: Array, row: int) -> int:
-    """Fill the column of one entry; its length, or 0 if it is none."""
+    """Fill the column of one entry; return its length, or 0 if it is none."""
     if limit - place < _HEAD:
         return 0
     end = place + _LENGTH_FIELD + le_uint32(data, place)
@@ -171,7 +176,7 @@ def _entry(data: Array, place: int, limit: int, out: Array, row: int) -> int:
 
 @kernel
 def _names(data: Array, place: int, end: int, count: int) -> int:
-    """Behind a list of names with a length byte each; 0 if it does not lie before ``end``."""
+    """Return the end of a list of names with a length byte each; 0 if it is beyond ``end``."""
     for _ in range(count):
         if place >= end:
             return 0
@@ -184,7 +189,7 @@ def _names(data: Array, place: int, end: int, count: int) -> int:
 
 @kernel
 def _operations(data: Array, place: int, end: int, targets: int) -> int:
-    """Behind the operations of an entry; 0 if they do not lie before ``end``."""
+    """Return the end of the operations of an entry; 0 if it is beyond ``end``."""
     if place + _OPERATION_COUNT > end:
         return 0
     count = le_uint32(data, place)
@@ -213,7 +218,7 @@ def _operations(data: Array, place: int, end: int, targets: int) -> int:
 
 @kernel
 def _utf8(data: Array, place: int, end: int) -> bool:
-    """True for well-formed UTF-8: no overlong form, no surrogate, nothing above U+10FFFF."""
+    """Return whether bytes are UTF-8: no overlong form, no surrogate, nothing above U+10FFFF."""
     while place < end:
         lead = int(data[place])
         place += 1
@@ -238,7 +243,7 @@ def _utf8(data: Array, place: int, end: int) -> bool:
 
 @kernel
 def put_targets(data: Array, bodies: Array, counts: Array, views: Array) -> None:
-    """Views of the target names of all entries, one behind the other."""
+    """Fill views of the target names of all entries, in order."""
     name = 0
     for index in range(len(bodies)):
         place = int(bodies[index]) + _TARGET_COUNT

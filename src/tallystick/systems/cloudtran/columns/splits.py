@@ -1,8 +1,8 @@
 """Parts of files that can be read on their own, found by the signature.
 
-In: a `CloudtranReading` and a size. Out: `Split`s that begin at blocks which their header, a
-second copy and the prologue all speak for. Only the surroundings of the wished places are read;
-packed files, and files whose beginning tells nothing, stay whole.
+In: the files of a log, a function that opens one, and a size. Out: `Split`s that begin at blocks
+which their header, a second copy and the prologue all confirm. Only the surroundings of the wanted
+offsets are read; packed files, and files whose beginning is damaged, stay whole.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tallystick.systems.protocol import Split
 
 
 def find_splits(files: Iterable[BlockFile], opened: Opener, target_bytes: int) -> list[Split]:
-    """Splits of about ``target_bytes``; together they give every record once."""
+    """Return splits of about ``target_bytes``; together they give every record once."""
     found: list[Split] = []
     for file in files:
         with opened(file) as scan:
@@ -56,7 +56,7 @@ def _starts(scan: FileScan, file: BlockFile, target_bytes: int) -> Iterator[int]
 
 
 def _block_from(scan: FileScan, wished: int, before: Prologue) -> tuple[int, Prologue] | None:
-    """The first block from ``wished`` on that continues the life of the one before."""
+    """Return the first block from ``wished`` on that continues the life of the one before."""
     for place in signature_places(scan.data, scan.finder.signature, wished):
         prologue = _prologue(scan, place)
         if prologue is None or place % scan.finder.block_size:
@@ -67,7 +67,7 @@ def _block_from(scan: FileScan, wished: int, before: Prologue) -> tuple[int, Pro
 
 
 def _prologue(scan: FileScan, place: int) -> Prologue | None:
-    """The prologue of a block at ``place`` with both headers whole, None for anything else."""
+    """Return the prologue of a block at ``place`` with both headers whole, else None."""
     header = parse_header(scan.data, place)
     if header is None or header.signature != scan.finder.signature or header.offset != place:
         return None

@@ -55,7 +55,7 @@ FLAG_CLOSING = 1
 BLOCK_SIZES = (512, 4096, 1024, 2048, 8192, 16384, 32768, 65536)
 """Disk block sizes in the order in which a reader tries them."""
 UNPACKED_MAX = 256 << 20
-"""Bytes that the entries of one block may unpack to, unless configured otherwise."""
+"""Largest size in bytes of the unpacked entries of one block, unless configured otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +83,12 @@ class Prologue:
 
 
 def roundup(size: int, block_size: int) -> int:
-    """The least multiple of ``block_size`` that is not below ``size``."""
+    """Return the least multiple of ``block_size`` that is at least ``size``."""
     return -(-size // block_size) * block_size
 
 
 def block_length(data_size: int, block_size: int) -> int:
-    """Bytes of a whole block with so much data."""
+    """Return the bytes of a whole block whose data has ``data_size`` bytes."""
     return roundup(BOTH_HEADERS + data_size, block_size)
 
 
@@ -96,19 +96,19 @@ def block_length(data_size: int, block_size: int) -> int:
 
 
 def encode_header(offset: int, count: int, data: Buffer, signature: bytes = SIGNATURE) -> bytes:
-    """The header of a block at ``offset`` of its file."""
+    """Return the header of a block at ``offset`` of its file."""
     return _HEADER.pack(signature, offset, count, len(data), crc32(data))
 
 
 def encode_data(prologue: Prologue, entries: Buffer) -> bytes:
-    """Prologue and entries, packed as the prologue's codec says."""
+    """Return prologue and entries, packed as the prologue's codec states."""
     return join_data(
         prologue, zlib.compress(entries) if prologue.codec == CODEC_ZLIB else bytes(entries)
     )
 
 
 def join_data(prologue: Prologue, packed: bytes) -> bytes:
-    """Prologue and what stands behind it, packed already."""
+    """Return the prologue, followed by entries that are packed already."""
     flags = FLAG_CLOSING if prologue.closing else 0
     head = _PROLOGUE.pack(VERSION, prologue.codec, flags, prologue.serial, prologue.sequence)
     return head + packed
@@ -117,7 +117,7 @@ def join_data(prologue: Prologue, packed: bytes) -> bytes:
 def encode_block(
     offset: int, count: int, data: Buffer, block_size: int, signature: bytes = SIGNATURE
 ) -> bytes:
-    """One whole write: header, data, padding, header."""
+    """Return one whole write: header, data, padding, header."""
     header = encode_header(offset, count, data, signature)
     padding = bytes(block_length(len(data), block_size) - BOTH_HEADERS - len(data))
     return b"".join((header, data, padding, header))
@@ -127,14 +127,18 @@ def encode_block(
 
 
 def parse_header(data: Buffer, place: int) -> Header | None:
-    """The 84 bytes at ``place`` taken as a header; None where they do not lie in ``data``."""
+    """Return the 84 bytes at ``place`` as a header; None where they do not lie in ``data``."""
     if place < 0 or place + HEADER_SIZE > len(data):
         return None
     return Header(*_HEADER.unpack_from(data, place))
 
 
 def parse_prologue(data: Buffer) -> Prologue:
-    """The prologue of a block's data. Raises `LogFormatError`."""
+    """Return the prologue of a block's data.
+
+    Raises:
+        LogFormatError: the data starts with no valid prologue.
+    """
     if len(data) < PROLOGUE_SIZE:
         raise LogFormatError("the data is shorter than its prologue")
     version, codec, flags, serial, sequence = _PROLOGUE.unpack_from(data)
@@ -149,7 +153,11 @@ def parse_prologue(data: Buffer) -> Prologue:
 
 
 def unpack_entries(prologue: Prologue, data: Buffer, unpacked_max: int = UNPACKED_MAX) -> Buffer:
-    """The entries' bytes. Raises `LogFormatError` for a bad or too large zlib stream."""
+    """Return the bytes of the entries.
+
+    Raises:
+        LogFormatError: the zlib stream is damaged, or unpacks to more than ``unpacked_max`` bytes.
+    """
     packed = memoryview(data)[PROLOGUE_SIZE:]
     if prologue.codec == CODEC_NONE:
         return packed

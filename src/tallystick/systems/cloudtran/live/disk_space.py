@@ -1,6 +1,6 @@
-"""Is there room for the log? Looked at now and then, not at every commit.
+"""The free space of the log's disk, checked at most once per second.
 
-In: a function that tells the free bytes. Out: `BusyError` below the limit.
+In: a function that returns the free bytes. Out: `BusyError` below the limit.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from tallystick.storage.local import LOCAL
 from tallystick.systems.cloudtran.live.settings import LogSettings
 
 CHECK_SECONDS = 1.0
+"""Seconds for which a check stays valid."""
 
 _log = logging.getLogger(__name__)
 
 
 def free_on_disk(folder: str, fs: FileSystem) -> Callable[[], int]:
-    """Free bytes where the log lies; file systems that only tests know have room for ever."""
+    """Return a function for the free bytes of the disk; unlimited on file systems of tests."""
     if fs is not LOCAL:
         return lambda: 1 << 62
     return lambda: shutil.disk_usage(folder).free
@@ -38,11 +39,15 @@ class DiskSpace:
         self._busy = False
 
     def check_again(self) -> None:
-        """Do not rely on the last look."""
+        """Check at the next `require`, whenever the last check was."""
         self._checked = 0.0
 
     def require(self) -> None:
-        """Raises `BusyError` below ``disk_space_low_busy_count`` files; warns before that."""
+        """Raise below ``disk_space_low_busy_count`` files; log a warning before that.
+
+        Raises:
+            BusyError: the disk is nearly full.
+        """
         now = time.monotonic()
         if now - self._checked > CHECK_SECONDS:
             self._checked = now

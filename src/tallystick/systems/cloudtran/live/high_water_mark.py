@@ -1,7 +1,7 @@
-"""A side file that keeps numbers from being used twice once all log files are gone.
+"""A side file that keeps numbers from being used twice after all log files are gone.
 
 ``<base>.mark`` is one line of text: greatest serial, sequence and transaction number so far,
-and the CRC-32 of what stands before it. It is replaced as a whole, durably.
+and the CRC-32 of the text before it. It is replaced as a whole, durably.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FORM = "serial {} sequence {} number {} "
 
 @dataclass(frozen=True, slots=True)
 class HighWaterMark:
-    """The greatest numbers that were handed out before."""
+    """The greatest numbers that have been used."""
 
     serial: int = 0
     sequence: int = 0
@@ -26,12 +26,16 @@ class HighWaterMark:
 
 
 def mark_path(folder: str, base: str) -> str:
-    """Where the mark of a log lies."""
+    """Return the path of a log's mark."""
     return posixpath.join(folder, f"{base}.mark")
 
 
 def read_mark(fs: FileSystem, folder: str, base: str) -> HighWaterMark:
-    """The mark, all zero if there is none. Raises `CorruptLogError` if it is damaged."""
+    """Return the mark, all zero if there is none.
+
+    Raises:
+        CorruptLogError: the mark is damaged.
+    """
     path = mark_path(folder, base)
     if not fs.exists(path):
         return HighWaterMark()

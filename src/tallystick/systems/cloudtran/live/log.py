@@ -1,9 +1,9 @@
 """The live block log: persisting and persisted entries, group commit, roll-over, replay.
 
-In: transactions with their targets and operations, and marks that targets hold them. Out: files
-as `layout.py` has them. A transaction is acknowledged once its block and all earlier ones are
-durable; marks ride along. Entries queue up in batches, one batch is one block; `thread_count`
-workers prepare full batches while one ordered writer writes another.
+In: transactions with their targets and operations, and which targets hold them. Out: files
+as `format.layout` describes them. A transaction is acknowledged once its block and all earlier ones
+are durable; persisted entries are written with the next block. Entries queue up in batches, one
+batch is one block; `thread_count` workers prepare full batches while one ordered writer writes.
 """
 
 from __future__ import annotations
@@ -54,12 +54,19 @@ LOCK_SUFFIX = ".lock"
 class BlockLog:
     """A block log in a folder of its own, open for writing; a context manager.
 
-    ``disposer`` gets redundant files: see `tallystick.disposal.disposers.disposer_of`; with None
-    they stay until somebody calls `disposed`. ``free_bytes`` tells the room on the disk.
+    Args:
+        folder: the folder; made if it does not exist.
+        settings: defaults where None.
+        fs: the file system.
+        disposer: gets redundant files (see `tallystick.disposal.disposers.disposer_of`); with None
+            they stay until the caller reports them as `disposed`.
+        free_bytes: returns the free bytes of the disk; asks the operating system where None.
+        clock: seconds since 1970.
 
-    Raises `LogLockedError`, `CorruptLogError` where acknowledged blocks are lost and
-    ``on_damage`` is ``stop``, and `IncompleteLogError` where transactions are pending and
-    ``on_incomplete`` is ``fail``.
+    Raises:
+        LogLockedError: another process has the log open.
+        CorruptLogError: acknowledged blocks are lost and ``on_damage`` is ``stop``.
+        IncompleteLogError: transactions are pending and ``on_incomplete`` is ``fail``.
     """
 
     def __init__(
@@ -113,9 +120,20 @@ class BlockLog:
     def persisting(
         self, targets: Sequence[str], operations: Sequence[Operation], reference: str = ""
     ) -> tuple[int, PersistTicket]:
-        """Record a transaction. Returns its number and a ticket that is done once it is durable
-        (at once with ``log_after_commit``). Raises `BusyError` where the disk is nearly full,
-        `RecordTooLargeError`, and `LogWriteError` for what the form cannot hold."""
+        """Record a transaction; return its number and a ticket for its durability.
+
+        The ticket is done at once with ``log_after_commit``.
+
+        Args:
+            targets: the data stores that shall hold the transaction.
+            operations: their ``target`` is an index into ``targets``.
+            reference: text of the application.
+
+        Raises:
+            BusyError: the disk is nearly full.
+            RecordTooLargeError: the entry exceeds ``max_transaction_size``.
+            LogWriteError: the format cannot represent the transaction.
+        """
         self.disk_space.require()
         moment = int(self._clock() * 1_000_000)
         entry = Entry(EntryKind.PERSISTING, 1, moment, tuple(targets), tuple(operations), reference)
@@ -140,12 +158,14 @@ class BlockLog:
         return number, DoneTicket()
 
     def persisted(self, number: int, targets: Collection[str]) -> None:
-        """Record, without forcing, that these targets hold the transaction; a transaction that
-        is complete or unknown is let be."""
+        """Record, without forcing, that these targets hold the transaction.
+
+        A transaction that is complete or unknown is ignored.
+        """
         self.persisted_all((number,), targets)
 
     def persisted_all(self, numbers: Sequence[int], targets: Collection[str]) -> None:
-        """`persisted` for each of these transactions."""
+        """Record what `persisted` does for each of these transactions."""
         names = frozenset(targets)
         entries = self._writer.state.entries
         with self._writer.lock:
@@ -161,12 +181,16 @@ class BlockLog:
         self._flusher.prompt()
 
     def lowest_pending(self) -> int | None:
-        """The smallest number that is pending in what is durable."""
+        """Return the smallest number that is pending in what is durable; None if none is."""
         with self._writer.lock:
             return min(self._writer.state.entries, default=None)
 
     def discard(self, number: int) -> Ticket:
-        """Record durably that an operator gave the transaction up. Raises `KeyError`."""
+        """Record durably that an operator gave the transaction up.
+
+        Raises:
+            KeyError: the transaction is not pending.
+        """
         with self._writer.lock:
             if number not in self._writer.state.entries:
                 raise KeyError(number)
@@ -177,7 +201,7 @@ class BlockLog:
             )
 
     def pending(self) -> list[tuple[Entry, frozenset[str]]]:
-        """Transactions by ascending number with the targets that do not hold them yet."""
+        """Return transactions by ascending number with the targets that do not hold them yet."""
         with self._writer.lock:
             found = [
                 (one.encoded, frozenset(one.pending)) for one in self._writer.state.entries.values()
@@ -185,31 +209,37 @@ class BlockLog:
         return [(parse_entry(memoryview(data), 0).entry, targets) for data, targets in found]
 
     def sync(self) -> Ticket:
-        """Done once everything recorded so far is durable."""
+        """Return a ticket that is done once everything recorded so far is durable."""
         with self._order:
             self._append_refused()
             return self._writer.last
 
     def disposable(self) -> Sequence[str]:
-        """Files that may go, oldest first; moves on what alone holds the oldest back."""
+        """Return removable files, oldest first.
+
+        Side effect: carries the last open entries of the oldest file forward, so that it becomes
+        removable.
+        """
         self._carry_forward()
         with self._writer.lock:
             return self._writer.state.disposable()
 
     def disposed(self, path: str) -> None:
-        """The file was taken out of the folder: forget it, durably."""
+        """Forget a file that was taken out of the folder, durably."""
         self._fs.sync_dir(self.folder)
         with self._writer.lock:
             self._writer.state.disposed(path)
 
     @property
     def files(self) -> int:
-        """How many files the log consists of."""
+        """The number of files of the log."""
         return len(self._writer.state.files)
 
     def close(self) -> None:
-        """Flush, end the file with a closing block, give the lock back. Files that may go are
-        offered to the disposer for at most ``dispose_on_close_seconds``."""
+        """Flush, end the file with a closing block, release the lock.
+
+        Removable files are offered to the disposer for at most ``dispose_on_close_seconds``.
+        """
         if self._closed:
             return
         self._flusher.close()
@@ -260,7 +290,7 @@ class BlockLog:
     # -- housekeeping ------------------------------------------------------------------------
 
     def _flush_unforced(self) -> None:
-        """Write what nobody waits for."""
+        """Write the entries that no caller waits for."""
         with self._order:
             self._append_refused()
         with suppress(LogFullError):
@@ -290,7 +320,12 @@ class BlockLog:
 
 
 def _encoded(entry: Entry, settings: LogSettings, folder: str) -> bytes:
-    """The bytes of an entry. Raises `LogWriteError` and `RecordTooLargeError`."""
+    """Return the bytes of an entry.
+
+    Raises:
+        LogWriteError: the format cannot represent the transaction.
+        RecordTooLargeError: the entry exceeds ``max_transaction_size``.
+    """
     try:
         encoded = encode_entry(entry)
     except (LogFormatError, UnicodeEncodeError) as error:

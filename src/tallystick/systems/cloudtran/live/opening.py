@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Recovered:
-    """The state of a log and what its next file, block and transaction are called."""
+    """The state of a log and the numbers of its next file, block and transaction."""
 
     state: LogState
     serial: int
@@ -43,10 +43,11 @@ class Recovered:
 
 
 def open_log(fs: FileSystem, folder: str, settings: LogSettings) -> Recovered:
-    """What the log holds; the mark of used numbers is durable.
+    """Recover the log and store the mark of used numbers, durably.
 
-    Raises `CorruptLogError` where acknowledged blocks are lost and ``on_damage`` is ``stop``, and
-    `IncompleteLogError` where transactions are pending and ``on_incomplete`` is ``fail``.
+    Raises:
+        CorruptLogError: acknowledged blocks are lost and ``on_damage`` is ``stop``.
+        IncompleteLogError: transactions are pending and ``on_incomplete`` is ``fail``.
     """
     if settings.zap_log_files:
         _zap(fs, folder, settings)
@@ -61,13 +62,13 @@ def open_log(fs: FileSystem, folder: str, settings: LogSettings) -> Recovered:
 
 
 def _zap(fs: FileSystem, folder: str, settings: LogSettings) -> None:
-    for part in log_files(fs, folder, settings):
-        fs.remove(part.path)
+    for file in log_files(fs, folder, settings):
+        fs.remove(file.path)
     fs.sync_dir(folder)
 
 
 def log_files(fs: FileSystem, folder: str, settings: LogSettings) -> tuple[BlockFile, ...]:
-    """The log's files by serial; others in the folder are not ours."""
+    """Return the log's files by serial; other files in the folder do not belong to it."""
     found = []
     for name in fs.list(folder):
         parsed = parse_name(name)
@@ -79,22 +80,26 @@ def log_files(fs: FileSystem, folder: str, settings: LogSettings) -> tuple[Block
 
 
 def recover(fs: FileSystem, folder: str, settings: LogSettings) -> Recovered:
-    """Read all files; see the module."""
+    """Read all files; change nothing.
+
+    Raises:
+        CorruptLogError: acknowledged blocks are lost and ``on_damage`` is ``stop``.
+    """
     files = log_files(fs, folder, settings)
     analysis = LogAnalysis(files)
-    fold = _Fold(analysis)
+    open_entries = _OpenEntries(analysis)
     for occurrence in occurrences(files, _opener(fs, settings)):
         analysis.add(occurrence)
-        fold.add(occurrence)
+        open_entries.add(occurrence)
     analysis.finish()
     if analysis.losses and settings.on_damage == "stop":
         raise _damage(analysis, folder)
     marked = read_mark(fs, folder, settings.file_base_name)
     return Recovered(
-        fold.state(),
+        open_entries.state(),
         1 + max(marked.serial, files[-1].serial if files else 0),
         1 + max(marked.sequence, analysis.last_sequence),
-        1 + max(marked.number, fold.greatest),
+        1 + max(marked.number, open_entries.greatest),
         analysis.losses,
         analysis.warnings,
     )
@@ -116,8 +121,8 @@ def _opener(fs: FileSystem, settings: LogSettings) -> Opener:
     return opened
 
 
-class _Fold:
-    """Keeps the entries of open transactions beside the analysis that knows which are open."""
+class _OpenEntries:
+    """Keeps the entries of open transactions; the analysis decides which are open."""
 
     def __init__(self, analysis: LogAnalysis) -> None:
         self._analysis = analysis
@@ -125,6 +130,7 @@ class _Fold:
         self.greatest = 0
 
     def add(self, occurrence: BlockOccurrence) -> None:
+        """Add the entries of the next block."""
         for placed in occurrence.block.entries if occurrence.block.readable else ():
             entry = placed.entry
             self.greatest = max(self.greatest, entry.number)
@@ -134,7 +140,7 @@ class _Fold:
                 self._entries.pop(entry.number, None)
 
     def state(self) -> LogState:
-        """The state as of the last block."""
+        """Return the state after the last block."""
         analysis, state = self._analysis, LogState()
         damaged = {loss.file for loss in analysis.losses}
         for index, file in enumerate(analysis.files):
@@ -164,7 +170,7 @@ def _damage(analysis: LogAnalysis, folder: str) -> CorruptLogError:
 
 
 def _incomplete(folder: str, numbers: Sequence[int]) -> IncompleteLogError:
-    """The error that names pending transactions."""
+    """Return the error that names pending transactions."""
     shown = ", ".join(map(str, numbers[:NUMBERS_SHOWN_MAX]))
     more = len(numbers) - NUMBERS_SHOWN_MAX
     return IncompleteLogError(

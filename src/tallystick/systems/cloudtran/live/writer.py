@@ -1,4 +1,4 @@
-"""Entries into durable blocks: batches, the one writer, and what entries do to the state.
+"""Entries into durable blocks: batches, the one writer, and the effects of entries on the state.
 
 In: encoded entries with their effects, in order. Out: tickets; and, once their block is durable,
 the effects on the `LogState`. `append` is called under the log's order lock; `_write` and
@@ -25,17 +25,17 @@ DIRTY_BATCHES_MAX = 8
 
 
 class EffectKind(Enum):
-    """What an entry does to the state of the log."""
+    """Kinds of effects on the state of the log."""
 
     PERSISTING = 1
     CARRIED_FORWARD = 2
-    """Carried forward: the same transaction, now in this file."""
+    """The same transaction, now in this file."""
     PERSISTED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What one entry means once it is written; ``targets`` None means every one."""
+    """The effect of one entry once it is written; ``targets`` None means every one."""
 
     kind: EffectKind
     number: int
@@ -44,7 +44,10 @@ class Effect:
 
 
 class Batch:
-    """Entries of one block: at most ``size_max`` bytes, or a single larger one."""
+    """Entries of one block: at most ``size_max`` bytes, or a single larger one.
+
+    Threads may add entries until the batch is full or closed.
+    """
 
     def __init__(self, size_max: int) -> None:
         self.effects: list[Effect] = []
@@ -56,7 +59,7 @@ class Batch:
         self._prepared: Future[ReadyBlock] | None = None
 
     def add(self, encoded: bytes, effect: Effect) -> bool:
-        """Take an entry; False if the batch is taken already or has no room."""
+        """Add an entry; return False if the batch is closed or has no space for it."""
         with self._lock:
             if not self._open or (self._entries and len(encoded) > self._room):
                 return False
@@ -65,13 +68,13 @@ class Batch:
             self.effects.append(effect)
             return True
 
-    def prepare_ahead(self, workers: Executor, *, compress: bool) -> None:
+    def start_preparing(self, workers: Executor, *, compress: bool) -> None:
         """Close the batch and have a worker prepare its block."""
         self._close()
         self._prepared = workers.submit(self._prepare, compress)
 
     def ready(self, *, compress: bool) -> ReadyBlock:
-        """Close the batch; its block, prepared by a worker or now."""
+        """Close the batch; return its block, prepared by a worker or now."""
         if self.block is None:
             self._close()
             prepared = self._prepared
@@ -88,18 +91,21 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class DoneTicket:
-    """A ticket for what nobody has to wait for."""
+    """A ticket that is done at once."""
 
     sequence: int = 0
 
     def wait(self, timeout: float | None = None) -> int:  # noqa: ARG002 - there is no wait
+        """Return the sequence number at once."""
         return self.sequence
 
     def done(self) -> bool:
+        """Return True."""
         return True
 
     @property
     def finished(self) -> bool:
+        """True."""
         return True
 
     def __await__(self) -> Generator[object, None, int]:
@@ -108,7 +114,7 @@ class DoneTicket:
 
 
 class BlockWriter:
-    """Writes batches as blocks of a `FileSeries` and keeps a `LogState` true."""
+    """Writes batches as blocks of a `FileSeries` and applies their effects to a `LogState`."""
 
     def __init__(self, settings: LogSettings, series: FileSeries, state: LogState) -> None:
         self.lock = threading.Lock()
@@ -133,11 +139,11 @@ class BlockWriter:
         )
 
     def append(self, encoded: bytes, effect: Effect) -> PersistTicket:
-        """Put an entry into the current batch, or into a new one."""
+        """Put an entry into the current batch, or into a new one; return the batch's ticket."""
         batch = self._batch
         if batch is None or not batch.add(encoded, effect):
             if batch is not None and self._settings.compress and self._settings.thread_count > 1:
-                batch.prepare_ahead(self._workers, compress=True)
+                batch.start_preparing(self._workers, compress=True)
             batch = Batch(self._settings.entries_size_max)
             batch.add(encoded, effect)
             self.last = self._writer.submit(batch, 1, sync=False)
@@ -145,27 +151,27 @@ class BlockWriter:
         return self.last
 
     def take_refused(self) -> list[Effect]:
-        """Marks for which there was no room; the caller appends them again."""
+        """Return persisted entries that a full disk refused; the caller appends them again."""
         with self.lock:
             effects, self._again = self._again, []
         return effects
 
     @property
     def has_refused(self) -> bool:
-        """True while marks wait for room."""
+        """True while persisted entries wait for space on the disk."""
         return bool(self._again)
 
     def flush(self) -> None:
-        """Return when everything appended so far is durable."""
+        """Wait until everything appended so far is durable."""
         self._writer.flush()
 
     @property
     def poisoned(self) -> bool:
-        """A write or sync failed, and so did the attempt in another file."""
+        """True if a write or sync failed, and so did the attempt in another file."""
         return self._writer.poisoned
 
     def close(self) -> None:
-        """Flush and end the file, if nothing failed before."""
+        """Flush and end the file, unless a write failed before."""
         try:
             self._writer.close()
             if not self._writer.poisoned:
@@ -199,7 +205,7 @@ class BlockWriter:
         self._unsynced.clear()
 
     def _take_effect(self, batch: Batch) -> None:
-        """The batch is durable; where it stands may have changed since it was written."""
+        """Apply the effects of a durable batch; its file may differ from the one first written."""
         serial = batch.ready(compress=False).serial
         for effect in batch.effects:
             if effect.kind is EffectKind.PERSISTED:
@@ -208,7 +214,7 @@ class BlockWriter:
                 self.state.set_file(effect.number, serial)
 
     def _refuse(self, batch: Batch) -> None:
-        """There was no room: transactions never were, marks wait for room."""
+        """Drop a batch that a full disk refused, except for its persisted entries."""
         with self.lock:
             for effect in batch.effects:
                 if effect.kind is EffectKind.PERSISTING:

@@ -1,7 +1,7 @@
-"""What all files of a log say together: losses, warnings, what is pending, which files may go.
+"""The analysis of all files of a log: losses, warnings, pending transactions, redundant files.
 
-In: `BlockOccurrence`s in the order of reading, as `order` gives them. Out: the `LogAnalysis`. Memory grows
-with open transactions and with damage.
+In: `BlockOccurrence`s in the order of reading, as `block_order` gives them. Out: the
+`LogAnalysis`. Memory grows with open transactions and with damage.
 """
 
 from __future__ import annotations
@@ -24,7 +24,17 @@ STALE_TAIL = "stale-tail"
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Blocks that are gone: where, why, how many (None: unknown) and what is known of them."""
+    """Blocks that are lost: where, why, how many, and what is known of them.
+
+    Attributes:
+        file: index of the file.
+        name: name of the file.
+        offset: in bytes of the file.
+        state: the code of the finding.
+        blocks: number of lost blocks; None where it is unknown.
+        count: number of entries that the header states.
+        suspects: what still looks like entries.
+    """
 
     file: int
     name: str
@@ -42,7 +52,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class LogWarning:
-    """Something to be told that is no loss: a repaired header, a torn tail."""
+    """A condition that loses nothing: a repaired header, a torn tail, a missing file."""
 
     code: str
     name: str
@@ -51,7 +61,7 @@ class LogWarning:
 
 @dataclass(slots=True)
 class OpenTransaction:
-    """A transaction with targets that do not hold it yet, in the order of its entry."""
+    """A transaction that some target does not hold yet, with its targets in the entry's order."""
 
     number: int
     pending: list[str]
@@ -63,14 +73,14 @@ class OpenTransaction:
 
 @dataclass(slots=True)
 class LogAnalysis:
-    """The judgement of a whole log, fed with occurrences in order and then asked."""
+    """The state of a whole log; `add` takes the blocks in order, `finish` ends it."""
 
     files: tuple[BlockFile, ...]
     losses: list[Loss] = field(default_factory=list)
     warnings: list[LogWarning] = field(default_factory=list)
     open: dict[int, OpenTransaction] = field(default_factory=dict)
     seen: IntervalSet = field(default_factory=IntervalSet)
-    """Numbers of all persisting entries but the carried ones, whose neighbours may be gone."""
+    """Numbers of all persisting entries except carried ones: neighbours of those may be gone."""
     closed: IntervalSet = field(default_factory=IntervalSet)
     """Numbers that every target holds, or that an operator gave up."""
     last_sequence: int = 0
@@ -81,7 +91,7 @@ class LogAnalysis:
     _stale: int = -1
 
     def add(self, occurrence: BlockOccurrence) -> None:
-        """Take notice of the next block."""
+        """Add the next block."""
         self._enter(occurrence.index)
         block = occurrence.block
         if block.state in LOST:
@@ -97,14 +107,14 @@ class LogAnalysis:
             self._read(occurrence)
 
     def unreadable(self, index: int) -> None:
-        """The operating system would not give the bytes of this file."""
+        """Add the loss of a file whose bytes the operating system does not return."""
         self._enter(index)
         self._lose(UNREADABLE, index, self.files[index], 0, None)
 
     def finish(self) -> None:
-        """After the last block: files that nothing was seen of, losses that nothing follows."""
+        """Add what only the end shows: files without blocks, and damage that no block follows."""
         self._enter(len(self.files) - 1)
-        self._settle_regions(None)
+        self._assign_to_regions(None)
         self.losses.sort(key=lambda loss: (loss.file, loss.offset))
 
     def _enter(self, index: int) -> None:
@@ -126,16 +136,16 @@ class LogAnalysis:
         sequence = block.prologue.sequence
         if sequence > self.last_sequence:
             known = self.last_sequence > 0
-            self._charge(occurrence, sequence - self.last_sequence - 1 if known else None)
+            self._assign_missing(occurrence, sequence - self.last_sequence - 1 if known else None)
             self.last_sequence = sequence
         for placed in block.entries:
             self._entry(placed.entry, occurrence.index)
 
     # -- losses ------------------------------------------------------------------------------
 
-    def _charge(self, occurrence: BlockOccurrence, missing: int | None) -> None:
-        """Say where ``missing`` blocks before this one went; None means it cannot be known."""
-        rest = self._settle_regions(missing)
+    def _assign_missing(self, occurrence: BlockOccurrence, missing: int | None) -> None:
+        """Report where ``missing`` blocks before this one were lost; None means it is unknown."""
+        rest = self._assign_to_regions(missing)
         if rest and self._torn is not None:
             index, torn = self._torn
             self._lose(LOST_AT_END, index, torn.file, torn.block.offset, rest)
@@ -144,8 +154,8 @@ class LogAnalysis:
             self._lose(MISSING_BLOCKS, occurrence.index, occurrence.file, offset, rest)
         self._torn = None
 
-    def _settle_regions(self, missing: int | None) -> int:
-        """Charge missing blocks to unreadable regions; returns how many are left over."""
+    def _assign_to_regions(self, missing: int | None) -> int:
+        """Report missing blocks as lost in unreadable regions; return how many are left over."""
         whole = sum(one.block.state is BlockState.BOTH_HEADERS_DAMAGED for one in self._regions)
         single = len(self._regions) - whole
         rest = None if missing is None else max(0, missing - single)
@@ -219,20 +229,20 @@ class LogAnalysis:
     # -- files -------------------------------------------------------------------------------
 
     def redundant(self) -> list[bool]:
-        """Per file: wholly readable, and home of no open transaction.
+        """Return per file: wholly readable, and without the latest entry of an open transaction.
 
-        All files count as left behind by an earlier process.
+        All files count as left by an earlier process.
         """
         kept = {loss.file for loss in self.losses} | {one.file for one in self.open.values()}
         return [index not in kept for index in range(len(self.files))]
 
     def disposable(self) -> int:
-        """How many of the oldest files may go: redundant ones with no kept file before them."""
+        """Return how many of the oldest files may go: redundant ones without a kept one before."""
         flags = self.redundant()
         return flags.index(False) if False in flags else len(flags)
 
     def why_kept(self, index: int) -> str:
-        """Why a file is not redundant; empty if it is."""
+        """Return why a file is not redundant; empty if it is."""
         if any(loss.file == index for loss in self.losses):
             return "blocks of it are lost; only an operator may set it aside"
         numbers = [one.number for one in self.open.values() if one.file == index]

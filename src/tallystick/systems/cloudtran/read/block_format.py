@@ -25,6 +25,7 @@ from tallystick.systems.cloudtran.format.layout import (
 from tallystick.systems.cloudtran.read.header_repair import BlockFinder, signature_places
 
 TRIAL_FILES_MAX = 3
+"""Files, blocks, headers and bytes that are read to find the disk block size."""
 TRIAL_BLOCKS_MAX = 4096
 TRIAL_HITS_MAX = 256
 TRIAL_BYTES_MAX = 32 << 20
@@ -50,8 +51,10 @@ class BlockFormat:
 
 
 def find_signature(sources: Iterable[ByteSource]) -> bytes | None:
-    """The signature that files, or their beginnings, use: ours, or one learned from the first
-    that has another; None where nothing tells."""
+    """Return the signature of the files, or of their beginnings; None where no file shows one.
+
+    It is ours, or one learned from the first file that has another.
+    """
     for source in sources:
         data = source.data
         if data[:SIGNATURE_SIZE] == SIGNATURE:
@@ -64,7 +67,10 @@ def find_signature(sources: Iterable[ByteSource]) -> bytes | None:
 
 
 def may_be_foreign(head: bytes) -> bool:
-    """Cheap test of the first bytes: everything in a first header that has a known value."""
+    """Return whether the first bytes can be a header with another signature.
+
+    Cheap: it compares every field of a first header that has a known value.
+    """
     header = parse_header(head, 0)
     return (
         header is not None
@@ -77,7 +83,7 @@ def may_be_foreign(head: bytes) -> bool:
 
 
 def learned_signature(data: memoryview) -> bytes | None:
-    """The first 64 bytes, if they head a block whose data fits and that they end as well."""
+    """Return the first 64 bytes if they start a block whose data and second header match."""
     header = parse_header(data, 0)
     if header is None or header.offset != 0:
         return None
@@ -97,11 +103,11 @@ def _recurs(data: memoryview, header: Header) -> bool:
 
 
 def find_block_size(datas: Iterable[memoryview], signature: bytes) -> int | None:
-    """The disk block size that explains the headers of files, or of their beginnings; the first
-    to be tried where several do, None where there are no headers.
+    """Return the disk block size that explains the headers of files, or of their beginnings.
 
     The blocks of the first files are followed until one size is left. Where damage breaks the
-    chain, the size counts that explains most signatures.
+    chain, the size is taken that explains most signatures; where several explain them, the first
+    to be tried. None where there are no headers.
     """
     sizes: tuple[int, ...] = BLOCK_SIZES
     followed = False
@@ -119,7 +125,7 @@ def find_block_size(datas: Iterable[memoryview], signature: bytes) -> int | None
 
 
 def _sizes_of_chain(data: memoryview, signature: bytes, sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Which sizes explain all blocks from the beginning on, as far as it takes to tell."""
+    """Return the sizes that explain all blocks from the beginning on, until one is left."""
     place = 0
     for _ in range(TRIAL_BLOCKS_MAX):
         header = parse_header(data, place)

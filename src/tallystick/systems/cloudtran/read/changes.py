@@ -23,14 +23,14 @@ _CHANGE_KINDS = {
 
 
 def plain_changes(occurrences: Iterable[BlockOccurrence], log: str) -> Iterator[Change]:
-    """Operations of the entries that are in their first place, by ascending number."""
+    """Yield the operations of entries in their first place, by ascending number."""
     for occurrence, placed in _persisting(occurrences):
         if not placed.entry.carried_forward:
             yield from _entry_changes(occurrence.block, placed, occurrence.file.path, log)
 
 
 def carried_changes(occurrences: Iterable[BlockOccurrence], log: str) -> list[Change]:
-    """Operations of transactions of which only carried entries are left, by ascending number."""
+    """Return the operations of transactions with carried entries only, by ascending number."""
     carried: dict[int, list[Change]] = {}
     plain = IntervalSet()
     for occurrence, placed in _persisting(occurrences):
@@ -55,7 +55,7 @@ def _persisting(
 
 
 def _entry_changes(block: Block, placed: PlacedEntry, path: str, log: str) -> Iterator[Change]:
-    """The operations of a persisting entry; keys as text, undecodable bytes escaped."""
+    """Yield the operations of a persisting entry; keys as text, undecodable bytes escaped."""
     entry = placed.entry
     offset, _ = block.place_of(placed)
     for ordinal, operation in enumerate(entry.operations):

@@ -1,9 +1,9 @@
-"""Which files of a folder are block logs, by content.
+"""Find the block logs of a folder, by content.
 
 A file is recognised by the signature at its start; or by a first block that is whole under a
 signature of its own; or, where the start is damaged, by a log file's name together with the
-signature anywhere in it. Files without a word of their own (empty, zeros, torn at once) belong
-to the log that their name says.
+signature anywhere in it. Files whose content shows nothing (empty, zeros, torn at once) belong
+to the log that their name states.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DEFAULT_EXTENSION = "ctlog"
 
 
 def detect(folder: Folder) -> list[LogSource]:
-    """The block logs of a folder: one per base name and extension."""
+    """Return the block logs of a folder: one per base name and extension."""
     entries = list(readable_entries(folder.entries))
     groups = group_by(entries, lambda entry: _group(entry.name))
     logs = [

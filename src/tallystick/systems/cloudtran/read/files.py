@@ -25,7 +25,7 @@ class BlockFile:
 
 
 def block_files(source: LogSource) -> tuple[BlockFile, ...]:
-    """The files by serial; one whose name has none is a log of its own."""
+    """Return the files of a log by serial; one whose name has none is a log of its own."""
     files = [_block_file(path) for path in source.files]
     return tuple(sorted(files, key=lambda file: (file.serial, file.name)))
 

@@ -1,7 +1,7 @@
-"""From blocks to the one language of the house: records, changes, spans.
+"""From blocks to `Record` values, and from a persisting record to a `StoredEntry`.
 
-In: a block and the path of its file. Out: `Record`s (one per entry, placed at its length
-field; entries of a compressed block share the place of their stream), `Change`s and `Span`s.
+In: a block and the path of its file. Out: one `Record` per entry, placed at its length field;
+entries of a compressed block share the place of their stream.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _SALVAGED_ONLY = frozenset((BlockState.BOTH_HEADERS_DAMAGED, BlockState.TORN, Bl
 
 
 def block_records(block: Block, path: str, *, salvage: bool = False) -> Iterator[Record]:
-    """The block's records: entries where it is readable, suspects where it is not.
+    """Yield the block's records: entries where it is readable, suspects where it is not.
 
-    Suspects of a block whose header still tells its extent come as corrupt; what lies in torn
-    tails, left-overs and between damaged headers comes with ``salvage`` only.
+    Suspects of a block whose header still states its extent come as corrupt; those in torn tails,
+    in left-over blocks and between damaged headers come with ``salvage`` only.
     """
     if block.state in _SALVAGED_ONLY and not salvage:
         return
@@ -44,7 +44,7 @@ def block_records(block: Block, path: str, *, salvage: bool = False) -> Iterator
 
 
 def count_records(block: Block) -> int:
-    """How many records `block_records` gives without salvage."""
+    """Return how many records `block_records` gives without salvage."""
     if block.state in _SALVAGED_ONLY:
         return 0
     return len(block.entries) + len(block.suspects)

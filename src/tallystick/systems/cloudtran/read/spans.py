@@ -23,7 +23,7 @@ _DAMAGED_FIRSTS = (BlockState.FIRST_HEADER_DAMAGED, BlockState.BOTH_HEADERS_REPA
 
 
 def block_spans(block: Block, file_size: int) -> Iterator[Span]:
-    """The parts of a block: header, data, padding, header; a block that is lost in one piece."""
+    """Yield header, data, padding and header of a block; a block that is lost as one span."""
     if block.content is None or not block.readable:
         what = "block" if block.content is not None else "damaged range"
         yield Span(block.offset, block.length, block.outcome, what, _REASONS[block.state])

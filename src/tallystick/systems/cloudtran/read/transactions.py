@@ -1,7 +1,6 @@
-"""From occurrences of blocks to transactions and changes.
+"""From blocks to transactions.
 
-In: occurrences in order. Out: one `Transaction` per number that has a persisting entry, and the
-`Change`s of all of them.
+In: blocks in the order of reading. Out: one `Transaction` per number with a persisting entry.
 """
 
 from __future__ import annotations
@@ -16,8 +15,10 @@ from tallystick.systems.cloudtran.read.records import TYPES
 
 
 def fold_transactions(occurrences: Iterable[BlockOccurrence], log: str) -> list[Transaction]:
-    """Transactions by ascending number; persisted entries whose persisting entry is gone are
-    left out, as replay ignores them."""
+    """Return transactions by ascending number.
+
+    Persisted entries whose persisting entry is gone are left out, as replay ignores them.
+    """
     known: dict[int, Transaction] = {}
     early: dict[int, list[tuple[BlockOccurrence, PlacedEntry]]] = {}
     for occurrence in occurrences:
@@ -29,14 +30,14 @@ def fold_transactions(occurrences: Iterable[BlockOccurrence], log: str) -> list[
                 early.setdefault(placed.entry.number, []).append((occurrence, placed))
                 continue
             if one is None:
-                one = known[placed.entry.number] = _begun(placed.entry, log)
+                one = known[placed.entry.number] = _new_transaction(placed.entry, log)
                 for earlier in early.pop(placed.entry.number, ()):
-                    _note(one, *earlier)
-            _note(one, occurrence, placed)
+                    _add_entry(one, *earlier)
+            _add_entry(one, occurrence, placed)
     return [known[number] for number in sorted(known)]
 
 
-def _begun(entry: Entry, log: str) -> Transaction:
+def _new_transaction(entry: Entry, log: str) -> Transaction:
     return Transaction(
         SYSTEM_NAME,
         log,
@@ -51,7 +52,7 @@ def _begun(entry: Entry, log: str) -> Transaction:
     )
 
 
-def _note(one: Transaction, occurrence: BlockOccurrence, placed: PlacedEntry) -> None:
+def _add_entry(one: Transaction, occurrence: BlockOccurrence, placed: PlacedEntry) -> None:
     entry, path = placed.entry, occurrence.file.path
     offset, length = occurrence.block.place_of(placed)
     one.records += 1

@@ -14,7 +14,7 @@ from tallystick.systems.cloudtran.verdict.findings import loss_text, lost_number
 
 
 def differences(analysis: LogAnalysis) -> list[Difference]:
-    """What a start does without a word, or with less than the bytes prove."""
+    """Return what a start does without a message, or with less than the bytes prove."""
     paths = {file.name: file.path for file in analysis.files}
     found = [_loss_difference(analysis, loss, paths[loss.name]) for loss in analysis.losses]
     if gaps := lost_numbers(analysis):

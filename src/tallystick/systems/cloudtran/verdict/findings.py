@@ -72,15 +72,15 @@ def _warning_finding(warning: LogWarning, build: FindingBuilder, path: str) -> F
 
 
 def lost_numbers(analysis: LogAnalysis) -> list[range]:
-    """Transaction numbers that no readable entry has although greater and smaller ones do.
+    """Return transaction numbers that no readable entry has, between numbers that entries have.
 
-    Told only where blocks are lost: a number can also have gone to a commit that was refused.
+    Empty unless blocks are lost: a number can also belong to a commit that was refused.
     """
     return list(analysis.seen.gaps()) if analysis.losses else []
 
 
 def numbers_text(ranges: list[range]) -> str:
-    """``3, 7-9`` and so on, cut where it would fill a page."""
+    """Return ``3, 7-9`` and so on, cut after `_GAPS_SHOWN_MAX` ranges."""
     texts = [str(one[0]) if len(one) == 1 else f"{one[0]}-{one[-1]}" for one in ranges]
     more = len(texts) - _GAPS_SHOWN_MAX
     return ", ".join(texts[:_GAPS_SHOWN_MAX]) + (f" and {more} more ranges" if more > 0 else "")
