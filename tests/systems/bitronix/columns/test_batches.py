@@ -73,7 +73,7 @@ def test_a_record_larger_than_the_window_goes_the_other_way(
     assert len(expected(reading)) == 3
 
 
-def test_records_with_more_names_than_there_is_room_for(tmp_path: Path) -> None:
+def test_records_with_more_names_than_fit_into_a_batch(tmp_path: Path) -> None:
     many = [f"name-{number:03}" for number in range(3 * kernels.NAMES_PER_ROW)]
     records = [record(8, 1, "a"), record(8, 2, *many), record(3, 3, "a", "b"), record(8, 4, *many)]
     reading = write_pair(tmp_path, file_bytes(records, 9_000), file_bytes([], 8_000))

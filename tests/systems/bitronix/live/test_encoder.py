@@ -1,4 +1,4 @@
-"""The live journal's quick ways say what the slow ones say: encoding, room, books."""
+"""The fast paths of the live journal give what the slow ones give: encoding, sizes, copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The thread that tends a log: it works once for many askings, and always ends."""
+"""The debounced thread calls its work once for many prompts, and always ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tallystick.systems.cloudtran.live.debounced_thread import DebouncedThread
 
 
-def test_many_askings_are_one_call() -> None:
+def test_many_prompts_are_one_call() -> None:
     called = threading.Event()
     calls: list[int] = []
 
@@ -26,7 +26,7 @@ def test_many_askings_are_one_call() -> None:
 
 
 def test_closed_at_the_moment_it_wakes_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`close` may come between the end of the wait and the clearing of what was asked."""
+    """`close` may come between the end of the wait and the clearing of the request."""
     calls: list[int] = []
     thread = DebouncedThread(lambda: calls.append(1), 0.0)
     clear = thread._wanted.clear

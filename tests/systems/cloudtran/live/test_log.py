@@ -1,4 +1,4 @@
-"""The live log: what is acknowledged is there again, files roll, go and carry on."""
+"""The live log: acknowledged entries are there again; files roll over, go, and are carried."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Self
 
-from tallystick.errors import CorruptLogError, RecordTooLargeError
+from tallystick.errors import RecordTooLargeError
 from tallystick.storage.crc import crc32
 from tallystick.systems.bitronix.format.layout import (
     COUNT,
@@ -114,20 +114,6 @@ class TransactionLogRecord:
             len(self.gtrid),
         )
         return head + _rest(self.gtrid, self.unique_names, self.end_record)
-
-    @staticmethod
-    def restore(data: bytes | memoryview, offset: int = 0) -> TransactionLogRecord:
-        """Return the record at ``offset``.
-
-        Raises:
-            CorruptLogError: no whole record with a right CRC stands there.
-        """
-        record = decode_record(data, offset, len(data))
-        if record is None:
-            raise CorruptLogError(
-                "no whole record with a right CRC", offset=offset, expected="a journal record"
-            )
-        return record
 
     def __str__(self) -> str:
         """Return the text form of the original."""

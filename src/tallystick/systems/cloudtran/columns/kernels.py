@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tallystick.arrow.byte_kernels import le_int64, le_uint16, le_uint32
+from tallystick.arrow.byte_kernels import Number, le_int64, le_uint16, le_uint32
 from tallystick.arrow.columns import put_view
 from tallystick.arrow.numba_kernel import kernel
 from tallystick.systems.cloudtran.format import entries, layout
@@ -91,7 +91,7 @@ def walk_blocks(
 
 
 @kernel
-def _block(data: Array, offset: int, signature: Array, block_size: int, row: Array) -> int:
+def _block(data: Array, offset: int, signature: Array, block_size: int, row: Array) -> Number:
     """Fill the row of one whole block; return its length, or 0 if it is none."""
     header = data[offset : offset + _HEADER]
     size = le_uint32(header, _SIZE_AT)
@@ -146,7 +146,7 @@ def walk_entries(data: Array, starts: Array, ends: Array, counts: Array, out: Ar
 
 
 @kernel
-def _entry(data: Array, place: int, limit: int, out: Array, row: int) -> int:
+def _entry(data: Array, place: int, limit: int, out: Array, row: int) -> Number:
     """Fill the column of one entry; return its length, or 0 if it is none."""
     if limit - place < _HEAD:
         return 0

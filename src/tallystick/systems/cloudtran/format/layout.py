@@ -82,33 +82,16 @@ class Prologue:
 # -- sizes -------------------------------------------------------------------------------
 
 
-def roundup(size: int, block_size: int) -> int:
-    """Return the least multiple of ``block_size`` that is at least ``size``."""
-    return -(-size // block_size) * block_size
-
-
 def block_length(data_size: int, block_size: int) -> int:
     """Return the bytes of a whole block whose data has ``data_size`` bytes."""
-    return roundup(BOTH_HEADERS + data_size, block_size)
+    return -(-(BOTH_HEADERS + data_size) // block_size) * block_size
 
 
 # -- encode ------------------------------------------------------------------------------
 
 
-def encode_header(offset: int, count: int, data: Buffer, signature: bytes = SIGNATURE) -> bytes:
-    """Return the header of a block at ``offset`` of its file."""
-    return _HEADER.pack(signature, offset, count, len(data), crc32(data))
-
-
-def encode_data(prologue: Prologue, entries: Buffer) -> bytes:
-    """Return prologue and entries, packed as the prologue's codec states."""
-    return join_data(
-        prologue, zlib.compress(entries) if prologue.codec == CODEC_ZLIB else bytes(entries)
-    )
-
-
-def join_data(prologue: Prologue, packed: bytes) -> bytes:
-    """Return the prologue, followed by entries that are packed already."""
+def encode_data(prologue: Prologue, packed: bytes) -> bytes:
+    """Return the data of a block: the prologue, then entries packed as its codec states."""
     flags = FLAG_CLOSING if prologue.closing else 0
     head = _PROLOGUE.pack(VERSION, prologue.codec, flags, prologue.serial, prologue.sequence)
     return head + packed
@@ -118,7 +101,7 @@ def encode_block(
     offset: int, count: int, data: Buffer, block_size: int, signature: bytes = SIGNATURE
 ) -> bytes:
     """Return one whole write: header, data, padding, header."""
-    header = encode_header(offset, count, data, signature)
+    header = _HEADER.pack(signature, offset, count, len(data), crc32(data))
     padding = bytes(block_length(len(data), block_size) - BOTH_HEADERS - len(data))
     return b"".join((header, data, padding, header))
 

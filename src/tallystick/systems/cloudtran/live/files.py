@@ -26,7 +26,7 @@ from tallystick.systems.cloudtran.format.layout import (
     Prologue,
     block_length,
     encode_block,
-    join_data,
+    encode_data,
 )
 from tallystick.systems.cloudtran.live.settings import LogSettings
 
@@ -147,7 +147,7 @@ class FileSeries:
     def _append(self, sequence: int, block: ReadyBlock) -> None:
         file = self._file or self._create()
         prologue = Prologue(self._serial, sequence, block.codec, block.closing)
-        data = join_data(prologue, block.packed)
+        data = encode_data(prologue, block.packed)
         settings = self.settings
         raw = encode_block(
             self._end, block.count, data, settings.disk_block_size, settings.signature

@@ -18,7 +18,6 @@ class OpenEntry:
 
     encoded: bytes
     """Its persisting entry as it stands in the log."""
-    targets: tuple[str, ...]
     pending: set[str]
     file: int | None = None
     """Serial of the file with its latest persisting entry; None until it is written."""
@@ -28,7 +27,7 @@ class OpenEntry:
     @classmethod
     def of(cls, entry: Entry, encoded: bytes, pending: Iterable[str] | None = None) -> OpenEntry:
         """Return the state of an entry; every target is pending where ``pending`` is None."""
-        return cls(encoded, entry.targets, set(entry.targets if pending is None else pending))
+        return cls(encoded, set(entry.targets if pending is None else pending))
 
     @property
     def entry(self) -> Entry:

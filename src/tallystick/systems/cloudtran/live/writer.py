@@ -51,9 +51,9 @@ class Batch:
 
     def __init__(self, size_max: int) -> None:
         self.effects: list[Effect] = []
-        self.block: ReadyBlock | None = None
+        self._block: ReadyBlock | None = None
         self._entries: list[bytes] = []
-        self._room = size_max
+        self._free = size_max
         self._open = True
         self._lock = threading.Lock()
         self._prepared: Future[ReadyBlock] | None = None
@@ -61,9 +61,9 @@ class Batch:
     def add(self, encoded: bytes, effect: Effect) -> bool:
         """Add an entry; return False if the batch is closed or has no space for it."""
         with self._lock:
-            if not self._open or (self._entries and len(encoded) > self._room):
+            if not self._open or (self._entries and len(encoded) > self._free):
                 return False
-            self._room -= len(encoded)
+            self._free -= len(encoded)
             self._entries.append(encoded)
             self.effects.append(effect)
             return True
@@ -75,11 +75,11 @@ class Batch:
 
     def ready(self, *, compress: bool) -> ReadyBlock:
         """Close the batch; return its block, prepared by a worker or now."""
-        if self.block is None:
+        if self._block is None:
             self._close()
             prepared = self._prepared
-            self.block = self._prepare(compress) if prepared is None else prepared.result()
-        return self.block
+            self._block = self._prepare(compress) if prepared is None else prepared.result()
+        return self._block
 
     def _close(self) -> None:
         with self._lock:

@@ -61,11 +61,10 @@ class LogWarning:
 
 @dataclass(slots=True)
 class OpenTransaction:
-    """A transaction that some target does not hold yet, with its targets in the entry's order."""
+    """A transaction that some target does not hold yet, in the order of its entry."""
 
     number: int
     pending: list[str]
-    targets: tuple[str, ...]
     operations: int
     file: int
     """Index of the file that holds its latest persisting entry."""
@@ -208,7 +207,7 @@ class LogAnalysis:
             return
         held = self._partly.pop(number, set())
         pending = [target for target in entry.targets if target not in held]
-        one = OpenTransaction(number, pending, entry.targets, len(entry.operations), index)
+        one = OpenTransaction(number, pending, len(entry.operations), index)
         self._keep(one)
 
     def _persisted(self, entry: Entry) -> None:

@@ -44,7 +44,3 @@ class IntervalSet:
         """Yield the numbers missing between the smallest and the greatest, as ranges."""
         for end, start in zip(self._ends, self._starts[1:], strict=False):
             yield range(end, start)
-
-    def greatest(self) -> int:
-        """Return the greatest number, 0 if there is none."""
-        return self._ends[-1] - 1 if self._ends else 0

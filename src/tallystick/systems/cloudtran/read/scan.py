@@ -201,7 +201,7 @@ class FileScan:
         return self._damaged(offset, min(length, following - offset), claimed)
 
     def _valid_header(self, offset: int) -> Header | None:
-        """Return a header that states its own offset: the second, which proves its size, or the first."""
+        """Return a header that states its own offset: the second one, else the first."""
         for place in self.finder.headers.seconds.get(offset, ()):
             return parse_header(self.data, place)
         return parse_header(self.data, offset) if self.finder.has_first_header(offset) else None
