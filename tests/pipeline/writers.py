@@ -192,7 +192,7 @@ class DecisionWriter(Writer):
         near = [0]
 
         def write(number: int) -> None:
-            if journal.active.room < ROLL_ROOM and near != [journal.active.timestamp]:
+            if journal.active.free_bytes < ROLL_ROOM and near != [journal.active.timestamp]:
                 near[:] = [journal.active.timestamp]
                 self.set_aside()
             journal.log(ACTIVE, _gtrid(number), set())

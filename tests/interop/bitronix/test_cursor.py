@@ -8,12 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.systems.bitronix.engine.cursor_v2 import (
-    Accepted,
-    RandomAccessCursor,
-    Refused,
-    singles,
-)
+from tallystick.systems.bitronix.engine.cursor_v2 import RandomAccessCursor
+from tallystick.systems.bitronix.engine.events import Accepted, Refused, singles
 from tests.interop.bitronix.original import dump_cursor
 from tests.systems.bitronix.logs import file_bytes, record
 

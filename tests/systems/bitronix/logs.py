@@ -1,4 +1,4 @@
-"""Logs for these tests: the sample cases with their oracle, and pairs made on the spot."""
+"""Logs for these tests: the sample cases with their oracle, and pairs made here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def folder_of(case: str) -> Path:
 
 @cache
 def manifest_of(case: str) -> dict[str, Any]:
-    """The manifest with the lists that stand beside it put in place."""
+    """The manifest, with the lists that are stored in other files put in place."""
     folder = folder_of(case)
     manifest = json.loads((folder / "manifest.json").read_text())
     expanded: dict[str, Any] = _expanded(manifest, folder)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from tallystick.systems.bitronix.format.layout import COMMITTING, split_gtrid
-from tallystick.systems.bitronix.format.record import TransactionLogRecord
+from tallystick.systems.bitronix.format.record import decode_record
 
 PAGE = Path(__file__).parents[3] / "docs" / "formats" / "bitronix.md"
 HEX_BYTE = re.compile(r"[0-9a-f]{2}")
@@ -19,7 +19,8 @@ def _example() -> bytes:
 
 
 def test_the_example_decodes_and_encodes() -> None:
-    record = TransactionLogRecord.restore(_example())
+    record = decode_record(_example(), 0, len(_example()))
+    assert record is not None
     assert record.encode() == _example()
     assert (record.status, record.record_length, record.sequence_number) == (COMMITTING, 75, 4)
     assert record.unique_names == ("jdbc/orders", "jms/queue")

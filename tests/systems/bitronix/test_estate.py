@@ -1,4 +1,4 @@
-"""The coordinators' journals of the sample bank, against what the real one said of them."""
+"""The coordinators' journals of the sample bank, against what Bitronix itself read from them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def _manifest(case: str) -> dict[str, Any]:
 def test_open_decisions_and_file_in_use(case: str, name: str) -> None:
     real = _manifest(case)["real_systems"]["bitronix"][name]
     reading = reading_of(ESTATE / case / name)
-    ours = {
+    found = {
         one.gtrid: list(one.open_participants)
         for one in reading.transactions()
         if one.state is State.COMMITTING
     }
-    assert ours == {bytes.fromhex(one["gtrid"]): one["names"] for one in real["dangling"]}
+    assert found == {bytes.fromhex(one["gtrid"]): one["names"] for one in real["dangling"]}
     files = {Path(file.path).name.removesuffix(".gz"): file for file in reading.files()}
     assert files[real["file_in_use_as_opened_by_2.1.4"]].order == 1
     assert reading.clock is Clock.BOOT_MS

@@ -1,4 +1,4 @@
-"""Every sample pair against what the real classes said about it."""
+"""Every sample pair against what the original classes gave for it."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def test_records_are_those_the_real_cursor_gives(case: str) -> None:
     records = [one for one in _records(case) if one.type != "damaged"]
     oracle = manifest_of(case)["oracle"]["2.1.4"]
     for part, number in (("part1", "1"), ("part2", "2")):
-        ours = {one.offset: _told(one) for one in records if f"btm{number}" in one.file}
+        found = {one.offset: _row(one) for one in records if f"btm{number}" in one.file}
         events = (oracle[part]["cursor"] or {"events": []})["events"]
-        theirs = {one["offset"]: _oracle(one) for one in events if "error" not in one}
-        assert ours == theirs
+        expected = {one["offset"]: _oracle(one) for one in events if "error" not in one}
+        assert found == expected
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -68,19 +68,19 @@ def test_open_transactions_are_the_dangling_ones_of_an_undamaged_pair(case: str)
     wrong_file = any(one.code == "stale-file-in-use" for one in reading.findings())
     if "damage" in manifest or opening.get("dangling") is None or wrong_file:
         return
-    ours = {
+    found = {
         one.name: list(one.open_participants)
         for one in reading.transactions()
         if one.state == "committing"
     }
-    assert ours == {one["gtrid"]: one["uniqueNames"] for one in opening["dangling"]}
+    assert found == {one["gtrid"]: one["uniqueNames"] for one in opening["dangling"]}
 
 
 def _records(case: str) -> list[Record]:
     return list(reading_of(folder_of(case)).records())
 
 
-def _told(one: Record) -> dict[str, Any]:
+def _row(one: Record) -> dict[str, Any]:
     assert one.gtrid is not None
     return {
         "type": one.type,

@@ -1,4 +1,4 @@
-"""Whatever the bytes are: no error but the documented ones, spans that tile, linear time."""
+"""Any bytes at all: no error but the documented ones, spans that tile, linear time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.systems.bitronix.logs import file_bytes, record, write_pair
 RECORDS = [record(status, n, "a", "jdbc/b") for n, status in enumerate((0, 7, 2, 8, 3, 8, 5))]
 WHOLE = file_bytes(RECORDS, 9_000, size=900)
 QUARTER = 1 << 18
-"""A quarter of a megabyte: what takes longer than its limit is not linear."""
+"""A quarter of a megabyte: work on it that exceeds its limit is not linear."""
 LIMIT_S = 15
 
 

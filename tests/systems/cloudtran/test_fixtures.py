@@ -46,22 +46,22 @@ def test_both_policies_equal_the_oracle(case: str) -> None:
 def test_blocks_have_the_state_fields_and_entries_of_the_oracle(case: str) -> None:
     manifest = manifest_of(case)
     reading = reading_of(case)
-    assert reading.form.block_size == manifest["disk_block_size"]
-    found = {(one.part.name, one.block.offset): one.block for one in reading.sightings()}
+    assert reading.block_format.block_size == manifest["disk_block_size"]
+    found = {(one.file.name, one.block.offset): one.block for one in reading.occurrences()}
     for file in manifest["files"]:
         for block in file["blocks"]:
-            ours = found[file["name"], block["offset"]]
+            one = found[file["name"], block["offset"]]
             expected = BlockState.TORN.value if block["state"] == LOST_AT_END else block["state"]
-            assert ours.state.value == expected
+            assert one.state.value == expected
             if expected in READABLE:
-                assert ours.content is not None
-                assert ours.length == block["length"]
-                assert ours.content.size == block["data_size"]
-                assert f"{ours.content.crc:08x}" == block["crc32"]
-                assert ours.prologue.sequence == block["sequence"]
-                assert ours.prologue.codec == block["codec"]
-                assert ours.prologue.closing == block["closing"]
-                assert len(ours.entries) == block["count"]
+                assert one.content is not None
+                assert one.length == block["length"]
+                assert one.content.size == block["data_size"]
+                assert f"{one.content.crc:08x}" == block["crc32"]
+                assert one.prologue.sequence == block["sequence"]
+                assert one.prologue.codec == block["codec"]
+                assert one.prologue.closing == block["closing"]
+                assert len(one.entries) == block["count"]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -74,11 +74,11 @@ def test_records_are_the_entries_of_the_oracle_in_order(case: str) -> None:
         for entry in block["entries"]
     ]
     records = [one for one in reading_of(case).records() if one.outcome is Outcome.VALID]
-    ours = [
+    one = [
         (Path(one.file).name, one.attributes["block_offset"], _as_oracle(one.to_dict()))
         for one in records
     ]
-    same_json(ours, expected)
+    same_json(one, expected)
 
 
 def _as_oracle(record: dict[str, Any]) -> dict[str, Any]:

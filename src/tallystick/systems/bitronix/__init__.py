@@ -15,6 +15,7 @@ SYSTEM = System(
     title="Bitronix Transaction Manager",
     detector="tallystick.systems.bitronix.read.detect:detect",
     reader="tallystick.systems.bitronix.reader:BitronixReading",
+    codes="tallystick.systems.bitronix.codes:CODES",
     roles={
         Role.DECISION_LOG: "tallystick.systems.bitronix.live.role:BitronixDecisionLog",
     },

@@ -1,7 +1,7 @@
 """CloudTran: the block log of write-behind, with a header at both ends of each block.
 
 In: files of blocks with transactions on their way to data stores. Out: records, pending
-transactions per target, both verdicts, and a live log that hands redundant files to a disposer.
+transactions per target, both verdicts, and a live log that gives redundant files to a disposer.
 Layout: docs/formats/cloudtran.md.
 """
 
@@ -16,6 +16,7 @@ SYSTEM = System(
     title="CloudTran transaction log",
     detector="tallystick.systems.cloudtran.read.detect:detect",
     reader="tallystick.systems.cloudtran.reader:CloudtranReading",
+    codes="tallystick.systems.cloudtran.codes:CODES",
     roles={
         Role.PERSIST_LOG: "tallystick.systems.cloudtran.live.role:CloudtranPersistLog",
     },
@@ -25,5 +26,5 @@ SYSTEM = System(
         "disk_block_size": "the disk block size in bytes, a power of two from 512 to 65536",
         "max_transaction_size": "the largest size in bytes of the unpacked entries of a block",
     },
-    persist_entry="tallystick.systems.cloudtran.read.persist_entries:stored_entry",
+    persist_entry="tallystick.systems.cloudtran.read.records:stored_entry",
 )

@@ -1,4 +1,4 @@
-"""A block log read: records, transactions, changes, findings and both verdicts.
+"""Reading one block log: files, records, transactions, changes, findings and both verdicts.
 
 In: the files of one log. Out: what `tallystick.systems.protocol.LogReading` promises. Nothing is
 written. One pass over all files gives files, findings and verdict; its memory grows with the
@@ -16,105 +16,89 @@ from heapq import merge
 from typing import TYPE_CHECKING, TypeVar
 
 from tallystick.errors import LogUnreadableError, UnsupportedFormatError
-from tallystick.records import (
-    Change,
-    Clock,
-    Finding,
-    LogFile,
-    Outcome,
-    Record,
-    Span,
-    Transaction,
-    Verdict,
-)
+from tallystick.records import Change, Clock, Finding, LogFile, Record, Span, Transaction, Verdict
 from tallystick.storage.source import ByteSource, open_source, read_head
+from tallystick.systems.cloudtran.codes import CODES
 from tallystick.systems.cloudtran.format.layout import (
     BLOCK_SIZES,
+    FORMAT_NAME,
     SIGNATURE,
     SIGNATURE_SIZE,
     SYSTEM_NAME,
     UNPACKED_MAX,
 )
-from tallystick.systems.cloudtran.read.analysis import Survey
-from tallystick.systems.cloudtran.read.block_order import ANY_SERIAL, Part, Sighting, sightings
-from tallystick.systems.cloudtran.read.block_size import find_block_size
-from tallystick.systems.cloudtran.read.detect import file_parts, signature_of
+from tallystick.systems.cloudtran.read import changes
+from tallystick.systems.cloudtran.read.analysis import LogAnalysis
+from tallystick.systems.cloudtran.read.block_format import (
+    BlockFormat,
+    find_block_size,
+    find_signature,
+)
+from tallystick.systems.cloudtran.read.block_order import BlockOccurrence, occurrences
+from tallystick.systems.cloudtran.read.files import ANY_SERIAL, BlockFile, block_files
 from tallystick.systems.cloudtran.read.header_repair import BlockFinder
-from tallystick.systems.cloudtran.read.records import (
-    believed,
-    block_outcome,
-    block_records,
-    block_spans,
-)
+from tallystick.systems.cloudtran.read.records import block_records, count_records
 from tallystick.systems.cloudtran.read.scan import FileScan
-from tallystick.systems.cloudtran.read.transactions import (
-    carried_changes,
-    fold_transactions,
-    plain_changes,
-)
-from tallystick.systems.cloudtran.verdict.strict import (
-    differences,
-    engine_verdict,
-    findings,
-    strict_verdict,
-)
-from tallystick.systems.protocol import LogSource, ReadOptions, Split, unreadable_finding
+from tallystick.systems.cloudtran.read.spans import block_spans, rest_span
+from tallystick.systems.cloudtran.read.transactions import fold_transactions
+from tallystick.systems.cloudtran.verdict import strict
+from tallystick.systems.cloudtran.verdict.findings import findings
+from tallystick.systems.findings import FindingBuilder
+from tallystick.systems.protocol import LogSource, ReadOptions, Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT = "block log, version 1"
 BEGINNING_SIZE = 2 << 20
 """Bytes of a file that are read to find signature and disk block size."""
 _Found = TypeVar("_Found")
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
-    """What the files do not say and a reader has to know."""
-
-    signature: bytes
-    block_size: int
-    unpacked_max: int
-
-
 @dataclass(slots=True)
-class Picture:
-    """What one pass over all files gives."""
+class LogContents:
+    """The results of one pass over all files."""
 
-    survey: Survey
+    analysis: LogAnalysis
     files: list[LogFile]
     outcomes: Counter[str]
 
 
 class CloudtranReading:
-    """One block log. ``options.settings`` may give ``signature`` (128 hex digits),
-    ``disk_block_size`` and ``max_transaction_size`` (bytes); they are found or defaulted
-    otherwise. Raises `UnsupportedFormatError` for a setting that is none."""
+    """One block log.
+
+    ``options.settings`` may give ``signature`` (128 hex digits), ``disk_block_size`` and
+    ``max_transaction_size`` (bytes); others are inferred from the files or have defaults.
+
+    Raises:
+        UnsupportedFormatError: a setting has an invalid value.
+    """
 
     def __init__(self, source: LogSource, options: ReadOptions) -> None:
         self._source = source
         self._options = options
-        self.parts = file_parts(source)
+        self._log_files = block_files(source)
         self._errors: dict[str, LogUnreadableError] = {}
-        self._sizes = {part.path: 0 for part in self.parts}
+        self._sizes = {file.path: 0 for file in self._log_files}
 
     @property
     def source(self) -> LogSource:
+        """The log that is read."""
         return self._source
 
     @property
     def format(self) -> str:
-        return FORMAT
+        """The name of the format."""
+        return FORMAT_NAME
 
     @property
     def clock(self) -> Clock:
+        """Times are microseconds since 1970."""
         return Clock.WALL_US
 
     @cached_property
-    def form(self) -> Form:
-        """Signature and disk block size: as set, or as the first files show them."""
-        signature = self._set_signature() or self._find(signature_of) or SIGNATURE
+    def block_format(self) -> BlockFormat:
+        """Signature and disk block size: as configured, or as the first files show them."""
+        signature = self._set_signature() or self._find(find_signature) or SIGNATURE
         block_size = self._set_number("disk_block_size") or self._find(
             lambda sources: find_block_size((one.data for one in sources), signature)
         )
@@ -122,19 +106,19 @@ class CloudtranReading:
         if block_size not in BLOCK_SIZES:
             raise _bad_setting("disk_block_size", "a power of two from 512 to 65536")
         limit = self._set_number("max_transaction_size") or UNPACKED_MAX
-        return Form(signature, block_size, limit)
+        return BlockFormat(signature, block_size, limit)
 
     def _find(self, find: Callable[[Iterator[ByteSource]], _Found | None]) -> _Found | None:
-        """What ``find`` makes of the beginnings of the files, or else of the whole files."""
+        """Return what ``find`` returns for the beginnings of the files, or else for whole files."""
         found = find(self._sources(_beginning))
         return found if found is not None else find(self._sources(open_source))
 
     def _sources(self, opened: Callable[[str], ByteSource]) -> Iterator[ByteSource]:
-        for part in self.parts:
+        for file in self._log_files:
             try:
-                source = opened(part.path)
+                source = opened(file.path)
             except LogUnreadableError as error:
-                self._errors[part.path] = error
+                self._errors[file.path] = error
                 continue
             with source:
                 yield source
@@ -160,121 +144,116 @@ class CloudtranReading:
     # -- blocks ------------------------------------------------------------------------------
 
     @contextmanager
-    def scan(self, part: Part) -> Iterator[FileScan]:
-        """A scan of one file; of nothing if it cannot be read, which `findings` tells."""
-        form = self.form
+    def scan(self, file: BlockFile) -> Iterator[FileScan]:
+        """Open a scan of one file; of no bytes if it cannot be read, which `findings` reports."""
+        form = self.block_format
         try:
-            source = open_source(part.path)
+            source = open_source(file.path)
         except LogUnreadableError as error:
-            self._errors[part.path] = error
+            self._errors[file.path] = error
             yield FileScan(BlockFinder(memoryview(b""), form.signature, form.block_size))
             return
         with source:
-            self._sizes[part.path] = source.size
+            self._sizes[file.path] = source.size
             yield FileScan(
                 BlockFinder(source.data, form.signature, form.block_size, form.unpacked_max)
             )
 
-    def sightings(self, *, beyond: bool = False) -> Iterator[Sighting]:
-        """Every block of every file in order; see `survey.sightings`."""
-        return sightings(self.parts, self.scan, beyond=beyond)
+    def occurrences(self, *, beyond: bool = False) -> Iterator[BlockOccurrence]:
+        """Yield every block of every file in order; see `block_order.occurrences`."""
+        return occurrences(self._log_files, self.scan, beyond=beyond)
 
     # -- what LogReading promises ------------------------------------------------------------
 
     def records(self, *, salvage: bool = False) -> Iterator[Record]:
-        """Entries in log order. Damaged blocks whose extent is known give what still looks like
-        an entry, as corrupt; ``salvage`` adds torn tails, left-overs and damaged ranges."""
-        for sighting in self.sightings(beyond=salvage):
-            yield from block_records(sighting.block, sighting.part.path, salvage=salvage)
+        """Yield entries in log order.
+
+        Damaged blocks whose extent is known give what still looks like an entry, as corrupt;
+        ``salvage`` adds torn tails, left-over blocks and damaged ranges.
+        """
+        for occurrence in self.occurrences(beyond=salvage):
+            yield from block_records(occurrence.block, occurrence.file.path, salvage=salvage)
 
     def transactions(self) -> Iterable[Transaction]:
-        """One per persisting entry's number; memory grows with the number of transactions."""
-        return fold_transactions(self.sightings(), self.source.path)
+        """Return one per persisting entry's number; memory grows with the transactions."""
+        return fold_transactions(self.occurrences(), self.source.path)
 
     def changes(self) -> Iterator[Change]:
-        """The operations of every transaction by ascending number, whatever reached its targets:
-        it was acknowledged. Carried entries are kept in memory, others stream."""
-        carried = carried_changes(self.sightings(), self.source.path)
-        plain = plain_changes(self.sightings(), self.source.path)
+        """Yield the operations of every transaction by ascending number, pending ones included.
+
+        A logged transaction was acknowledged. Carried entries are kept in memory, others stream.
+        """
+        carried = changes.carried_changes(self.occurrences(), self.source.path)
+        plain = changes.plain_changes(self.occurrences(), self.source.path)
         return merge(carried, plain, key=lambda change: change.commit_sequence)
 
     @cached_property
-    def _picture(self) -> Picture:
-        """Everything that one pass over all blocks gives."""
-        survey = Survey(self.parts)
-        spans: list[list[Span]] = [[] for _ in self.parts]
+    def _contents(self) -> LogContents:
+        """The results of one pass over all blocks."""
+        analysis = LogAnalysis(self._log_files)
+        spans: list[list[Span]] = [[] for _ in self._log_files]
         outcomes: Counter[str] = Counter()
-        for sighting in self.sightings(beyond=True):
-            block = sighting.block
-            survey.add(sighting)
-            spans[sighting.index].extend(block_spans(block, self._sizes[sighting.part.path]))
-            outcomes[block_outcome(block)] += believed(block)
-        for index, part in enumerate(self.parts):
-            if part.path in self._errors:
-                survey.unreadable(index)
-        survey.finish()
-        return Picture(survey, self._files(survey, spans), outcomes)
+        for occurrence in self.occurrences(beyond=True):
+            block = occurrence.block
+            analysis.add(occurrence)
+            spans[occurrence.index].extend(block_spans(block, self._sizes[occurrence.file.path]))
+            outcomes[block.outcome] += count_records(block)
+        for index, file in enumerate(self._log_files):
+            if file.path in self._errors:
+                analysis.unreadable(index)
+        analysis.finish()
+        return LogContents(analysis, self._files(analysis, spans), outcomes)
 
-    def _files(self, survey: Survey, spans: list[list[Span]]) -> list[LogFile]:
-        redundant = survey.redundant()
+    def _files(self, analysis: LogAnalysis, spans: list[list[Span]]) -> list[LogFile]:
+        redundant = analysis.redundant()
         return [
             LogFile(
-                part.path,
-                self._sizes[part.path],
+                file.path,
+                self._sizes[file.path],
                 "log file",
                 index,
-                identity=None if part.serial == ANY_SERIAL else part.serial,
+                identity=None if file.serial == ANY_SERIAL else file.serial,
                 clock=self.clock,
                 redundant=redundant[index],
-                why=survey.why_kept(index) or "everything in it has reached its targets",
-                spans=(*spans[index], *_rest(spans[index], self._sizes[part.path])),
+                why=analysis.why_kept(index) or "everything in it has reached its targets",
+                spans=(*spans[index], *rest_span(spans[index], self._sizes[file.path])),
             )
-            for index, part in enumerate(self.parts)
+            for index, file in enumerate(self._log_files)
         ]
 
     def files(self) -> Sequence[LogFile]:
-        return self._picture.files
+        """Return the files by serial, each tiled by its spans."""
+        return self._contents.files
 
     def findings(self) -> Sequence[Finding]:
-        unreadable = [
-            unreadable_finding(SYSTEM_NAME, self.source.path, error)
-            for error in self._errors.values()
-        ]
-        return unreadable + findings(self._picture.survey, self.source.path)
+        """Return files that cannot be read, then losses, warnings and missing numbers."""
+        build = FindingBuilder(SYSTEM_NAME, self.source.path, CODES)
+        unreadable = [build.unreadable(error) for error in self._errors.values()]
+        return unreadable + findings(self._contents.analysis, build)
 
     def verdict(self) -> Verdict:
-        survey = self._picture.survey
-        return Verdict(
-            SYSTEM_NAME,
-            self.source.path,
-            self.format,
-            engine_verdict(survey),
-            strict_verdict(survey, self._picture.outcomes, self.findings()),
-            tuple(differences(survey)),
-        )
+        """Return both verdicts, from one pass over all files."""
+        contents = self._contents
+        log, found = self.source.path, self.findings()
+        return strict.verdict(contents.analysis, log, contents.outcomes, found)
 
     def batches(
         self, split: Split | None = None, *, rows: int = 10_000
     ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of ``records()``, decoded by compiled kernels; ``attributes`` is null."""
         from tallystick.systems.cloudtran.columns.batches import read_batches
 
-        return read_batches(self, split, rows)
+        return read_batches(self._log_files, self.scan, self.source.path, split, rows)
 
     def splits(self, target_bytes: int) -> Sequence[Split]:
+        """Return parts of about ``target_bytes`` that begin at blocks; packed files stay whole."""
         from tallystick.systems.cloudtran.columns.splits import find_splits
 
-        return find_splits(self, target_bytes)
+        return find_splits(self._log_files, self.scan, target_bytes)
 
 
 def _beginning(path: str) -> ByteSource:
     return ByteSource(path, memoryview(read_head(path, BEGINNING_SIZE)))
-
-
-def _rest(spans: list[Span], size: int) -> Iterator[Span]:
-    end = spans[-1].end if spans else 0
-    if end < size:
-        reason = "zero to the end of the file"
-        yield Span(end, size - end, Outcome.UNUSED, "preallocated", reason)
 
 
 def _bad_setting(name: str, expected: str) -> UnsupportedFormatError:

@@ -19,6 +19,9 @@ from tests.systems.bitronix.logs import CASES, file_bytes, folder_of, reading_of
 
 KERNELS = (
     "be_int32",
+    "be_int64",
+    "be_uint16",
+    "be_uint32",
     "le_word32",
     "crc_range",
     "put_view",
@@ -70,7 +73,7 @@ def test_a_record_larger_than_the_window_goes_the_other_way(
     assert len(expected(reading)) == 3
 
 
-def test_records_with_more_names_than_there_is_room_for(tmp_path: Path) -> None:
+def test_records_with_more_names_than_fit_into_a_batch(tmp_path: Path) -> None:
     many = [f"name-{number:03}" for number in range(3 * kernels.NAMES_PER_ROW)]
     records = [record(8, 1, "a"), record(8, 2, *many), record(3, 3, "a", "b"), record(8, 4, *many)]
     reading = write_pair(tmp_path, file_bytes(records, 9_000), file_bytes([], 8_000))

@@ -1,4 +1,4 @@
-"""The quick walk of the 2.1.4 cursor says the same as the walk call by call."""
+"""The fast walk of the 2.1.4 cursor gives the same events as the walk call by call."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallystick.systems.bitronix.engine.cursor_v2 import RandomAccessCursor, Refused, singles
+from tallystick.systems.bitronix.engine.cursor_v2 import RandomAccessCursor
+from tallystick.systems.bitronix.engine.events import Refused, singles
 from tallystick.systems.bitronix.format.layout import END_MARKER, HEADER_LENGTH, FileHeader
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tests.systems.bitronix.logs import CASES, file_bytes, parts_of, record, write_pair
 
 LIMIT_S = 5
-"""Generous: walked call by call it takes ten and more on the same machine."""
+"""Seconds. Walked call by call the file takes ten and more on the same machine."""
 
 
 class PlainCursor(RandomAccessCursor):
-    """Every complaint on its own, every record field by field, as the original reads."""
+    """Every refusal on its own, every record field by field, as the original reads."""
 
-    def _skip_alike(self, _limit: int | None) -> int:
+    def _skip_equal_refusals(self, _limit: int | None) -> int:
         return 0
 
     def _whole(self) -> TransactionLogRecord | None:
@@ -36,7 +37,7 @@ def check_same(content: bytes) -> None:
 
 
 def groups(lengths: tuple[int, ...], markers: tuple[bytes, ...]) -> st.SearchStrategy[bytes]:
-    """What one complaint may take: status, L, and what stands where an end marker may."""
+    """The bytes of one refusal: status, L, and what stands in place of an end marker."""
     number = st.sampled_from(lengths).map(lambda one: struct.pack(">i", one))
     parts = (st.binary(min_size=4, max_size=4), number, st.sampled_from(markers))
     return st.tuples(*parts).map(b"".join)

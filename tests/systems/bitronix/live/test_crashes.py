@@ -67,7 +67,7 @@ def test_every_crash_state_recovers_every_decision(recorded: RecordingFileSystem
 def test_the_original_loses_nothing_silently_of_a_crash_state(
     recorded: RecordingFileSystem,
 ) -> None:
-    """It may refuse a torn tail; if it opens, every decision that was acknowledged is there."""
+    """The original may refuse a torn tail; if it opens, every acknowledged decision is there."""
     opened = 0
     for state in recorded.crash_states(limit=30, seed=2):
         contents = state.fs().contents()

@@ -1,4 +1,4 @@
-"""The live journal's quick ways say what the slow ones say: encoding, room, books."""
+"""The fast paths of the live journal give what the slow ones give: encoding, sizes, copies."""
 
 from __future__ import annotations
 
@@ -62,6 +62,6 @@ def test_size_is_that_of_the_copies_and_the_quick_bound_is_not_below_the_exact(
     carried = CarriedRecords()
     for number, (status, gtrid, names) in enumerate(steps):
         record = TransactionLogRecord.create(status, gtrid, names, 1, number)
-        assert carried.size_with(record) <= carried.size_with_at_most(record)
+        assert carried.size_with(record) <= carried.size_with_max(record)
         carried.apply(record)
         assert carried.size == sum(map(len, carried.copies(1, number)))

@@ -32,8 +32,8 @@ from tallystick.systems.bitronix.format.layout import (
 )
 from tallystick.systems.bitronix.live import log as live
 from tallystick.systems.bitronix.live.log import DiskJournal
-from tallystick.systems.bitronix.live.sharded import PairedJournal, merged, open_journal
-from tallystick.systems.bitronix.reader import BitronixReading
+from tallystick.systems.bitronix.live.sharded import ShardedJournal, open_journal
+from tallystick.systems.bitronix.reader import BitronixReading, merge_records
 from tallystick.testing import (
     Fault,
     FaultyFileSystem,
@@ -342,7 +342,7 @@ def test_a_closed_journal_refuses(tmp_path: Path) -> None:
 
 def test_several_pairs_merge_by_time_and_number(tmp_path: Path) -> None:
     journal = open_journal(str(tmp_path), pairs=3, max_log_size=8_192)
-    assert isinstance(journal, PairedJournal)
+    assert isinstance(journal, ShardedJournal)
     for number in range(60):
         journal.log(COMMITTING, gtrid(number), NAMES)
         if number % 2:
@@ -369,7 +369,7 @@ def test_several_pairs_are_read_in_one_order(tmp_path: Path) -> None:
     readings = [found.read(one) for one in found.logs]
     alone = [record for reading in readings for record in reading.records()]
     assert all(isinstance(reading, BitronixReading) for reading in readings)
-    records = list(merged(one for one in readings if isinstance(one, BitronixReading)))
+    records = list(merge_records(one for one in readings if isinstance(one, BitronixReading)))
     assert len(records) == len(alone) > 0
     places = [(one.time, one.sequence, one.attributes["pair"]) for one in records]
     assert places == sorted(places)

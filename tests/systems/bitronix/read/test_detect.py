@@ -1,4 +1,4 @@
-"""Journals are found by content; names only help where the content says nothing."""
+"""Journals are found by content; names only decide where the content shows nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the strict verdict proves, and how it is set beside the engine's."""
+"""What the strict verdict proves, and its differences from the engine's."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_flipped_length_byte_is_corrupt_not_torn(tmp_path: Path) -> None:
     assert (damaged.outcome, damaged.offset) == (Outcome.CORRUPT, HEADER_LENGTH + 2 * SIZE)
 
 
-def test_what_skipping_would_drop_is_told_as_a_loss(tmp_path: Path) -> None:
+def test_what_skipping_would_drop_is_reported_as_a_loss(tmp_path: Path) -> None:
     reading = read(tmp_path, changed(0, bytes(SIZE)))
     lost = [one for one in reading.findings() if one.code == "lost-behind-damage"]
     assert [one.offset for one in lost] == [HEADER_LENGTH + n * SIZE for n in (3, 4)]
@@ -120,7 +120,7 @@ def test_a_damaged_last_record_with_its_marker_is_corrupt(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("position", [0, 21, 21 + 3 * SIZE, 21 + 3 * SIZE + 5])
-def test_records_behind_the_position_are_uncounted(tmp_path: Path, position: int) -> None:
+def test_records_after_the_position_are_uncounted(tmp_path: Path, position: int) -> None:
     content = bytearray(file_bytes(DECISIONS, 9_000))
     content[13:21] = position.to_bytes(8, "big")
     reading = read(tmp_path, bytes(content))
@@ -150,7 +150,7 @@ def test_the_later_file_is_named_where_the_timestamp_is_spoilt(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("boot", [True, False])
-def test_the_clock_is_told_from_the_numbers(tmp_path: Path, boot: bool) -> None:
+def test_the_clock_follows_from_the_numbers(tmp_path: Path, boot: bool) -> None:
     time = 6_000 if boot else 1_700_000_000_000
     reading = read(tmp_path, file_bytes([record(0, 1, time=time)], time + 1))
     assert reading.clock == ("boot_ms" if boot else "wall_ms")

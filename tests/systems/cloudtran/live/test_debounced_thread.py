@@ -1,4 +1,4 @@
-"""The thread that tends a log: it works once for many askings, and always ends."""
+"""The debounced thread calls its work once for many prompts, and always ends."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from tallystick.systems.cloudtran.live.debounced_thread import Tender
+from tallystick.systems.cloudtran.live.debounced_thread import DebouncedThread
 
 
-def test_many_askings_are_one_call() -> None:
+def test_many_prompts_are_one_call() -> None:
     called = threading.Event()
     calls: list[int] = []
 
@@ -17,27 +17,27 @@ def test_many_askings_are_one_call() -> None:
         calls.append(1)
         called.set()
 
-    tender = Tender(work, 0.05)
+    thread = DebouncedThread(work, 0.05)
     for _ in range(100):
-        tender.prompt()
+        thread.prompt()
     assert called.wait(10)
-    tender.close()
+    thread.close()
     assert len(calls) == 1
 
 
 def test_closed_at_the_moment_it_wakes_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`close` may come between the end of the wait and the clearing of what was asked."""
+    """`close` may come between the end of the wait and the clearing of the request."""
     calls: list[int] = []
-    tender = Tender(lambda: calls.append(1), 0.0)
-    clear = tender._wanted.clear
+    thread = DebouncedThread(lambda: calls.append(1), 0.0)
+    clear = thread._wanted.clear
 
     def closed_just_before() -> None:
-        tender._closing.set()
-        tender._wanted.set()
+        thread._closing.set()
+        thread._wanted.set()
         clear()
 
-    monkeypatch.setattr(tender._wanted, "clear", closed_just_before)
-    tender.prompt()
-    tender._thread.join(10)
-    assert not tender._thread.is_alive()
+    monkeypatch.setattr(thread._wanted, "clear", closed_just_before)
+    thread.prompt()
+    thread._thread.join(10)
+    assert not thread._thread.is_alive()
     assert calls == []

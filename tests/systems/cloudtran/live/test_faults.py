@@ -1,4 +1,4 @@
-"""Failing disks: what was acknowledged is there, full disks recover, failed syncs move on."""
+"""Failing disks: acknowledged entries are there, full disks recover, failed syncs move on."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def open_log(fs: FileSystem) -> BlockLog:
 
 
 def acknowledged(log: BlockLog, count: int = 6) -> list[int]:
-    """Numbers of commits that returned; errors are for the caller to have."""
+    """Numbers of commits that returned; errors are ignored."""
     found = []
     for _ in range(count):
         try:
@@ -111,8 +111,8 @@ def test_failed_sync_moves_to_the_next_file_and_repeats_the_blocks(kind: FailedS
     assert sequences[1] == sorted(set(sequences[1]))
 
 
-def test_sync_that_lied_is_told_at_the_next_start() -> None:
-    """No log can keep what the disk lost and reported as durable; this one knows of it."""
+def test_sync_that_lied_is_detected_at_the_next_start() -> None:
+    """No log can keep what the disk reported as durable and lost; this one detects it."""
     disk = MemoryFileSystem()
     faulty = FaultyFileSystem(disk, None)
     log = open_log(faulty)
@@ -125,7 +125,7 @@ def test_sync_that_lied_is_told_at_the_next_start() -> None:
         open_log(disk)
 
 
-def test_full_disk_refuses_commits_and_recovers_when_there_is_room() -> None:
+def test_full_disk_refuses_commits_and_recovers_when_there_is_space() -> None:
     disk = MemoryFileSystem()
     faulty = FaultyFileSystem(disk, None)
     log = open_log(faulty)

@@ -1,4 +1,4 @@
-"""The live log: what is acknowledged is there again, files roll, go and carry on."""
+"""The live log: acknowledged entries are there again; files roll over, go, and are carried."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_group_is_cut_at_the_write_size_and_a_larger_entry_stands_alone(tmp_path
         with pytest.raises(RecordTooLargeError):
             begin(log, bytes(100_000))
         ticket.wait()
-    blocks = [one.block for one in reading(tmp_path).sightings()]
+    blocks = [one.block for one in reading(tmp_path).occurrences()]
     assert [len(block.entries) for block in blocks] == [3, 1, 1, 1, 0]
     assert [block.length for block in blocks][2] > 50_000
     assert all(block.length <= 4096 for block in blocks if len(block.entries) > 1)
@@ -267,14 +267,14 @@ def test_nearly_full_disk_refuses_commits_but_not_marks(tmp_path: Path) -> None:
         number, ticket = begin(log)
         ticket.wait()
         room[0] = 0
-        log.room.look_again()
+        log.disk_space.check_again()
         with pytest.raises(BusyError):
             begin(log)
         log.persisted(number, TARGETS)
         log.sync().wait()
         assert log.pending() == []
         room[0] = 1 << 40
-        log.room.look_again()
+        log.disk_space.check_again()
         begin(log)[1].wait()
 
 

@@ -1,4 +1,4 @@
-"""Records of a Bitronix journal as Arrow batches, without a Python object per record.
+"""Records of a Bitronix journal as Arrow batches, by compiled kernels; a file is never split.
 
-In: bytes of files. Out: batches of the `RECORDS` schema, and splits that are read on their own.
+In: the bytes of one file. Out: batches of the `RECORDS` schema, every CRC checked.
 """

@@ -1,9 +1,9 @@
 """The rows of ``records()`` as Arrow batches, without a Python object per record.
 
 In: the bytes of one file. Out: batches of the `RECORDS` schema, its repeating strings
-dictionary-encoded, its texts as views and ``attributes`` null. A compiled kernel takes whole
-records in a row; what it leaves (damage, names out of order, spare bytes) goes through the strict
-walk, piece by piece.
+dictionary-encoded, its texts as views and ``attributes`` null. A compiled kernel takes runs of
+whole records; the strict walk takes the rest (damage, names out of order, spare bytes) one span
+at a time.
 """
 
 from __future__ import annotations
@@ -22,15 +22,21 @@ from tallystick.arrow.crc_kernel import crc_table
 from tallystick.arrow.schemas import record_batches
 from tallystick.records import Clock, Kind, Outcome, Record
 from tallystick.systems.bitronix.columns.kernels import new_columns, walk
-from tallystick.systems.bitronix.format.layout import FORMAT_ID, STATUS_NAMES, status_name
+from tallystick.systems.bitronix.engine.reached import ReachedRecords
+from tallystick.systems.bitronix.format.layout import (
+    FORMAT_ID,
+    STATUS_NAMES,
+    SYSTEM_NAME,
+    status_name,
+)
 from tallystick.systems.bitronix.read.records import KIND_OF, record_of
-from tallystick.systems.bitronix.read.scan import CountedWalk, Piece, header_piece
+from tallystick.systems.bitronix.read.scan import CountedWalk, RecordSpan, header_span
 
 WINDOW = 1 << 20
-"""Bytes that one call of the kernel may look at: bounds its output arrays."""
+"""Bytes that one call of the kernel may read: bounds its output arrays."""
 
 ROWS = 1 << 14
-"""Records of a batch at most, however many are wanted."""
+"""Largest number of records in a batch."""
 _TABLE = crc_table()
 _TYPES = pa.array(STATUS_NAMES)
 _KINDS = pa.array([KIND_OF[status].value for status in range(len(STATUS_NAMES))])
@@ -38,7 +44,7 @@ _KINDS = pa.array([KIND_OF[status].value for status in range(len(STATUS_NAMES))]
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What is the same in every row of a file."""
+    """The values that every row of a file has."""
 
     file: str
     log: str
@@ -48,35 +54,35 @@ class _Place:
 def batches(
     data: memoryview, file: str, log: str, clock: Clock, rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """All records of one file, at most ``rows`` a batch."""
+    """Yield all records of one file, at most ``rows`` per batch."""
     place = _Place(file, log, clock)
-    if not data or header_piece(data).length == len(data):
+    if not data or header_span(data).length == len(data):
         return
-    walker = CountedWalk(data)
+    walker, reached = CountedWalk(data), ReachedRecords(data)
     array = np.frombuffer(data, np.uint8)
     odd: list[Record] = []
     while walker.place < walker.end:
-        if walker.in_step and (batch := _take(array, walker, place, rows)) is not None:
+        if reached.in_step and (batch := _take(array, walker, place, rows)) is not None:
             yield from _from_objects(odd, place)
             odd = []
             yield batch
             continue
-        odd += _told(file, walker.next_piece())
+        odd += _reached_record(file, walker.next_span(), reached)
         if len(odd) >= rows:
             yield from _from_objects(odd, place)
             odd = []
     yield from _from_objects(odd, place)
 
 
-def _told(file: str, piece: Piece) -> list[Record]:
-    record = record_of(file, piece)
+def _reached_record(file: str, span: RecordSpan, reached: ReachedRecords) -> list[Record]:
+    record = record_of(file, span, reached=reached.reaches(span))
     return [] if record is None or record.attributes.get("salvaged") else [record]
 
 
 def _take(
     array: npt.NDArray[np.uint8], walker: CountedWalk, place: _Place, rows: int
 ) -> pa.RecordBatch | None:
-    """Let the kernel walk on; None if no plain record stands at the place."""
+    """Return a batch of the records that the kernel accepts; None if the next one is not plain."""
     begin = walker.place
     window = array[begin : min(walker.end, begin + WINDOW)]
     columns = new_columns(min(rows, ROWS))
@@ -97,7 +103,7 @@ def _from_columns(
     texts = viewed(columns["names"][:names], None, data, kind=pa.string_view())
     types, kinds = _statuses(columns["statuses"][:count])
     filled = {
-        "system": constant("bitronix", count),
+        "system": constant(SYSTEM_NAME, count),
         "log": constant(place.log, count),
         "file": constant(place.file, count),
         "offset": numbers(columns["offsets"][:count], None),
@@ -121,7 +127,7 @@ def _format_ids(count: int) -> pa.Array:
 
 
 def _statuses(statuses: npt.NDArray[np.int32]) -> tuple[pa.DictionaryArray, pa.DictionaryArray]:
-    """Type and kind of each status; numbers that are no status get names of their own."""
+    """Return type and kind of each status; numbers that are no status get names of their own."""
     types, kinds, indices = _TYPES, _KINDS, statuses
     if statuses.min() < 0 or statuses.max() >= len(STATUS_NAMES):
         strange = [int(one) for one in np.unique(statuses) if not 0 <= one < len(STATUS_NAMES)]

@@ -1,4 +1,4 @@
-"""What the original's own recovery does with a Bitronix journal, its defects included.
+"""What the recovery of Bitronix 2.1.4 and of the 3.0 line does with a journal, defects included.
 
-In: the files as `read` gives them. Out: the engine's result in the words of the oracle.
+In: the bytes of both files. Out: cursor events, the outcome of a start, the engine's verdict.
 """

@@ -1,16 +1,29 @@
-"""How the real cursors read a file: 2.1.4 here, the 3.0 line in `cursor_paged.py`.
+"""The cursor of 2.1.4: how it reads a file.
 
-In: the bytes of a file. Out: what the original's cursor says call by call: `Accepted`,
-`Refused` (an exception that ``skipCorruptedLogs`` skips), and last a `Stop`. Exception classes,
-messages, 32-bit arithmetic and the places where reading resumes are the originals'.
+In: the bytes of a file. Out: what the original's cursor reports call by call: `Accepted`, `Refused`
+(an exception that ``skipCorruptedLogs`` skips), and last a `Stop`. Exception classes, messages,
+32-bit arithmetic and the offsets where reading resumes are the original's.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
 
+from tallystick.systems.bitronix.engine.events import (
+    EOF,
+    NEGATIVE_SIZE,
+    NO_TERMINATOR,
+    Accepted,
+    CorruptedError,
+    Event,
+    JavaError,
+    Refused,
+    Stop,
+    UncheckedError,
+    crc_mismatch,
+    names_too_long,
+)
 from tallystick.systems.bitronix.format.layout import (
     COUNT,
     CURRENT_POSITION_HEADER,
@@ -25,117 +38,20 @@ from tallystick.systems.bitronix.format.record import (
     unique_names,
 )
 
-EOF = "java.io.EOFException"
-NEGATIVE_SIZE = "java.lang.NegativeArraySizeException"
-NO_TERMINATOR = " (no record terminator found)"
-
 _GROUP = struct.Struct(">iii")
-"""What a complaint of 2.1.4 takes where L leads nowhere: status, L, not the end marker."""
-_NOWHERE_MIN, _NOWHERE_MAX = -(1 << 31) + 4, 4
-"""Such an L: L - 4 as Java's int is not above zero, so nothing is skipped."""
-_LENGTH_AT_ONCE_MAX = 8192
-"""Largest L of a record that is decoded at one go; bounds the work for each step."""
-
-
-@dataclass(frozen=True, slots=True)
-class JavaError:
-    """An exception by its class and its message (None where Java has null)."""
-
-    java_class: str
-    message: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """A record, as the cursor's caller gets it."""
-
-    offset: int
-    record: TransactionLogRecord
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A ``CorruptedTransactionLogException``; reading resumes at ``next_offset``.
-
-    ``place`` and ``detail`` make its message. ``times`` stands for as many complaints in a row,
-    ``stride`` bytes apart and different only in their places; this is the first of them.
-    """
-
-    offset: int
-    place: int
-    detail: str
-    next_offset: int
-    times: int = 1
-
-    @property
-    def message(self) -> str:
-        return f"corrupted log found at position {self.place}{self.detail}"
-
-    @property
-    def stride(self) -> int:
-        return self.next_offset - self.offset
-
-    def single(self, number: int) -> Refused:
-        """One of them, counted from 0."""
-        by = number * self.stride
-        return replace(
-            self,
-            offset=self.offset + by,
-            place=self.place + by,
-            next_offset=self.next_offset + by,
-            times=1,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """The end: of the counted range (no error), or by an error that is not skipped.
-
-    The offsets are None where the cursor could not even be made; ``hangs`` says that it
-    would go on and on.
-    """
-
-    error: JavaError | None
-    offset: int | None
-    end_offset: int | None
-    hangs: bool = False
-
-
-Event = Accepted | Refused | Stop
-
-
-def singles(events: Iterable[Event]) -> Iterator[Event]:
-    """The events with each complaint that stands for many told as many."""
-    for event in events:
-        if isinstance(event, Refused) and event.times > 1:
-            yield from (event.single(number) for number in range(event.times))
-        else:
-            yield event
-
-
-def crc_mismatch(recorded: int, calculated: int) -> str:
-    """The last part of its message for a bad CRC."""
-    return f"(invalid CRC, recorded: {signed32(recorded)}, calculated: {signed32(calculated)})"
-
-
-class UncheckedError(Exception):
-    """Carries a Java exception out of the reading of one record."""
-
-    def __init__(self, error: JavaError) -> None:
-        super().__init__(error.java_class)
-        self.error = error
-
-
-class CorruptedError(Exception):
-    """Carries the end of a message out of the reading of one record."""
+"""The fields that a refusal of 2.1.4 consumes if L skips nothing: status, L, not the end marker."""
+_NO_SKIP_MIN, _NO_SKIP_MAX = -(1 << 31) + 4, 4
+"""Bounds of such an L: L - 4 as Java's int is not above zero, so nothing is skipped."""
+_DECODED_LENGTH_MAX = 8192
+"""Largest L of a record that is decoded as a whole; bounds the work for each step."""
 
 
 class RandomAccessCursor:
-    """The cursor of 2.1.4: a file pointer, an end read once, and no look at the file's length.
+    """The cursor of 2.1.4: a file pointer, an end read once, and no check of the file's length.
 
-    ``place`` is the file pointer between two calls. A cursor may be put on any place, to see
-    where the original would find itself. Linear in the counted range: each complaint moves on
-    by at least eight bytes, and a run of those that zeros cause is told as one.
+    ``place`` is the file pointer between two calls. A cursor may start at any offset, to see where
+    the original would resume. Linear in the counted range: each refusal moves on by at least eight
+    bytes, and a run of equal refusals that zeros cause is one event.
     """
 
     def __init__(self, data: memoryview, place: int = HEADER_LENGTH) -> None:
@@ -147,7 +63,7 @@ class RandomAccessCursor:
             self._end = int.from_bytes(position, "big", signed=True)
 
     def events(self) -> Iterator[Event]:
-        """Everything the cursor says, a `Stop` last."""
+        """Yield every event of the cursor, a `Stop` last."""
         if len(self._data) < HEADER_LENGTH:
             yield Stop(JavaError(EOF), None, None)
             return
@@ -158,9 +74,9 @@ class RandomAccessCursor:
                 return
 
     def step(self, limit: int | None = None) -> Event:
-        """One call of the original: the next record, a complaint, or the end.
+        """Return the event of one call of the original: a record, a refusal, or the end.
 
-        A complaint that repeats at once stands for all calls that begin below ``limit``.
+        A refusal that repeats at once stands for all calls that begin below ``limit``.
         """
         start = self.place
         if start >= self._end:
@@ -168,32 +84,32 @@ class RandomAccessCursor:
         try:
             return Accepted(start, self._whole() or self._read())
         except CorruptedError as error:
-            behind, detail = self.place, str(error)
-            alike = detail == NO_TERMINATOR and behind == start + _GROUP.size
-            times = 1 + (self._skip_alike(limit) if alike else 0)
-            return Refused(start, start, detail, behind, times)
+            resumed, detail = self.place, str(error)
+            alike = detail == NO_TERMINATOR and resumed == start + _GROUP.size
+            times = 1 + (self._skip_equal_refusals(limit) if alike else 0)
+            return Refused(start, start, detail, resumed, times)
         except UncheckedError as stop:
             return Stop(stop.error, start, self.place)
 
-    def _skip_alike(self, limit: int | None) -> int:
-        """Move over the groups that give the same complaint again; returns their number."""
-        room = (min(self._end, len(self._data)) - self.place) // _GROUP.size
+    def _skip_equal_refusals(self, limit: int | None) -> int:
+        """Move over the groups that give the same refusal again; return their number."""
+        groups = (min(self._end, len(self._data)) - self.place) // _GROUP.size
         if limit is not None:
-            room = min(room, -((self.place - limit) // _GROUP.size))
-        view = self._data[self.place : self.place + max(room, 0) * _GROUP.size]
+            groups = min(groups, -((self.place - limit) // _GROUP.size))
+        view = self._data[self.place : self.place + max(groups, 0) * _GROUP.size]
         times = 0
         for _, length, marker in _GROUP.iter_unpack(view):
-            if not _NOWHERE_MIN <= length <= _NOWHERE_MAX or marker == END_RECORD:
+            if not _NO_SKIP_MIN <= length <= _NO_SKIP_MAX or marker == END_RECORD:
                 break
             times += 1
         self.place += times * _GROUP.size
         return times
 
     def _whole(self) -> TransactionLogRecord | None:
-        """The record here, as every real writer leaves it; None if it needs a closer look."""
+        """Return the record here if every real writer leaves it so; None if `_read` must decide."""
         start = self.place
         length = int.from_bytes(self._data[start + 4 : start + 8], "big")
-        if length > _LENGTH_AT_ONCE_MAX:
+        if length > _DECODED_LENGTH_MAX:
             return None
         record = decode_record(self._data, start, min(self._end, len(self._data)))
         if record is None or not record.is_exact:
@@ -205,35 +121,26 @@ class RandomAccessCursor:
         status = self._number(4)
         length = self._number(4)
         body = self.place
-        behind = self._find_terminator(length)
+        record_end = self._find_terminator(length)
         self.place = body
-        header_length, time = self._number(4), self._number(8)
-        sequence, stored_crc = self._number(4), self._number(4)
+        head = self._number(4), self._number(8), self._number(4), self._number(4) & 0xFFFFFFFF
         gtrid_size = self._number(1)
         if 21 + gtrid_size > length:
-            self.place = behind
+            self.place = record_end
             raise CorruptedError(" (GTRID size too long)")
         gtrid = self._array(gtrid_size)
-        names = self._names(length, 25 + gtrid_size, behind)
+        names = self._names(length, 25 + gtrid_size, record_end)
         record = TransactionLogRecord(
-            status,
-            length,
-            header_length,
-            time,
-            sequence,
-            stored_crc & 0xFFFFFFFF,
-            gtrid,
-            unique_names(names),
-            self._number(4),
+            status, length, *head, gtrid, unique_names(names), self._number(4)
         )
         calculated = record.calculate_crc32()
         if calculated != record.crc32:
-            self.place = behind
+            self.place = record_end
             raise CorruptedError(crc_mismatch(record.crc32, calculated))
         return record
 
     def _find_terminator(self, length: int) -> int:
-        """Skip to where L says that the end marker is; returns the place behind it."""
+        """Skip to where L places the end marker; return the offset after it."""
         self._skip(signed32(length - 4))
         if self.place + 4 > self._end:
             self._skip(4)
@@ -245,23 +152,20 @@ class RandomAccessCursor:
             raise CorruptedError(NO_TERMINATOR)
         return self.place
 
-    def _names(self, length: int, used: int, behind: int) -> list[bytes]:
+    def _names(self, length: int, used: int, record_end: int) -> list[bytes]:
         names: list[bytes] = []
         count = self._number(COUNT.size)
         while len(names) < count:
             size = self._number(NAME_LENGTH.size)
             used += NAME_LENGTH.size + size
             if used > length:
-                self.place = behind
-                raise CorruptedError(
-                    f" (unique names too long, {len(names) + 1} out of {count}, length: {size}, "
-                    f"currentReadCount: {used}, recordLength: {length})"
-                )
+                self.place = record_end
+                raise CorruptedError(names_too_long(len(names) + 1, count, size, used, length))
             names.append(self._array(size))
         return names
 
     def _skip(self, count: int) -> None:
-        """Forward only, and never beyond the physical end."""
+        """Move forward by ``count``, never beyond the physical end."""
         if count > 0:
             self.place = min(self.place + count, len(self._data))
 
@@ -274,8 +178,8 @@ class RandomAccessCursor:
         return self._take(size)
 
     def _take(self, size: int) -> bytes:
-        place, behind = self.place, self.place + size
-        self.place = min(behind, len(self._data))
-        if behind > len(self._data):
+        place, end = self.place, self.place + size
+        self.place = min(end, len(self._data))
+        if end > len(self._data):
             raise UncheckedError(JavaError(EOF))
-        return bytes(self._data[place:behind])
+        return bytes(self._data[place:end])

@@ -1,8 +1,8 @@
-"""How the cursor of the 3.0 line reads a file: through one page of 8192 bytes.
+"""The cursor of the 3.0 line: how it reads a file, through one page of 8192 bytes.
 
-In: the bytes of a file. Out: the same events as `cursor.RandomAccessCursor` gives. The page
-keeps what it held when the file ends, offsets are a counter of its own, and what Java's
-buffer refuses is an unchecked error that no setting skips.
+In: the bytes of a file. Out: the same events as `cursor_v2.RandomAccessCursor` gives. The page
+keeps its old bytes when the file ends, offsets are a counter of their own, and what Java's buffer
+refuses is an unchecked error that no setting skips.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tallystick.systems.bitronix.engine.cursor_v2 import (
+from tallystick.systems.bitronix.engine.events import (
     NEGATIVE_SIZE,
     NO_TERMINATOR,
     Accepted,
@@ -21,6 +21,7 @@ from tallystick.systems.bitronix.engine.cursor_v2 import (
     Stop,
     UncheckedError,
     crc_mismatch,
+    names_too_long,
 )
 from tallystick.systems.bitronix.format.layout import (
     CURRENT_POSITION_HEADER,
@@ -32,8 +33,8 @@ from tallystick.systems.bitronix.format.layout import (
 from tallystick.systems.bitronix.format.record import TransactionLogRecord, unique_names
 
 PAGE_SIZE = 8192
-TURNS_BEHIND_END_MAX = 4096
-"""Pages filled behind the end of the file before we say that the cursor hangs."""
+REFILLS_AFTER_END_MAX = 4096
+"""Refills of the page after the end of the file from which on the cursor counts as hanging."""
 
 ILLEGAL_ARGUMENT = "java.lang.IllegalArgumentException"
 INVALID_MARK = "java.nio.InvalidMarkException"
@@ -49,11 +50,11 @@ class _Page:
         self._bytes = bytearray(PAGE_SIZE)
         self._mark = -1
         self.position = 0
-        self.turns_behind_end = 0
+        self.refills_after_end = 0
         self._fill(0)
 
     def refill(self) -> None:
-        """``compact``, read what the file still has, ``rewind``."""
+        """Compact the page, read what the file still has, and rewind."""
         kept = PAGE_SIZE - self.position
         self._bytes[:kept] = self._bytes[self.position :]
         self._mark = -1
@@ -62,12 +63,13 @@ class _Page:
     def _fill(self, place: int) -> None:
         piece = self._file[self._read : self._read + PAGE_SIZE - place]
         if not piece and place < PAGE_SIZE:
-            self.turns_behind_end += 1
+            self.refills_after_end += 1
         self._bytes[place : place + len(piece)] = piece
         self._read += len(piece)
         self.position = 0
 
     def move(self, position: int) -> None:
+        """Set the position; errors as Java's ``Buffer.position``."""
         if position > PAGE_SIZE:
             message = f"newPosition > limit: ({position} > {PAGE_SIZE})"
             raise UncheckedError(JavaError(ILLEGAL_ARGUMENT, message))
@@ -79,17 +81,21 @@ class _Page:
         self.position = position
 
     def mark(self) -> None:
+        """Remember the position."""
         self._mark = self.position
 
     def reset(self) -> None:
+        """Return to the remembered position."""
         if self._mark < 0:
             raise UncheckedError(JavaError(INVALID_MARK))
         self.position = self._mark
 
     def number(self, size: int) -> int:
+        """Return the signed number of ``size`` bytes at the position, and move after it."""
         return int.from_bytes(self.take(size), "big", signed=True)
 
     def take(self, size: int) -> bytes:
+        """Return ``size`` bytes from the position, and move after them."""
         if size < 0:
             raise UncheckedError(JavaError(NEGATIVE_SIZE, str(size)))
         if size > PAGE_SIZE - self.position:
@@ -99,7 +105,7 @@ class _Page:
 
 
 class PagedCursor:
-    """The cursor of 3.0.0-SNAPSHOT. ``place`` is its own count of bytes, not a file offset."""
+    """The cursor of 3.0.0-SNAPSHOT. ``_place`` is its own count of bytes, not a file offset."""
 
     def __init__(self, data: memoryview) -> None:
         self._page = _Page(data)
@@ -107,10 +113,10 @@ class PagedCursor:
         self._place = HEADER_LENGTH
 
     def events(self) -> Iterator[Event]:
-        """Everything the cursor says, a `Stop` last."""
+        """Yield every event of the cursor, a `Stop` last."""
         while self._place < self._end:
             start = self._place
-            if self._page.turns_behind_end > TURNS_BEHIND_END_MAX:
+            if self._page.refills_after_end > REFILLS_AFTER_END_MAX:
                 yield Stop(None, start, self._place, hangs=True)
                 return
             try:
@@ -130,41 +136,31 @@ class PagedCursor:
         self._place += 8
         if signed32(page.position + length + 8) > PAGE_SIZE:
             page.refill()
-        behind = signed32(page.position + length)
+        record_end = signed32(page.position + length)
         if self._place + length > self._end:
             self._refuse_outside(length)
-        header_length, time = page.number(4), page.number(8)
-        sequence, stored_crc = page.number(4), page.number(4)
+        head = page.number(4), page.number(8), page.number(4), page.number(4) & 0xFFFFFFFF
         gtrid_size = page.number(1)
         self._place += 21
-        self._check_terminator(behind)
+        self._check_terminator(record_end)
         if 21 + gtrid_size > length:
-            page.move(behind)
+            page.move(record_end)
             raise CorruptedError(" (GTRID size too long)")
         gtrid = page.take(gtrid_size)
         self._place += gtrid_size
-        names = self._names(length, 25 + gtrid_size, behind)
+        found = self._names(length, 25 + gtrid_size, record_end)
         end_record = page.number(4)
         self._place += 4
-        record = TransactionLogRecord(
-            status,
-            length,
-            header_length,
-            time,
-            sequence,
-            stored_crc & 0xFFFFFFFF,
-            gtrid,
-            unique_names(names),
-            end_record,
-        )
-        return self._checked(record, behind)
+        names = unique_names(found)
+        record = TransactionLogRecord(status, length, *head, gtrid, names, end_record)
+        return self._checked(record, record_end)
 
-    def _checked(self, record: TransactionLogRecord, behind: int) -> TransactionLogRecord:
-        """The record with L as this line computes it, from gtrid and names."""
+    def _checked(self, record: TransactionLogRecord, record_end: int) -> TransactionLogRecord:
+        """Return the record with L as this line computes it, from gtrid and names."""
         rebuilt = replace(record, record_length=record.exact_length)
         calculated = rebuilt.calculate_crc32()
         if calculated != record.crc32:
-            self._page.move(behind)
+            self._page.move(record_end)
             raise CorruptedError(crc_mismatch(record.crc32, calculated))
         return rebuilt
 
@@ -177,16 +173,16 @@ class PagedCursor:
             f"recordLength: {length})"
         )
 
-    def _check_terminator(self, behind: int) -> None:
+    def _check_terminator(self, record_end: int) -> None:
         page = self._page
         page.mark()
-        page.move(signed32(behind - 4))
+        page.move(signed32(record_end - 4))
         end_code = page.number(4)
         page.reset()
         if end_code != END_RECORD:
             raise CorruptedError(NO_TERMINATOR)
 
-    def _names(self, length: int, used: int, behind: int) -> list[bytes]:
+    def _names(self, length: int, used: int, record_end: int) -> list[bytes]:
         page = self._page
         names: list[bytes] = []
         count = page.number(4)
@@ -196,11 +192,8 @@ class PagedCursor:
             self._place += 2
             used += NAME_LENGTH.size + size
             if used > length:
-                page.move(behind)
-                raise CorruptedError(
-                    f" (unique names too long, {len(names) + 1} out of {count}, length: {size}, "
-                    f"currentReadCount: {used}, recordLength: {length})"
-                )
+                page.move(record_end)
+                raise CorruptedError(names_too_long(len(names) + 1, count, size, used, length))
             names.append(page.take(size))
             self._place += size
         return names

@@ -1,4 +1,4 @@
-"""How the real managers open a pair of files: which one they use, what stops them, what dangles.
+"""How the original managers open a pair: which file they use, what stops them, what dangles.
 
 In: the bytes of part 1 and part 2 (None for a missing file). Out: an `Opening` for a code
 line, with ``skipCorruptedLogs`` on or off. Nothing is written.
@@ -9,15 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from tallystick.systems.bitronix.engine.cursor_v2 import (
-    Accepted,
-    Event,
-    JavaError,
-    RandomAccessCursor,
-    Refused,
-    Stop,
-)
+from tallystick.systems.bitronix.engine.cursor_v2 import RandomAccessCursor
 from tallystick.systems.bitronix.engine.cursor_v3 import PagedCursor
+from tallystick.systems.bitronix.engine.events import Accepted, Event, JavaError, Refused, Stop
 from tallystick.systems.bitronix.format.layout import FileHeader
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tallystick.systems.bitronix.read.open_decisions import DanglingSet
@@ -36,12 +30,14 @@ CODE_LINES: Lines = {
     "2.1.4": lambda data: RandomAccessCursor(data).events(),
     "3.0.0-SNAPSHOT": lambda data: PagedCursor(data).events(),
 }
-"""The cursor of each code line; the opening is the same in both."""
+"""The cursor of each code line, oldest first; the opening is the same in both."""
+OLDEST_LINE = "2.1.4"
+"""The code line that findings call *the manager*: nearly every installation runs it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a real open does: ``error`` ends it, ``collect_error`` the collection after it."""
+    """The result of a start: ``error`` ends the opening, ``collect_error`` the collection."""
 
     skip_corrupted: bool
     hangs: bool = False
@@ -52,13 +48,15 @@ class Opening:
 
 
 def cursor_events(parts: Parts, line: str) -> list[list[Event]]:
-    """What the cursor of that code line says about each part; nothing for a missing file."""
+    """Return the events of the cursor of that code line for each part; none for a missing file."""
     return [list(CODE_LINES[line](part)) if part is not None else [] for part in parts]
 
 
 def events_beside(parts: Parts, line: str, events: list[list[Event]]) -> list[list[Event]]:
-    """`cursor_events`, with the objects of ``events`` where they say the same: lists of them are
-    long, and the code lines nearly always agree."""
+    """Return `cursor_events`, with the objects of ``events`` where they are equal.
+
+    The lists are long and the code lines nearly always agree, so this saves memory.
+    """
     return [
         [] if part is None else list(_shared(CODE_LINES[line](part), known))
         for part, known in zip(parts, events, strict=True)
@@ -73,7 +71,7 @@ def _shared(events: Iterable[Event], known: Iterable[Event]) -> Iterator[Event]:
 
 
 def open_pair(parts: Parts, events: list[list[Event]], *, skip_corrupted: bool) -> Opening:
-    """What opening the pair and collecting its dangling records does.
+    """Return the result of opening the pair and collecting its dangling records.
 
     ``events`` are those of `cursor_events`.
     """

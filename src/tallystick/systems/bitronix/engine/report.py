@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tallystick.systems.bitronix.engine.cursor_v2 import (
+from tallystick.systems.bitronix.engine.events import (
     Accepted,
     Event,
     JavaError,
@@ -37,26 +37,26 @@ from tallystick.systems.bitronix.format.record import TransactionLogRecord
 
 HANGS = {"hangs": True}
 LONG_RUN = 16
-"""Complaints of one kind in a row, evenly spaced, that are told as one from here on."""
+"""Number of equal refusals in a row, evenly spaced, from which on they are one row."""
 
 
 def engine_verdict(parts: Parts, events: list[list[Event]]) -> dict[str, Any]:
-    """The verdict of every code line, by its name; ``events`` are those of the oldest."""
+    """Return the verdict of every code line by its name; ``events`` are those of the oldest."""
     oldest, newer = CODE_LINES
-    told = list(map(_part, parts, events))
-    first = _line_verdict(parts, events, told)
-    theirs = events_beside(parts, newer, events)
+    parts_json = list(map(_part, parts, events))
+    first = _line_verdict(parts, events, parts_json)
+    newer_events = events_beside(parts, newer, events)
     for number, part in enumerate(parts):
-        if theirs[number] != events[number]:
-            told[number] = _part(part, theirs[number])
-    second = _line_verdict(parts, theirs, told)
-    return {oldest: first, newer: _told_by_reference(second, first, oldest)}
+        if newer_events[number] != events[number]:
+            parts_json[number] = _part(part, newer_events[number])
+    second = _line_verdict(parts, newer_events, parts_json)
+    return {oldest: first, newer: _with_references(second, first, oldest)}
 
 
 def _line_verdict(
-    parts: Parts, events: list[list[Event]], told: list[dict[str, Any]]
+    parts: Parts, events: list[list[Event]], parts_json: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    verdict: dict[str, Any] = {f"part{number}": one for number, one in enumerate(told, 1)}
+    verdict: dict[str, Any] = {f"part{number}": one for number, one in enumerate(parts_json, 1)}
     for key, skip in (("open", False), ("openSkippingCorrupted", True)):
         verdict[key] = _opening(open_pair(parts, events, skip_corrupted=skip), parts)
     if _same_opening(verdict["open"], verdict["openSkippingCorrupted"]):
@@ -108,40 +108,40 @@ def _cursor(events: list[Event]) -> dict[str, Any]:
 
 
 def _events(events: list[Event]) -> list[dict[str, Any]]:
-    """Events in file order; a long run of complaints as its first and its last."""
-    told: list[dict[str, Any]] = []
+    """Return events in file order; a long run of equal refusals as its first and its last."""
+    rows: list[dict[str, Any]] = []
     place = 0
     while place < len(events):
-        behind = _run_end(events, place)
-        run = events[place:behind]
+        end = _run_end(events, place)
+        run = events[place:end]
         times = sum(event.times for event in run if isinstance(event, Refused))
         if times >= LONG_RUN:
-            told.append(_repeated(run[0], run[-1], times))
+            rows.append(_repeated(run[0], run[-1], times))
         else:
-            told += [_event(one) for one in singles(run)]
-        place = behind
-    return told
+            rows += [_event(one) for one in singles(run)]
+        place = end
+    return rows
 
 
 def _run_end(events: list[Event], place: int) -> int:
-    """Behind the complaints of one kind and one stride that stand in a row from ``place`` on."""
-    kind = _complaint(events[place])
-    behind = place + 1
+    """Return the end of the run of refusals of one kind and stride that begins at ``place``."""
+    kind = _refusal_kind(events[place])
+    end = place + 1
     if kind is not None:
-        while behind < len(events) and _complaint(events[behind]) == kind:
-            behind += 1
-    return behind
+        while end < len(events) and _refusal_kind(events[end]) == kind:
+            end += 1
+    return end
 
 
-def _complaint(event: Event) -> tuple[int, str] | None:
-    """Stride and text of a complaint that names nothing but its place."""
+def _refusal_kind(event: Event) -> tuple[int, str] | None:
+    """Return stride and text of a refusal that states nothing but its offset, else None."""
     if not isinstance(event, Refused) or not event.detail.startswith(" ("):
         return None
     return (event.stride, event.detail)
 
 
 def _repeated(first: Event, last: Event, times: int) -> dict[str, Any]:
-    """Many complaints as the first of them, their number and the last."""
+    """Return many refusals as the first of them, their number and the last."""
     assert isinstance(first, Refused)  # nothing else repeats
     assert isinstance(last, Refused)
     last = last.single(last.times - 1)
@@ -153,7 +153,7 @@ def _event(event: Event) -> dict[str, Any]:
     if isinstance(event, Refused):
         error = {"class": CORRUPTED, "message": event.message}
         return {"offset": event.offset, "error": error, "nextOffset": event.next_offset}
-    assert isinstance(event, Accepted)  # a Stop is told apart
+    assert isinstance(event, Accepted)  # the caller handles a Stop
     record = event.record
     return {
         "offset": event.offset,
@@ -183,11 +183,11 @@ def _gtrid(gtrid: bytes) -> dict[str, Any]:
 def _opening(opening: Opening, parts: Parts) -> dict[str, Any]:
     if opening.hangs:
         return dict(HANGS)
-    told: dict[str, Any] = {"skipCorruptedLogs": opening.skip_corrupted}
+    result: dict[str, Any] = {"skipCorruptedLogs": opening.skip_corrupted}
     if opening.error is not None:
-        return told | {"openException": _error(opening.error)}
+        return result | {"openException": _error(opening.error)}
     failed = opening.collect_error is not None
-    return told | {
+    return result | {
         "openException": None,
         "active": "part1" if opening.active == 0 else "part2",
         "collectException": _error(opening.collect_error) if opening.collect_error else None,
@@ -197,16 +197,17 @@ def _opening(opening: Opening, parts: Parts) -> dict[str, Any]:
 
 
 def _headers_after_close(parts: Parts) -> dict[str, Any]:
-    """Closing sets both states to clean and touches nothing else."""
-    told = {}
+    """Return the headers after a close, which sets both states to clean and nothing else."""
+    result = {}
     for number, part in enumerate(parts, 1):
         header = None if part is None else FileHeader.decode(part)
         assert header is not None  # a pair that was opened has both
-        told[f"part{number}"] = _header(header) | {"state": 0, "stateName": state_name(0)}
-    return told
+        result[f"part{number}"] = _header(header) | {"state": 0, "stateName": state_name(0)}
+    return result
 
 
 def dangling_json(record: TransactionLogRecord) -> dict[str, Any]:
+    """Return a dangling record in the oracle's keys."""
     return {
         **_gtrid(record.gtrid),
         "status": record.status,
@@ -218,21 +219,21 @@ def _error(error: JavaError) -> dict[str, Any]:
     return {"class": error.java_class, "message": error.message}
 
 
-# -- the newer line, told by what differs ------------------------------------------------------
+# -- the newer line, by its differences ---------------------------------------------------------
 
 
-def _told_by_reference(verdict: dict[str, Any], other: dict[str, Any], name: str) -> dict[str, Any]:
-    """The verdict with ``same as`` where the other line says the same."""
+def _with_references(verdict: dict[str, Any], other: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the verdict with ``same as`` where the other line has the same value."""
     same = f"same as {name}"
-    told = {}
+    result = {}
     for key, value in verdict.items():
         if value == other[key] and value != "same as open":
-            told[key] = same
+            result[key] = same
         elif key.startswith("part"):
-            told[key] = value | {"cursor": _shared_events(value, other[key], name)}
+            result[key] = value | {"cursor": _shared_events(value, other[key], name)}
         else:
-            told[key] = value
-    return told
+            result[key] = value
+    return result
 
 
 def _shared_events(part: dict[str, Any], other: dict[str, Any], name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Bytes <-> structures of a Bitronix journal: pure functions without I/O.
+"""Bytes of a Bitronix journal <-> headers, records, statuses and gtrids; pure functions, no I/O.
 
-In: bytes or values. Out: values or bytes; `LogFormatError` where bytes are no such structure.
+In: bytes or values. Out: values or bytes; None where bytes are no record.
 """

@@ -1,9 +1,9 @@
 """The bytes of a Bitronix journal file: constants, file header, statuses, gtrids; no I/O.
 
-All numbers are big-endian and signed. A file is a header of 21 bytes, records end to end
-from offset 21 up to the header's *position*, and behind that bytes without meaning. Source:
-the format page in ``docs/formats/bitronix.md``; the same in the 2.1 and the 3.0 line. What a
-record is made of stands here, its encoding and decoding in `record.py`.
+All numbers are big-endian and signed. A file is a header of 21 bytes, records end to end from
+offset 21 up to the *position* in the header, and after that bytes without meaning. Source:
+``docs/formats/bitronix.md``; the 2.1 and the 3.0 line write the same bytes. The parts of a record
+are defined here, its encoding and decoding are in `record.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 SYSTEM_NAME: Final = "bitronix"
+FORMAT_NAME: Final = "Btnx (2.1 and 3.0)"
 
 FORMAT_ID = 0x42746E78
 """``Btnx``: the first four bytes of a file, and the format id of every XA id."""
@@ -40,7 +41,12 @@ WALL_CLOCK_MIN = 1_000_000_000_000
 RECORD_HEAD = struct.Struct(">iiiqiIb")
 """Status, record length L, header length, time (ms), sequence number, CRC, gtrid length."""
 CRC_HEAD = struct.Struct(">iiiqi")
-"""What the CRC takes of the head: all but itself and the gtrid length."""
+"""The fields of the head that the CRC covers: all but the CRC itself and the gtrid length."""
+LENGTH_OFFSET = 4
+TIME_OFFSET = 12
+SEQUENCE_OFFSET = 20
+CRC_OFFSET = CRC_HEAD.size
+GTRID_SIZE_OFFSET = 28
 GTRID_OFFSET = RECORD_HEAD.size
 COUNT = struct.Struct(">i")
 NAME_LENGTH = struct.Struct(">h")
@@ -53,7 +59,7 @@ RECORD_MIN = LENGTH_OUTSIDE + LENGTH_FIXED
 GTRID_MAX = 127
 NAME_MAX = 32767
 GTRID_TAIL = struct.Struct(">qi")
-"""Time (ms) and sequence number behind the server id of a gtrid."""
+"""Time (ms) and sequence number after the server id of a gtrid."""
 
 # -- status: the numbers of javax.transaction.Status -----------------------------------------
 
@@ -72,25 +78,32 @@ STATUS_NAMES = (
     "ROLLING_BACK",
 )
 CLOSING = frozenset({COMMITTED, ROLLEDBACK, UNKNOWN})
-"""The statuses that take names away from an open COMMITTING record."""
+"""The statuses that remove names from an open COMMITTING record."""
 
 
 def status_name(status: int) -> str:
-    """The name of a status; any other number as the original prints it."""
+    """Return the name of a status; any other number as the original prints it."""
     if 0 <= status < len(STATUS_NAMES):
         return STATUS_NAMES[status]
     return f"!incorrect status ({status})!"
 
 
 def state_name(state: int) -> str:
-    """The name of a header state; any other number as the original prints it."""
+    """Return the name of a header state; any other number as the original prints it."""
     known = {CLEAN_LOG_STATE: "CLEAN_LOG_STATE", UNCLEAN_LOG_STATE: "UNCLEAN_LOG_STATE"}
     return known.get(state, f"!invalid state ({state})!")
 
 
 @dataclass(frozen=True, slots=True)
 class FileHeader:
-    """The first 21 bytes of a file. ``position`` is where the next record goes."""
+    """The first 21 bytes of a file.
+
+    Attributes:
+        timestamp: in ms of the writer's clock; the file with the greater one is in use.
+        state: `CLEAN_LOG_STATE` or `UNCLEAN_LOG_STATE`.
+        position: offset of the next record.
+        format_id: `FORMAT_ID` in a valid file.
+    """
 
     timestamp: int
     state: int = CLEAN_LOG_STATE
@@ -98,11 +111,12 @@ class FileHeader:
     format_id: int = FORMAT_ID
 
     def encode(self) -> bytes:
+        """Return the 21 bytes of the header."""
         return HEADER.pack(self.format_id, self.timestamp, self.state, self.position)
 
     @classmethod
     def decode(cls, data: bytes | memoryview) -> Self | None:
-        """The header at the start of ``data``; None if there are fewer than 21 bytes."""
+        """Return the header at the start of ``data``; None if there are fewer than 21 bytes."""
         if len(data) < HEADER_LENGTH:
             return None
         format_id, timestamp, state, position = HEADER.unpack_from(data)
@@ -111,8 +125,13 @@ class FileHeader:
 
 @dataclass(frozen=True, slots=True)
 class GtridParts:
-    """What a gtrid says: server id (Latin-1 text, None if it has no room for one), time in ms,
-    sequence number; each None where the bytes are too few."""
+    """The parts of a gtrid; each is None where the bytes are too few.
+
+    Attributes:
+        server_id: Latin-1 text.
+        time: in ms.
+        sequence: a counter of the process that made the gtrid.
+    """
 
     server_id: str | None
     time: int | None
@@ -120,7 +139,7 @@ class GtridParts:
 
 
 def split_gtrid(gtrid: bytes) -> GtridParts:
-    """Read a gtrid from its end: server id, time, sequence."""
+    """Return server id, time and sequence number of a gtrid, read from its end."""
     size = len(gtrid)
     sequence = int.from_bytes(gtrid[-4:], "big", signed=True) if size >= 4 else None
     time = GTRID_TAIL.unpack_from(gtrid, size - 12)[0] if size >= 12 else None
@@ -129,15 +148,15 @@ def split_gtrid(gtrid: bytes) -> GtridParts:
 
 
 def make_gtrid(server_id: str, time: int, sequence: int) -> bytes:
-    """A gtrid (or bqual) as the coordinator builds it: at most 51 bytes of server id."""
+    """Return a gtrid (or bqual) as the coordinator builds it: at most 51 bytes of server id."""
     return server_id.encode("ascii", "replace")[:51] + GTRID_TAIL.pack(time, sequence)
 
 
 def sequence_number(count: int) -> int:
-    """The signed 32-bit number that the ``count``-th record of a process bears."""
+    """Return the signed 32-bit number that the ``count``-th record of a process has."""
     return (count + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 def signed32(number: int) -> int:
-    """The low 32 bits as Java's int."""
+    """Return the low 32 bits of ``number`` as Java's int."""
     return ((number & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000

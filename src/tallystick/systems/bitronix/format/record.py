@@ -1,7 +1,7 @@
 """One journal record: encode, decode, checksum, text form; pure functions, no I/O.
 
-Byte order and sizes stand in `layout.py`. The CRC is not taken over the bytes on disk: the
-original rebuilds the record and computes from that (names in sorted order, each once).
+Byte order and sizes are defined in `layout.py`. The CRC does not cover the bytes on disk: the
+original rebuilds the record and computes the CRC from that (names in sorted order, each once).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Self
 
-from tallystick.errors import CorruptLogError, RecordTooLargeError
+from tallystick.errors import RecordTooLargeError
 from tallystick.storage.crc import crc32
 from tallystick.systems.bitronix.format.layout import (
     COUNT,
@@ -35,8 +35,8 @@ from tallystick.systems.bitronix.format.layout import (
 class TransactionLogRecord:
     """One record. Names are a sorted set; ``crc32`` is unsigned here, signed in messages.
 
-    ``record_length`` (L) counts everything behind itself, ``header_length`` is 28,
-    ``time`` is in ms of the writer's clock, ``sequence_number`` a counter of its process.
+    ``record_length`` (L) counts the bytes after itself, ``header_length`` is 28, ``time`` is in
+    ms of the writer's clock, ``sequence_number`` a counter of its process.
     """
 
     status: int
@@ -53,10 +53,11 @@ class TransactionLogRecord:
     def create(
         cls, status: int, gtrid: bytes, unique_names: Collection[str], time: int, sequence: int
     ) -> Self:
-        """A new record with its length and CRC computed.
+        """Return a new record with its length and CRC computed.
 
-        Raises `RecordTooLargeError` for a gtrid above 127 bytes, a name above 32767, or a
-        name that is not ASCII: the original writes all three and cannot read them back.
+        Raises:
+            RecordTooLargeError: a gtrid above 127 bytes, a name above 32767, or a name that is not
+                ASCII: the original writes all three and cannot read them back.
         """
         names = tuple(sorted(set(unique_names)))
         refuse_unreadable(gtrid, names)
@@ -73,18 +74,20 @@ class TransactionLogRecord:
 
     @property
     def exact_length(self) -> int:
-        """L as gtrid and names need it: what every real writer stores, and 3.0 computes."""
+        """L as gtrid and names need it: what every real writer stores, and what 3.0 computes."""
         names = sum(NAME_LENGTH.size + len(name) for name in self.unique_names)
         return LENGTH_FIXED + len(self.gtrid) + names
 
     @property
     def is_exact(self) -> bool:
-        """True if L is just that."""
+        """True if L is `exact_length`."""
         return self.record_length == self.exact_length
 
     def calculate_crc32(self) -> int:
-        """CRC-32 of the record as the original rebuilds it: names in sorted order, each
-        character above 7F as ``?``, without the CRC and the gtrid length byte.
+        """Return the CRC-32 of the record as the original rebuilds it.
+
+        Names are in sorted order, each character above 7F is ``?``; the CRC and the gtrid length
+        byte are left out.
         """
         head = CRC_HEAD.pack(
             self.status,
@@ -96,10 +99,11 @@ class TransactionLogRecord:
         return crc32(_rest(self.gtrid, self.unique_names, self.end_record), crc32(head))
 
     def is_crc32_correct(self) -> bool:
+        """Return whether the stored CRC is that of the record."""
         return self.calculate_crc32() == self.crc32
 
     def encode(self) -> bytes:
-        """The bytes on disk."""
+        """Return the bytes on disk."""
         head = RECORD_HEAD.pack(
             self.status,
             self.record_length,
@@ -111,18 +115,8 @@ class TransactionLogRecord:
         )
         return head + _rest(self.gtrid, self.unique_names, self.end_record)
 
-    @staticmethod
-    def restore(data: bytes | memoryview, offset: int = 0) -> TransactionLogRecord:
-        """The record at ``offset``, whole and with a right CRC. Raises `CorruptLogError`."""
-        record = decode_record(data, offset, len(data))
-        if record is None:
-            raise CorruptLogError(
-                "no whole record with a right CRC", offset=offset, expected="a journal record"
-            )
-        return record
-
     def __str__(self) -> str:
-        """The text form of the original."""
+        """Return the text form of the original."""
         return (
             f"a Bitronix TransactionLogRecord with status={status_name(self.status)}, "
             f"recordLength={self.record_length}, headerLength={self.header_length}, "
@@ -133,17 +127,17 @@ class TransactionLogRecord:
 
 
 def java_ascii(raw: bytes) -> str:
-    """Bytes as Java's US-ASCII decoder reads them: U+FFFD for each byte above 7F."""
+    """Return bytes as Java's US-ASCII decoder reads them: U+FFFD for each byte above 7F."""
     return raw.decode("ascii") if raw.isascii() else "".join(map(_ascii_or_replacement, raw))
 
 
 def unique_names(raw: Iterable[bytes]) -> tuple[str, ...]:
-    """Names as the original holds them: decoded, each once, sorted."""
+    """Return names as the original holds them: decoded, each once, sorted."""
     return tuple(sorted({java_ascii(name) for name in raw}))
 
 
 def decode_record(data: bytes | memoryview, offset: int, end: int) -> TransactionLogRecord | None:
-    """The record at ``offset`` if it lies below ``end`` and is whole; None if it is not.
+    """Return the record at ``offset`` if it lies below ``end`` and is whole, else None.
 
     Whole is what 2.1.4 accepts: L leads to an end marker, gtrid and names stay inside L, the
     CRC is that of the rebuilt record. Linear in the bytes of the record.
@@ -179,7 +173,7 @@ def decode_record(data: bytes | memoryview, offset: int, end: int) -> Transactio
 
 
 def _decode_names(raw: bytes, place: int) -> tuple[list[bytes], int] | None:
-    """The names of a whole record from their count at ``place``, and the offset behind them."""
+    """Return the names whose count is at ``place``, and the offset after them; None if cut."""
     last = len(raw) - len(END_MARKER)
     if place + COUNT.size > last:
         return None
@@ -198,18 +192,18 @@ def _decode_names(raw: bytes, place: int) -> tuple[list[bytes], int] | None:
 
 
 def _rest(gtrid: bytes, names: Collection[str], end_record: int) -> bytes:
-    """What follows the gtrid length byte."""
+    """Return what follows the gtrid length byte."""
     return gtrid + encode_names(names, end_record)
 
 
 def encode_names(names: Collection[str], end_record: int) -> bytes:
-    """What follows the gtrid: the names with their count, and the end marker."""
-    pieces = [COUNT.pack(len(names))]
+    """Return what follows the gtrid: the count of names, the names, and the end marker."""
+    parts = [COUNT.pack(len(names))]
     for name in names:
         raw = name.encode("ascii", "replace")
-        pieces += (NAME_LENGTH.pack(len(raw)), raw)
-    pieces.append(COUNT.pack(end_record))
-    return b"".join(pieces)
+        parts += (NAME_LENGTH.pack(len(raw)), raw)
+    parts.append(COUNT.pack(end_record))
+    return b"".join(parts)
 
 
 def _ascii_or_replacement(byte: int) -> str:

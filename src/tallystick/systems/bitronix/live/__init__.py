@@ -1,4 +1,4 @@
-"""The log that is written, for a Bitronix journal.
+"""The journal that is written: open, recover, append, change files, and the decision log role.
 
-In: calls of an application. Out: files that the original reads; durable when acknowledged.
+In: statuses of global transactions. Out: files that the original reads; durable when a ticket is.
 """

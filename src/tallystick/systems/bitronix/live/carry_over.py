@@ -1,7 +1,7 @@
-"""What a change of files must carry over: open decisions, and heuristic outcomes not settled.
+"""What a change of files carries over: open decisions, and heuristic outcomes not settled.
 
 In: records in log order. Out: the records to copy. The original copies only the decisions, and
-so forgets heuristic outcomes; it ignores ours, as it ignores any UNKNOWN that closes nothing.
+so forgets heuristic outcomes; it ignores our copies, as any UNKNOWN that closes nothing.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tallystick.systems.bitronix.read.open_decisions import DanglingSet
 
 
 class CarriedRecords:
-    """Open decisions by the format's rules; heuristic outcomes until NO_TRANSACTION settles them.
+    """The open decisions, and the heuristic outcomes that no NO_TRANSACTION has settled.
 
-    ``size`` is what copies of all of them take, in bytes.
+    ``size`` is the size of the copies of all of them, in bytes.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class CarriedRecords:
         self.size = 0
 
     def apply(self, record: TransactionLogRecord) -> None:
-        """Take the next record into account."""
+        """Apply the next record."""
         gtrid = record.gtrid
         before = self.decisions.get(gtrid)
         self.decisions.apply(record)
@@ -50,14 +50,15 @@ class CarriedRecords:
 
     @property
     def heuristics(self) -> Mapping[bytes, TransactionLogRecord]:
+        """The UNKNOWN record of each gtrid whose outcome is not settled."""
         return self._heuristics
 
-    def size_with_at_most(self, record: TransactionLogRecord) -> int:
-        """Quickly, what `size_with` is not above: the record, and a copy with all it could add."""
+    def size_with_max(self, record: TransactionLogRecord) -> int:
+        """Return a quick upper bound of `size_with`: the record, and a copy with all it adds."""
         return self.size + 2 * record.size
 
     def size_with(self, record: TransactionLogRecord) -> int:
-        """Bytes of ``record`` and of all copies that must stand before it in a new file."""
+        """Return the bytes of ``record`` and of all copies that precede it in a new file."""
         alone = CarriedRecords()
         for kept in self._kept(record.gtrid):
             alone.apply(kept)
@@ -67,15 +68,15 @@ class CarriedRecords:
         return self.size - self._size_of(record.gtrid) + alone.size + record.size
 
     def records(self) -> list[TransactionLogRecord]:
-        """All of them, decisions first, by gtrid."""
+        """Return all of them, decisions first, by gtrid."""
         heuristics = [self._heuristics[gtrid] for gtrid in sorted(self._heuristics)]
         return [*self.decisions.records(), *heuristics]
 
     def copies(self, time: int, sequence: int, but: bytes | None = None) -> list[bytes]:
-        """The records to copy, encoded, without the decision of gtrid ``but``.
+        """Return the records to copy, encoded, without the decision of gtrid ``but``.
 
-        What no later record touched is copied as it was; the others are made anew with this
-        time and number.
+        Records that no later record has changed are copied as they were; the others are made anew
+        with this time and number.
         """
         copies = []
         for one in self.records():
@@ -89,7 +90,7 @@ class CarriedRecords:
         return copies
 
     def same_as(self, other: CarriedRecords) -> bool:
-        """True if both hold the same names for the same gtrids."""
+        """Return whether both hold the same names for the same gtrids."""
         return self._summary() == other._summary()
 
     def _summary(self) -> tuple[dict[bytes, tuple[str, ...]], dict[bytes, tuple[str, ...]]]:
@@ -108,7 +109,7 @@ class CarriedRecords:
 def _joined(
     known: TransactionLogRecord | None, record: TransactionLogRecord
 ) -> TransactionLogRecord:
-    """The record with the names of both."""
+    """Return the record with the names of both."""
     if known is None:
         return record
     names = tuple(sorted({*known.unique_names, *record.unique_names}))
@@ -116,5 +117,5 @@ def _joined(
 
 
 def _copy_size(record: TransactionLogRecord | None) -> int:
-    """Bytes of its copy."""
+    """Return the bytes of the record's copy; 0 for None."""
     return 0 if record is None else record.exact_length + LENGTH_OUTSIDE

@@ -1,7 +1,7 @@
-"""Records of a live journal, each with its bytes: made once, under the journal's lock.
+"""Records of a live journal with their bytes, encoded once under the journal's lock.
 
-In: what the caller logs. Out: the record for the books and the bytes for the file. The names of
-a transaction's resources are few and come again and again, so their bytes are kept.
+In: what the caller logs. Out: the record for `CarriedRecords` and the bytes for the file. The
+resources of transactions are few and repeat, so the bytes of their names are cached.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from tallystick.systems.bitronix.format.record import (
 Entry = tuple[TransactionLogRecord, bytes]
 """A record and its bytes on disk."""
 KNOWN_MAX = 1024
-"""Sets of names that are kept."""
+"""Number of sets of names that are cached."""
 KNOWN_BYTES_MAX = 4096
-"""Names that take more are not kept."""
+"""Largest size of cached names, in bytes."""
 
 _CRC_AND_SIZE = struct.Struct(">Ib")
 _NAMES_MIN = 8
-"""Bytes of no names: their count and the end marker."""
+"""Bytes of an empty list of names: its count and the end marker."""
 
 
 class RecordEncoder:
-    """Makes the records of one journal. Not safe for several threads."""
+    """Encodes the records of one journal. Not safe for several threads."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, ...], tuple[tuple[str, ...], bytes]] = {}
@@ -43,7 +43,11 @@ class RecordEncoder:
     def encode(
         self, status: int, gtrid: bytes, unique_names: Collection[str], time: int, sequence: int
     ) -> Entry:
-        """What `TransactionLogRecord.create` makes, and its bytes; raises the same."""
+        """Return what `TransactionLogRecord.create` makes, and its bytes.
+
+        Raises:
+            RecordTooLargeError: as `TransactionLogRecord.create`.
+        """
         names, tail = self._names(tuple(unique_names))
         refuse_unreadable(gtrid, ())
         rest = gtrid + tail

@@ -1,8 +1,8 @@
 """The live journal: two files written in turn, as the original writes them.
 
 In: statuses of global transactions with the names of their resources. Out: `Ticket`s for forced
-records, and after a restart the decisions that are open. Method names are the original's, in
-Python's spelling; ``docs/systems/bitronix.md`` maps them and names what is done better.
+records, and after a restart the decisions that are open. Methods have the original's names, in
+Python's spelling; ``docs/systems/bitronix.md`` maps them and lists the improvements.
 """
 
 from __future__ import annotations
@@ -32,40 +32,43 @@ from tallystick.systems.bitronix.format.layout import (
 )
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tallystick.systems.bitronix.live.encoder import Entry, RecordEncoder
-from tallystick.systems.bitronix.live.files import FilePair
-from tallystick.systems.bitronix.live.journal_file import JournalFile
-from tallystick.systems.bitronix.live.opening import (
-    UNSYNCED_MAX,
-    Settings,
-    later_time,
-    open_pair_of_files,
-)
+from tallystick.systems.bitronix.live.files import UNSYNCED_MAX, FilePair, JournalFile
+from tallystick.systems.bitronix.live.opening import Settings, later_time, open_files
 from tallystick.systems.bitronix.read.scan import CountedWalk
 
 DEFAULT_NAMES = ("btm1.tlog", "btm2.tlog")
 FILTERED = frozenset({COMMITTING, COMMITTED, UNKNOWN})
-"""What the status filter lets through, besides whatever closes an open decision."""
+"""Statuses that the status filter stores, besides whatever closes an open decision."""
 CLOSING_SLACK = RECORD_MIN + GTRID_MAX
-"""Room that is kept so that a decision can be closed for some of its resources."""
+"""Bytes kept free so that a decision can be closed for some of its resources."""
 
 
 def milliseconds(since_boot: bool) -> int:
-    """The clock of 2.1.4 (since boot, as the JVM counts) or that of the 3.0 line (since 1970)."""
+    """Return the clock of 2.1.4 (since boot, as the JVM counts) or of the 3.0 line (since 1970)."""
     return (time.monotonic_ns() if since_boot else time.time_ns()) // 1_000_000
 
 
 class DiskJournal:
     """A journal in the folder ``path``. Safe for threads; one owner at a time.
 
-    ``max_log_size`` is in bytes for each file, and used only when they are made (the original
-    takes whole megabytes, 2 by default). ``filter_log_status`` stores only COMMITTING,
-    COMMITTED, UNKNOWN and what closes a decision. ``skip_corrupted_logs`` opens a damaged journal
-    with the whole records that it has. ``forced_write_enabled=False`` never syncs a record.
-    ``force_batching_enabled=False`` gives each forced record a sync of its own. ``boot_clock``
-    writes times as 2.1.4 does (True) or as the 3.0 line (False); by default as the journal has
-    them, and new journals as the 3.0 line.
+    Args:
+        path: the folder; made if it does not exist.
+        fs: the file system.
+        names: the names of part 1 and part 2.
+        max_log_size: bytes of each file, used only when they are made (the original takes whole
+            megabytes, 2 by default).
+        filter_log_status: store only COMMITTING, COMMITTED, UNKNOWN and what closes a decision.
+        skip_corrupted_logs: open a damaged journal with the whole records that it has.
+        forced_write_enabled: False never syncs a record.
+        force_batching_enabled: False gives each forced record a sync of its own.
+        boot_clock: write times as 2.1.4 does (True) or as the 3.0 line (False); by default as the
+            journal has them, and new journals as the 3.0 line.
 
-    Raises when opening: `CorruptLogError`, `LogFormatError`, `LogLockedError`, `OSError`.
+    Raises:
+        CorruptLogError: records that may have been acknowledged are damaged, or a file is missing.
+        LogFormatError: a file is shorter than its header.
+        LogLockedError: another process has the journal open.
+        OSError: the operating system refuses.
     """
 
     def __init__(
@@ -84,18 +87,21 @@ class DiskJournal:
         self.path = path
         self._filter = filter_log_status
         self._batching = force_batching_enabled
-        self._alone = threading.Lock()  # one forced record at a time, where they are not batched
+        self._single = threading.Lock()  # one forced record at a time, where they are not batched
         self._mutex = threading.Lock()  # ties numbers and state to the order of submits
         part1, part2 = (posixpath.join(path, name) for name in names)
         length = HEADER_LENGTH + max_log_size
-        opened = open_pair_of_files(
+        opened = open_files(
             Settings(fs, part1, part2, length, skip_corrupted_logs, milliseconds, boot_clock)
         )
         self._since_boot = opened.since_boot
         self._time, self._sequence = opened.last
         self._submitted = opened.carried
         self._encoder = RecordEncoder()
-        self._files = FilePair(opened, self._now, forced=forced_write_enabled)
+        open_records = opened.carried.records()
+        self._files = FilePair(
+            opened.active, opened.passive, open_records, self._now, forced=forced_write_enabled
+        )
         self._writer: GroupWriter[Entry] = GroupWriter(
             self._files.write, self._files.sync, name=path, group_bytes=UNSYNCED_MAX // 2
         )
@@ -105,8 +111,16 @@ class DiskJournal:
     def log(self, status: int, gtrid: bytes, unique_names: Collection[str]) -> None:
         """Store a status, unforced: durable with the next forced record.
 
-        Raises `RecordTooLargeError` for what the originals cannot read back, `LogFullError` if
-        open decisions leave no room, `LogClosedError`, `LogPoisonedError`.
+        Args:
+            status: a number of ``javax.transaction.Status``.
+            gtrid: at most 127 bytes.
+            unique_names: the names of the resources, ASCII.
+
+        Raises:
+            RecordTooLargeError: the originals could not read the record back.
+            LogFullError: open decisions leave no space.
+            LogClosedError: the journal is closed.
+            LogPoisonedError: an earlier write or sync failed.
         """
         if self._passes(status, gtrid):
             self._submit(status, gtrid, unique_names, sync=False)
@@ -114,16 +128,16 @@ class DiskJournal:
     def log_forced(
         self, status: int, gtrid: bytes, unique_names: Collection[str]
     ) -> GroupTicket[Entry]:
-        """Store a status and promise that it becomes durable; errors as in `log`."""
+        """Store a status and return a ticket for its durability; see `log`."""
         if self._batching:
             return self._submit(status, gtrid, unique_names, sync=True)
-        with self._alone:
+        with self._single:
             ticket = self._submit(status, gtrid, unique_names, sync=True)
             ticket.wait()
         return ticket
 
     def force(self) -> None:
-        """Return when everything stored so far is durable."""
+        """Wait until everything stored so far is durable."""
         self._writer.flush()
 
     def _passes(self, status: int, gtrid: bytes) -> bool:
@@ -139,16 +153,16 @@ class DiskJournal:
             number = sequence_number(self._sequence + 1)
             entry = self._encoder.encode(status, gtrid, names, self._time, number)
             record, data = entry
-            self._require_room(record)
+            self._require_space(record)
             ticket = self._writer.submit(entry, len(data), sync=sync)
             self._sequence += 1
             self._submitted.apply(record)
         return ticket
 
-    def _require_room(self, record: TransactionLogRecord) -> None:
-        """Whatever is open must fit into an empty file beside any one record, at all times."""
+    def _require_space(self, record: TransactionLogRecord) -> None:
+        """Raise unless all that is open fits into an empty file together with one record."""
         length = self.active.length
-        at_most = HEADER_LENGTH + self._submitted.size_with_at_most(record) + CLOSING_SLACK
+        at_most = HEADER_LENGTH + self._submitted.size_with_max(record) + CLOSING_SLACK
         if at_most < length:
             return
         if HEADER_LENGTH + record.size >= length:
@@ -173,36 +187,44 @@ class DiskJournal:
     # -- reading ---------------------------------------------------------------------------
 
     def collect_dangling_records(self) -> Mapping[bytes, TransactionLogRecord]:
-        """The decisions that are open, by gtrid, each with the names still to be closed."""
+        """Return the decisions that are open, by gtrid, each with the names still to be closed."""
         with self._mutex:
             return {one.gtrid: one for one in self._submitted.decisions.records()}
 
     def dangling_record(self, gtrid: bytes) -> TransactionLogRecord | None:
-        """The open decision of one gtrid."""
+        """Return the open decision of one gtrid; None if there is none."""
         return self._submitted.decisions.get(gtrid)
 
     def heuristic_records(self) -> Mapping[bytes, TransactionLogRecord]:
-        """UNKNOWN records that no `settle` has followed, by gtrid."""
+        """Return the UNKNOWN records that no `settle` has followed, by gtrid."""
         with self._mutex:
             return dict(self._submitted.heuristics)
 
     def unsafe_read_records(
         self, *, include_invalid: bool = False
     ) -> Iterator[TransactionLogRecord]:
-        """All records of the file in use; raises `CorruptLogError` at damage, or passes over it."""
+        """Yield all records of the file in use.
+
+        Args:
+            include_invalid: skip damage instead of raising.
+
+        Raises:
+            CorruptLogError: at damage.
+        """
         self.force()
         with self._writer.exclusive():
             data = self.active.read()
-        for piece in CountedWalk(memoryview(data)).pieces():
-            if piece.record is not None:
-                yield piece.record
+        for span in CountedWalk(memoryview(data)).spans():
+            if span.record is not None:
+                yield span.record
             elif not include_invalid:
-                raise CorruptLogError(piece.reason, file=self.active.path, offset=piece.offset)
+                raise CorruptLogError(span.reason, file=self.active.path, offset=span.offset)
 
     def migrate_to(self, other: DiskJournal) -> None:
-        """Store every open decision in another journal too; nothing is taken from this one.
+        """Store every open decision in another journal too; this journal is not changed.
 
-        Raises `ValueError` for this very journal.
+        Raises:
+            ValueError: ``other`` is this journal.
         """
         if other is self:
             raise ValueError("cannot migrate a journal to itself")
@@ -211,7 +233,11 @@ class DiskJournal:
         other.force()
 
     def settle(self, gtrid: bytes) -> GroupTicket[Entry]:
-        """Close a heuristic outcome: an operator has dealt with it. Raises `KeyError`."""
+        """Close a heuristic outcome that an operator has resolved.
+
+        Raises:
+            KeyError: the gtrid has no heuristic outcome.
+        """
         return self.log_forced(NO_TRANSACTION, gtrid, self.heuristic_records()[gtrid].unique_names)
 
     # -- closing ---------------------------------------------------------------------------
@@ -219,7 +245,7 @@ class DiskJournal:
     def close(self) -> None:
         """Force, mark both files clean, release them. A second call does nothing.
 
-        A poisoned journal is released as it is; the next opening puts it right.
+        A poisoned journal is released as it is; the next opening repairs it.
         """
         if self.active.closed:
             return

@@ -1,10 +1,10 @@
-"""Opening a live journal: make it, judge what a crash or another writer left, put it right.
+"""Opening a live journal: create it, recover it after a crash or another writer, repair it.
 
 In: the paths of both parts. Out: both files, open and locked, the one in use known, and every
-decision and heuristic outcome that is open, so that the journal can be written on.
+decision and heuristic outcome that is open, so that records can be appended.
 
-What the original gets wrong is put right here: a spoilt timestamp, decisions that a change of
-files has dropped, a tail that was torn in a power cut. Damage to what was acknowledged refuses.
+Defects of the original are repaired: a spoilt timestamp, decisions that a change of files has
+dropped, a tail that was torn in a power cut. Damage to what was acknowledged is refused.
 """
 
 from __future__ import annotations
@@ -24,24 +24,28 @@ from tallystick.systems.bitronix.format.layout import (
     sequence_number,
 )
 from tallystick.systems.bitronix.live.carry_over import CarriedRecords
-from tallystick.systems.bitronix.live.journal_file import JournalFile, create_file
-from tallystick.systems.bitronix.read.files import Pair, Part
-from tallystick.systems.bitronix.read.scan import Piece, header_problem, stamp
+from tallystick.systems.bitronix.live.files import UNSYNCED_MAX, JournalFile, create_file
+from tallystick.systems.bitronix.read.files import DualFiles, Part
+from tallystick.systems.bitronix.read.scan import RecordSpan, header_problem, stamp
 
-UNSYNCED_MAX = 1 << 16
-"""Bytes that the live journal leaves unsynced at most: how far back a crash can tear it."""
 SECTOR = 512
-"""Bytes that a disk writes whole or not at all."""
-FRESH_SUFFIX = ".new"
+"""Bytes that a disk writes completely or not at all."""
+NEW_SUFFIX = ".new"
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Where the journal is and how it is opened.
 
-    ``length`` is that of new files in bytes; ``clock`` gives milliseconds for a journal that
-    counts since boot (True) or since 1970 (False). ``boot_clock`` chooses; None goes on as the
-    journal does, and makes new ones since 1970.
+    Attributes:
+        fs: the file system.
+        part1: path of part 1.
+        part2: path of part 2.
+        length: bytes of new files.
+        skip_corrupted: open a damaged journal with the whole records that it has.
+        clock: returns milliseconds since boot (for True) or since 1970 (for False).
+        boot_clock: which of the two to write; None goes on as the journal does, and makes new ones
+            since 1970.
     """
 
     fs: FileSystem
@@ -53,11 +57,12 @@ class Settings:
     boot_clock: bool | None = None
 
     def counts_since_boot(self, last_time: int) -> bool:
-        """Which clock to write with, given the last time in the journal."""
+        """Return whether to write times since boot, given the last time in the journal."""
         return last_time < WALL_CLOCK_MIN if self.boot_clock is None else self.boot_clock
 
     @property
     def parts(self) -> tuple[str, str]:
+        """The paths of part 1 and part 2."""
         return (self.part1, self.part2)
 
 
@@ -72,14 +77,21 @@ class Opened:
     since_boot: bool
 
 
-def open_pair_of_files(settings: Settings) -> Opened:
-    """Raises `CorruptLogError`, `LogFormatError`, `LogLockedError`, and `OSError`."""
+def open_files(settings: Settings) -> Opened:
+    """Open, recover and repair both files.
+
+    Raises:
+        CorruptLogError: records that may have been acknowledged are damaged, or a file is missing.
+        LogFormatError: a file is shorter than its header.
+        LogLockedError: another process has the journal open.
+        OSError: the operating system refuses.
+    """
     _make_missing(settings)
-    files = _locked(settings)
+    files = _open_both(settings)
     try:
         _require_equal_lengths(settings, files)
-        pair = _pair(files)
-        return _judged(settings, files, pair)
+        pair = _as_read(files)
+        return _recover(settings, files, pair)
     except BaseException:
         for file in files:
             file.close()
@@ -87,7 +99,7 @@ def open_pair_of_files(settings: Settings) -> Opened:
 
 
 def later_time(now: int, last: int) -> int:
-    """The clock's time, never before the last one of the same clock."""
+    """Return the clock's time, never before the last one of the same clock."""
     same_clock = (now < WALL_CLOCK_MIN) == (last < WALL_CLOCK_MIN)
     return max(now, last) if same_clock else now
 
@@ -99,51 +111,54 @@ def _make_missing(settings: Settings) -> None:
     fs = settings.fs
     present = [fs.exists(path) for path in settings.parts]
     if all(present):
-        return _remove_fresh(settings)
+        return _remove_new(settings)
     if not any(present):
         return _make_both(settings)
     missing, kept = sorted(settings.parts, key=fs.exists)
-    if not fs.exists(missing + FRESH_SUFFIX) and not settings.skip_corrupted:
+    if not fs.exists(missing + NEW_SUFFIX) and not settings.skip_corrupted:
         raise CorruptLogError(
             "one of the two files is missing",
             file=missing,
             advice=f"It may hold decisions that {kept} does not; put it back, or open with "
             "skip_corrupted=True to go on without them",
         )
-    if not fs.exists(missing + FRESH_SUFFIX):
-        create_file(fs, missing + FRESH_SUFFIX, 0, fs.size(kept), b"")
-    fs.rename(missing + FRESH_SUFFIX, missing)
+    if not fs.exists(missing + NEW_SUFFIX):
+        create_file(fs, missing + NEW_SUFFIX, 0, fs.size(kept), b"")
+    fs.rename(missing + NEW_SUFFIX, missing)
     fs.sync_dir(posixpath.dirname(missing))
     return None
 
 
 def _make_both(settings: Settings) -> None:
-    """Both are whole under other names before either gets its own; part 1 has the later time."""
+    """Create both files under other names, complete, before either gets its own name.
+
+    Part 1 gets the later timestamp.
+    """
     fs = settings.fs
-    _remove_fresh(settings)
+    _remove_new(settings)
     folders = sorted({posixpath.dirname(path) for path in settings.parts})
     for folder in folders:
         fs.mkdir(folder)
     now = max(settings.clock(settings.boot_clock is True), settings.length + 1)
     for path, timestamp in ((settings.part2, now), (settings.part1, now + 1)):
-        create_file(fs, path + FRESH_SUFFIX, timestamp, settings.length, b"")
+        create_file(fs, path + NEW_SUFFIX, timestamp, settings.length, b"")
     for folder in folders:
         fs.sync_dir(folder)
     for path in (settings.part2, settings.part1):
-        fs.rename(path + FRESH_SUFFIX, path)
+        fs.rename(path + NEW_SUFFIX, path)
         fs.sync_dir(posixpath.dirname(path))
 
 
-def _remove_fresh(settings: Settings) -> None:
+def _remove_new(settings: Settings) -> None:
     for path in settings.parts:
-        if settings.fs.exists(path + FRESH_SUFFIX):
-            settings.fs.remove(path + FRESH_SUFFIX)
+        if settings.fs.exists(path + NEW_SUFFIX):
+            settings.fs.remove(path + NEW_SUFFIX)
 
 
-# -- judging -----------------------------------------------------------------------------------
+# -- recovering -----------------------------------------------------------------------------------
 
 
-def _locked(settings: Settings) -> tuple[JournalFile, JournalFile]:
+def _open_both(settings: Settings) -> tuple[JournalFile, JournalFile]:
     one = JournalFile(settings.fs, settings.part1)
     try:
         return one, JournalFile(settings.fs, settings.part2)
@@ -165,33 +180,33 @@ def _require_equal_lengths(settings: Settings, files: tuple[JournalFile, Journal
         )
 
 
-def _pair(files: tuple[JournalFile, JournalFile]) -> Pair:
+def _as_read(files: tuple[JournalFile, JournalFile]) -> DualFiles:
     sources = [ByteSource(file.path, memoryview(file.read())) for file in files]
     one, two = (Part(number, source.path, source.data) for number, source in enumerate(sources, 1))
-    return Pair((one, two))
+    return DualFiles((one, two))
 
 
-def _judged(settings: Settings, files: tuple[JournalFile, JournalFile], pair: Pair) -> Opened:
+def _recover(settings: Settings, files: tuple[JournalFile, JournalFile], pair: DualFiles) -> Opened:
     earlier_part, part = pair.order()
     earlier, later = files[earlier_part.number - 1], files[part.number - 1]
     whole = _is_whole(settings, part, pair)
     carried = CarriedRecords()
-    for _, piece in pair.records():
-        if piece.record is not None:
-            carried.apply(piece.record)
+    for _, span in pair.records():
+        if span.record is not None:
+            carried.apply(span.record)
     last = _last_stamp(pair)
     opened = Opened(later, earlier, carried, last, settings.counts_since_boot(last[0]))
-    in_order = _says_in_use(later, earlier, settings.part2)
-    if not (whole and in_order and earlier.length == later.length and _holds(part, carried)):
-        _count_uncounted(later, part, pair)
+    in_order = _original_agrees(later, earlier, settings.part2)
+    if not (whole and in_order and earlier.length == later.length and _is_complete(part, carried)):
+        _extend_position(later, part, pair)
         _rebuild(settings, opened)
     opened.active.set_state(UNCLEAN_LOG_STATE)
     opened.active.datasync()
     return opened
 
 
-def _last_stamp(pair: Pair) -> tuple[int, int]:
-    """Time and number to go on from; without records the time is that of the header."""
+def _last_stamp(pair: DualFiles) -> tuple[int, int]:
+    """Return time and number to go on from; without records the time is that of the header."""
     earlier, later = pair.order()
     last = later.last or earlier.last
     if last is not None:
@@ -199,76 +214,85 @@ def _last_stamp(pair: Pair) -> tuple[int, int]:
     return (max(part.header.timestamp for part in pair.parts if part.header is not None), 0)
 
 
-def _says_in_use(later: JournalFile, earlier: JournalFile, part2: str) -> bool:
-    """True if the originals, too, would take the later file."""
+def _original_agrees(later: JournalFile, earlier: JournalFile, part2: str) -> bool:
+    """Return whether the originals, too, would take the later file."""
     if later.path == part2:
         return later.timestamp >= earlier.timestamp
     return later.timestamp > earlier.timestamp
 
 
-def _is_whole(settings: Settings, part: Part, pair: Pair) -> bool:
-    """True if the file in use can be written on as it is. Raises `CorruptLogError`."""
+def _is_whole(settings: Settings, part: Part, pair: DualFiles) -> bool:
+    """Return whether records can be appended to the file in use as it is.
+
+    Raises:
+        CorruptLogError: it holds damage that no power cut leaves.
+    """
     whole = True
-    for piece in part.pieces(pair.newest):
-        if piece.offset == 0 and piece.outcome is Outcome.CORRUPT and part.header is not None:
-            _refuse(settings, part, piece, header_problem(part.header, part.size))
+    for span in part.spans(pair.newest):
+        if span.offset == 0 and span.outcome is Outcome.CORRUPT and part.header is not None:
+            _refuse(settings, part, span, header_problem(part.header, part.size))
             whole = False
-        elif piece.offset and piece.outcome in (Outcome.CORRUPT, Outcome.TORN):
-            if not _may_be_torn(part, piece):
-                _refuse(settings, part, piece, piece.reason)
+        elif span.offset and span.outcome in (Outcome.CORRUPT, Outcome.TORN):
+            if not _can_be_torn(part, span):
+                _refuse(settings, part, span, span.reason)
             whole = False
-        elif not piece.counted and piece.what != "zeros":
+        elif not span.counted and span.what != "zeros":
             whole = False
     return whole
 
 
-def _may_be_torn(part: Part, piece: Piece) -> bool:
-    """True for what a power cut leaves of an unsynced write: near the end, with a sector of it
-    still as it was, which is zeros in a file that was wiped before it was used."""
-    if piece.outcome is Outcome.TORN:
+def _can_be_torn(part: Part, span: RecordSpan) -> bool:
+    """Return whether the span is what a power cut leaves of an unsynced write.
+
+    That is near the end, with a sector of it as it was before, which is zeros in a file that was
+    wiped before it was used.
+    """
+    if span.outcome is Outcome.TORN:
         return True
-    assert part.data is not None  # it has pieces
-    if part.header is None or piece.end < part.header.position - UNSYNCED_MAX:
+    assert part.data is not None  # it has spans
+    if part.header is None or span.end < part.header.position - UNSYNCED_MAX:
         return False
-    begin = piece.offset
-    while begin < piece.end:
-        end = min(piece.end, (begin // SECTOR + 1) * SECTOR)
+    begin = span.offset
+    while begin < span.end:
+        end = min(span.end, (begin // SECTOR + 1) * SECTOR)
         if is_zero(part.data, begin, end):
             return True
         begin = end
     return False
 
 
-def _refuse(settings: Settings, part: Part, piece: Piece, reason: str) -> None:
+def _refuse(settings: Settings, part: Part, span: RecordSpan, reason: str) -> None:
     if not settings.skip_corrupted:
         raise CorruptLogError(
             reason,
             file=part.path,
-            offset=piece.offset,
+            offset=span.offset,
             advice="Look at it with 'tallystick explain'; open with skip_corrupted=True to go on "
             "with all whole records",
         )
 
 
-def _holds(part: Part, carried: CarriedRecords) -> bool:
-    """True if this part alone says the same as both."""
+def _is_complete(part: Part, carried: CarriedRecords) -> bool:
+    """Return whether this part alone holds the same open records as both."""
     alone = CarriedRecords()
-    for piece in part.counted():
-        if piece.record is not None:
-            alone.apply(piece.record)
+    for span in part.counted_spans():
+        if span.record is not None:
+            alone.apply(span.record)
     return alone.same_as(carried)
 
 
-# -- putting right -----------------------------------------------------------------------------
+# -- repairing -----------------------------------------------------------------------------
 
 
-def _count_uncounted(file: JournalFile, part: Part, pair: Pair) -> None:
-    """Let the position take in whole records that a crash has left behind it, so that they are
-    believed again if the next step is cut short."""
+def _extend_position(file: JournalFile, part: Part, pair: DualFiles) -> None:
+    """Make the position count whole records that a crash has left after it.
+
+    They are then recovered again if the next step is cut short.
+    """
     ends = [
-        piece.end
-        for piece in part.pieces(pair.newest)
-        if piece.record is not None and piece.outcome is Outcome.VALID and not piece.counted
+        span.end
+        for span in part.spans(pair.newest)
+        if span.record is not None and span.outcome is Outcome.VALID and not span.counted
     ]
     if ends:
         file.set_position(ends[-1])
@@ -282,8 +306,8 @@ def _rebuild(settings: Settings, opened: Opened) -> None:
     now = settings.clock(opened.since_boot)
     time, sequence = later_time(now, opened.last[0]), opened.last[1] + 1
     records = b"".join(opened.carried.copies(time, sequence_number(sequence)))
-    create_file(settings.fs, path + FRESH_SUFFIX, max(now, newest + 1), length, records)
-    settings.fs.rename(path + FRESH_SUFFIX, path)
+    create_file(settings.fs, path + NEW_SUFFIX, max(now, newest + 1), length, records)
+    settings.fs.rename(path + NEW_SUFFIX, path)
     settings.fs.sync_dir(posixpath.dirname(path))
     opened.passive.close()
     opened.passive, opened.active = opened.active, JournalFile(settings.fs, path)

@@ -1,6 +1,6 @@
 """The decision log role on a Bitronix journal.
 
-In: what a transaction manager decides. Out: records that the original's recovery understands.
+In: the decisions of a transaction manager. Out: records that the original's recovery understands.
 """
 
 from __future__ import annotations
@@ -44,35 +44,42 @@ class BitronixDecisionLog:
         self.journal = open_journal(os.fspath(path), **options)
 
     def note(self, state: State, gtrid: bytes, resources: Collection[str]) -> None:
-        """States without a status of the format are not recorded."""
+        """Record a state of a transaction, if the format has a status for it."""
         status = _STATUS_OF_STATE.get(state)
         if status is not None:
             self.journal.log(status, gtrid, resources)
 
     def decide(self, gtrid: bytes, resources: Collection[str]) -> Ticket:
-        """A second decision for a gtrid adds its resources: a COMMITTING record replaces the one
-        before it, so it must name them all."""
+        """Record the decision to commit; a second one for a gtrid adds its resources.
+
+        A COMMITTING record replaces the one before it, so it must name all resources.
+        """
         known = self.journal.dangling_record(gtrid)
         names = set(resources) | set(() if known is None else known.unique_names)
         return self.journal.log_forced(COMMITTING, gtrid, names)
 
     def finish(self, gtrid: bytes, resources: Collection[str], outcome: DecisionOutcome) -> None:
+        """Record the outcome at these resources."""
         self.journal.log(_STATUS_OF_OUTCOME[outcome], gtrid, resources)
 
     def open_decisions(self) -> Mapping[bytes, Decision]:
+        """Return the decisions that are open, by gtrid."""
         return {
             gtrid: Decision(gtrid, frozenset(record.unique_names), record.time)
             for gtrid, record in self.journal.collect_dangling_records().items()
         }
 
     def heuristics(self) -> Mapping[bytes, frozenset[str]]:
+        """Return the resources of heuristic outcomes that are not settled, by gtrid."""
         return {
             gtrid: frozenset(record.unique_names)
             for gtrid, record in self.journal.heuristic_records().items()
         }
 
     def settle(self, gtrid: bytes) -> Ticket:
+        """Close a heuristic outcome that an operator has resolved."""
         return self.journal.settle(gtrid)
 
     def close(self) -> None:
+        """Close the journal."""
         self.journal.close()

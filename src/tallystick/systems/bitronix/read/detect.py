@@ -1,9 +1,8 @@
-"""Which files of a folder are Bitronix journals, and which two belong together.
+"""Find Bitronix journals in a folder, and which two files belong together.
 
-In: a `Folder`. Out: a `LogSource` per pair. The content decides: the format id, or where that
-is damaged a plausible header with a whole first record or with nothing behind it. A name says
-something only where the content says nothing: to find the twin of a file that was recognised,
-and for files that are empty or all zeros.
+In: a `Folder`. Out: a `LogSource` per pair. The content decides: the format id, or where that is
+damaged a plausible header followed by a whole first record or by nothing. The name decides only
+where the content cannot: to find the other file of a pair, and for files that are empty or zeros.
 """
 
 from __future__ import annotations
@@ -12,17 +11,27 @@ import re
 from collections.abc import Iterable
 
 from tallystick.storage.source import logical_name
-from tallystick.systems.bitronix.format.layout import FORMAT_ID, HEADER_LENGTH, MEGABYTE, FileHeader
+from tallystick.systems.bitronix.format.layout import (
+    FORMAT_ID,
+    HEADER_LENGTH,
+    MEGABYTE,
+    SYSTEM_NAME,
+    FileHeader,
+)
 from tallystick.systems.bitronix.format.record import decode_record
 from tallystick.systems.protocol import Entry, Folder, LogSource
 
 _PART_NUMBER = re.compile(r"[12](?=\D*$)")
-"""The last 1 or 2 of a name that no other digit follows."""
+"""The last 1 or 2 of a name, with no other digit after it."""
 _USUAL_NAME = re.compile(r".*[12]\D*\.(tlog|btm)|btm.*[12]\D*", re.IGNORECASE)
 
 
 def detect(folder: Folder) -> list[LogSource]:
-    """The journals of the folder. Raises `LogUnreadableError`."""
+    """Return the journals of the folder.
+
+    Raises:
+        LogUnreadableError: a file that had to be opened cannot be read.
+    """
     sure = [entry for entry in folder.entries if _is_journal_file(entry)]
     silent = [entry for entry in folder.entries if _says_nothing(entry)]
     pairs = _pair_by_name(sure, folder.entries)
@@ -34,14 +43,14 @@ def detect(folder: Folder) -> list[LogSource]:
 
 
 def part_number(path: str) -> int | None:
-    """1 or 2 if the file's name says which part it is, else None."""
+    """Return 1 or 2 if the file's name states which part it is, else None."""
     found = _PART_NUMBER.search(_stem(logical_name(path)))
     return int(found.group()) if found else None
 
 
 def _source(folder: str, pair: list[Entry], *, alone: bool) -> LogSource:
     paths = tuple(sorted(entry.path for entry in pair))
-    return LogSource("bitronix", folder, paths, "" if alone else _key(pair[0].name))
+    return LogSource(SYSTEM_NAME, folder, paths, "" if alone else _key(pair[0].name))
 
 
 # -- content -------------------------------------------------------------------------------------
@@ -64,7 +73,7 @@ def _has_first_record(entry: Entry) -> bool:
 
 
 def _is_unused(entry: Entry, header: FileHeader) -> bool:
-    """True for a file of the right length without records and a name of the usual kind."""
+    """Return whether the file has the right length, a usual name and no records."""
     if header.position != HEADER_LENGTH or not _USUAL_NAME.fullmatch(entry.name):
         return False
     with entry.open() as source:
@@ -81,7 +90,7 @@ def _says_nothing(entry: Entry) -> bool:
 
 
 def _pair_by_name(sure: Iterable[Entry], entries: Iterable[Entry]) -> list[list[Entry]]:
-    """Files recognised, each with the file whose name differs in the part's number only."""
+    """Return recognised files, each with the file whose name differs in the part's number only."""
     by_name = {entry.name: entry for entry in entries}
     pairs, seen = [], set()
     for entry in sure:
@@ -94,7 +103,7 @@ def _pair_by_name(sure: Iterable[Entry], entries: Iterable[Entry]) -> list[list[
 
 
 def _pair_rest(rest: list[Entry]) -> list[list[Entry]]:
-    """Two files without a common name are a pair if they are all that is left."""
+    """Return the files without a common name: as a pair if exactly two are left."""
     return [rest] if len(rest) == 2 else [[entry] for entry in rest]
 
 
@@ -116,6 +125,6 @@ def _key(name: str) -> str:
 
 
 def _stem(name: str) -> str:
-    """The name without its last suffix, where a digit would be the format's, not the part's."""
+    """Return the name without its last suffix, where a digit would not be the part's."""
     stem, dot, _ = name.rpartition(".")
     return stem if dot else name

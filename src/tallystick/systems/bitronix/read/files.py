@@ -1,7 +1,7 @@
-"""Two parts of one journal as the bytes prove them: which is later, and what is open.
+"""The dual files of one journal as the bytes prove them: which is later, and what is open.
 
-In: the bytes of both parts. Out: a `Pair` with each part's pieces, the order of the parts, the
-dangling set over both, and what was counted. Nothing here is the engine's opinion.
+In: the bytes of both parts. Out: `DualFiles` with each part's spans, the order of the parts and
+the decisions that are open over both. What the original makes of them is in `engine`.
 """
 
 from __future__ import annotations
@@ -21,32 +21,38 @@ from tallystick.systems.bitronix.format.record import TransactionLogRecord, deco
 from tallystick.systems.bitronix.read.open_decisions import DanglingSet
 from tallystick.systems.bitronix.read.scan import (
     CountedWalk,
-    Piece,
+    RecordSpan,
     Stamp,
     counted_end,
-    header_piece,
+    header_span,
     stamp,
-    tail_pieces,
+    tail_spans,
 )
 from tallystick.systems.bitronix.read.search import RecordSearch, searchable
 
 
 @dataclass
 class Part:
-    """One file of the pair; ``data`` is None where it is missing or cannot be read.
+    """One file of the pair.
 
-    ``number`` is 1 or 2. What is asked for is looked for, without walking through the file.
-    With ``keeps`` set the file is walked through once, and its pieces stay in memory.
+    What is asked for is searched for, without a walk through the file.
+
+    Attributes:
+        number: 1 or 2.
+        path: None for a missing file.
+        data: None where the file is missing or cannot be read.
+        keeps: walk through the file once and keep its spans in memory.
     """
 
     number: int
     path: str | None
     data: memoryview | None
     keeps: bool = False
-    _kept: list[Piece] | None = field(default=None, init=False, repr=False)
+    _kept: list[RecordSpan] | None = field(default=None, init=False, repr=False)
 
     @cached_property
     def header(self) -> FileHeader | None:
+        """The file header; None without data, or with fewer than 21 bytes."""
         return None if self.data is None else FileHeader.decode(self.data)
 
     @cached_property
@@ -59,55 +65,58 @@ class Part:
 
     @property
     def size(self) -> int:
+        """Bytes of the file; 0 without data."""
         return 0 if self.data is None else len(self.data)
 
-    def counted(self) -> Iterator[Piece]:
-        """Header and counted range, piece by piece."""
+    def counted_spans(self) -> Iterator[RecordSpan]:
+        """Return the spans of the header and of the counted range."""
         if not self.keeps:
             return self._walk()
         if self._kept is None:
             self._kept = list(self._walk())
         return iter(self._kept)
 
-    def _walk(self) -> Iterator[Piece]:
+    def _walk(self) -> Iterator[RecordSpan]:
         if self.data is None or not self.size:
             return
-        yield header_piece(self.data)
+        yield header_span(self.data)
         if self.header is not None:
-            yield from CountedWalk(self.data).pieces()
+            yield from CountedWalk(self.data).spans()
 
-    def pieces(self, newest: Stamp | None) -> Iterator[Piece]:
-        """All pieces of the file; ``newest`` as in `tail_pieces`."""
+    def spans(self, newest: Stamp | None) -> Iterator[RecordSpan]:
+        """Yield all spans of the file; ``newest`` as in `tail_spans`."""
         place = 0
-        for piece in self.counted():
-            yield piece
-            place = piece.end
+        for span in self.counted_spans():
+            yield span
+            place = span.end
         if self.data is not None and place < self.size:
-            yield from tail_pieces(self.data, place, newest)
+            yield from tail_spans(self.data, place, newest)
 
     @cached_property
     def swap_defect(self) -> bool:
-        """True if the timestamp is a place in this file, as 2.1.3 and 2.1.4 leave it at a swap:
-        the position, or the start of a record that only COMMITTING records precede."""
+        """True if the timestamp is an offset in this file, as 2.1.3 and 2.1.4 leave it at a swap.
+
+        That is the position, or the start of a record that only COMMITTING records precede.
+        """
         if self.header is None or not HEADER_LENGTH <= self.header.timestamp <= self.size:
             return False
         mark = self.header.timestamp
-        for piece in self.counted():
-            decided = piece.record is not None and piece.record.status == COMMITTING
-            if piece.offset and (piece.offset >= mark or not decided):
-                return piece.offset == mark
+        for span in self.counted_spans():
+            decided = span.record is not None and span.record.status == COMMITTING
+            if span.offset and (span.offset >= mark or not decided):
+                return span.offset == mark
         return mark == self.header.position
 
-    def copy_of_first(self) -> bytes:
-        """The bytes of the first record if it is COMMITTING, and so may be a copy; else none."""
+    def first_decision(self) -> bytes:
+        """Return the bytes of the first record if it is COMMITTING (perhaps a copy), else none."""
         if self.data is None or self.header is None or self.header.position <= HEADER_LENGTH:
             return b""
         record = decode_record(self.data, HEADER_LENGTH, self.size)
         return b"" if record is None or record.status != COMMITTING else record.encode()
 
-    def holds_first_of(self, other: Part) -> bool:
-        """True if the first record of the other file stands in this one, as a swap copied it."""
-        wanted = other.copy_of_first()
+    def contains_first_of(self, other: Part) -> bool:
+        """Return whether this file contains the first record of the other, as a swap copies it."""
+        wanted = other.first_decision()
         if not wanted or self.data is None or self.header is None:
             return False
         end = counted_end(self.header, self.size)
@@ -115,8 +124,8 @@ class Part:
 
 
 @dataclass
-class Pair:
-    """Both parts."""
+class DualFiles:
+    """The two files of a journal, part 1 first."""
 
     parts: tuple[Part, Part]
 
@@ -128,41 +137,42 @@ class Pair:
 
     @property
     def data(self) -> tuple[memoryview | None, memoryview | None]:
+        """The bytes of part 1 and part 2."""
         return (self.parts[0].data, self.parts[1].data)
 
     def order(self) -> tuple[Part, Part]:
-        """The earlier part, then the one that is in use according to the bytes."""
+        """Return the earlier part, then the part that is in use according to the bytes."""
         return self.parts if _second_is_later(*self.parts) else self.parts[::-1]
 
-    def records(self) -> Iterator[tuple[Part, Piece]]:
-        """Every whole record that is not stale, earlier part first."""
+    def records(self) -> Iterator[tuple[Part, RecordSpan]]:
+        """Yield every whole record that is not stale, those of the earlier part first."""
         for part in self.order():
-            for piece in part.pieces(self.newest):
-                if piece.record is not None and piece.outcome is Outcome.VALID:
-                    yield part, piece
+            for span in part.spans(self.newest):
+                if span.record is not None and span.outcome is Outcome.VALID:
+                    yield part, span
 
     def dangling(self) -> DanglingSet:
-        """The decisions that are open according to both parts."""
+        """Return the decisions that are open according to both parts."""
         found = DanglingSet()
-        for _, piece in self.records():
-            assert piece.record is not None  # `records` gives no others
-            found.apply(piece.record)
+        for _, span in self.records():
+            assert span.record is not None  # `records` gives no others
+            found.apply(span.record)
         return found
 
 
 def _second_is_later(one: Part, two: Part) -> bool:
-    """Which part is in use: by what it holds, then by the timestamps.
+    """Return whether ``two`` is in use: by what the parts hold, then by the timestamps.
 
-    The timestamps tell, as they do to the original, unless a swap has spoilt one or they are
+    The timestamps decide, as they do for the original, unless a swap has spoilt one or they are
     equal. Then: a swap begins the later file with copies of records of the earlier one, so the
-    file that holds the other's first record is the earlier; else the later last record tells,
+    file that contains the other's first record is the earlier; else the later last record decides,
     within one run of the writer. Where 2.1.4 has taken over from a writer with another clock,
     the spoilt timestamp is its own and so the later one.
     """
     if one.header is None or two.header is None:
         return two.header is not None
     if one.swap_defect or two.swap_defect or one.header.timestamp == two.header.timestamp:
-        earlier, later = one.holds_first_of(two), two.holds_first_of(one)
+        earlier, later = one.contains_first_of(two), two.contains_first_of(one)
         if earlier != later:
             return earlier
         if (one.last is None) != (two.last is None):
@@ -175,6 +185,6 @@ def _second_is_later(one: Part, two: Part) -> bool:
 
 
 def _comparable(one: TransactionLogRecord, two: TransactionLogRecord) -> bool:
-    """True if the records differ and their times are of one clock."""
+    """Return whether the records differ and their times are of one clock."""
     same_clock = (one.time < WALL_CLOCK_MIN) == (two.time < WALL_CLOCK_MIN)
     return same_clock and stamp(one) != stamp(two)

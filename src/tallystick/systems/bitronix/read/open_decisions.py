@@ -1,7 +1,7 @@
-"""The decisions that are not closed: the map from gtrid to the kept COMMITTING record.
+"""The decisions that are not closed: a map from gtrid to the COMMITTING record that is kept.
 
 In: records in file order. Out: the records that a coordinator's recovery would act on. The
-same rules serve the engine's verdict, the strict one and the live log.
+engine's verdict, the strict verdict and the live log use the same rules.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ def _with_names(record: TransactionLogRecord, names: tuple[str, ...]) -> Transac
 
 
 class DanglingSet:
-    """COMMITTING puts, replacing; COMMITTED, ROLLEDBACK and UNKNOWN take their names away.
+    """The open decisions after the records applied so far.
 
-    ``rebuild`` makes the record that is kept for the names left of a partly closed one (a
-    live log gives it a new time and number). A closing record without names closes only a
-    COMMITTING without names, and one whose gtrid is not open does nothing.
+    COMMITTING opens or replaces a decision; COMMITTED, ROLLEDBACK and UNKNOWN remove their names
+    from it. A closing record without names closes only a COMMITTING without names, and one whose
+    gtrid is not open has no effect. ``rebuild`` makes the record that is kept for the names left of
+    a partly closed one (a live log gives it a new time and number).
     """
 
     def __init__(self, rebuild: Rebuild = _with_names) -> None:
@@ -32,7 +33,7 @@ class DanglingSet:
         self._rebuild = rebuild
 
     def apply(self, record: TransactionLogRecord) -> None:
-        """Take the next record into account."""
+        """Apply the next record."""
         if record.status == COMMITTING:
             self._open[record.gtrid] = record
         elif record.status in CLOSING and record.gtrid in self._open:
@@ -50,11 +51,11 @@ class DanglingSet:
             self._open[record.gtrid] = self._rebuild(kept, left)
 
     def get(self, gtrid: bytes) -> TransactionLogRecord | None:
-        """The kept record of that gtrid, with the names left."""
+        """Return the kept record of that gtrid, with the names left."""
         return self._open.get(gtrid)
 
     def records(self) -> tuple[TransactionLogRecord, ...]:
-        """The kept records by ascending gtrid."""
+        """Return the kept records by ascending gtrid."""
         return tuple(self._open[gtrid] for gtrid in sorted(self._open))
 
     def __len__(self) -> int:

@@ -1,7 +1,7 @@
-"""From pieces of a file to the house's records.
+"""From spans of a file to `Record` values.
 
-In: a `Piece`. Out: a `Record`, or None for what is no log record (header, fill, remains). The
-attributes bear the oracle's names.
+In: a `RecordSpan`, and whether 2.1.4 reaches it. Out: a `Record`, or None for what is no log record
+(header, fill, remains of records). The attributes have the oracle's names.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from tallystick.systems.bitronix.format.layout import (
     PREPARING,
     ROLLEDBACK,
     ROLLING_BACK,
+    SYSTEM_NAME,
     UNKNOWN,
     signed32,
     split_gtrid,
     status_name,
 )
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
-from tallystick.systems.bitronix.read.scan import Piece
+from tallystick.systems.bitronix.read.scan import RecordSpan
 
 KIND_OF = {
     ACTIVE: Kind.BEGIN,
@@ -41,34 +42,37 @@ KIND_OF = {
     ROLLING_BACK: Kind.STATUS,
 }
 DAMAGED = "damaged"
-"""The type of a stretch that holds no whole record."""
+"""The type of a range of bytes that holds no whole record."""
 
 
-def record_of(path: str, piece: Piece) -> Record | None:
-    """The record of a piece; damaged stretches of the counted range are records too."""
-    if piece.record is not None:
-        return _whole(path, piece, piece.record)
-    if piece.offset and piece.outcome in (Outcome.CORRUPT, Outcome.TORN):
+def record_of(path: str, span: RecordSpan, *, reached: bool) -> Record | None:
+    """Return the record of a span; damaged ranges of the counted range are records too.
+
+    ``reached`` is false where 2.1.4 would not read the record: it becomes ``salvaged``.
+    """
+    if span.record is not None:
+        return _whole(path, span, span.record, reached)
+    if span.offset and span.outcome in (Outcome.CORRUPT, Outcome.TORN):
         return Record(
-            "bitronix",
+            SYSTEM_NAME,
             path,
-            piece.offset,
-            piece.length,
-            piece.outcome,
+            span.offset,
+            span.length,
+            span.outcome,
             Kind.UNKNOWN,
             DAMAGED,
-            attributes={"reason": piece.reason},
+            attributes={"reason": span.reason},
         )
     return None
 
 
-def _whole(path: str, piece: Piece, record: TransactionLogRecord) -> Record:
+def _whole(path: str, span: RecordSpan, record: TransactionLogRecord, reached: bool) -> Record:
     return Record(
-        system="bitronix",
+        system=SYSTEM_NAME,
         file=path,
-        offset=piece.offset,
-        length=piece.length,
-        outcome=piece.outcome,
+        offset=span.offset,
+        length=span.length,
+        outcome=span.outcome,
         kind=KIND_OF.get(record.status, Kind.UNKNOWN),
         type=status_name(record.status),
         sequence=record.sequence_number,
@@ -76,11 +80,11 @@ def _whole(path: str, piece: Piece, record: TransactionLogRecord) -> Record:
         format_id=FORMAT_ID,
         gtrid=record.gtrid,
         resources=record.unique_names,
-        attributes=_attributes(piece, record),
+        attributes=_attributes(span, record, reached),
     )
 
 
-def _attributes(piece: Piece, record: TransactionLogRecord) -> dict[str, Any]:
+def _attributes(span: RecordSpan, record: TransactionLogRecord, reached: bool) -> dict[str, Any]:
     parts = split_gtrid(record.gtrid)
     attributes: dict[str, Any] = {
         "status": record.status,
@@ -92,8 +96,8 @@ def _attributes(piece: Piece, record: TransactionLogRecord) -> dict[str, Any]:
         "gtridSequence": parts.sequence,
         "endRecord": record.end_record,
     }
-    if not piece.reached:
+    if not reached:
         attributes["salvaged"] = True
-    if piece.reason:
-        attributes["reason"] = piece.reason
+    if span.reason:
+        attributes["reason"] = span.reason
     return attributes

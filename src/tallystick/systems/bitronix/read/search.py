@@ -1,7 +1,7 @@
-"""Finding the next whole record, or the next byte that is not zero, from any place.
+"""Find whole records, and the ends of damaged ones, from any offset of a file.
 
-In: the bytes of a file. Out: offsets. The work is bounded, so that no content makes a walk
-over damage slower than linear.
+In: the bytes of a file. Out: offsets and records. The work is bounded, so that no content makes a
+walk over damage slower than linear.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SEARCH_WORK = 64
 
 
 class RecordSearch:
-    """Finds whole records from any place, with a bound on the work for the whole file."""
+    """Finds whole records from any offset, with a bound on the work for the whole file."""
 
     def __init__(self, data: memoryview) -> None:
         self._data = data
@@ -34,7 +34,7 @@ class RecordSearch:
         """The last search: from, up to, and what it found."""
 
     def next_record(self, begin: int, end: int) -> int | None:
-        """Offset of the next whole record that starts at ``begin`` or later, below ``end``."""
+        """Return the offset of the next whole record that starts in ``begin <= offset < end``."""
         if self._last is not None:
             searched, up_to, found = self._last
             if searched <= begin and up_to == end and (found is None or begin <= found):
@@ -59,7 +59,7 @@ class RecordSearch:
         return None
 
     def last_record(self, begin: int, end: int) -> TransactionLogRecord | None:
-        """The last whole record that starts at ``begin`` or later, below ``end``."""
+        """Return the last whole record that starts in ``begin <= offset < end``."""
         place = end + len(_RECORD_SIGN) + _SIGN_OFFSET
         while self._budget > 0:
             sign = self._hay.rfind(_RECORD_SIGN, begin + _SIGN_OFFSET, place)
@@ -73,7 +73,7 @@ class RecordSearch:
         return None
 
     def damaged_end(self, begin: int, limit: int) -> tuple[int, bool]:
-        """Where a damaged record ends, and whether an end marker stands there."""
+        """Return the end of a damaged record, and whether an end marker stands there."""
         length = int.from_bytes(self._data[begin + 4 : begin + 8], "big", signed=True)
         by_length = begin + length + LENGTH_OUTSIDE
         fits = length >= LENGTH_FIXED and by_length <= limit
@@ -84,7 +84,7 @@ class RecordSearch:
 
 
 def searchable(data: memoryview) -> bytes | bytearray | mmap.mmap:
-    """What stands behind the view, if it is the whole of it; else a copy."""
+    """Return the object of the view if it is the whole of it, else a copy."""
     whole = data.obj
     if isinstance(whole, bytes | bytearray | mmap.mmap) and len(whole) == len(data):
         return whole

@@ -1,7 +1,7 @@
-"""What the journal says of each global transaction: its last status, and the names still open.
+"""The last status of each global transaction, and the resources for which it is still open.
 
-In: the records of both parts, earlier part first. Out: `Transaction` objects by gtrid. Memory
-grows with the number of gtrids in the journal, which its two files bound.
+In: the records of both parts, earlier part first. Out: `Transaction` values by gtrid. Memory grows
+with the number of gtrids in the journal, which its two files bound.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from tallystick.systems.bitronix.format.layout import (
     PREPARING,
     ROLLEDBACK,
     ROLLING_BACK,
+    SYSTEM_NAME,
     UNKNOWN,
     split_gtrid,
     status_name,
 )
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
-from tallystick.systems.bitronix.read.files import Pair
+from tallystick.systems.bitronix.read.files import DualFiles
 from tallystick.systems.bitronix.read.open_decisions import DanglingSet
 
 _STATE_OF = {
@@ -43,7 +44,7 @@ _STATE_OF = {
 
 
 @dataclass(slots=True)
-class _History:
+class _GtridSummary:
     """The records of one gtrid, summed up."""
 
     first_time: int
@@ -66,46 +67,46 @@ class _History:
         self.bytes += record.size
 
 
-def transactions(pair: Pair, log: str) -> Iterator[Transaction]:
-    """Every gtrid of the journal in order of its first record."""
-    histories: dict[bytes, _History] = {}
+def transactions(pair: DualFiles, log: str) -> Iterator[Transaction]:
+    """Yield every gtrid of the journal in order of its first record."""
+    summaries: dict[bytes, _GtridSummary] = {}
     dangling = DanglingSet()
-    for part, piece in pair.records():
-        record, path = piece.record, part.path
+    for part, span in pair.records():
+        record, path = span.record, part.path
         assert record is not None  # `records` gives no others
         assert path is not None
-        place = (path, piece.offset)
-        history = histories.setdefault(record.gtrid, _History(record.time, record, place))
-        history.add(path, piece.offset, record)
+        place = (path, span.offset)
+        summary = summaries.setdefault(record.gtrid, _GtridSummary(record.time, record, place))
+        summary.add(path, span.offset, record)
         dangling.apply(record)
-    for gtrid, history in histories.items():
-        yield _transaction(log, gtrid, history, dangling.get(gtrid))
+    for gtrid, summary in summaries.items():
+        yield _transaction(log, gtrid, summary, dangling.get(gtrid))
 
 
 def _transaction(
-    log: str, gtrid: bytes, history: _History, kept: TransactionLogRecord | None
+    log: str, gtrid: bytes, summary: _GtridSummary, kept: TransactionLogRecord | None
 ) -> Transaction:
     open_names = () if kept is None else kept.unique_names
-    decided = history.decision_place if kept is not None else None
-    last = history.last
+    decided = summary.decision_place if kept is not None else None
+    last = summary.last
     return Transaction(
-        system="bitronix",
+        system=SYSTEM_NAME,
         log=log,
         key=gtrid.hex() or "(empty)",
         state=_STATE_OF.get(last.status, State.UNKNOWN) if kept is None else State.COMMITTING,
         format_id=FORMAT_ID,
         gtrid=gtrid,
         name=gtrid.hex().upper(),
-        participants=tuple(sorted(history.names)),
+        participants=tuple(sorted(summary.names)),
         open_participants=open_names,
-        first_time=history.first_time,
+        first_time=summary.first_time,
         last_time=last.time,
-        records=history.records,
-        bytes=history.bytes,
-        files=tuple(history.files),
-        evidence=decided or history.last_place,
+        records=summary.records,
+        bytes=summary.bytes,
+        files=tuple(summary.files),
+        evidence=decided or summary.last_place,
         evidence_type=status_name(COMMITTING if decided else last.status),
-        attributes=_attributes(gtrid, last, len(history.names)),
+        attributes=_attributes(gtrid, last, len(summary.names)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Records of a block log as Arrow batches, without a Python object per record.
+"""Entries of a block log as Arrow batches, by compiled kernels, and splits of its files.
 
-In: bytes of files. Out: batches of the `RECORDS` schema, and splits that are read on their own.
+In: the files, and a function that opens one. Out: batches of the `RECORDS` schema; `Split`s.
 """

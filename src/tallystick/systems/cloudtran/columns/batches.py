@@ -1,16 +1,16 @@
 """Records as Arrow batches, without a Python object per record.
 
-In: a `CloudtranReading`, and one split or all files. Out: batches of the `RECORDS` schema that
-agree with ``records()`` row by row, bodies and names as views, ``attributes`` left null.
-Blocks with both headers whole go through compiled kernels, checksums included; whatever stops
-these goes through the scan.
+In: the files of a log, a function that opens one, and one split or none. Out: batches of the
+`RECORDS` schema that agree with ``records()`` row by row, bodies and names as views,
+``attributes`` null. Blocks with both headers whole go through compiled kernels, checksums
+included; the scan takes every other block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,44 +38,42 @@ from tallystick.systems.cloudtran.format.layout import (
     Prologue,
     unpack_entries,
 )
-from tallystick.systems.cloudtran.read.block_order import Part, Succession
+from tallystick.systems.cloudtran.read.block_order import BlockOrder, Opener
+from tallystick.systems.cloudtran.read.files import BlockFile
 from tallystick.systems.cloudtran.read.records import TYPES, block_records
 from tallystick.systems.cloudtran.read.scan import FileScan
 from tallystick.systems.protocol import Split
 
-if TYPE_CHECKING:
-    from tallystick.systems.cloudtran.reader import CloudtranReading
-
 RUN_BYTES = 8 << 20
-"""Bytes of file that are walked at once."""
+"""Bytes of file that one run of the kernel covers."""
 RUN_BLOCKS = 4096
 _KINDS = pa.array([Kind.PERSISTING.value, Kind.PERSISTED.value])
 _TYPES = pa.array(list(TYPES.values()))
 
 
 def read_batches(
-    reading: CloudtranReading, split: Split | None, rows: int
+    files: Iterable[BlockFile], opened: Opener, log: str, split: Split | None, rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of at most ``rows`` rows, of one split or of all files in order."""
-    succession = Succession()
-    for part in reading.parts:
-        if split is not None and part.path != split.file:
+    """Yield batches of at most ``rows`` rows, of one split or of all files in order."""
+    order = BlockOrder()
+    for file in files:
+        if split is not None and file.path != split.file:
             continue
-        succession.enter(part.serial)
+        order.enter(file.serial)
         begin, end = (0, None) if split is None else (split.begin, split.end)
-        with reading.scan(part) as scan:
-            walk = _Walk(scan, part, reading.source.path, succession, rows)
+        with opened(file) as scan:
+            walk = _Walk(scan, file, log, order, rows)
             yield from walk.batches(begin, scan.end if end is None else min(end, scan.end))
 
 
 @dataclass(slots=True)
 class _Walk:
-    """One file on its way into batches."""
+    """The walk over one file."""
 
     scan: FileScan
-    part: Part
+    file: BlockFile
     log: str
-    succession: Succession
+    order: BlockOrder
     rows: int
 
     def batches(self, offset: int, end: int) -> Iterator[pa.RecordBatch]:
@@ -83,22 +81,22 @@ class _Walk:
         signature: Any = np.frombuffer(self.scan.finder.signature, np.uint8)
         out: Any = np.empty((RUN_BLOCKS, kernels.BLOCK_COLUMNS), np.uint64)
         size = self.scan.finder.block_size
-        while offset < end and not self.succession.ended:
+        while offset < end and not self.order.ended:
             found = kernels.walk_blocks(data, offset, end, signature, size, RUN_BYTES, out)
-            run = _Run.of(self.scan, data, self._sound(out[:found]))
+            run = _Run.of(self.scan, data, self._valid_prefix(out[:found]))
             for begin in range(0, run.entries.shape[1], self.rows):
                 yield self._batch(run, begin, begin + self.rows)
             if run.count:
                 offset = run.end
                 self._continue(out[: run.count])
             else:
-                offset, records = self._judge(offset)
+                offset, records = self._scan_block(offset)
                 yield from records
 
-    def _sound(self, blocks: Any) -> Any:
-        """The leading blocks of one codec whose checksums hold and that continue the log."""
+    def _valid_prefix(self, blocks: Any) -> Any:
+        """Return the leading blocks of one codec whose checksums hold and that continue the log."""
         data = self.scan.data
-        last, serial = self.succession.last, None
+        last, serial = self.order.last, None
         for index, row in enumerate(blocks.tolist()):
             start = row[kernels.OFFSET] + HEADER_SIZE
             if row[kernels.CODEC] != blocks[0][kernels.CODEC]:
@@ -106,21 +104,21 @@ class _Walk:
             serial = row[kernels.SERIAL] if serial is None else serial
             ordered = row[kernels.SERIAL] == serial and row[kernels.SEQUENCE] > last
             whole = crc32(data[start : start + row[kernels.SIZE]]) == row[kernels.CRC]
-            if not ordered or not whole or not self.succession.would_accept(serial):
+            if not ordered or not whole or not self.order.would_accept(serial):
                 return blocks[:index]
             last = row[kernels.SEQUENCE]
         return blocks
 
     def _continue(self, blocks: Any) -> None:
         last = blocks[-1]
-        self.succession.accepts(int(last[kernels.SERIAL]), int(last[kernels.SEQUENCE]))
+        self.order.accepts(int(last[kernels.SERIAL]), int(last[kernels.SEQUENCE]))
 
-    def _judge(self, offset: int) -> tuple[int, Iterator[pa.RecordBatch]]:
-        """One block by the scan, which knows every kind of damage."""
+    def _scan_block(self, offset: int) -> tuple[int, Iterator[pa.RecordBatch]]:
+        """Read one block by the scan, which knows all damage; return its end and records."""
         block = next(self.scan.blocks(offset))
-        if not self.succession.follows(block):
+        if not self.order.follows(block):
             return block.end, iter(())
-        records = block_records(block, self.part.path)
+        records = block_records(block, self.file.path)
         return block.end, record_batches(records, self.log, Clock.WALL_US.value, self.rows)
 
     def _batch(self, run: _Run, begin: int, end: int) -> pa.RecordBatch:
@@ -133,7 +131,7 @@ class _Walk:
         columns = {
             "system": constant(SYSTEM_NAME, count),
             "log": constant(self.log, count),
-            "file": constant(self.part.path, count),
+            "file": constant(self.file.path, count),
             "offset": numbers(offsets, None),
             "length": numbers(lengths, None),
             "outcome": constant(Outcome.VALID.value, count),
@@ -151,8 +149,10 @@ class _Walk:
 
 @dataclass(slots=True)
 class _Run:
-    """Entries of several whole blocks of one codec; their places count from ``base`` bytes
-    before ``window``, which holds all of them."""
+    """Entries of several whole blocks of one codec.
+
+    Their places count from ``base`` bytes before ``window``, which holds all of them.
+    """
 
     base: int
     window: Any
@@ -184,12 +184,12 @@ class _Run:
 
     @property
     def end(self) -> int:
-        """Offset in the file behind the last block."""
+        """The offset in the file after the last block."""
         last = self.blocks[-1]
         return int(last[kernels.OFFSET] + last[kernels.LENGTH])
 
     def places(self, entries: Any, blocks: Any) -> tuple[Any, Any]:
-        """Offsets and lengths in the file; packed entries share those of their stream."""
+        """Return offsets and lengths in the file; packed entries share those of their stream."""
         if not self.packed:
             return entries[kernels.PLACE], entries[kernels.ENTRY_LENGTH]
         offsets = self.blocks[:, kernels.OFFSET][blocks] + (HEADER_SIZE + PROLOGUE_SIZE)
@@ -197,7 +197,7 @@ class _Run:
 
 
 def _unpacked(scan: FileScan, starts: Any, ends: Any) -> tuple[Any, Any, Any]:
-    """The unpacked entries of leading blocks one behind the other, with their places."""
+    """Return the unpacked entries of leading blocks, joined, with the bounds of each block."""
     pieces: list[Any] = []
     bounds = [0]
     prologue = Prologue(0, 0, CODEC_ZLIB)

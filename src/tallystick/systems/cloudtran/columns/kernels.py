@@ -1,14 +1,15 @@
-"""Blocks and entries walked without a Python object each.
+"""Walks over blocks and entries without a Python object each.
 
-Plain functions over NumPy arrays, compiled where numba is installed. They read the format of
-`layout.py` and accept exactly what it accepts, for the plain case only: a block with both
-headers whole. They stop in front of anything else, which the scan then judges.
+Plain functions over NumPy arrays, compiled where numba is installed. They accept exactly what
+`format` accepts, for the plain case only: a block with both headers whole. They stop before
+anything else, which the scan then reads.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from tallystick.arrow.byte_kernels import Number, le_int64, le_uint16, le_uint32
 from tallystick.arrow.columns import put_view
 from tallystick.arrow.numba_kernel import kernel
 from tallystick.systems.cloudtran.format import entries, layout
@@ -21,10 +22,29 @@ _BOTH = layout.BOTH_HEADERS
 _SIGNATURE = layout.SIGNATURE_SIZE
 _PROLOGUE = layout.PROLOGUE_SIZE
 _HEAD = entries.ENTRY_HEAD_SIZE
-ENTRY_MIN = entries.ENTRY_HEAD_SIZE + 2
+ENTRY_MIN = entries.ENTRY_HEAD_SIZE + entries.TARGET_COUNT_SIZE
 """Bytes of the shortest entry: no reference, no target."""
 _EVERY = entries.EVERY_TARGET
 _NO_VALUE = entries.NO_VALUE
+_VERSION, _CODEC_NONE, _CODEC_MAX = layout.VERSION, layout.CODEC_NONE, layout.CODEC_ZLIB
+_CLOSING = layout.FLAG_CLOSING
+_OFFSET_AT, _COUNT_AT, _SIZE_AT = layout.OFFSET_AT, layout.COUNT_AT, layout.SIZE_AT
+_CRC_AT, _CRC_HIGH_AT = layout.CRC_AT, layout.CRC_AT + 4
+_CODEC_AT, _FLAGS_AT = layout.CODEC_AT, layout.FLAGS_AT
+_SERIAL_AT, _SEQUENCE_AT = layout.SERIAL_AT, layout.SEQUENCE_AT
+_LENGTH_FIELD = entries.LENGTH_FIELD_SIZE
+_KIND_AT, _ENTRY_FLAGS_AT = entries.ENTRY_KIND_AT, entries.ENTRY_FLAGS_AT
+_REFERENCE_SIZE_AT, _NUMBER_AT = entries.ENTRY_REFERENCE_SIZE_AT, entries.ENTRY_NUMBER_AT
+_TIME_AT = entries.ENTRY_TIME_AT
+_PERSISTING, _PERSISTED = int(entries.EntryKind.PERSISTING), int(entries.EntryKind.PERSISTED)
+_CARRIED = int(entries.PersistingFlag.CARRIED_FORWARD)
+_ALL_TARGETS = int(entries.PersistedFlag.ALL_TARGETS)
+_DISCARDED = int(entries.PersistedFlag.DISCARDED)
+_PERSISTED_FLAGS_MAX = _ALL_TARGETS | _DISCARDED
+_TARGET_COUNT, _OPERATION_COUNT = entries.TARGET_COUNT_SIZE, entries.OPERATION_COUNT_SIZE
+_OPERATION_HEAD, _BLOB_SIZE = entries.OPERATION_HEAD_SIZE, entries.BLOB_SIZE_SIZE
+_CODE_AT, _NAME_SIZE_AT = entries.OPERATION_CODE_AT, entries.OPERATION_NAME_SIZE_AT
+_CODE_MAX = int(entries.OperationKind.DELETE)
 
 # columns of a block row
 OFFSET, LENGTH, SIZE, CRC, COUNT, CODEC, SERIAL, SEQUENCE = range(8)
@@ -32,21 +52,6 @@ BLOCK_COLUMNS = 8
 # rows of the table of entries: each is a column of the batch
 PLACE, ENTRY_LENGTH, KIND, NUMBER, TIME, BODY, BODY_LENGTH, TARGETS, BLOCK = range(9)
 ENTRY_COLUMNS = 9
-
-
-@kernel
-def _u16(data: Array, place: int) -> int:
-    return int(data[place]) | int(data[place + 1]) << 8
-
-
-@kernel
-def _u32(data: Array, place: int) -> int:
-    return _u16(data, place) | _u16(data, place + 2) << 16
-
-
-@kernel
-def _u64(data: Array, place: int) -> int:
-    return _u32(data, place) | _u32(data, place + 4) << 32
 
 
 @kernel
@@ -67,9 +72,11 @@ def walk_blocks(
     bytes_max: int,
     out: Array,
 ) -> int:
-    """Rows of whole blocks from ``offset`` on that start before ``stop``, into ``out`` (unsigned
-    64-bit, one row per block); returns how many. Ends at anything else, when ``out`` is full, or
-    behind ``bytes_max``. Checksums are the caller's to check."""
+    """Fill a row per whole block that starts in ``offset <= start < stop``; return how many.
+
+    ``out`` is unsigned 64-bit, one row per block. The walk ends at anything else, when ``out`` is
+    full, or after ``bytes_max`` bytes. The caller checks the checksums.
+    """
     found = 0
     begin = offset
     while offset < stop and found < len(out) and offset - begin < bytes_max:
@@ -84,37 +91,44 @@ def walk_blocks(
 
 
 @kernel
-def _block(data: Array, offset: int, signature: Array, block_size: int, row: Array) -> int:
-    """Fill the row of one whole block; its length, or 0 if it is none."""
+def _block(data: Array, offset: int, signature: Array, block_size: int, row: Array) -> Number:
+    """Fill the row of one whole block; return its length, or 0 if it is none."""
     header = data[offset : offset + _HEADER]
-    size = _u32(header, 72)
-    if _u32(header, 64) != offset or _u32(header, 80) != 0 or size < _PROLOGUE:
+    size = le_uint32(header, _SIZE_AT)
+    if le_uint32(header, _OFFSET_AT) != offset or le_uint32(header, _CRC_HIGH_AT) != 0:
         return 0
-    behind = offset + _HEADER + size
-    if behind + _HEADER > len(data) or not _same(signature, header[:_SIGNATURE]):
+    if size < _PROLOGUE:
+        return 0
+    data_end = offset + _HEADER + size
+    if data_end + _HEADER > len(data) or not _same(signature, header[:_SIGNATURE]):
         return 0
     length = -(-(_BOTH + size) // block_size) * block_size
     last = offset + length - _HEADER
     at_end = offset + length <= len(data) and _same(header, data[last : last + _HEADER])
-    if not at_end and not _same(header, data[behind : behind + _HEADER]):
+    if not at_end and not _same(header, data[data_end : data_end + _HEADER]):
         return 0
     prologue = data[offset + _HEADER : offset + _HEADER + _PROLOGUE]
-    codec, flags, sequence = int(prologue[1]), _u16(prologue, 2), _u64(prologue, 8)
-    if prologue[0] != 1 or codec > 1 or flags > 1 or sequence == 0:
+    codec, flags = int(prologue[_CODEC_AT]), le_uint16(prologue, _FLAGS_AT)
+    sequence = le_int64(prologue, _SEQUENCE_AT)
+    if prologue[0] != _VERSION or codec > _CODEC_MAX or flags > _CLOSING or sequence == 0:
         return 0
-    if flags == 1 and (codec != 0 or size != _PROLOGUE):
+    if flags == _CLOSING and (codec != _CODEC_NONE or size != _PROLOGUE):
         return 0
     row[OFFSET], row[LENGTH], row[SIZE] = offset, length, size
-    row[CRC], row[COUNT], row[CODEC] = _u32(header, 76), _u32(header, 68), codec
-    row[SERIAL], row[SEQUENCE] = _u32(prologue, 4), sequence
+    row[CRC], row[COUNT] = le_uint32(header, _CRC_AT), le_uint32(header, _COUNT_AT)
+    row[CODEC] = codec
+    row[SERIAL], row[SEQUENCE] = le_uint32(prologue, _SERIAL_AT), sequence
     return length
 
 
 @kernel
 def walk_entries(data: Array, starts: Array, ends: Array, counts: Array, out: Array) -> int:
-    """All entries of blocks whose entries lie at ``starts`` to ``ends`` of ``data``, into the
-    columns of ``out`` (`ENTRY_COLUMNS` rows of unsigned 64-bit numbers, places in ``data``).
-    Returns how many leading blocks hold exactly ``counts`` entries and nothing else."""
+    """Fill a column per entry of the blocks; return how many leading blocks are exact.
+
+    The entries of a block lie from ``starts`` to ``ends`` in ``data``. ``out`` has `ENTRY_COLUMNS`
+    rows of unsigned 64-bit numbers; places count in ``data``. A block is exact if it holds
+    ``counts`` entries and nothing else.
+    """
     row = 0
     for block in range(len(starts)):
         place, end = int(starts[block]), int(ends[block])
@@ -132,35 +146,37 @@ def walk_entries(data: Array, starts: Array, ends: Array, counts: Array, out: Ar
 
 
 @kernel
-def _entry(data: Array, place: int, limit: int, out: Array, row: int) -> int:
-    """Fill the column of one entry; its length, or 0 if it is none."""
+def _entry(data: Array, place: int, limit: int, out: Array, row: int) -> Number:
+    """Fill the column of one entry; return its length, or 0 if it is none."""
     if limit - place < _HEAD:
         return 0
-    end = place + 4 + _u32(data, place)
-    kind, flags = int(data[place + 4]), int(data[place + 5])
-    body = place + _HEAD + _u16(data, place + 6)
-    number = _u64(data, place + 8)
-    if end > limit or body + 2 > end or number == 0 or kind < 1 or kind > 2:
+    end = place + _LENGTH_FIELD + le_uint32(data, place)
+    kind, flags = int(data[place + _KIND_AT]), int(data[place + _ENTRY_FLAGS_AT])
+    body = place + _HEAD + le_uint16(data, place + _REFERENCE_SIZE_AT)
+    number = le_int64(data, place + _NUMBER_AT)
+    if end > limit or body + _TARGET_COUNT > end or number == 0:
         return 0
-    if flags > 3 or flags == 2 or (kind == 1 and flags > 1):
+    if kind < _PERSISTING or kind > _PERSISTED or flags > _PERSISTED_FLAGS_MAX:
         return 0
-    targets = _u16(data, body)
-    if (targets == 0) != (kind == 2 and flags > 0) or not _utf8(data, place + _HEAD, body):
+    if flags == _DISCARDED or (kind == _PERSISTING and flags > _CARRIED):
         return 0
-    behind = _names(data, body + 2, end, targets)
-    if behind > 0 and kind == 1:
-        behind = _operations(data, behind, end, targets)
-    if behind != end:
+    targets = le_uint16(data, body)
+    if (targets == 0) != (kind == _PERSISTED and flags > 0) or not _utf8(data, place + _HEAD, body):
+        return 0
+    reached = _names(data, body + _TARGET_COUNT, end, targets)
+    if reached > 0 and kind == _PERSISTING:
+        reached = _operations(data, reached, end, targets)
+    if reached != end:
         return 0
     out[PLACE, row], out[ENTRY_LENGTH, row], out[KIND, row] = place, end - place, kind
-    out[NUMBER, row], out[TIME, row] = number, _u64(data, place + 16)
+    out[NUMBER, row], out[TIME, row] = number, le_int64(data, place + _TIME_AT)
     out[BODY, row], out[BODY_LENGTH, row], out[TARGETS, row] = body, end - body, targets
     return end - place
 
 
 @kernel
 def _names(data: Array, place: int, end: int, count: int) -> int:
-    """Behind a list of names with a length byte each; 0 if it does not lie before ``end``."""
+    """Return the end of a list of names with a length byte each; 0 if it is beyond ``end``."""
     for _ in range(count):
         if place >= end:
             return 0
@@ -173,25 +189,26 @@ def _names(data: Array, place: int, end: int, count: int) -> int:
 
 @kernel
 def _operations(data: Array, place: int, end: int, targets: int) -> int:
-    """Behind the operations of an entry; 0 if they do not lie before ``end``."""
-    if place + 4 > end:
+    """Return the end of the operations of an entry; 0 if it is beyond ``end``."""
+    if place + _OPERATION_COUNT > end:
         return 0
-    count = _u32(data, place)
-    place += 4
+    count = le_uint32(data, place)
+    place += _OPERATION_COUNT
     for _ in range(count):
-        if place + 5 > end:
+        if place + _OPERATION_HEAD > end:
             return 0
-        index, name = _u16(data, place), place + 5
-        place = name + _u16(data, place + 3)
-        if data[name - 3] > 3 or (index >= targets and index != _EVERY) or place + 4 > end:
+        index, code = le_uint16(data, place), int(data[place + _CODE_AT])
+        name = place + _OPERATION_HEAD
+        place = name + le_uint16(data, place + _NAME_SIZE_AT)
+        if code > _CODE_MAX or (index >= targets and index != _EVERY) or place + _BLOB_SIZE > end:
             return 0
         if not _utf8(data, name, place):
             return 0
-        place += 4 + _u32(data, place)
-        if place + 4 > end:
+        place += _BLOB_SIZE + le_uint32(data, place)
+        if place + _BLOB_SIZE > end:
             return 0
-        size = _u32(data, place)
-        place += 4
+        size = le_uint32(data, place)
+        place += _BLOB_SIZE
         if size != _NO_VALUE:
             place += size
         if place > end:
@@ -201,7 +218,7 @@ def _operations(data: Array, place: int, end: int, targets: int) -> int:
 
 @kernel
 def _utf8(data: Array, place: int, end: int) -> bool:
-    """True for well-formed UTF-8: no overlong form, no surrogate, nothing above U+10FFFF."""
+    """Return whether bytes are UTF-8: no overlong form, no surrogate, nothing above U+10FFFF."""
     while place < end:
         lead = int(data[place])
         place += 1
@@ -226,10 +243,10 @@ def _utf8(data: Array, place: int, end: int) -> bool:
 
 @kernel
 def put_targets(data: Array, bodies: Array, counts: Array, views: Array) -> None:
-    """Views of the target names of all entries, one behind the other."""
+    """Fill views of the target names of all entries, in order."""
     name = 0
     for index in range(len(bodies)):
-        place = int(bodies[index]) + 2
+        place = int(bodies[index]) + _TARGET_COUNT
         for _ in range(int(counts[index])):
             size = int(data[place])
             put_view(data, place + 1, size, views, name)

@@ -1,14 +1,13 @@
 """Parts of files that can be read on their own, found by the signature.
 
-In: a `CloudtranReading` and a size. Out: `Split`s that begin at blocks which their header, a
-second copy and the prologue all speak for. Only the surroundings of the wished places are read;
-packed files, and files whose beginning tells nothing, stay whole.
+In: the files of a log, a function that opens one, and a size. Out: `Split`s that begin at blocks
+which their header, a second copy and the prologue all confirm. Only the surroundings of the wanted
+offsets are read; packed files, and files whose beginning is damaged, stay whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from tallystick.errors import LogFormatError
 from tallystick.systems.cloudtran.format.layout import (
@@ -18,35 +17,33 @@ from tallystick.systems.cloudtran.format.layout import (
     parse_header,
     parse_prologue,
 )
-from tallystick.systems.cloudtran.read.block_order import ANY_SERIAL, Part
+from tallystick.systems.cloudtran.read.block_order import Opener
+from tallystick.systems.cloudtran.read.files import ANY_SERIAL, BlockFile
 from tallystick.systems.cloudtran.read.header_repair import second_places, signature_places
 from tallystick.systems.cloudtran.read.scan import FileScan
 from tallystick.systems.protocol import Split
 
-if TYPE_CHECKING:
-    from tallystick.systems.cloudtran.reader import CloudtranReading
 
-
-def find_splits(reading: CloudtranReading, target_bytes: int) -> list[Split]:
-    """Splits of about ``target_bytes``; together they give every record once."""
+def find_splits(files: Iterable[BlockFile], opened: Opener, target_bytes: int) -> list[Split]:
+    """Return splits of about ``target_bytes``; together they give every record once."""
     found: list[Split] = []
-    for part in reading.parts:
-        with reading.scan(part) as scan:
+    for file in files:
+        with opened(file) as scan:
             size = len(scan.data)
-            packed = not part.path.endswith(part.name)
-            starts = [0] if packed else [0, *_starts(scan, part, max(1, target_bytes))]
+            packed = not file.path.endswith(file.name)
+            starts = [0] if packed else [0, *_starts(scan, file, max(1, target_bytes))]
         ends = [*starts[1:], size]
         found += [
-            Split(part.path, begin, end)
+            Split(file.path, begin, end)
             for begin, end in zip(starts, ends, strict=True)
             if begin < end
         ]
     return found
 
 
-def _starts(scan: FileScan, part: Part, target_bytes: int) -> Iterator[int]:
+def _starts(scan: FileScan, file: BlockFile, target_bytes: int) -> Iterator[int]:
     before = _prologue(scan, 0)
-    if before is None or part.serial not in (ANY_SERIAL, before.serial):
+    if before is None or file.serial not in (ANY_SERIAL, before.serial):
         return
     wished = target_bytes
     while wished < len(scan.data):
@@ -59,7 +56,7 @@ def _starts(scan: FileScan, part: Part, target_bytes: int) -> Iterator[int]:
 
 
 def _block_from(scan: FileScan, wished: int, before: Prologue) -> tuple[int, Prologue] | None:
-    """The first block from ``wished`` on that continues the life of the one before."""
+    """Return the first block from ``wished`` on that continues the life of the one before."""
     for place in signature_places(scan.data, scan.finder.signature, wished):
         prologue = _prologue(scan, place)
         if prologue is None or place % scan.finder.block_size:
@@ -70,7 +67,7 @@ def _block_from(scan: FileScan, wished: int, before: Prologue) -> tuple[int, Pro
 
 
 def _prologue(scan: FileScan, place: int) -> Prologue | None:
-    """The prologue of a block at ``place`` with both headers whole, None for anything else."""
+    """Return the prologue of a block at ``place`` with both headers whole, else None."""
     header = parse_header(scan.data, place)
     if header is None or header.signature != scan.finder.signature or header.offset != place:
         return None

@@ -1,9 +1,9 @@
 """Entries of a block, byte for byte: what is persisting, what is persisted.
 
 An entry is a head, the application's reference, a list of targets and, if it is persisting,
-its operations. All integers are unsigned and little-endian (the time is signed, as nothing lies
-so far ahead); sizes in bytes, times in microseconds since 1970-01-01 UTC.
-Source: docs/formats/cloudtran.md, section Entry. Nothing here opens a file.
+its operations. All integers are unsigned and little-endian (the time is signed); sizes in bytes,
+times in microseconds since 1970-01-01 UTC. Source: docs/formats/cloudtran.md, section Entry.
+Nothing here opens a file.
 """
 
 from __future__ import annotations
@@ -21,13 +21,16 @@ from tallystick.systems.cloudtran.format.layout import DATA_SIZE_MAX, Buffer
 _ENTRY_HEAD = Struct("<IBBHQq")
 ENTRY_HEAD_SIZE = _ENTRY_HEAD.size
 LENGTH_FIELD_SIZE = 4
-ENTRY_FLAGS_AT = 5
-ENTRY_NUMBER_AT = 8
+ENTRY_KIND_AT, ENTRY_FLAGS_AT, ENTRY_REFERENCE_SIZE_AT = 4, 5, 6
+ENTRY_NUMBER_AT, ENTRY_TIME_AT = 8, 16
 _TARGET_COUNT = Struct("<H")
 _OPERATION_COUNT = Struct("<I")
 # index into the target list; code; bytes of the collection's name
 _OPERATION_HEAD = Struct("<HBH")
 _BLOB_SIZE = Struct("<I")
+TARGET_COUNT_SIZE, OPERATION_COUNT_SIZE = _TARGET_COUNT.size, _OPERATION_COUNT.size
+OPERATION_HEAD_SIZE, BLOB_SIZE_SIZE = _OPERATION_HEAD.size, _BLOB_SIZE.size
+OPERATION_CODE_AT, OPERATION_NAME_SIZE_AT = 2, 3
 EVERY_TARGET = 0xFFFF
 NO_VALUE = 0xFFFFFFFF
 REFERENCE_SIZE_MAX = 0xFFFF
@@ -38,7 +41,7 @@ NUMBER_MAX = (1 << 64) - 1
 
 
 class EntryKind(IntEnum):
-    """What an entry says of its transaction."""
+    """Kinds of entries."""
 
     PERSISTING = 1
     PERSISTED = 2
@@ -58,7 +61,7 @@ class PersistedFlag(IntFlag):
 
 
 class OperationKind(IntEnum):
-    """What an operation does to a row."""
+    """The effect of an operation on a row."""
 
     OPAQUE = 0
     INSERT = 1
@@ -91,14 +94,17 @@ class Entry:
 
     @property
     def all_targets(self) -> bool:
+        """True if every target holds the transaction."""
         return self.kind is EntryKind.PERSISTED and bool(self.flags & PersistedFlag.ALL_TARGETS)
 
     @property
     def discarded(self) -> bool:
+        """True if an operator gave the transaction up."""
         return self.kind is EntryKind.PERSISTED and bool(self.flags & PersistedFlag.DISCARDED)
 
     @property
     def carried_forward(self) -> bool:
+        """True if the entry repeats an older one, so that the older file becomes redundant."""
         return self.kind is EntryKind.PERSISTING and bool(
             self.flags & PersistingFlag.CARRIED_FORWARD
         )
@@ -106,20 +112,24 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class PlacedEntry:
-    """An entry with its place: offset in the unpacked entries, bytes, length field included."""
+    """An entry with its offset in the unpacked entries and its length, length field included."""
 
     entry: Entry
     offset: int
     length: int
     body: bytes
-    """What follows the reference: target list and operations, as stored."""
+    """The bytes after the reference: target list and operations, as stored."""
 
 
 # -- encode ------------------------------------------------------------------------------
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """An entry with its length field. Raises `LogFormatError` where a part does not fit."""
+    """Return an entry with its length field.
+
+    Raises:
+        LogFormatError: a part does not fit into its field.
+    """
     _check(entry)
     reference = entry.reference.encode()
     parts = [_encode_targets(entry.targets)]
@@ -176,7 +186,11 @@ def _encode_operation(operation: Operation) -> bytes:
 
 
 def parse_entries(entries: Buffer) -> list[PlacedEntry]:
-    """All entries, which must use up the bytes exactly. Raises `LogFormatError`."""
+    """Return all entries, which must use up the bytes exactly.
+
+    Raises:
+        LogFormatError: the bytes are not a run of entries.
+    """
     view = memoryview(entries)
     found = []
     place = 0
@@ -188,7 +202,11 @@ def parse_entries(entries: Buffer) -> list[PlacedEntry]:
 
 
 def parse_entry(view: memoryview, place: int) -> PlacedEntry:
-    """The entry at ``place``. Raises `LogFormatError`."""
+    """Return the entry at ``place``.
+
+    Raises:
+        LogFormatError: no valid entry stands there.
+    """
     if len(view) - place < ENTRY_HEAD_SIZE:
         raise LogFormatError("an entry's head is cut off", offset=place)
     size, kind, flags, reference_size, number, time = _ENTRY_HEAD.unpack_from(view, place)
@@ -214,7 +232,7 @@ def parse_entry(view: memoryview, place: int) -> PlacedEntry:
 
 @dataclass(slots=True)
 class _Cursor:
-    """Reads the parts of one entry; never beyond its end."""
+    """Reads the parts of one entry, never beyond its end."""
 
     view: memoryview
     place: int
@@ -277,7 +295,7 @@ class Suspect:
 
 
 def parse_suspects(entries: Buffer) -> list[Suspect]:
-    """What still looks like entries, up to the first that does not."""
+    """Return what still looks like entries, up to the first that does not."""
     view = memoryview(entries)
     found: list[Suspect] = []
     place = 0

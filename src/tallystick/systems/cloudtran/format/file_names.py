@@ -25,7 +25,7 @@ class FileName:
 
 
 def parse_name(name: str) -> FileName | None:
-    """The parts of a log file's name, None for any other name."""
+    """Return the parts of a log file's name, None for any other name."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None

@@ -21,6 +21,7 @@ from tallystick.errors import LogFormatError
 from tallystick.storage.crc import crc32
 
 SYSTEM_NAME: Final = "cloudtran"
+FORMAT_NAME: Final = "block log, version 1"
 
 Buffer = bytes | bytearray | memoryview
 
@@ -36,6 +37,7 @@ SIGNATURE_SIZE = 64
 # signature; place of the block in the file; entries; bytes of data; CRC-32 of the data
 _HEADER = Struct("<64sIIIQ")
 HEADER_SIZE = _HEADER.size
+OFFSET_AT, COUNT_AT, SIZE_AT, CRC_AT = 64, 68, 72, 76
 BOTH_HEADERS = 2 * HEADER_SIZE
 DATA_SIZE_MAX = (1 << 32) - 1 - BOTH_HEADERS
 
@@ -44,6 +46,7 @@ DATA_SIZE_MAX = (1 << 32) - 1 - BOTH_HEADERS
 # version; codec; flags; file serial; block sequence
 _PROLOGUE = Struct("<BBHIQ")
 PROLOGUE_SIZE = _PROLOGUE.size
+CODEC_AT, FLAGS_AT, SERIAL_AT, SEQUENCE_AT = 1, 2, 4, 8
 VERSION = 1
 CODEC_NONE = 0
 CODEC_ZLIB = 1
@@ -52,7 +55,7 @@ FLAG_CLOSING = 1
 BLOCK_SIZES = (512, 4096, 1024, 2048, 8192, 16384, 32768, 65536)
 """Disk block sizes in the order in which a reader tries them."""
 UNPACKED_MAX = 256 << 20
-"""Bytes that the entries of one block may unpack to, unless configured otherwise."""
+"""Largest size in bytes of the unpacked entries of one block, unless configured otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,33 +82,16 @@ class Prologue:
 # -- sizes -------------------------------------------------------------------------------
 
 
-def roundup(size: int, block_size: int) -> int:
-    """The least multiple of ``block_size`` that is not below ``size``."""
-    return -(-size // block_size) * block_size
-
-
 def block_length(data_size: int, block_size: int) -> int:
-    """Bytes of a whole block with so much data."""
-    return roundup(BOTH_HEADERS + data_size, block_size)
+    """Return the bytes of a whole block whose data has ``data_size`` bytes."""
+    return -(-(BOTH_HEADERS + data_size) // block_size) * block_size
 
 
 # -- encode ------------------------------------------------------------------------------
 
 
-def encode_header(offset: int, count: int, data: Buffer, signature: bytes = SIGNATURE) -> bytes:
-    """The header of a block at ``offset`` of its file."""
-    return _HEADER.pack(signature, offset, count, len(data), crc32(data))
-
-
-def encode_data(prologue: Prologue, entries: Buffer) -> bytes:
-    """Prologue and entries, packed as the prologue's codec says."""
-    return join_data(
-        prologue, zlib.compress(entries) if prologue.codec == CODEC_ZLIB else bytes(entries)
-    )
-
-
-def join_data(prologue: Prologue, packed: bytes) -> bytes:
-    """Prologue and what stands behind it, packed already."""
+def encode_data(prologue: Prologue, packed: bytes) -> bytes:
+    """Return the data of a block: the prologue, then entries packed as its codec states."""
     flags = FLAG_CLOSING if prologue.closing else 0
     head = _PROLOGUE.pack(VERSION, prologue.codec, flags, prologue.serial, prologue.sequence)
     return head + packed
@@ -114,8 +100,8 @@ def join_data(prologue: Prologue, packed: bytes) -> bytes:
 def encode_block(
     offset: int, count: int, data: Buffer, block_size: int, signature: bytes = SIGNATURE
 ) -> bytes:
-    """One whole write: header, data, padding, header."""
-    header = encode_header(offset, count, data, signature)
+    """Return one whole write: header, data, padding, header."""
+    header = _HEADER.pack(signature, offset, count, len(data), crc32(data))
     padding = bytes(block_length(len(data), block_size) - BOTH_HEADERS - len(data))
     return b"".join((header, data, padding, header))
 
@@ -124,14 +110,18 @@ def encode_block(
 
 
 def parse_header(data: Buffer, place: int) -> Header | None:
-    """The 84 bytes at ``place`` taken as a header; None where they do not lie in ``data``."""
+    """Return the 84 bytes at ``place`` as a header; None where they do not lie in ``data``."""
     if place < 0 or place + HEADER_SIZE > len(data):
         return None
     return Header(*_HEADER.unpack_from(data, place))
 
 
 def parse_prologue(data: Buffer) -> Prologue:
-    """The prologue of a block's data. Raises `LogFormatError`."""
+    """Return the prologue of a block's data.
+
+    Raises:
+        LogFormatError: the data starts with no valid prologue.
+    """
     if len(data) < PROLOGUE_SIZE:
         raise LogFormatError("the data is shorter than its prologue")
     version, codec, flags, serial, sequence = _PROLOGUE.unpack_from(data)
@@ -146,7 +136,11 @@ def parse_prologue(data: Buffer) -> Prologue:
 
 
 def unpack_entries(prologue: Prologue, data: Buffer, unpacked_max: int = UNPACKED_MAX) -> Buffer:
-    """The entries' bytes. Raises `LogFormatError` for a bad or too large zlib stream."""
+    """Return the bytes of the entries.
+
+    Raises:
+        LogFormatError: the zlib stream is damaged, or unpacks to more than ``unpacked_max`` bytes.
+    """
     packed = memoryview(data)[PROLOGUE_SIZE:]
     if prologue.codec == CODEC_NONE:
         return packed

@@ -1,4 +1,4 @@
-"""The log that is written, for a block log.
+"""The block log that is written: open, recover, append, roll over, dispose, and its role.
 
-In: calls of an application. Out: files that the original reads; durable when acknowledged.
+In: transactions with targets and operations. Out: files of blocks; durable when a ticket is.
 """

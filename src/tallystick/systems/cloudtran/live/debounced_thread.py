@@ -1,4 +1,7 @@
-"""A thread that does something a while after it was asked to, once for many askings."""
+"""A background thread that runs work at most once per interval, after requests (debounce).
+
+In: requests from any thread. Out: calls of one function, until it fails or the thread is closed.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +14,28 @@ from tallystick.errors import LogClosedError, LogPoisonedError
 _log = logging.getLogger(__name__)
 
 
-class Tender:
-    """Calls ``work`` at the latest ``seconds`` after a `prompt`; ends with the log."""
+class DebouncedThread:
+    """Background thread that runs ``work`` at most once per ``seconds``, after requests (debounce).
+
+    The log starts it when it opens, calls `prompt` when something is written that no caller waits
+    for, and closes it before its last flush. The thread ends by itself when ``work`` raises
+    `LogPoisonedError` or `LogClosedError`.
+    """
 
     def __init__(self, work: Callable[[], None], seconds: float) -> None:
         self._work = work
         self._seconds = seconds
         self._wanted = threading.Event()
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="log tender", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="log flush", daemon=True)
         self._thread.start()
 
     def prompt(self) -> None:
-        """There is something to do."""
+        """Request a call of ``work`` within ``seconds``."""
         self._wanted.set()
 
     def close(self) -> None:
-        """Finish the running call and make no other."""
+        """Wait for the running call and make no other."""
         self._closing.set()
         self._wanted.set()
         self._thread.join()

@@ -1,6 +1,6 @@
-"""Is there room for the log? Looked at now and then, not at every commit.
+"""The free space of the log's disk, checked at most once per second.
 
-In: a function that tells the free bytes. Out: `BusyError` below the limit.
+In: a function that returns the free bytes. Out: `BusyError` below the limit.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from tallystick.storage.local import LOCAL
 from tallystick.systems.cloudtran.live.settings import LogSettings
 
 CHECK_SECONDS = 1.0
+"""Seconds for which a check stays valid."""
 
 _log = logging.getLogger(__name__)
 
 
 def free_on_disk(folder: str, fs: FileSystem) -> Callable[[], int]:
-    """Free bytes where the log lies; file systems that only tests know have room for ever."""
+    """Return a function for the free bytes of the disk; unlimited on file systems of tests."""
     if fs is not LOCAL:
         return lambda: 1 << 62
     return lambda: shutil.disk_usage(folder).free
 
 
-class Room:
+class DiskSpace:
     """The free space of a log's disk, in files of full size."""
 
     def __init__(self, folder: str, settings: LogSettings, free_bytes: Callable[[], int]) -> None:
@@ -37,16 +38,20 @@ class Room:
         self._checked = 0.0
         self._busy = False
 
-    def look_again(self) -> None:
-        """Do not rely on the last look."""
+    def check_again(self) -> None:
+        """Check at the next `require`, whenever the last check was."""
         self._checked = 0.0
 
     def require(self) -> None:
-        """Raises `BusyError` below ``disk_space_low_busy_count`` files; warns before that."""
+        """Raise below ``disk_space_low_busy_count`` files; log a warning before that.
+
+        Raises:
+            BusyError: the disk is nearly full.
+        """
         now = time.monotonic()
         if now - self._checked > CHECK_SECONDS:
             self._checked = now
-            self._look()
+            self._check()
         if self._busy:
             raise BusyError(
                 "the disk of the log is nearly full",
@@ -55,7 +60,7 @@ class Room:
                 advice="Retry in a second; persisted entries are still written and free files",
             )
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         files = self._free_bytes() // self._settings.file_size
         self._busy = files < self._settings.disk_space_low_busy_count
         if files < self._settings.disk_space_low_warning_count:

@@ -1,9 +1,9 @@
 """The files that a live log writes: one open at a time, blocks in sequence, roll-over.
 
-In: blocks that are ready but for their place. Out: files as `layout.py` has them. A write that
-fails for want of room takes nothing back of what is there. After a failed sync the file is
-given up as it is, and what nobody was told to be durable goes to the next file under the same
-numbers; a second failure is the caller's.
+In: blocks without their place. Out: files as `format.layout` describes them. A write that fails
+because the disk is full leaves the file as it was. After a failed sync the file is abandoned as it
+is, and blocks that were never acknowledged go to the next file under the same numbers; a second
+failure is raised.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tallystick.systems.cloudtran.format.layout import (
     Prologue,
     block_length,
     encode_block,
-    join_data,
+    encode_data,
 )
 from tallystick.systems.cloudtran.live.settings import LogSettings
 
@@ -35,7 +35,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 @dataclass(slots=True)
 class ReadyBlock:
-    """A block without its place: the bytes behind the prologue, as they will stand in it."""
+    """A block without its place: the bytes after the prologue, as they will be written."""
 
     count: int
     codec: int
@@ -46,21 +46,29 @@ class ReadyBlock:
 
     @classmethod
     def of(cls, entries: bytes, count: int, *, compress: bool) -> ReadyBlock:
-        """The block of these entries."""
+        """Return the block of these entries."""
         if compress:
             return cls(count, CODEC_ZLIB, zlib.compress(entries))
         return cls(count, CODEC_NONE, entries)
 
     @property
     def data_size(self) -> int:
+        """Bytes of prologue and entries."""
         return PROLOGUE_SIZE + len(self.packed)
 
 
 @dataclass(slots=True)
-class Series:
-    """The current file and its successors; `on_file` hears of each new one.
+class FileSeries:
+    """The current file and its successors. Not safe for several threads.
 
-    Not for several threads at once.
+    Attributes:
+        fs: the file system.
+        folder: the folder of the log.
+        settings: the settings of the log.
+        next_serial: serial of the next file.
+        sequence: sequence number of the next block.
+        on_file: called with serial and path of each new file.
+        clock: seconds since 1970, for the names of files.
     """
 
     fs: FileSystem
@@ -77,8 +85,12 @@ class Series:
     _unsynced: list[tuple[int, ReadyBlock]] | None = None
 
     def write(self, block: ReadyBlock) -> int:
-        """Write a block; returns its sequence number. Raises `LogFullError` where there is no
-        room, and then nothing of it is in the file; `OSError` if two files failed."""
+        """Write a block and return its sequence number.
+
+        Raises:
+            LogFullError: the disk is full; nothing of the block is in the file.
+            OSError: two files failed.
+        """
         if self._file is not None and self._is_full(block):
             self._roll()
         self._place(self.sequence, block)
@@ -86,7 +98,11 @@ class Series:
         return self.sequence - 1
 
     def sync(self) -> None:
-        """Make every block durable, in another file if this one fails. Raises `OSError`."""
+        """Make every block durable, in another file if this one fails.
+
+        Raises:
+            OSError: two files failed.
+        """
         if self._file is None:
             return
         try:
@@ -96,12 +112,16 @@ class Series:
         self._unsynced = []
 
     def close(self) -> None:
-        """End the current file with a closing block. Raises `OSError`."""
+        """End the current file with a closing block.
+
+        Raises:
+            OSError: two files failed.
+        """
         if self._file is not None:
             self._finish_file(self._file)
 
     def drop(self) -> None:
-        """Give the current file up as it is."""
+        """Abandon the current file as it is."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -127,7 +147,7 @@ class Series:
     def _append(self, sequence: int, block: ReadyBlock) -> None:
         file = self._file or self._create()
         prologue = Prologue(self._serial, sequence, block.codec, block.closing)
-        data = join_data(prologue, block.packed)
+        data = encode_data(prologue, block.packed)
         settings = self.settings
         raw = encode_block(
             self._end, block.count, data, settings.disk_block_size, settings.signature
@@ -137,7 +157,7 @@ class Series:
         block.serial = self._serial
 
     def _after_failed_write(self, error: OSError) -> None:
-        """Cut off what may have been written; without room the file stays in use."""
+        """Cut off what may have been written; on a full disk the file stays in use."""
         if self._file is not None:
             try:
                 self._file.truncate(self._end)
@@ -190,7 +210,7 @@ class Series:
         self._file = None
 
     def _move_on(self) -> None:
-        """Leave the current file as it is; what is not known to be durable goes to a new one."""
+        """Abandon the current file; write blocks that are not known to be durable to a new one."""
         self.drop()
         repeated, self._unsynced = self._unsynced or [], []
         file = self._create()

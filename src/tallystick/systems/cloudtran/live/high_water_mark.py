@@ -1,7 +1,7 @@
-"""A side file that keeps numbers from being used twice once all log files are gone.
+"""A side file that keeps numbers from being used twice after all log files are gone.
 
 ``<base>.mark`` is one line of text: greatest serial, sequence and transaction number so far,
-and the CRC-32 of what stands before it. It is replaced as a whole, durably.
+and the CRC-32 of the text before it. It is replaced as a whole, durably.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _FORM = "serial {} sequence {} number {} "
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """The greatest numbers that were handed out before."""
+class HighWaterMark:
+    """The greatest numbers that have been used."""
 
     serial: int = 0
     sequence: int = 0
@@ -26,15 +26,19 @@ class Mark:
 
 
 def mark_path(folder: str, base: str) -> str:
-    """Where the mark of a log lies."""
+    """Return the path of a log's mark."""
     return posixpath.join(folder, f"{base}.mark")
 
 
-def read(fs: FileSystem, folder: str, base: str) -> Mark:
-    """The mark, all zero if there is none. Raises `CorruptLogError` if it is damaged."""
+def read_mark(fs: FileSystem, folder: str, base: str) -> HighWaterMark:
+    """Return the mark, all zero if there is none.
+
+    Raises:
+        CorruptLogError: the mark is damaged.
+    """
     path = mark_path(folder, base)
     if not fs.exists(path):
-        return Mark()
+        return HighWaterMark()
     text = read_file(fs, path)
     words = text.split()
     if len(words) != 7 or f"{crc32(text[: text.rindex(words[-1])]):08x}".encode() != words[-1]:
@@ -43,10 +47,10 @@ def read(fs: FileSystem, folder: str, base: str) -> Mark:
             file=path,
             advice="If log files are left beside it, remove it: their numbers are greater",
         )
-    return Mark(int(words[1]), int(words[3]), int(words[5]))
+    return HighWaterMark(int(words[1]), int(words[3]), int(words[5]))
 
 
-def write(fs: FileSystem, folder: str, base: str, mark: Mark) -> None:
+def write_mark(fs: FileSystem, folder: str, base: str, mark: HighWaterMark) -> None:
     """Replace the mark; durable on return."""
     path = mark_path(folder, base)
     text = _FORM.format(mark.serial, mark.sequence, mark.number).encode()

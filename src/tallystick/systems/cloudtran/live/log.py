@@ -1,9 +1,9 @@
 """The live block log: persisting and persisted entries, group commit, roll-over, replay.
 
-In: transactions with their targets and operations, and marks that targets hold them. Out: files
-as `layout.py` has them. A transaction is acknowledged once its block and all earlier ones are
-durable; marks ride along. Entries queue up in batches, one batch is one block; `thread_count`
-workers prepare full batches while one ordered writer writes another.
+In: transactions with their targets and operations, and which targets hold them. Out: files
+as `format.layout` describes them. A transaction is acknowledged once its block and all earlier ones
+are durable; persisted entries are written with the next block. Entries queue up in batches, one
+batch is one block; `thread_count` workers prepare full batches while one ordered writer writes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from tallystick.disposal.disposers import AnyDisposer, disposer_of
 from tallystick.disposal.worker import Disposal
 from tallystick.errors import (
     LogClosedError,
+    LogFormatError,
     LogFullError,
+    LogWriteError,
+    RecordTooLargeError,
     TallystickError,
 )
 from tallystick.roles import Ticket
@@ -37,14 +40,13 @@ from tallystick.systems.cloudtran.format.entries import (
     encode_entry,
     parse_entry,
 )
-from tallystick.systems.cloudtran.live.batch import Effect, EffectKind
-from tallystick.systems.cloudtran.live.debounced_thread import Tender
-from tallystick.systems.cloudtran.live.disk_space import Room, free_on_disk
-from tallystick.systems.cloudtran.live.files import Series
-from tallystick.systems.cloudtran.live.opening import encoded_entry, start
+from tallystick.systems.cloudtran.live.debounced_thread import DebouncedThread
+from tallystick.systems.cloudtran.live.disk_space import DiskSpace, free_on_disk
+from tallystick.systems.cloudtran.live.files import FileSeries
+from tallystick.systems.cloudtran.live.opening import open_log
 from tallystick.systems.cloudtran.live.settings import LogSettings
 from tallystick.systems.cloudtran.live.state import OpenEntry
-from tallystick.systems.cloudtran.live.writer import BlockWriter, DoneTicket
+from tallystick.systems.cloudtran.live.writer import BlockWriter, DoneTicket, Effect, EffectKind
 
 LOCK_SUFFIX = ".lock"
 
@@ -52,12 +54,19 @@ LOCK_SUFFIX = ".lock"
 class BlockLog:
     """A block log in a folder of its own, open for writing; a context manager.
 
-    ``disposer`` gets redundant files: see `tallystick.disposal.disposers.disposer_of`; with None
-    they stay until somebody calls `disposed`. ``free_bytes`` tells the room on the disk.
+    Args:
+        folder: the folder; made if it does not exist.
+        settings: defaults where None.
+        fs: the file system.
+        disposer: gets redundant files (see `tallystick.disposal.disposers.disposer_of`); with None
+            they stay until the caller reports them as `disposed`.
+        free_bytes: returns the free bytes of the disk; asks the operating system where None.
+        clock: seconds since 1970.
 
-    Raises `LogLockedError`, `CorruptLogError` where acknowledged blocks are lost and
-    ``on_damage`` is ``stop``, and `IncompleteLogError` where transactions are pending and
-    ``on_incomplete`` is ``fail``.
+    Raises:
+        LogLockedError: another process has the log open.
+        CorruptLogError: acknowledged blocks are lost and ``on_damage`` is ``stop``.
+        IncompleteLogError: transactions are pending and ``on_incomplete`` is ``fail``.
     """
 
     def __init__(
@@ -74,7 +83,7 @@ class BlockLog:
         self.settings = settings or LogSettings()
         self._fs = fs
         self._clock = clock
-        self.room = Room(folder, self.settings, free_bytes or free_on_disk(folder, fs))
+        self.disk_space = DiskSpace(folder, self.settings, free_bytes or free_on_disk(folder, fs))
         self._order = threading.Lock()
         self._closed = False
         fs.mkdir(folder)
@@ -84,17 +93,21 @@ class BlockLog:
         except BaseException:
             self._lock.release()
             raise
-        self._tender = Tender(self._tend, self.settings.persisted_flush_millis / 1000)
+        self._flusher = DebouncedThread(
+            self._flush_unforced, self.settings.persisted_flush_millis / 1000
+        )
         self._disposal = (
             None if disposer is None else Disposal(self, disposer_of(disposer, fs), fs=fs)
         )
 
     def _open(self) -> None:
-        found = start(self._fs, self.folder, self.settings)
+        found = open_log(self._fs, self.folder, self.settings)
         self.losses = found.losses
         self._next_number = found.number
         numbers = found.serial, found.sequence
-        series = Series(self._fs, self.folder, self.settings, *numbers, self._on_file, self._clock)
+        series = FileSeries(
+            self._fs, self.folder, self.settings, *numbers, self._on_file, self._clock
+        )
         self._writer = BlockWriter(self.settings, series, found.state)
 
     @property
@@ -107,13 +120,24 @@ class BlockLog:
     def persisting(
         self, targets: Sequence[str], operations: Sequence[Operation], reference: str = ""
     ) -> tuple[int, Ticket]:
-        """Record a transaction. Returns its number and a ticket that is done once it is durable
-        (at once with ``log_after_commit``). Raises `BusyError` where the disk is nearly full,
-        `RecordTooLargeError`, and `LogWriteError` for what the form cannot hold."""
-        self.room.require()
+        """Record a transaction; return its number and a ticket for its durability.
+
+        The ticket is done at once with ``log_after_commit``.
+
+        Args:
+            targets: the data stores that shall hold the transaction.
+            operations: their ``target`` is an index into ``targets``.
+            reference: text of the application.
+
+        Raises:
+            BusyError: the disk is nearly full.
+            RecordTooLargeError: the entry exceeds ``max_transaction_size``.
+            LogWriteError: the format cannot represent the transaction.
+        """
+        self.disk_space.require()
         moment = int(self._clock() * 1_000_000)
         entry = Entry(EntryKind.PERSISTING, 1, moment, tuple(targets), tuple(operations), reference)
-        encoded = bytearray(encoded_entry(entry, self.settings, self.folder))
+        encoded = bytearray(_encoded(entry, self.settings, self.folder))
         with self._order:
             self._check_open()
             number = self._next_number
@@ -122,7 +146,7 @@ class BlockLog:
             with self._writer.lock:
                 self._writer.state.entries[number] = one
             try:
-                ticket = self._writer.append(one.encoded, Effect(EffectKind.BEGINS, number))
+                ticket = self._writer.append(one.encoded, Effect(EffectKind.PERSISTING, number))
             except TallystickError:
                 with self._writer.lock:
                     self._writer.state.forget(number)
@@ -130,46 +154,54 @@ class BlockLog:
             self._next_number += 1
         if self.settings.log_before_commit:
             return number, ticket
-        self._tender.prompt()
+        self._flusher.prompt()
         return number, DoneTicket()
 
     def persisted(self, number: int, targets: Collection[str]) -> None:
-        """Record, without forcing, that these targets hold the transaction; a transaction that
-        is complete or unknown is let be."""
+        """Record, without forcing, that these targets hold the transaction.
+
+        A transaction that is complete or unknown is ignored.
+        """
         self.persisted_all((number,), targets)
 
     def persisted_all(self, numbers: Sequence[int], targets: Collection[str]) -> None:
-        """`persisted` for each of these transactions."""
+        """Record what `persisted` does for each of these transactions."""
         names = frozenset(targets)
         entries = self._writer.state.entries
         with self._writer.lock:
             known = [(number, entries[number].pending) for number in numbers if number in entries]
             effects = [
-                Effect(EffectKind.MARKS, number, None if pending <= names else names)
+                Effect(EffectKind.PERSISTED, number, None if pending <= names else names)
                 for number, pending in known
             ]
         with self._order:
             self._check_open()
             for effect in effects:
-                self._mark(effect)
-        self._tender.prompt()
+                self._append_persisted(effect)
+        self._flusher.prompt()
 
     def lowest_pending(self) -> int | None:
-        """The smallest number that is pending in what is durable."""
+        """Return the smallest number that is pending in what is durable; None if none is."""
         with self._writer.lock:
             return min(self._writer.state.entries, default=None)
 
     def discard(self, number: int) -> Ticket:
-        """Record durably that an operator gave the transaction up. Raises `KeyError`."""
+        """Record durably that an operator gave the transaction up.
+
+        Raises:
+            KeyError: the transaction is not pending.
+        """
         with self._writer.lock:
             if number not in self._writer.state.entries:
                 raise KeyError(number)
         with self._order:
             self._check_open()
-            return self._mark(Effect(EffectKind.MARKS, number, flags=PersistedFlag.DISCARDED))
+            return self._append_persisted(
+                Effect(EffectKind.PERSISTED, number, flags=PersistedFlag.DISCARDED)
+            )
 
     def pending(self) -> list[tuple[Entry, frozenset[str]]]:
-        """Transactions by ascending number with the targets that do not hold them yet."""
+        """Return transactions by ascending number with the targets that do not hold them yet."""
         with self._writer.lock:
             found = [
                 (one.encoded, frozenset(one.pending)) for one in self._writer.state.entries.values()
@@ -177,34 +209,40 @@ class BlockLog:
         return [(parse_entry(memoryview(data), 0).entry, targets) for data, targets in found]
 
     def sync(self) -> Ticket:
-        """Done once everything recorded so far is durable."""
+        """Return a ticket that is done once everything recorded so far is durable."""
         with self._order:
-            self._mark_again()
+            self._append_refused()
             return self._writer.last
 
     def disposable(self) -> Sequence[str]:
-        """Files that may go, oldest first; moves on what alone holds the oldest back."""
+        """Return removable files, oldest first.
+
+        Side effect: carries the last open entries of the oldest file forward, so that it becomes
+        removable.
+        """
         self._carry_forward()
         with self._writer.lock:
             return self._writer.state.disposable()
 
     def disposed(self, path: str) -> None:
-        """The file was taken out of the folder: forget it, durably."""
+        """Forget a file that was taken out of the folder, durably."""
         self._fs.sync_dir(self.folder)
         with self._writer.lock:
             self._writer.state.disposed(path)
 
     @property
     def files(self) -> int:
-        """How many files the log consists of."""
+        """The number of files of the log."""
         return len(self._writer.state.files)
 
     def close(self) -> None:
-        """Flush, end the file with a closing block, give the lock back. Files that may go are
-        offered to the disposer for at most ``dispose_on_close_seconds``."""
+        """Flush, end the file with a closing block, release the lock.
+
+        Removable files are offered to the disposer for at most ``dispose_on_close_seconds``.
+        """
         if self._closed:
             return
-        self._tender.close()
+        self._flusher.close()
         try:
             self._finish()
         finally:
@@ -228,16 +266,16 @@ class BlockLog:
 
     # -- entries into batches; the order lock is held ------------------------------------------
 
-    def _mark(self, effect: Effect) -> Ticket:
+    def _append_persisted(self, effect: Effect) -> Ticket:
         flags = effect.flags | (PersistedFlag.ALL_TARGETS if effect.targets is None else 0)
         moment = int(self._clock() * 1_000_000)
         names = tuple(sorted(effect.targets or ()))
         entry = Entry(EntryKind.PERSISTED, effect.number, moment, names, flags=flags)
         return self._writer.append(encode_entry(entry), effect)
 
-    def _mark_again(self) -> None:
-        for effect in self._writer.take_refused_marks():
-            self._mark(effect)
+    def _append_refused(self) -> None:
+        for effect in self._writer.take_refused():
+            self._append_persisted(effect)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -247,18 +285,18 @@ class BlockLog:
         with self._writer.lock:
             self._writer.state.add_file(serial, path)
             self._writer.state.current = serial
-        self.room.look_again()
+        self.disk_space.check_again()
 
     # -- housekeeping ------------------------------------------------------------------------
 
-    def _tend(self) -> None:
-        """Write what nobody waits for."""
+    def _flush_unforced(self) -> None:
+        """Write the entries that no caller waits for."""
         with self._order:
-            self._mark_again()
+            self._append_refused()
         with suppress(LogFullError):
             self._writer.flush()
-        if self._writer.has_refused_marks:
-            self._tender.prompt()
+        if self._writer.has_refused:
+            self._flusher.prompt()
         if self._disposal is not None:
             self._disposal.prompt()
 
@@ -269,11 +307,34 @@ class BlockLog:
                 self._writer.state.stuck(settings.carry_forward_files, settings.carry_forward_max)
             )
             for one in stuck:
-                one.moving = True
+                one.being_carried = True
         with self._order:
             for one in stuck:
                 encoded = bytearray(one.encoded)
                 encoded[ENTRY_FLAGS_AT] |= PersistingFlag.CARRIED_FORWARD
-                self._writer.append(bytes(encoded), Effect(EffectKind.MOVES, one.entry.number))
+                self._writer.append(
+                    bytes(encoded), Effect(EffectKind.CARRIED_FORWARD, one.entry.number)
+                )
         if stuck:
-            self._tender.prompt()
+            self._flusher.prompt()
+
+
+def _encoded(entry: Entry, settings: LogSettings, folder: str) -> bytes:
+    """Return the bytes of an entry.
+
+    Raises:
+        LogWriteError: the format cannot represent the transaction.
+        RecordTooLargeError: the entry exceeds ``max_transaction_size``.
+    """
+    try:
+        encoded = encode_entry(entry)
+    except (LogFormatError, UnicodeEncodeError) as error:
+        raise LogWriteError(f"not a transaction that this log can hold: {error}") from error
+    if len(encoded) > settings.entry_size_max:
+        raise RecordTooLargeError(
+            "the transaction is larger than max_transaction_size allows",
+            file=folder,
+            expected=f"at most {settings.entry_size_max} bytes",
+            found=f"{len(encoded)} bytes",
+        )
+    return encoded

@@ -1,73 +1,176 @@
-"""Starting a live block log: throwing it away if that is wanted, recovery, the high-water mark.
+"""Opening a live block log: zapping it if configured, recovery, the high-water mark.
 
-In: a folder and its settings. Out: what recovery found, with everything that refuses a start told
-as an error; and entries encoded within the limits of the settings.
+In: a folder on a `FileSystem` and the settings. Out: `Recovered`: open transactions, files, and the
+numbers of the next file, block and transaction; or the error that refuses the start.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import posixpath
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
-from tallystick.errors import (
-    IncompleteLogError,
-    LogFormatError,
-    LogWriteError,
-    RecordTooLargeError,
-)
-from tallystick.storage.files import FileSystem
-from tallystick.systems.cloudtran.format.entries import Entry, encode_entry
-from tallystick.systems.cloudtran.live import high_water_mark as mark
-from tallystick.systems.cloudtran.live.recovery import Recovered, log_parts, recover
+from tallystick.errors import CorruptLogError, IncompleteLogError
+from tallystick.storage.files import FileSystem, read_source
+from tallystick.systems.cloudtran.format.entries import Entry, EntryKind, encode_entry
+from tallystick.systems.cloudtran.format.file_names import parse_name
+from tallystick.systems.cloudtran.live.high_water_mark import HighWaterMark, read_mark, write_mark
 from tallystick.systems.cloudtran.live.settings import LogSettings
+from tallystick.systems.cloudtran.live.state import LogState, OpenEntry
+from tallystick.systems.cloudtran.read.analysis import LogAnalysis, LogWarning, Loss
+from tallystick.systems.cloudtran.read.block_order import BlockOccurrence, Opener, occurrences
+from tallystick.systems.cloudtran.read.files import BlockFile
+from tallystick.systems.cloudtran.read.header_repair import BlockFinder
+from tallystick.systems.cloudtran.read.scan import FileScan
 
 NUMBERS_SHOWN_MAX = 20
 
 _log = logging.getLogger(__name__)
 
 
-def start(fs: FileSystem, folder: str, settings: LogSettings) -> Recovered:
-    """What the log holds; the mark of used numbers is durable.
+@dataclass(slots=True)
+class Recovered:
+    """The state of a log and the numbers of its next file, block and transaction."""
 
-    Raises `CorruptLogError` where acknowledged blocks are lost and ``on_damage`` is ``stop``, and
-    `IncompleteLogError` where transactions are pending and ``on_incomplete`` is ``fail``.
+    state: LogState
+    serial: int
+    sequence: int
+    number: int
+    losses: list[Loss]
+    warnings: list[LogWarning]
+
+
+def open_log(fs: FileSystem, folder: str, settings: LogSettings) -> Recovered:
+    """Recover the log and store the mark of used numbers, durably.
+
+    Raises:
+        CorruptLogError: acknowledged blocks are lost and ``on_damage`` is ``stop``.
+        IncompleteLogError: transactions are pending and ``on_incomplete`` is ``fail``.
     """
     if settings.zap_log_files:
         _zap(fs, folder, settings)
     found = recover(fs, folder, settings)
     if found.state.entries and settings.on_incomplete == "fail":
-        raise incomplete(folder, list(found.state.entries))
-    for remark in found.remarks:
-        _log.warning("%s at offset %d: %s", remark.name, remark.offset, remark.code)
-    used = mark.Mark(found.serial - 1, found.sequence - 1, found.number - 1)
-    mark.write(fs, folder, settings.file_base_name, used)
+        raise _incomplete(folder, list(found.state.entries))
+    for warning in found.warnings:
+        _log.warning("%s at offset %d: %s", warning.name, warning.offset, warning.code)
+    used = HighWaterMark(found.serial - 1, found.sequence - 1, found.number - 1)
+    write_mark(fs, folder, settings.file_base_name, used)
     return found
 
 
 def _zap(fs: FileSystem, folder: str, settings: LogSettings) -> None:
-    for part in log_parts(fs, folder, settings):
-        fs.remove(part.path)
+    for file in log_files(fs, folder, settings):
+        fs.remove(file.path)
     fs.sync_dir(folder)
 
 
-def encoded_entry(entry: Entry, settings: LogSettings, folder: str) -> bytes:
-    """The bytes of an entry. Raises `LogWriteError` and `RecordTooLargeError`."""
-    try:
-        encoded = encode_entry(entry)
-    except (LogFormatError, UnicodeEncodeError) as error:
-        raise LogWriteError(f"not a transaction that this log can hold: {error}") from error
-    if len(encoded) > settings.entry_size_max:
-        raise RecordTooLargeError(
-            "the transaction is larger than max_transaction_size allows",
-            file=folder,
-            expected=f"at most {settings.entry_size_max} bytes",
-            found=f"{len(encoded)} bytes",
-        )
-    return encoded
+def log_files(fs: FileSystem, folder: str, settings: LogSettings) -> tuple[BlockFile, ...]:
+    """Return the log's files by serial; other files in the folder do not belong to it."""
+    found = []
+    for name in fs.list(folder):
+        parsed = parse_name(name)
+        if parsed is None or parsed.extension != settings.file_extension:
+            continue
+        if parsed.base == settings.file_base_name:
+            found.append(BlockFile(posixpath.join(folder, name), name, parsed.serial))
+    return tuple(sorted(found, key=lambda file: file.serial))
 
 
-def incomplete(folder: str, numbers: Sequence[int]) -> IncompleteLogError:
-    """The error that names pending transactions."""
+def recover(fs: FileSystem, folder: str, settings: LogSettings) -> Recovered:
+    """Read all files; change nothing.
+
+    Raises:
+        CorruptLogError: acknowledged blocks are lost and ``on_damage`` is ``stop``.
+    """
+    files = log_files(fs, folder, settings)
+    analysis = LogAnalysis(files)
+    open_entries = _OpenEntries(analysis)
+    for occurrence in occurrences(files, _opener(fs, settings)):
+        analysis.add(occurrence)
+        open_entries.add(occurrence)
+    analysis.finish()
+    if analysis.losses and settings.on_damage == "stop":
+        raise _damage(analysis, folder)
+    marked = read_mark(fs, folder, settings.file_base_name)
+    return Recovered(
+        open_entries.state(),
+        1 + max(marked.serial, files[-1].serial if files else 0),
+        1 + max(marked.sequence, analysis.last_sequence),
+        1 + max(marked.number, open_entries.greatest),
+        analysis.losses,
+        analysis.warnings,
+    )
+
+
+def _opener(fs: FileSystem, settings: LogSettings) -> Opener:
+    @contextmanager
+    def opened(file: BlockFile) -> Iterator[FileScan]:
+        with read_source(fs, file.path) as source:
+            yield FileScan(
+                BlockFinder(
+                    source.data,
+                    settings.signature,
+                    settings.disk_block_size,
+                    settings.max_transaction_size,
+                )
+            )
+
+    return opened
+
+
+class _OpenEntries:
+    """Keeps the entries of open transactions; the analysis decides which are open."""
+
+    def __init__(self, analysis: LogAnalysis) -> None:
+        self._analysis = analysis
+        self._entries: dict[int, Entry] = {}
+        self.greatest = 0
+
+    def add(self, occurrence: BlockOccurrence) -> None:
+        """Add the entries of the next block."""
+        for placed in occurrence.block.entries if occurrence.block.readable else ():
+            entry = placed.entry
+            self.greatest = max(self.greatest, entry.number)
+            if entry.kind is EntryKind.PERSISTING:
+                self._entries.setdefault(entry.number, entry)
+            if entry.number not in self._analysis.open:
+                self._entries.pop(entry.number, None)
+
+    def state(self) -> LogState:
+        """Return the state after the last block."""
+        analysis, state = self._analysis, LogState()
+        damaged = {loss.file for loss in analysis.losses}
+        for index, file in enumerate(analysis.files):
+            state.add_file(file.serial, file.path, lost=index in damaged)
+        for number, one in sorted(analysis.open.items()):
+            entry = self._entries[number]
+            state.entries[number] = OpenEntry.of(entry, encode_entry(entry), one.pending)
+            state.set_file(number, analysis.files[one.file].serial)
+        return state
+
+
+# -- errors ------------------------------------------------------------------------------
+
+
+def _damage(analysis: LogAnalysis, folder: str) -> CorruptLogError:
+    loss = analysis.losses[0]
+    more = len(analysis.losses) - 1
+    return CorruptLogError(
+        f"acknowledged blocks are lost ({loss.state})" + (f", and {more} more places" * (more > 0)),
+        file=posixpath.join(folder, loss.name),
+        offset=loss.offset,
+        expected="every block readable",
+        found=f"{loss.count if loss.count is not None else 'an unknown number of'} entries"
+        + (f": {loss.suspects_text}" if loss.suspects_text else ""),
+        advice="Copy the directory; then open it with on_damage='report' to go on without them",
+    )
+
+
+def _incomplete(folder: str, numbers: Sequence[int]) -> IncompleteLogError:
+    """Return the error that names pending transactions."""
     shown = ", ".join(map(str, numbers[:NUMBERS_SHOWN_MAX]))
     more = len(numbers) - NUMBERS_SHOWN_MAX
     return IncompleteLogError(

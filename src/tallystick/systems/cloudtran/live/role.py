@@ -1,4 +1,7 @@
-"""The block log as a persist log: the role that write-behind is written against."""
+"""The block log as a persist log: the role that write-behind is written against.
+
+In: transactions with named targets. Out: entries of a `BlockLog`, and back.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,10 @@ _CODES = {kind: code for code, kind in _KINDS.items()}
 
 
 class CloudtranPersistLog:
-    """`tallystick.roles.PersistLog` on a `BlockLog`.
+    """Implements `tallystick.roles.PersistLog` on a `BlockLog`.
 
-    It opens with pending transactions, whatever ``settings.on_incomplete`` says, and leaves
-    files to its caller: `disposable`, `disposed`. Raises what opening a `BlockLog` raises.
+    It opens with pending transactions for any ``settings.on_incomplete``, and leaves files to its
+    caller: `disposable`, `disposed`. Raises what opening a `BlockLog` raises.
     """
 
     def __init__(
@@ -42,46 +45,57 @@ class CloudtranPersistLog:
 
     @property
     def identity(self) -> None:
-        """The format has no place for one."""
+        """None: the format has no field for one."""
 
     @property
     def last_number(self) -> int:
+        """The greatest number that any transaction ever got, or may have got; 0 if none did."""
         return self._log.last_number
 
     def persisting(
         self, targets: Sequence[str], operations: Iterable[Operation], reference: str = ""
     ) -> tuple[int, Ticket]:
+        """Record a transaction; return its number and a ticket for its durability."""
         names = {target: index for index, target in enumerate(targets)}
         return self._log.persisting(
             targets, [_block_operation(one, names) for one in operations], reference
         )
 
     def persisted(self, number: int, targets: Collection[str]) -> None:
+        """Record, without forcing, that these targets hold the transaction."""
         self._log.persisted(number, targets)
 
     def persisted_all(self, numbers: Sequence[int], targets: Collection[str]) -> None:
+        """Record what `persisted` does for each of these transactions."""
         self._log.persisted_all(numbers, targets)
 
     def lowest_pending(self) -> int | None:
+        """Return the smallest number that is pending in what is durable; None if none is."""
         return self._log.lowest_pending()
 
     def discard(self, number: int) -> Ticket:
+        """Record durably that an operator gave the transaction up."""
         return self._log.discard(number)
 
     def pending(self) -> Iterator[tuple[PersistEntry, frozenset[str]]]:
+        """Yield transactions by ascending number with the targets that do not hold them yet."""
         for entry, targets in self._log.pending():
             yield _persist_entry(entry), targets
 
     def sync(self) -> Ticket:
+        """Return a ticket that is done once everything recorded so far is durable."""
         return self._log.sync()
 
     def disposable(self) -> Sequence[str]:
+        """Return removable files, oldest first."""
         return self._log.disposable()
 
     def disposed(self, path: str) -> None:
+        """Forget a file that was taken out of the folder, durably."""
         self._log.disposed(path)
 
     def close(self) -> None:
+        """Flush and close the log."""
         self._log.close()
 
 

@@ -1,4 +1,4 @@
-"""What can be set on a live block log: the documented properties in snake case.
+"""The settings of a live block log: the documented properties in snake case.
 
 In: keyword arguments, or text values by property name (``ct.logger.fileSizeMB``,
 ``fileSizeMB`` and ``file_size_mb`` all name the same). Out: a frozen `LogSettings`, checked.
@@ -31,7 +31,7 @@ class LogSettings:
     """Settings of one block log; `ValueError` for a value outside its range."""
 
     thread_count: int = 3
-    """Workers that prepare full groups while one is being written; 1 must do."""
+    """Workers that prepare full groups while another one is written; 1 is enough."""
     file_size_mb: int = 20
     """Size in MiB at which the log rolls over to the next file, 1 to 4095."""
     max_write_size: int = 5 * MEBIBYTE
@@ -47,27 +47,28 @@ class LogSettings:
     compress: bool = False
     disk_space_low_warning_count: int = 10
     disk_space_low_busy_count: int = 3
-    """Files of full size for which there must be room: below, a warning; below, busy."""
+    """Free space in files of full size: below the first number a warning, below this one busy."""
     zap_log_files: bool = False
     zap_log_files_confirmed: bool = False
-    """Throw all log files away at the start; takes both."""
+    """Delete all log files at the start; needs both settings."""
     write_delay_micros: int = 0
-    """How long a group waits for company."""
+    """Microseconds that a group waits for more entries."""
     persisted_flush_millis: int = 200
-    """After so long persisted entries are written even if nobody commits."""
+    """Milliseconds after which persisted entries are written even if no caller commits."""
     on_damage: str = "stop"
     """``stop`` refuses to open a log that has lost blocks, ``report`` goes on without them."""
     on_incomplete: str = "fail"
     """``fail`` refuses to open a log with pending transactions, ``replay`` opens it."""
     carry_forward_files: int = 50
+    """Number of files from which on entries of the oldest one are carried forward."""
     carry_forward_max: int = 100
-    """With so many files kept, at most so many open transactions of the oldest move on."""
+    """Largest number of open transactions that are carried forward at a time."""
     max_transaction_size: int = 256 * MEBIBYTE
     """Bytes of the largest block; a larger transaction is refused."""
     dispose_on_close_seconds: float = 10.0
-    """How long closing waits for files that may go."""
+    """Seconds that closing waits for the disposal of removable files."""
     sync: str = "data"
-    """``data``, ``full`` (names too, each time), or ``none`` for tests."""
+    """``data``, ``full`` (directory entries too, each time), or ``none`` for tests."""
     signature: bytes = SIGNATURE
 
     def __post_init__(self) -> None:
@@ -106,7 +107,11 @@ class LogSettings:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """Settings by their documented names. Raises `ValueError` for an unknown one."""
+        """Return settings from values by their documented names.
+
+        Raises:
+            ValueError: a name is unknown, or a value is outside its range.
+        """
         kinds = {field.name: field.type for field in fields(cls)}
         values: dict[str, Any] = {}
         for name, text in properties.items():

@@ -1,7 +1,7 @@
-"""What a live block log knows: open transactions and the files that they keep.
+"""The state of a live block log: open transactions and the files that they keep.
 
-In: entries that became durable. Out: which transactions wait for which targets, and which
-files may go. Everything is called under the log's state lock.
+In: entries that became durable. Out: which transactions are pending for which targets, and which
+files may go. The caller holds the log's state lock.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ class OpenEntry:
 
     encoded: bytes
     """Its persisting entry as it stands in the log."""
-    targets: tuple[str, ...]
     pending: set[str]
-    home: int | None = None
+    file: int | None = None
     """Serial of the file with its latest persisting entry; None until it is written."""
-    moving: bool = False
-    """It is being carried forward."""
+    being_carried: bool = False
+    """True while it is being carried forward."""
 
     @classmethod
     def of(cls, entry: Entry, encoded: bytes, pending: Iterable[str] | None = None) -> OpenEntry:
-        """The state of an entry; every target is pending unless told otherwise."""
-        return cls(encoded, entry.targets, set(entry.targets if pending is None else pending))
+        """Return the state of an entry; every target is pending where ``pending`` is None."""
+        return cls(encoded, set(entry.targets if pending is None else pending))
 
     @property
     def entry(self) -> Entry:
+        """The decoded persisting entry."""
         return parse_entry(memoryview(self.encoded), 0).entry
 
 
@@ -41,36 +41,36 @@ class KeptFile:
 
     path: str
     open: int = 0
-    """Transactions whose latest persisting entry lies in it and that are not complete."""
+    """Transactions that are not complete and whose latest persisting entry lies in it."""
     lost: bool = False
-    """Blocks of it are lost: only an operator may set it aside."""
+    """True if blocks of it are lost: only an operator may remove it."""
 
 
 @dataclass(slots=True)
 class LogState:
-    """Open transactions by number, files by serial; the file of ``current`` is never redundant."""
+    """Open transactions by number, files by serial; the file ``current`` is never redundant."""
 
     entries: dict[int, OpenEntry] = field(default_factory=dict)
     files: dict[int, KeptFile] = field(default_factory=dict)
     current: int | None = None
 
     def add_file(self, serial: int, path: str, *, lost: bool = False) -> None:
-        """A file that exists; ascending serials."""
+        """Add a file; serials ascend."""
         self.files[serial] = KeptFile(path, lost=lost)
 
-    def settle_in(self, number: int, serial: int) -> None:
-        """The transaction's persisting entry now stands in that file."""
+    def set_file(self, number: int, serial: int) -> None:
+        """Set the file that holds the transaction's latest persisting entry."""
         one = self.entries.get(number)
         if one is None:
             return
-        if one.home is not None and one.home in self.files:
-            self.files[one.home].open -= 1
-        one.home = serial
-        one.moving = False
+        if one.file is not None and one.file in self.files:
+            self.files[one.file].open -= 1
+        one.file = serial
+        one.being_carried = False
         self.files[serial].open += 1
 
     def persisted(self, number: int, targets: Collection[str] | None) -> None:
-        """These targets, or with None all of them, hold the transaction, durably."""
+        """Record that these targets, or with None all of them, hold the transaction, durably."""
         one = self.entries.get(number)
         if one is None:
             return
@@ -78,19 +78,19 @@ class LogState:
         if not one.pending:
             self.forget(number)
 
-    def stay(self, number: int) -> None:
-        """The transaction was not carried forward after all."""
+    def cancel_carry(self, number: int) -> None:
+        """Record that the transaction was not carried forward after all."""
         if (one := self.entries.get(number)) is not None:
-            one.moving = False
+            one.being_carried = False
 
     def forget(self, number: int) -> None:
-        """The transaction is complete, or was never written."""
+        """Remove a transaction that is complete, or was never written."""
         one = self.entries.pop(number, None)
-        if one is not None and one.home is not None and one.home in self.files:
-            self.files[one.home].open -= 1
+        if one is not None and one.file is not None and one.file in self.files:
+            self.files[one.file].open -= 1
 
     def disposable(self) -> list[str]:
-        """Files that may go, oldest first: redundant ones with nothing kept before them."""
+        """Return removable files, oldest first: redundant ones with no kept file before them."""
         found = []
         for serial, file in self.files.items():
             if serial == self.current or file.open or file.lost:
@@ -99,16 +99,18 @@ class LogState:
         return found
 
     def disposed(self, path: str) -> None:
-        """The file is gone."""
+        """Remove a file that is gone."""
         serial = next((one for one, file in self.files.items() if file.path == path), None)
         if serial is not None:
             del self.files[serial]
 
     def stuck(self, files_min: int, open_max: int) -> Iterator[OpenEntry]:
-        """The open transactions of the oldest file, if they are few and files pile up."""
+        """Yield the open transactions of the oldest file, if they are few and files are many."""
         oldest = next(iter(self.files), None)
         if oldest is None or oldest == self.current or len(self.files) < files_min:
             return
         if self.files[oldest].lost or not 0 < self.files[oldest].open <= open_max:
             return
-        yield from (one for one in self.entries.values() if one.home == oldest and not one.moving)
+        yield from (
+            one for one in self.entries.values() if one.file == oldest and not one.being_carried
+        )

@@ -1,4 +1,4 @@
-"""Entries into durable blocks: batches, the one writer, and what entries do to the state.
+"""Entries into durable blocks: batches, the one writer, and the effects of entries on the state.
 
 In: encoded entries with their effects, in order. Out: tickets; and, once their block is durable,
 the effects on the `LogState`. `append` is called under the log's order lock; `_write` and
@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from enum import Enum
 
 from tallystick.errors import LogFullError
 from tallystick.roles import Ticket
 from tallystick.storage.group.writer import GroupWriter
-from tallystick.systems.cloudtran.live.batch import Batch, Effect, EffectKind
-from tallystick.systems.cloudtran.live.files import Series
+from tallystick.systems.cloudtran.live.files import FileSeries, ReadyBlock
 from tallystick.systems.cloudtran.live.settings import LogSettings
 from tallystick.systems.cloudtran.live.state import LogState
 
@@ -24,20 +24,87 @@ DIRTY_BATCHES_MAX = 8
 """Full batches that may wait to be written before a caller has to help."""
 
 
+class EffectKind(Enum):
+    """Kinds of effects on the state of the log."""
+
+    PERSISTING = 1
+    CARRIED_FORWARD = 2
+    """The same transaction, now in this file."""
+    PERSISTED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """The effect of one entry once it is written; ``targets`` None means every one."""
+
+    kind: EffectKind
+    number: int
+    targets: frozenset[str] | None = None
+    flags: int = 0
+
+
+class Batch:
+    """Entries of one block: at most ``size_max`` bytes, or a single larger one.
+
+    Threads may add entries until the batch is full or closed.
+    """
+
+    def __init__(self, size_max: int) -> None:
+        self.effects: list[Effect] = []
+        self._block: ReadyBlock | None = None
+        self._entries: list[bytes] = []
+        self._free = size_max
+        self._open = True
+        self._lock = threading.Lock()
+        self._prepared: Future[ReadyBlock] | None = None
+
+    def add(self, encoded: bytes, effect: Effect) -> bool:
+        """Add an entry; return False if the batch is closed or has no space for it."""
+        with self._lock:
+            if not self._open or (self._entries and len(encoded) > self._free):
+                return False
+            self._free -= len(encoded)
+            self._entries.append(encoded)
+            self.effects.append(effect)
+            return True
+
+    def start_preparing(self, workers: Executor, *, compress: bool) -> None:
+        """Close the batch and have a worker prepare its block."""
+        self._close()
+        self._prepared = workers.submit(self._prepare, compress)
+
+    def ready(self, *, compress: bool) -> ReadyBlock:
+        """Close the batch; return its block, prepared by a worker or now."""
+        if self._block is None:
+            self._close()
+            prepared = self._prepared
+            self._block = self._prepare(compress) if prepared is None else prepared.result()
+        return self._block
+
+    def _close(self) -> None:
+        with self._lock:
+            self._open = False
+
+    def _prepare(self, compress: bool) -> ReadyBlock:
+        return ReadyBlock.of(b"".join(self._entries), len(self._entries), compress=compress)
+
+
 @dataclass(frozen=True, slots=True)
 class DoneTicket:
-    """A ticket for what nobody has to wait for."""
+    """A ticket that is done at once."""
 
     sequence: int = 0
 
     def wait(self, timeout: float | None = None) -> int:  # noqa: ARG002 - there is no wait
+        """Return the sequence number at once."""
         return self.sequence
 
     def done(self) -> bool:
+        """Return True."""
         return True
 
     def start_flush(self) -> None:
-        pass
+        """Do nothing: there is nothing to flush."""
 
     def __await__(self) -> Generator[object, None, int]:
         yield from ()
@@ -45,9 +112,9 @@ class DoneTicket:
 
 
 class BlockWriter:
-    """Writes batches as blocks of a `Series` and keeps a `LogState` true."""
+    """Writes batches as blocks of a `FileSeries` and applies their effects to a `LogState`."""
 
-    def __init__(self, settings: LogSettings, series: Series, state: LogState) -> None:
+    def __init__(self, settings: LogSettings, series: FileSeries, state: LogState) -> None:
         self.lock = threading.Lock()
         """Guards ``state``."""
         self.state = state
@@ -70,39 +137,39 @@ class BlockWriter:
         )
 
     def append(self, encoded: bytes, effect: Effect) -> Ticket:
-        """Put an entry into the current batch, or into a new one."""
+        """Put an entry into the current batch, or into a new one; return the batch's ticket."""
         batch = self._batch
         if batch is None or not batch.add(encoded, effect):
             if batch is not None and self._settings.compress and self._settings.thread_count > 1:
-                batch.prepare_ahead(self._workers, compress=True)
+                batch.start_preparing(self._workers, compress=True)
             batch = Batch(self._settings.entries_size_max)
             batch.add(encoded, effect)
             self.last = self._writer.submit(batch, 1, sync=False)
             self._batch = batch
         return self.last
 
-    def take_refused_marks(self) -> list[Effect]:
-        """Marks for which there was no room; the caller appends them again."""
+    def take_refused(self) -> list[Effect]:
+        """Return persisted entries that a full disk refused; the caller appends them again."""
         with self.lock:
             effects, self._again = self._again, []
         return effects
 
     @property
-    def has_refused_marks(self) -> bool:
-        """True while marks wait for room."""
+    def has_refused(self) -> bool:
+        """True while persisted entries wait for space on the disk."""
         return bool(self._again)
 
     def flush(self) -> None:
-        """Return when everything appended so far is durable."""
+        """Wait until everything appended so far is durable."""
         self._writer.flush()
 
     @property
     def poisoned(self) -> bool:
-        """A write or sync failed, and so did the attempt in another file."""
+        """True if a write or sync failed, and so did the attempt in another file."""
         return self._writer.poisoned
 
     def close(self) -> None:
-        """Flush and end the file, if nothing failed before."""
+        """Flush and end the file, unless a write failed before."""
         try:
             self._writer.close()
             if not self._writer.poisoned:
@@ -124,8 +191,8 @@ class BlockWriter:
         self._unsynced.append(batch)
         with self.lock:
             for effect in batch.effects:
-                if effect.kind is EffectKind.BEGINS:
-                    self.state.settle_in(effect.number, block.serial)
+                if effect.kind is EffectKind.PERSISTING:
+                    self.state.set_file(effect.number, block.serial)
         return (sequence,)
 
     def _sync(self) -> None:
@@ -136,21 +203,21 @@ class BlockWriter:
         self._unsynced.clear()
 
     def _take_effect(self, batch: Batch) -> None:
-        """The batch is durable; where it stands may have changed since it was written."""
+        """Apply the effects of a durable batch; its file may differ from the one first written."""
         serial = batch.ready(compress=False).serial
         for effect in batch.effects:
-            if effect.kind is EffectKind.MARKS:
+            if effect.kind is EffectKind.PERSISTED:
                 self.state.persisted(effect.number, effect.targets)
             else:
-                self.state.settle_in(effect.number, serial)
+                self.state.set_file(effect.number, serial)
 
     def _refuse(self, batch: Batch) -> None:
-        """There was no room: transactions never were, marks wait for room."""
+        """Drop a batch that a full disk refused, except for its persisted entries."""
         with self.lock:
             for effect in batch.effects:
-                if effect.kind is EffectKind.BEGINS:
+                if effect.kind is EffectKind.PERSISTING:
                     self.state.forget(effect.number)
-                elif effect.kind is EffectKind.MOVES:
-                    self.state.stay(effect.number)
+                elif effect.kind is EffectKind.CARRIED_FORWARD:
+                    self.state.cancel_carry(effect.number)
                 else:
                     self._again.append(effect)

@@ -1,4 +1,4 @@
-"""Files of a block log as records, transactions and changes.
+"""The files of a block log as blocks, records, transactions and changes. Writes nothing.
 
-In: the files of one log. Out: what is in them. Nothing here writes a file.
+In: the files of one log. Out: what is in them, and the `LogAnalysis` of all files together.
 """

@@ -1,7 +1,7 @@
-"""What all files of a log say together: losses, warnings, what is pending, which files may go.
+"""The analysis of all files of a log: losses, warnings, pending transactions, redundant files.
 
-In: `Sighting`s in the order of reading, as `succession` gives them. Out: the `Survey`. Memory grows
-with open transactions and with damage.
+In: `BlockOccurrence`s in the order of reading, as `block_order` gives them. Out: the
+`LogAnalysis`. Memory grows with open transactions and with damage.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tallystick.systems.cloudtran.format.entries import Entry, EntryKind, Suspect
-from tallystick.systems.cloudtran.read.block_order import Part, Sighting
-from tallystick.systems.cloudtran.read.interval_set import NumberSet
+from tallystick.systems.cloudtran.read.block_order import BlockOccurrence
+from tallystick.systems.cloudtran.read.files import BlockFile
+from tallystick.systems.cloudtran.read.interval_set import IntervalSet
 from tallystick.systems.cloudtran.read.scan import LOST, BlockState
 
 LOST_AT_END = "lost-at-end"
@@ -23,7 +24,17 @@ STALE_TAIL = "stale-tail"
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Blocks that are gone: where, why, how many (None: unknown) and what is known of them."""
+    """Blocks that are lost: where, why, how many, and what is known of them.
+
+    Attributes:
+        file: index of the file.
+        name: name of the file.
+        offset: in bytes of the file.
+        state: the code of the finding.
+        blocks: number of lost blocks; None where it is unknown.
+        count: number of entries that the header states.
+        suspects: what still looks like entries.
+    """
 
     file: int
     name: str
@@ -33,10 +44,15 @@ class Loss:
     count: int | None = None
     suspects: tuple[Suspect, ...] | None = None
 
+    @property
+    def suspects_text(self) -> str:
+        """Kind and number of each suspected entry."""
+        return ", ".join(f"{one.kind.name.lower()} {one.number}" for one in self.suspects or ())
+
 
 @dataclass(frozen=True, slots=True)
-class Remark:
-    """Something to be told that is no loss: a repaired header, a torn tail."""
+class LogWarning:
+    """A condition that loses nothing: a repaired header, a torn tail, a missing file."""
 
     code: str
     name: str
@@ -45,60 +61,59 @@ class Remark:
 
 @dataclass(slots=True)
 class OpenTransaction:
-    """A transaction with targets that do not hold it yet, in the order of its entry."""
+    """A transaction that some target does not hold yet, in the order of its entry."""
 
     number: int
     pending: list[str]
-    targets: tuple[str, ...]
     operations: int
-    home: int
+    file: int
     """Index of the file that holds its latest persisting entry."""
 
 
 @dataclass(slots=True)
-class Survey:
-    """The judgement of a whole log, fed with sightings in order and then asked."""
+class LogAnalysis:
+    """The state of a whole log; `add` takes the blocks in order, `finish` ends it."""
 
-    parts: tuple[Part, ...]
+    files: tuple[BlockFile, ...]
     losses: list[Loss] = field(default_factory=list)
-    remarks: list[Remark] = field(default_factory=list)
+    warnings: list[LogWarning] = field(default_factory=list)
     open: dict[int, OpenTransaction] = field(default_factory=dict)
-    seen: NumberSet = field(default_factory=NumberSet)
-    """Numbers of all persisting entries but the carried ones, whose neighbours may be gone."""
-    closed: NumberSet = field(default_factory=NumberSet)
+    seen: IntervalSet = field(default_factory=IntervalSet)
+    """Numbers of all persisting entries except carried ones: neighbours of those may be gone."""
+    closed: IntervalSet = field(default_factory=IntervalSet)
     """Numbers that every target holds, or that an operator gave up."""
     last_sequence: int = 0
     _partly: dict[int, set[str]] = field(default_factory=dict)
-    _regions: list[Sighting] = field(default_factory=list)
-    _torn: tuple[int, Sighting] | None = None
+    _regions: list[BlockOccurrence] = field(default_factory=list)
+    _torn: tuple[int, BlockOccurrence] | None = None
     _file: int = -1
     _stale: int = -1
 
-    def add(self, sighting: Sighting) -> None:
-        """Take notice of the next block."""
-        self._enter(sighting.index)
-        block = sighting.block
+    def add(self, occurrence: BlockOccurrence) -> None:
+        """Add the next block."""
+        self._enter(occurrence.index)
+        block = occurrence.block
         if block.state in LOST:
-            self._regions.append(sighting)
+            self._regions.append(occurrence)
         elif block.state is BlockState.TORN:
-            self._torn = (sighting.index, sighting)
-            self._remark(TORN_TAIL, sighting)
+            self._torn = (occurrence.index, occurrence)
+            self._warn(TORN_TAIL, occurrence)
         elif block.state is BlockState.STALE:
-            if self._stale != sighting.index:
-                self._remark(STALE_TAIL, sighting)
-            self._stale = sighting.index
+            if self._stale != occurrence.index:
+                self._warn(STALE_TAIL, occurrence)
+            self._stale = occurrence.index
         else:
-            self._read(sighting)
+            self._read(occurrence)
 
     def unreadable(self, index: int) -> None:
-        """The operating system would not give the bytes of this file."""
+        """Add the loss of a file whose bytes the operating system does not return."""
         self._enter(index)
-        self._lose(UNREADABLE, index, self.parts[index], 0, None)
+        self._lose(UNREADABLE, index, self.files[index], 0, None)
 
     def finish(self) -> None:
-        """After the last block: files that nothing was seen of, losses that nothing follows."""
-        self._enter(len(self.parts) - 1)
-        self._settle_regions(None)
+        """Add what only the end shows: files without blocks, and damage that no block follows."""
+        self._enter(len(self.files) - 1)
+        self._assign_to_regions(None)
         self.losses.sort(key=lambda loss: (loss.file, loss.offset))
 
     def _enter(self, index: int) -> None:
@@ -106,40 +121,40 @@ class Survey:
             self._file += 1
             if (
                 self._file
-                and self.parts[self._file].serial != self.parts[self._file - 1].serial + 1
+                and self.files[self._file].serial != self.files[self._file - 1].serial + 1
             ):
-                self.remarks.append(Remark(MISSING_FILE, self.parts[self._file].name, 0))
+                self.warnings.append(LogWarning(MISSING_FILE, self.files[self._file].name, 0))
 
-    def _remark(self, code: str, sighting: Sighting) -> None:
-        self.remarks.append(Remark(code, sighting.part.name, sighting.block.offset))
+    def _warn(self, code: str, occurrence: BlockOccurrence) -> None:
+        self.warnings.append(LogWarning(code, occurrence.file.name, occurrence.block.offset))
 
-    def _read(self, sighting: Sighting) -> None:
-        block = sighting.block
+    def _read(self, occurrence: BlockOccurrence) -> None:
+        block = occurrence.block
         if block.state is not BlockState.OK:
-            self._remark(block.state.value, sighting)
+            self._warn(block.state.value, occurrence)
         sequence = block.prologue.sequence
         if sequence > self.last_sequence:
             known = self.last_sequence > 0
-            self._charge(sighting, sequence - self.last_sequence - 1 if known else None)
+            self._assign_missing(occurrence, sequence - self.last_sequence - 1 if known else None)
             self.last_sequence = sequence
         for placed in block.entries:
-            self._entry(placed.entry, sighting.index)
+            self._entry(placed.entry, occurrence.index)
 
     # -- losses ------------------------------------------------------------------------------
 
-    def _charge(self, sighting: Sighting, missing: int | None) -> None:
-        """Say where ``missing`` blocks before this one went; None means it cannot be known."""
-        rest = self._settle_regions(missing)
+    def _assign_missing(self, occurrence: BlockOccurrence, missing: int | None) -> None:
+        """Report where ``missing`` blocks before this one were lost; None means it is unknown."""
+        rest = self._assign_to_regions(missing)
         if rest and self._torn is not None:
             index, torn = self._torn
-            self._lose(LOST_AT_END, index, torn.part, torn.block.offset, rest)
+            self._lose(LOST_AT_END, index, torn.file, torn.block.offset, rest)
         elif rest:
-            offset = sighting.block.offset
-            self._lose(MISSING_BLOCKS, sighting.index, sighting.part, offset, rest)
+            offset = occurrence.block.offset
+            self._lose(MISSING_BLOCKS, occurrence.index, occurrence.file, offset, rest)
         self._torn = None
 
-    def _settle_regions(self, missing: int | None) -> int:
-        """Charge missing blocks to unreadable regions; returns how many are left over."""
+    def _assign_to_regions(self, missing: int | None) -> int:
+        """Report missing blocks as lost in unreadable regions; return how many are left over."""
         whole = sum(one.block.state is BlockState.BOTH_HEADERS_DAMAGED for one in self._regions)
         single = len(self._regions) - whole
         rest = None if missing is None else max(0, missing - single)
@@ -147,13 +162,13 @@ class Survey:
             block, blocks = one.block, None if rest is None else rest
             if block.state is BlockState.PAYLOAD_DAMAGED:
                 count = block.claimed.count if block.claimed is not None else None
-                self._lose(block.state, one.index, one.part, block.offset, 1, count, block.suspects)
+                self._lose(block.state, one.index, one.file, block.offset, 1, count, block.suspects)
                 continue
             if rest is not None:
                 whole -= 1
                 blocks = max(1, rest - whole)
                 rest = max(0, rest - blocks)
-            self._lose(block.state, one.index, one.part, block.offset, blocks)
+            self._lose(block.state, one.index, one.file, block.offset, blocks)
         self._regions.clear()
         return rest or 0
 
@@ -161,13 +176,13 @@ class Survey:
         self,
         state: str,
         index: int,
-        part: Part,
+        file: BlockFile,
         offset: int,
         blocks: int | None,
         count: int | None = None,
         suspects: tuple[Suspect, ...] | None = None,
     ) -> None:
-        self.losses.append(Loss(index, part.name, offset, str(state), blocks, count, suspects))
+        self.losses.append(Loss(index, file.name, offset, str(state), blocks, count, suspects))
 
     # -- transactions ------------------------------------------------------------------------
 
@@ -188,11 +203,11 @@ class Survey:
         if number in self.closed:
             return
         if (known := self.open.get(number)) is not None:
-            known.home = index
+            known.file = index
             return
         held = self._partly.pop(number, set())
         pending = [target for target in entry.targets if target not in held]
-        one = OpenTransaction(number, pending, entry.targets, len(entry.operations), index)
+        one = OpenTransaction(number, pending, len(entry.operations), index)
         self._keep(one)
 
     def _persisted(self, entry: Entry) -> None:
@@ -213,23 +228,23 @@ class Survey:
     # -- files -------------------------------------------------------------------------------
 
     def redundant(self) -> list[bool]:
-        """Per file: wholly readable, and home of no open transaction.
+        """Return per file: wholly readable, and without the latest entry of an open transaction.
 
-        All files count as left behind by an earlier process.
+        All files count as left by an earlier process.
         """
-        kept = {loss.file for loss in self.losses} | {one.home for one in self.open.values()}
-        return [index not in kept for index in range(len(self.parts))]
+        kept = {loss.file for loss in self.losses} | {one.file for one in self.open.values()}
+        return [index not in kept for index in range(len(self.files))]
 
     def disposable(self) -> int:
-        """How many of the oldest files may go: redundant ones with no kept file before them."""
+        """Return how many of the oldest files may go: redundant ones without a kept one before."""
         flags = self.redundant()
         return flags.index(False) if False in flags else len(flags)
 
     def why_kept(self, index: int) -> str:
-        """Why a file is not redundant; empty if it is."""
+        """Return why a file is not redundant; empty if it is."""
         if any(loss.file == index for loss in self.losses):
             return "blocks of it are lost; only an operator may set it aside"
-        numbers = [one.number for one in self.open.values() if one.home == index]
+        numbers = [one.number for one in self.open.values() if one.file == index]
         if not numbers:
             return ""
         more = f" and {len(numbers) - 1} more" if len(numbers) > 1 else ""

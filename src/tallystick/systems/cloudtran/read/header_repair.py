@@ -1,12 +1,12 @@
-"""Which copy of a block's header is right, decided by the data it describes.
+"""Decide which copy of a block's header is right, by the data that it describes.
 
 Signature and place of a header have known values, the number of entries follows from parsing,
 size and checksum are confirmed by the checksum itself. So a block is read as long as for its
 size and for its checksum one of all collected copies is right, or the copies differ in so few
 bits that all settings can be tried.
 
-In: the bytes of one file, the signature and the disk block size. Out: `Content` of a block or
-None. The work spent on searching is bounded by a multiple of the file's size, whatever is in it.
+In: the bytes of one file, the signature and the disk block size. Out: `BlockContent` of a block or
+None. The work spent on searching is bounded by a multiple of the file's size, for any content.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CRC_MAX = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class BlockContent:
     """The verified data of a block: its true size and checksum, prologue and entries."""
 
     size: int
@@ -49,18 +49,20 @@ class Content:
 
 
 @dataclass(slots=True)
-class Headers:
+class HeaderCopies:
     """All header copies of one file, found by the signature."""
 
     firsts: list[int] = field(default_factory=list)
-    """Places, ascending, of headers that claim to start a block right there."""
+    """Offsets, ascending, of headers that state to start a block right there."""
     seconds: dict[int, list[int]] = field(default_factory=dict)
-    """Places of trailing copies by the start of the block that they claim to end."""
+    """Offsets of trailing copies by the start of the block that they state to end."""
 
 
-def find_headers(data: memoryview, signature: bytes, block_size: int, start: int = 0) -> Headers:
-    """Every exact signature from ``start`` on that passes the test of a first or second copy."""
-    found = Headers()
+def find_headers(
+    data: memoryview, signature: bytes, block_size: int, start: int = 0
+) -> HeaderCopies:
+    """Return every signature from ``start`` on that can be a first or a second header."""
+    found = HeaderCopies()
     for place in signature_places(data, signature, start):
         header = parse_header(data, place)
         if header is None:
@@ -74,15 +76,15 @@ def find_headers(data: memoryview, signature: bytes, block_size: int, start: int
 
 
 def signature_places(data: memoryview, signature: bytes, start: int = 0) -> Iterator[int]:
-    """Offsets of the signature from ``start`` on, ascending."""
+    """Yield the offsets of the signature from ``start`` on, ascending."""
     for hit in re.compile(re.escape(signature)).finditer(data, start):
         yield hit.start()
 
 
 def second_places(offset: int, size: int, block_size: int) -> tuple[int, int]:
-    """Where the second copy of a block stands: at its very end, or right behind its data.
+    """Return the two offsets where the second header of a block may stand.
 
-    The last bytes of the block is what writers do; readers accept both.
+    Writers place it at the very end of the block; readers also accept it right after the data.
     """
     return (offset + block_length(size, block_size) - HEADER_SIZE, offset + HEADER_SIZE + size)
 
@@ -95,7 +97,7 @@ class BlockFinder:
     signature: bytes
     block_size: int
     unpacked_max: int = UNPACKED_MAX
-    _headers: Headers | None = None
+    _headers: HeaderCopies | None = None
     _next: int = 0
     _effort: int = -1
 
@@ -103,39 +105,41 @@ class BlockFinder:
         self._effort = EFFORT_FACTOR * len(self.data) + (1 << 20)
 
     @property
-    def headers(self) -> Headers:
-        """All header copies of the file; the file is searched once, when first asked."""
+    def headers(self) -> HeaderCopies:
+        """All header copies of the file; the file is searched once, at the first use."""
         if self._headers is None:
             self._headers = find_headers(self.data, self.signature, self.block_size)
         return self._headers
 
-    def passes_first(self, offset: int) -> bool:
-        """True if an exact header at ``offset`` says that it stands there."""
+    def has_first_header(self, offset: int) -> bool:
+        """Return whether an exact header at ``offset`` states that it stands there."""
         header = parse_header(self.data, offset)
         return header is not None and header.signature == self.signature and header.offset == offset
 
-    def next_genuine(self, offset: int) -> int | None:
-        """The next block start behind ``offset`` that more than its header speaks for.
+    def next_confirmed(self, offset: int) -> int | None:
+        """Return the next block start after ``offset`` that a second header or the data confirms.
 
-        To be asked with ascending offsets only.
+        Call it with ascending offsets only.
         """
         firsts = self.headers.firsts
         while self._next < len(firsts):
             place = firsts[self._next]
-            if place > offset and self._is_backed(place):
+            if place > offset and self._is_confirmed(place):
                 return place
             self._next += 1
         return None
 
-    def _is_backed(self, place: int) -> bool:
+    def _is_confirmed(self, place: int) -> bool:
         if self.headers.seconds.get(place):
             return True
         header = parse_header(self.data, place)
         return header is not None and self.verify(place, header.size, header.crc) is not None
 
-    def find(self, offset: int) -> Content | None:
-        """The content of the block that starts at ``offset``, None if no pair of size and
-        checksum from any two collected copies fits the data."""
+    def find(self, offset: int) -> BlockContent | None:
+        """Return the content of the block that starts at ``offset``.
+
+        None if no pair of size and checksum from any two collected copies fits the data.
+        """
         copies = self._copies(offset)
         pairs = dict.fromkeys((copy.size, copy.crc) for copy in copies)
         pairs |= dict.fromkeys((one.size, two.crc) for one, two in product(copies, copies))
@@ -143,12 +147,12 @@ class BlockFinder:
             if (content := self.verify(offset, size, crc)) is not None:
                 return content
         for one, two in combinations(copies, 2):
-            if (content := self._settle_bits(offset, one, two)) is not None:
+            if (content := self._try_bits(offset, one, two)) is not None:
                 return content
         return None
 
     def _copies(self, offset: int) -> list[Header]:
-        following = self.next_genuine(offset)
+        following = self.next_confirmed(offset)
         end = len(self.data) if following is None else following
         first = parse_header(self.data, offset)
         places = [offset]
@@ -159,14 +163,14 @@ class BlockFinder:
         found = (parse_header(self.data, place) for place in dict.fromkeys(places))
         return [header for header in found if header is not None]
 
-    def verify(self, offset: int, size: int, crc: int) -> Content | None:
-        """The content if the data fits this size and checksum and parses exactly."""
+    def verify(self, offset: int, size: int, crc: int) -> BlockContent | None:
+        """Return the content if the data fits this size and checksum and parses exactly."""
         if not self._lies_inside(offset, size) or crc > _CRC_MAX or not self._spend(size):
             return None
         data = self._slice(offset, size)
         return self._parse(data, crc) if crc32(data) == crc else None
 
-    def _settle_bits(self, offset: int, one: Header, two: Header) -> Content | None:
+    def _try_bits(self, offset: int, one: Header, two: Header) -> BlockContent | None:
         sizes, crcs = one.size ^ two.size, one.crc ^ two.crc
         if not 0 < sizes.bit_count() + crcs.bit_count() <= DOUBTFUL_BITS_MAX:
             return None
@@ -194,17 +198,17 @@ class BlockFinder:
         self._effort -= size
         return self._effort >= 0
 
-    def _parse(self, data: memoryview, crc: int) -> Content | None:
+    def _parse(self, data: memoryview, crc: int) -> BlockContent | None:
         try:
             prologue = parse_prologue(data)
             entries = parse_entries(unpack_entries(prologue, data, self.unpacked_max))
         except LogFormatError:
             return None
-        return Content(len(data), crc, prologue, entries)
+        return BlockContent(len(data), crc, prologue, entries)
 
 
 def _settings(value: int, mask: int) -> Iterator[int]:
-    """``value`` with the bits of ``mask`` set in every way."""
+    """Yield ``value`` with the bits of ``mask`` set in every way."""
     bits = mask
     while True:
         yield (value & ~mask) | bits

@@ -1,4 +1,4 @@
-"""A set of numbers that mostly follow each other, as few intervals."""
+"""A set of mostly consecutive numbers, stored as intervals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 
-class NumberSet:
+class IntervalSet:
     """Numbers added in nearly ascending order; memory grows with the gaps between them."""
 
     __slots__ = ("_ends", "_starts")
@@ -23,6 +23,7 @@ class NumberSet:
         return sum(self._ends) - sum(self._starts)
 
     def add(self, number: int) -> None:
+        """Add a number."""
         index = bisect_right(self._starts, number) - 1
         if index >= 0 and number < self._ends[index]:
             return
@@ -40,10 +41,6 @@ class NumberSet:
             self._ends.insert(index + 1, number + 1)
 
     def gaps(self) -> Iterator[range]:
-        """The numbers missing between the smallest and the greatest, as ranges."""
+        """Yield the numbers missing between the smallest and the greatest, as ranges."""
         for end, start in zip(self._ends, self._starts[1:], strict=False):
             yield range(end, start)
-
-    def greatest(self) -> int:
-        """The greatest number, 0 if there is none."""
-        return self._ends[-1] - 1 if self._ends else 0

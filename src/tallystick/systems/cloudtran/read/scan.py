@@ -1,8 +1,8 @@
 """One file from its first byte to its last: a run of blocks, each with its state.
 
-In: a file's bytes. Out: `Block`s that follow each other without gaps, up to the end of what
-is not zero. What several files say together (gaps in the sequence, left-overs of an earlier
-life) is decided in `survey.py`.
+In: a file's bytes. Out: `Block`s that follow each other without gaps, up to the last byte that is
+not zero. What several files prove together (gaps in the sequence, left-overs of an earlier
+life) is decided in `analysis.py` and `block_order.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tallystick.errors import LogFormatError
+from tallystick.records import Outcome
 from tallystick.storage.zeros import last_nonzero_end
 from tallystick.systems.cloudtran.format.entries import PlacedEntry, Suspect, parse_suspects
 from tallystick.systems.cloudtran.format.layout import (
@@ -25,14 +26,14 @@ from tallystick.systems.cloudtran.format.layout import (
     parse_header,
     parse_prologue,
 )
-from tallystick.systems.cloudtran.read.header_repair import BlockFinder, Content, second_places
+from tallystick.systems.cloudtran.read.header_repair import BlockContent, BlockFinder, second_places
 
 SECTOR_SIZE = 512
 _EMPTY_SECTOR = bytes(SECTOR_SIZE)
 
 
 class BlockState(StrEnum):
-    """What a reader finds at the place of a block."""
+    """The states of a block."""
 
     OK = "ok"
     FIRST_HEADER_DAMAGED = "first-header-damaged"
@@ -64,6 +65,12 @@ _HEADER_STATES = {
     (False, False): BlockState.BOTH_HEADERS_REPAIRED,
 }
 LOST = frozenset((BlockState.PAYLOAD_DAMAGED, BlockState.BOTH_HEADERS_DAMAGED))
+_OUTCOMES = {
+    BlockState.PAYLOAD_DAMAGED: Outcome.CORRUPT,
+    BlockState.BOTH_HEADERS_DAMAGED: Outcome.CORRUPT,
+    BlockState.TORN: Outcome.TORN,
+    BlockState.STALE: Outcome.STALE,
+}
 
 
 @dataclass(slots=True)
@@ -71,33 +78,41 @@ class Block:
     """One block, or a range of bytes in its place; offset and length in bytes of the file.
 
     ``content`` is there in the readable states, ``claimed`` is the header that passed its test
-    otherwise. ``second_at`` is the place of the second header, None where no copy is right.
+    otherwise. ``second_at`` is the offset of the second header, None where no copy is right.
     """
 
     offset: int
     length: int
     state: BlockState
-    content: Content | None = None
+    content: BlockContent | None = None
     second_at: int | None = None
     claimed: Header | None = None
     suspects: tuple[Suspect, ...] = ()
 
     @property
     def end(self) -> int:
+        """The offset after the last byte."""
         return self.offset + self.length
 
     @property
     def readable(self) -> bool:
+        """True if the block's content is known."""
         return self.state in READABLE
 
     @property
+    def outcome(self) -> Outcome:
+        """What the bytes are: valid where the block is readable, headers repaired or not."""
+        return _OUTCOMES.get(self.state, Outcome.VALID)
+
+    @property
     def prologue(self) -> Prologue:
-        """Of a block with content."""
+        """The prologue of a block with content."""
         assert self.content is not None
         return self.content.prologue
 
     @property
     def entries(self) -> list[PlacedEntry]:
+        """The entries; empty without content."""
         return self.content.entries if self.content is not None else []
 
     @property
@@ -106,7 +121,7 @@ class Block:
         return self.offset + HEADER_SIZE + PROLOGUE_SIZE
 
     def place_of(self, entry: PlacedEntry) -> tuple[int, int]:
-        """Offset and length in the file; packed entries share the place of their stream."""
+        """Return offset and length in the file; packed entries share the place of their stream."""
         if self.content is not None and self.prologue.codec == CODEC_ZLIB:
             return self.entries_at, self.content.size - PROLOGUE_SIZE
         return self.entries_at + entry.offset, entry.length
@@ -121,28 +136,32 @@ class FileScan:
 
     @property
     def data(self) -> memoryview:
+        """The bytes of the file."""
         return self.finder.data
 
     @property
     def end(self) -> int:
-        """The offset behind the last byte that is not zero; found once."""
+        """The offset after the last byte that is not zero; found once."""
         if self._end < 0:
             self._end = last_nonzero_end(self.data, 0, len(self.data))
         return self._end
 
     def blocks(self, offset: int = 0, end: int | None = None) -> Iterator[Block]:
-        """Blocks from ``offset`` on, which must be the start of one; those that start before
-        ``end``. Nothing follows a torn one, and zeros at the end of the file are no block."""
+        """Yield the blocks that start in ``offset <= start < end``.
+
+        ``offset`` must be the start of a block. Nothing follows a torn one, and zeros at the end of
+        the file are no block.
+        """
         stop = self.end if end is None else min(end, self.end)
         while offset < stop:
-            block = self._pristine(offset) or self._examine(offset)
+            block = self._undamaged(offset) or self._examine(offset)
             yield block
             if block.state is BlockState.TORN:
                 return
             offset = block.end
 
-    def _pristine(self, offset: int) -> Block | None:
-        """The block if both headers are exact and the data fits them; no search is needed."""
+    def _undamaged(self, offset: int) -> Block | None:
+        """Return the block if both headers are exact and the data fits them, without a search."""
         first = parse_header(self.data, offset)
         if first is None or first.signature != self.finder.signature or first.offset != offset:
             return None
@@ -153,7 +172,7 @@ class FileScan:
             return None
         return self._readable(offset, content)
 
-    def _readable(self, offset: int, content: Content) -> Block:
+    def _readable(self, offset: int, content: BlockContent) -> Block:
         count = len(content.entries)
         truth = Header(self.finder.signature, offset, count, content.size, content.crc)
         second = self._second_at(truth)
@@ -162,7 +181,7 @@ class FileScan:
         return Block(offset, min(length, len(self.data) - offset), state, content, second)
 
     def _second_at(self, truth: Header) -> int | None:
-        """Where the same header stands again, None if at neither of its two places."""
+        """Return the offset of the equal second header, None if it is at neither place."""
         for place in second_places(truth.offset, truth.size, self.finder.block_size):
             if parse_header(self.data, place) == truth:
                 return place
@@ -172,21 +191,20 @@ class FileScan:
         content = self.finder.find(offset)
         if content is not None:
             return self._readable(offset, content)
-        following = self.finder.next_genuine(offset)
+        following = self.finder.next_confirmed(offset)
         if following is None:
-            return self._at_the_end(offset)
-        claimed = self._passing(offset)
+            return self._last_block(offset)
+        claimed = self._valid_header(offset)
         if claimed is None:
             return self._lost_region(offset, following)
         length = block_length(claimed.size, self.finder.block_size)
         return self._damaged(offset, min(length, following - offset), claimed)
 
-    def _passing(self, offset: int) -> Header | None:
-        """A copy that passes its own test; the second one first, for its place speaks for
-        its size."""
+    def _valid_header(self, offset: int) -> Header | None:
+        """Return a header that states its own offset: the second one, else the first."""
         for place in self.finder.headers.seconds.get(offset, ()):
             return parse_header(self.data, place)
-        return parse_header(self.data, offset) if self.finder.passes_first(offset) else None
+        return parse_header(self.data, offset) if self.finder.has_first_header(offset) else None
 
     def _damaged(self, offset: int, length: int, claimed: Header) -> Block:
         suspects = self._suspects(offset, min(claimed.size, length - HEADER_SIZE))
@@ -198,10 +216,10 @@ class FileScan:
         state = BlockState.BOTH_HEADERS_DAMAGED
         return Block(offset, end - offset, state, suspects=suspects)
 
-    def _at_the_end(self, offset: int) -> Block:
-        """No trusted block follows: damage only if the write had provably finished."""
-        first = self.finder.passes_first(offset)
-        claimed = self._passing(offset)
+    def _last_block(self, offset: int) -> Block:
+        """Return the last block of the file: damaged only if its write had provably finished."""
+        first = self.finder.has_first_header(offset)
+        claimed = self._valid_header(offset)
         if first and claimed is not None and self.finder.headers.seconds.get(offset):
             length = block_length(claimed.size, self.finder.block_size)
             used = offset + HEADER_SIZE + claimed.size
@@ -228,12 +246,12 @@ class FileScan:
             return ()
         entries = data[PROLOGUE_SIZE:]
         if prologue.codec == CODEC_ZLIB:
-            entries = memoryview(_what_unpacks(entries, self.finder.unpacked_max))
+            entries = memoryview(_unpack_prefix(entries, self.finder.unpacked_max))
         return tuple(parse_suspects(entries))
 
 
-def _what_unpacks(packed: memoryview, size_max: int) -> bytes:
-    """The first bytes of a damaged zlib stream, as far as they can be had."""
+def _unpack_prefix(packed: memoryview, size_max: int) -> bytes:
+    """Return the first bytes of a damaged zlib stream, as far as they unpack."""
     stream = zlib.decompressobj()
     pieces: list[bytes] = []
     size = 0

@@ -1,43 +1,43 @@
-"""From sightings of blocks to transactions and changes.
+"""From blocks to transactions.
 
-In: sightings in order. Out: one `Transaction` per number that has a persisting entry, and the
-`Change`s of all of them.
+In: blocks in the order of reading. Out: one `Transaction` per number with a persisting entry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from tallystick.records import Change, State, Transaction
+from tallystick.records import State, Transaction
 from tallystick.systems.cloudtran.format.entries import Entry, EntryKind, PlacedEntry
 from tallystick.systems.cloudtran.format.layout import SYSTEM_NAME
-from tallystick.systems.cloudtran.read.block_order import Sighting
-from tallystick.systems.cloudtran.read.interval_set import NumberSet
-from tallystick.systems.cloudtran.read.records import TYPES, entry_changes
+from tallystick.systems.cloudtran.read.block_order import BlockOccurrence
+from tallystick.systems.cloudtran.read.records import TYPES
 
 
-def fold_transactions(sightings: Iterable[Sighting], log: str) -> list[Transaction]:
-    """Transactions by ascending number; persisted entries whose persisting entry is gone are
-    left out, as replay ignores them."""
+def fold_transactions(occurrences: Iterable[BlockOccurrence], log: str) -> list[Transaction]:
+    """Return transactions by ascending number.
+
+    Persisted entries whose persisting entry is gone are left out, as replay ignores them.
+    """
     known: dict[int, Transaction] = {}
-    early: dict[int, list[tuple[Sighting, PlacedEntry]]] = {}
-    for sighting in sightings:
-        if not sighting.block.readable:
+    early: dict[int, list[tuple[BlockOccurrence, PlacedEntry]]] = {}
+    for occurrence in occurrences:
+        if not occurrence.block.readable:
             continue
-        for placed in sighting.block.entries:
+        for placed in occurrence.block.entries:
             one = known.get(placed.entry.number)
             if placed.entry.kind is EntryKind.PERSISTED and one is None:
-                early.setdefault(placed.entry.number, []).append((sighting, placed))
+                early.setdefault(placed.entry.number, []).append((occurrence, placed))
                 continue
             if one is None:
-                one = known[placed.entry.number] = _begun(placed.entry, log)
+                one = known[placed.entry.number] = _new_transaction(placed.entry, log)
                 for earlier in early.pop(placed.entry.number, ()):
-                    _note(one, *earlier)
-            _note(one, sighting, placed)
+                    _add_entry(one, *earlier)
+            _add_entry(one, occurrence, placed)
     return [known[number] for number in sorted(known)]
 
 
-def _begun(entry: Entry, log: str) -> Transaction:
+def _new_transaction(entry: Entry, log: str) -> Transaction:
     return Transaction(
         SYSTEM_NAME,
         log,
@@ -52,9 +52,9 @@ def _begun(entry: Entry, log: str) -> Transaction:
     )
 
 
-def _note(one: Transaction, sighting: Sighting, placed: PlacedEntry) -> None:
-    entry, path = placed.entry, sighting.part.path
-    offset, length = sighting.block.place_of(placed)
+def _add_entry(one: Transaction, occurrence: BlockOccurrence, placed: PlacedEntry) -> None:
+    entry, path = placed.entry, occurrence.file.path
+    offset, length = occurrence.block.place_of(placed)
     one.records += 1
     one.bytes += length
     one.last_time = entry.time
@@ -81,33 +81,3 @@ def _advance(one: Transaction, entry: Entry) -> None:
         one.open_participants = left
         if not left and one.state is State.PENDING:
             one.state = State.COMMITTED
-
-
-def plain_changes(sightings: Iterable[Sighting], log: str) -> Iterator[Change]:
-    """Operations of the entries that are in their first place, by ascending number."""
-    for sighting, placed in _persisting(sightings):
-        if not placed.entry.carried_forward:
-            yield from entry_changes(sighting.block, placed, sighting.part.path, log)
-
-
-def carried_changes(sightings: Iterable[Sighting], log: str) -> list[Change]:
-    """Operations of transactions of which only carried entries are left, by ascending number."""
-    carried: dict[int, list[Change]] = {}
-    plain = NumberSet()
-    for sighting, placed in _persisting(sightings):
-        number = placed.entry.number
-        if not placed.entry.carried_forward:
-            plain.add(number)
-        elif number not in carried:
-            path = sighting.part.path
-            carried[number] = list(entry_changes(sighting.block, placed, path, log))
-    numbers = sorted(number for number in carried if number not in plain)
-    return [change for number in numbers for change in carried[number]]
-
-
-def _persisting(sightings: Iterable[Sighting]) -> Iterator[tuple[Sighting, PlacedEntry]]:
-    for sighting in sightings:
-        if sighting.block.readable:
-            for placed in sighting.block.entries:
-                if placed.entry.kind is EntryKind.PERSISTING:
-                    yield sighting, placed

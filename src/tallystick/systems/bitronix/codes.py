@@ -1,0 +1,117 @@
+"""The codes of the findings about Bitronix journals, one row each."""
+
+from __future__ import annotations
+
+from tallystick.records import Severity
+from tallystick.systems.findings import Code, codes
+
+_PUT_BACK = "Put the file back from a backup; do not delete the pair, it may hold open decisions"
+_START_OVER = (
+    "Copy both files, then open and close the journal with tallystick: it is repaired, or refused "
+    "with the reason"
+)
+
+CODES = codes(
+    Code(
+        "missing-file",
+        Severity.DAMAGE,
+        "One of the two files of the journal is missing.",
+        "Look for it where it was moved; records of recent decisions may be in it",
+    ),
+    Code(
+        "file-too-short",
+        Severity.DAMAGE,
+        "A file has fewer bytes than a file header; the manager loops at start.",
+        _PUT_BACK,
+    ),
+    Code(
+        "lengths-differ",
+        Severity.DAMAGE,
+        "The two files differ in length: one was cut, or they do not belong together.",
+        "Put the right file back from a backup; do not delete the pair, it may hold "
+        "decisions that nothing else knows",
+    ),
+    Code(
+        "format-id",
+        Severity.DAMAGE,
+        "The first four bytes of a file are not Btnx; the manager does not check them.",
+        "Check that the file is a journal and belongs to its pair",
+    ),
+    Code(
+        "header-position",
+        Severity.DAMAGE,
+        "The position in a file header lies outside the records.",
+        _START_OVER,
+    ),
+    Code(
+        "stale-file-in-use",
+        Severity.LOSS,
+        "The manager would open the older of the two files: decisions in the newer one are lost.",
+        "Open and close the journal with tallystick before the manager starts",
+    ),
+    Code(
+        "swap-timestamp",
+        Severity.WARNING,
+        "A timestamp is an offset in the file, as 2.1.3 and 2.1.4 leave it after changing files.",
+        "Open and close the journal with tallystick: it writes a valid timestamp",
+    ),
+    Code(
+        "unclean",
+        Severity.INFO,
+        "The manager was not shut down in order.",
+    ),
+    Code(
+        "torn-tail",
+        Severity.WARNING,
+        "The last record in a file was not written completely.",
+        "Open and close the journal with tallystick: it cuts the record off",
+    ),
+    Code(
+        "damaged-record",
+        Severity.DAMAGE,
+        "No whole record with a right CRC stands where the file header counts one.",
+        _START_OVER,
+    ),
+    Code(
+        "hole",
+        Severity.DAMAGE,
+        "Zeros stand where the file header counts a record.",
+        _START_OVER,
+    ),
+    Code(
+        "lost-behind-damage",
+        Severity.DAMAGE,
+        "A whole record after damage is skipped by the manager; a LOSS if it is a decision.",
+        "Copy both files, then open and close the journal with tallystick and "
+        "skip_corrupted_logs=True: it keeps every whole record",
+    ),
+    Code(
+        "uncounted-record",
+        Severity.WARNING,
+        "A whole record lies after the position in the file header; a LOSS if it is a decision.",
+        "Open and close the journal with tallystick: it counts the record",
+    ),
+    Code(
+        "unreadable-for-3.0",
+        Severity.WARNING,
+        "The 3.0 line cannot read a record that 2.1.4 can read.",
+        "Close the open decisions with 2.1.4 before changing to the 3.0 line",
+    ),
+    Code(
+        "more-findings",
+        Severity.DAMAGE,
+        "A file has more findings than are listed.",
+    ),
+    Code(
+        "server-ids",
+        Severity.WARNING,
+        "The journal holds transactions of several server ids.",
+        "Give each manager a journal and a server id of its own",
+    ),
+    Code(
+        "server-id-altered",
+        Severity.INFO,
+        "A server id may have been cut or altered by the manager.",
+        "Choose a server id of at most 51 ASCII characters",
+    ),
+)

@@ -1,0 +1,40 @@
+"""A part of a journal as a `LogFile`, tiled by its spans.
+
+In: a `Part` with its place in the order of the two, and the newest record that is counted. Out: a
+`LogFile` whose neighbouring spans of one kind are joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tallystick.records import Clock, LogFile, Span
+from tallystick.systems.bitronix.read.files import Part
+from tallystick.systems.bitronix.read.scan import RecordSpan, Stamp
+
+
+def log_file(part: Part, order: int, newest: Stamp | None, clock: Clock) -> LogFile:
+    """Return the file of a part that can be read; ``order`` is 1 for the part in use."""
+    return LogFile(
+        path=part.path or "",
+        size=part.size,
+        role=f"part {part.number}, {'in use' if order else 'passive'}",
+        order=order,
+        generation=None if part.header is None else part.header.timestamp,
+        clock=clock,
+        redundant=order == 0,
+        why="its open decisions were copied at the change of files" if order == 0 else "in use",
+        spans=_joined(part.spans(newest)),
+    )
+
+
+def _joined(found: Iterable[RecordSpan]) -> tuple[Span, ...]:
+    spans: list[Span] = []
+    for one in found:
+        last = spans[-1] if spans else None
+        kind = (one.outcome, one.what, one.reason)
+        if last is not None and (last.outcome, last.what, last.reason) == kind:
+            spans[-1] = Span(last.offset, last.length + one.length, *kind)
+        else:
+            spans.append(Span(one.offset, one.length, *kind))
+    return tuple(spans)

@@ -1,0 +1,124 @@
+"""What a restart of 2.1.4 does against what the bytes prove, in words for an operator.
+
+In: both files, the decisions that are open according to the bytes, and what 2.1.4 does with
+``skipCorruptedLogs`` off and on. Out: a `Difference` for a refused start, for the wrong file in
+use, and for each decision that a restart loses, revives or takes to be open elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tallystick.records import Difference, Severity
+from tallystick.systems.bitronix.engine.opening import Opening
+from tallystick.systems.bitronix.format.record import TransactionLogRecord
+from tallystick.systems.bitronix.read.files import DualFiles
+
+
+def differences(
+    pair: DualFiles,
+    strict_open: Sequence[TransactionLogRecord],
+    outcomes: dict[bool, Opening],
+) -> Iterator[Difference]:
+    """Yield the differences; ``outcomes`` are the starts without and with skipCorruptedLogs."""
+    yield from _about_start(outcomes)
+    skipping = outcomes[True]
+    if skipping.active is None:
+        return
+    yield from _about_file(pair, skipping.active)
+    if skipping.collect_error is None:
+        how = "" if outcomes[False].collect_error is None else ", started with skipCorruptedLogs,"
+        yield from _about_decisions(strict_open, skipping.dangling, how)
+
+
+def _about_start(outcomes: dict[bool, Opening]) -> Iterator[Difference]:
+    plain, skipping = outcomes[False], outcomes[True]
+    refusal = plain.error or plain.collect_error
+    if plain.hangs:
+        yield _start("does not come back", "The manager hangs at start and says nothing.")
+    elif refusal is not None:
+        stuck = skipping.hangs or skipping.error or skipping.collect_error
+        way = "It does not start with skipCorruptedLogs either."
+        if not stuck:
+            way = "With skipCorruptedLogs it starts, and drops what it cannot read."
+        cause = refusal.message or refusal.java_class
+        yield _start(f"refuses: {cause}", f"The manager does not start. {way}")
+
+
+def _start(engine: str, meaning: str) -> Difference:
+    strict = "the whole records can be read, and are listed"
+    return Difference("start", engine, strict, meaning, Severity.DAMAGE, refuses=True)
+
+
+def _about_file(pair: DualFiles, active: int) -> Iterator[Difference]:
+    later = pair.order()[1]
+    if active + 1 != later.number:
+        yield Difference(
+            "file in use",
+            f"part {active + 1}",
+            f"part {later.number}",
+            f"The manager opens part {active + 1}, which is the older file. Its next change of "
+            f"files overwrites part {later.number}, the newer one.",
+            Severity.DAMAGE,
+            later.path,
+            0,
+        )
+
+
+def _about_decisions(
+    strict: Sequence[TransactionLogRecord], engine: Sequence[TransactionLogRecord], how: str
+) -> Iterator[Difference]:
+    by_bytes = {record.gtrid: record for record in strict}
+    by_engine = {record.gtrid: record for record in engine}
+    for gtrid in sorted(by_bytes.keys() | by_engine.keys()):
+        proved, assumed = by_bytes.get(gtrid), by_engine.get(gtrid)
+        if proved is not None and assumed is None:
+            yield _lost(gtrid, proved, how)
+        elif assumed is not None and proved is None:
+            yield _revived(gtrid, assumed, how)
+        elif (
+            proved is not None
+            and assumed is not None
+            and proved.unique_names != assumed.unique_names
+        ):
+            yield _other_names(gtrid, proved, assumed, how)
+
+
+def _lost(gtrid: bytes, record: TransactionLogRecord, how: str) -> Difference:
+    names = ", ".join(record.unique_names) or "no resource"
+    return Difference(
+        f"decision {_hex(gtrid)}",
+        "not known: its branches are rolled back",
+        f"commit, still open on {names}",
+        f"A restart{how} loses the decision to commit {_hex(gtrid)}: branches prepared on {names} "
+        "are rolled back, although others may have committed.",
+    )
+
+
+def _revived(gtrid: bytes, record: TransactionLogRecord, how: str) -> Difference:
+    names = ", ".join(record.unique_names) or "no resource"
+    return Difference(
+        f"decision {_hex(gtrid)}",
+        f"commit, still open on {names}",
+        "closed: a later record says so",
+        f"A restart{how} revives the decision {_hex(gtrid)} that was closed already: it commits "
+        f"any branch left on {names}.",
+        Severity.DAMAGE,
+    )
+
+
+def _other_names(
+    gtrid: bytes, proved: TransactionLogRecord, assumed: TransactionLogRecord, how: str
+) -> Difference:
+    return Difference(
+        f"decision {_hex(gtrid)}",
+        f"open on {', '.join(assumed.unique_names) or 'no resource'}",
+        f"open on {', '.join(proved.unique_names) or 'no resource'}",
+        f"A restart{how} takes the decision {_hex(gtrid)} to be open on other resources than the "
+        "records say.",
+        Severity.LOSS if set(proved.unique_names) - set(assumed.unique_names) else Severity.DAMAGE,
+    )
+
+
+def _hex(gtrid: bytes) -> str:
+    return gtrid.hex().upper() or "(empty)"

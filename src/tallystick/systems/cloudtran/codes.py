@@ -1,0 +1,79 @@
+"""The codes of the findings about block logs, one row each."""
+
+from __future__ import annotations
+
+from tallystick.records import Severity
+from tallystick.systems.findings import Code, codes
+
+ADVICE_ON_LOSS = (
+    "Copy the directory before anything else; a start stops here, and with "
+    "on_damage=report it goes on without these entries"
+)
+_ADVICE_ON_HEADERS = "Check the disk: the data is whole, but bytes of the file have changed"
+
+CODES = codes(
+    Code(
+        "payload-damaged",
+        Severity.LOSS,
+        "The data of a block does not match its checksum: its entries are lost.",
+        ADVICE_ON_LOSS,
+    ),
+    Code(
+        "both-headers-damaged",
+        Severity.LOSS,
+        "Both headers of a block are damaged, and its data cannot be found.",
+        ADVICE_ON_LOSS,
+    ),
+    Code(
+        "lost-at-end",
+        Severity.LOSS,
+        "Acknowledged blocks are missing at the end of a file.",
+        ADVICE_ON_LOSS,
+    ),
+    Code(
+        "missing-blocks",
+        Severity.LOSS,
+        "Blocks are missing from the sequence of the log.",
+        ADVICE_ON_LOSS,
+    ),
+    Code(
+        "missing-transactions",
+        Severity.LOSS,
+        "Transaction numbers are missing between others, and blocks are lost.",
+        "Look for them in the application by their numbers or references",
+    ),
+    Code(
+        "missing-file",
+        Severity.DAMAGE,
+        "A file is missing from the series.",
+        "Look for it where it was moved; a disposer removes the oldest files only",
+    ),
+    Code(
+        "first-header-damaged",
+        Severity.DAMAGE,
+        "The first header of a block is damaged; the second one and the data are whole.",
+        _ADVICE_ON_HEADERS,
+    ),
+    Code(
+        "second-header-damaged",
+        Severity.DAMAGE,
+        "The second header of a block is damaged; the first one and the data are whole.",
+        _ADVICE_ON_HEADERS,
+    ),
+    Code(
+        "both-headers-repaired",
+        Severity.DAMAGE,
+        "Both headers of a block are damaged; together they describe its data.",
+        _ADVICE_ON_HEADERS,
+    ),
+    Code(
+        "torn-tail",
+        Severity.WARNING,
+        "A file ends in a write that never finished.",
+    ),
+    Code(
+        "stale-tail",
+        Severity.WARNING,
+        "A file ends in blocks of an earlier life of its space; they are ignored.",
+    ),
+)
