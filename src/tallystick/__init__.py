@@ -78,7 +78,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """The services are imported when they are used: reading a log needs none of them."""
+    """Import a service when it is used: reading a log needs none of them."""
     if name not in _SERVICES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(f"tallystick.services.{_SERVICES[name]}")

@@ -12,12 +12,12 @@ import pytest
 
 import tallystick
 from tallystick.errors import LogUnreadableError
+from tallystick.pipeline.fingerprint import fingerprint
+from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import find
 from tallystick.pipeline.source.file_ranges import file_ranges, read
-from tallystick.pipeline.source.options import SourceOptions
 from tallystick.pipeline.source.positions import Position
 from tallystick.pipeline.source.tailer import Tailer
-from tallystick.pipeline.tables.fingerprint import fingerprint
 from tallystick.systems.bitronix.format.layout import ACTIVE
 from tallystick.systems.bitronix.live.log import DiskJournal
 from tests.fixtures import fixture_dir

@@ -10,8 +10,8 @@ import pytest
 
 from tallystick.pipeline import planning
 from tallystick.pipeline import task as executing
+from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import Task
-from tallystick.pipeline.source.options import SourceOptions
 from tallystick.systems.bitronix.live.role import BitronixDecisionLog
 from tallystick.systems.tally.format.headers import decode_control, encode_control
 from tallystick.systems.tally.format.layout import COPY_OFFSET, SEGMENT_SIZE_MIN

@@ -21,7 +21,7 @@ from pathlib import Path
 from tallystick.disposal.disposers import MoveDisposer
 from tallystick.disposal.retention import KeepForReader
 from tallystick.disposal.worker import Postponed
-from tallystick.pipeline.source.options import SourceOptions
+from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.source.positions import Position
 from tallystick.pipeline.source.stream import reader_offset
 from tallystick.pipeline.source.tailer import Tailer

@@ -104,6 +104,12 @@ def finding_text(finding: Finding) -> Text:
     return text
 
 
+def listed(counts: dict[str, int]) -> str:
+    """Return counts as "12 valid, 3 torn"; zeros are left out."""
+    shown = [f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if count]
+    return ", ".join(shown) or "none"
+
+
 def place(file: str | None, offset: int | None) -> str:
     """Return a file and an offset as a person writes them."""
     where = file or "?"

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from tallystick.cli.commands.inspect import listed
+from tallystick.cli.output import listed
 from tallystick.pipeline.summary import RunSummary
 from tallystick.systems.registry import system
 

@@ -11,8 +11,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tallystick.pipeline.options import OptionError
 from tallystick.pipeline.runner import Run
-from tallystick.pipeline.source.options import OptionError
 from tallystick.pipeline.stages import overdue
 from tallystick.storage.source import is_remote
 

@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 
 from tallystick.errors import LogUnreadableError, TallystickError
-from tallystick.pipeline.source.options import SourceOptions
+from tallystick.pipeline.options import SourceOptions
 from tallystick.reading.discovery import parent
 from tallystick.reading.survey import survey
 from tallystick.reading.tables import log_name

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 from tallystick.arrow.schemas import finding_rows
 from tallystick.pipeline import stages
+from tallystick.pipeline.options import parse
 from tallystick.pipeline.planning import Plan, find
 from tallystick.pipeline.source.batch import spark_schema
-from tallystick.pipeline.source.options import parse
 from tallystick.pipeline.stages.findings import COPY, SEVERITIES
 from tallystick.pipeline.summary import RunSummary, summarise
 from tallystick.pipeline.tables.incremental import BundledTables
@@ -49,7 +49,7 @@ Progress = Callable[[str, int, int], None]
 class Run:
     """What one run reads and where it writes.
 
-    ``options`` go to the data source (see `tallystick.pipeline.source.options`), ``resources`` maps
+    ``options`` go to the data source (see `tallystick.pipeline.options`), ``resources`` maps
     resource names to log paths where the logs alone leave it open.
     """
 

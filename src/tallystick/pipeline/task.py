@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from tallystick.arrow.schemas import BATCH_ROWS, finding_rows
 from tallystick.errors import TallystickError
+from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import Piece, Task
-from tallystick.pipeline.source.options import SourceOptions
 from tallystick.reading.survey import error_finding
 from tallystick.reading.tables import (
     TABLES,

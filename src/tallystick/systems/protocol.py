@@ -18,7 +18,6 @@ from tallystick.records import (
     Finding,
     LogFile,
     Record,
-    Severity,
     Transaction,
     Verdict,
 )
@@ -357,15 +356,6 @@ def readable_entries(entries: Iterable[Entry]) -> Iterator[Entry]:
         except LogUnreadableError:
             continue
         yield entry
-
-
-def unreadable_finding(
-    system: str, log: str, error: LogUnreadableError, code: str = "unreadable"
-) -> Finding:
-    """Return the finding for a file of a log that could not be read."""
-    return Finding(
-        code, Severity.DAMAGE, system, log, str(error), file=error.file, advice=error.advice
-    )
 
 
 def group_by(entries: Iterable[Entry], key: Callable[[Entry], str]) -> dict[str, list[Entry]]:

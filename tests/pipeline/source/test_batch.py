@@ -11,12 +11,11 @@ import pytest
 
 from tallystick import Journal
 from tallystick.errors import LogUnreadableError, TallystickError
-from tallystick.pipeline import planning
+from tallystick.pipeline import options, planning
 from tallystick.pipeline import task as executing
+from tallystick.pipeline.options import OptionError, SourceOptions
 from tallystick.pipeline.planning import Task
-from tallystick.pipeline.source import options
 from tallystick.pipeline.source.batch import PruningReader, TableReader
-from tallystick.pipeline.source.options import OptionError, SourceOptions
 from tallystick.reading.tables import TABLES, selected
 from tallystick.systems import registry
 from tallystick.systems.protocol import LogReading, LogSource, ReadOptions, System

@@ -13,11 +13,11 @@ from tallystick.disposal.disposers import DeleteDisposer
 from tallystick.disposal.retention import KeepForReader
 from tallystick.disposal.worker import Disposal
 from tallystick.errors import LogUnreadableError, UnsupportedFormatError
+from tallystick.pipeline.options import Limit, SourceOptions
 from tallystick.pipeline.source import followed_log as following
 from tallystick.pipeline.source import tailer as tailing
 from tallystick.pipeline.source.file_ranges import file_ranges, read
 from tallystick.pipeline.source.followed_log import Ends, FollowedLog
-from tallystick.pipeline.source.options import Limit, SourceOptions
 from tallystick.pipeline.source.positions import Position
 from tallystick.pipeline.source.stream import LogStreamReader, reader_offset
 from tallystick.pipeline.source.tailer import Tailer

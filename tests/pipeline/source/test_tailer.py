@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tallystick.errors import LogUnreadableError, TallystickError
+from tallystick.pipeline.options import Limit, OptionError, SourceOptions, parse
 from tallystick.pipeline.source.file_ranges import file_ranges, read
-from tallystick.pipeline.source.options import Limit, OptionError, SourceOptions, parse
 from tallystick.pipeline.source.positions import Position
 from tallystick.pipeline.source.stream import LogStreamReader, reader_offset
 from tallystick.pipeline.source.tailer import Tailer

@@ -11,8 +11,8 @@ import pytest
 
 from tallystick.pipeline import planning
 from tallystick.pipeline import task as executing
+from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import Bundle, Piece, Task
-from tallystick.pipeline.source.options import SourceOptions
 from tallystick.pipeline.tables import write_task as bundles
 from tallystick.pipeline.tables.write_task import FileRewrite, TableFile, TableWrite
 from tallystick.reading.tables import TABLES

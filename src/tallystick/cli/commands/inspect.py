@@ -11,6 +11,7 @@ from tallystick.cli.output import (
     as_json,
     console,
     finding_text,
+    listed,
     path_argument,
     print_json,
     print_problems,
@@ -55,9 +56,3 @@ def _show_log(out: Console, log: Summary) -> None:
     for finding in log.findings:
         out.print(finding_text(finding))
     out.print()
-
-
-def listed(counts: dict[str, int]) -> str:
-    """Return counts as "12 valid, 3 torn"; zeros are left out."""
-    shown = [f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if count]
-    return ", ".join(shown) or "none"

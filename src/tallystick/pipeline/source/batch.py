@@ -29,14 +29,14 @@ except ImportError as error:
 
     raise MissingExtraError("pyspark", "spark") from error
 
-from tallystick.pipeline.planning import Piece, Task, tasks
-from tallystick.pipeline.source.options import (
+from tallystick.pipeline.options import (
     NAMES,
     OptionError,
     SourceOptions,
     local_path,
     parse,
 )
+from tallystick.pipeline.planning import Piece, Task, tasks
 from tallystick.pipeline.task import execute
 from tallystick.reading.tables import TABLES, selected
 

@@ -11,11 +11,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tallystick.errors import TallystickError
+from tallystick.pipeline.fingerprint import forget_listings
+from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import LOGS_MAX, find
 from tallystick.pipeline.source.followed_log import FollowedLog
-from tallystick.pipeline.source.options import SourceOptions
 from tallystick.pipeline.source.positions import Life, Position, begin_of
-from tallystick.pipeline.tables.fingerprint import forget_listings
 from tallystick.systems.protocol import LogSource
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from tallystick.disposal.retention import ReaderOffset
+from tallystick.pipeline.options import Limit, SourceOptions
 from tallystick.pipeline.source.file_ranges import FileRange, file_ranges, packed, read
-from tallystick.pipeline.source.options import Limit, SourceOptions
 from tallystick.pipeline.source.positions import Position, capped, passed
 from tallystick.pipeline.source.tailer import Tailer
 

@@ -14,11 +14,11 @@ from itertools import takewhile
 import numpy as np
 
 from tallystick.errors import TallystickError, UnsupportedFormatError
+from tallystick.pipeline.fingerprint import fingerprint, gone
+from tallystick.pipeline.options import Limit, SourceOptions
 from tallystick.pipeline.planning import find
 from tallystick.pipeline.source.followed_log import Ends, FollowedLog
-from tallystick.pipeline.source.options import Limit, SourceOptions
 from tallystick.pipeline.source.positions import Life, Position, begin_of, passed
-from tallystick.pipeline.tables.fingerprint import fingerprint, gone
 from tallystick.systems.protocol import LogSource
 from tallystick.systems.registry import system
 

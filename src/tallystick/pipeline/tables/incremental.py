@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from tallystick.arrow.schemas import finding_rows
 from tallystick.pipeline import stages
+from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import Plan, bundles
 from tallystick.pipeline.source.batch import spark_schema
-from tallystick.pipeline.source.options import SourceOptions
 from tallystick.pipeline.tables.output_dir import TableSpace
 from tallystick.pipeline.tables.run_state import RunState
 from tallystick.pipeline.tables.write_task import (

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from tallystick.pipeline.tables.fingerprint import fingerprint
+from tallystick.pipeline.fingerprint import fingerprint
 from tallystick.reading.tables import log_name
 from tallystick.records import Finding
 from tallystick.systems.protocol import LogSource

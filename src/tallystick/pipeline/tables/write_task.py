@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import Task
-from tallystick.pipeline.source.options import SourceOptions
 from tallystick.pipeline.task import tables_of
 from tallystick.reading.tables import TABLES
 

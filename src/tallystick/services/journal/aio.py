@@ -17,6 +17,7 @@ from tallystick.records import Record
 from tallystick.roles import JournalRecord, PreparedTransaction
 from tallystick.services.journal.base import BaseJournal
 from tallystick.services.journal.transaction import AsyncJournalTransaction
+from tallystick.systems.registry import NATIVE
 
 BATCH_RECORDS = 256
 """Records that a worker thread reads at a time for an asynchronous iterator."""
@@ -32,7 +33,7 @@ class AsyncJournal(BaseJournal):
 
     @classmethod
     async def open(
-        cls, path: str | PathLike[str], *, system: str = "tally", **options: object
+        cls, path: str | PathLike[str], *, system: str = NATIVE, **options: object
     ) -> Self:
         """Open without blocking the event loop. See `BaseJournal` for the arguments."""
         return await asyncio.to_thread(cls, path, system=system, **options)

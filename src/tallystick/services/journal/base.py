@@ -18,6 +18,7 @@ from tallystick.roles import JournalEngine, PreparedTransaction, Ticket
 from tallystick.services.journal.engine import open_engine
 from tallystick.services.journal.transaction import BaseJournalTransaction
 from tallystick.storage.group.counters import GroupCounters
+from tallystick.systems.registry import NATIVE
 
 if TYPE_CHECKING:
     from tallystick.services.journal.resource import JournalResource
@@ -39,7 +40,7 @@ class BaseJournal:
         UnsupportedFormatError: the system has no journal.
     """
 
-    def __init__(self, path: str | PathLike[str], *, system: str = "tally", **options: Any) -> None:
+    def __init__(self, path: str | PathLike[str], *, system: str = NATIVE, **options: Any) -> None:
         self.path = fspath(path)
         self.system = system
         self._engine: JournalEngine = open_engine(system, self.path, **options)

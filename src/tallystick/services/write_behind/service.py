@@ -39,6 +39,7 @@ from tallystick.services.write_behind.unfinished import incomplete, unfinished, 
 from tallystick.storage.files import FileSystem
 from tallystick.storage.fork import forked_error, register_in_child
 from tallystick.storage.local import LOCAL
+from tallystick.systems.registry import NATIVE
 
 
 class WriteBehind:
@@ -71,7 +72,7 @@ class WriteBehind:
         path: str | os.PathLike[str],
         targets: Mapping[str, Any],
         *,
-        system: str = "tally",
+        system: str = NATIVE,
         log: PersistLog | None = None,
         disposer: AnyDisposer | None = "delete",
         settings: WriteBehindSettings | None = None,
