@@ -52,7 +52,7 @@ def cursor_events(parts: Parts, line: str) -> list[list[Event]]:
     return [list(CODE_LINES[line](part)) if part is not None else [] for part in parts]
 
 
-def events_beside(parts: Parts, line: str, events: list[list[Event]]) -> list[list[Event]]:
+def cursor_events_sharing(parts: Parts, line: str, events: list[list[Event]]) -> list[list[Event]]:
     """Return `cursor_events`, with the objects of ``events`` where they are equal.
 
     The lists are long and the code lines nearly always agree, so this saves memory.

@@ -23,7 +23,7 @@ from tallystick.systems.bitronix.engine.opening import (
     NEGATIVE_POSITION,
     Opening,
     Parts,
-    events_beside,
+    cursor_events_sharing,
     open_pair,
 )
 from tallystick.systems.bitronix.format.layout import (
@@ -45,7 +45,7 @@ def engine_verdict(parts: Parts, events: list[list[Event]]) -> dict[str, Any]:
     oldest, newer = CODE_LINES
     parts_json = list(map(_part, parts, events))
     first = _line_verdict(parts, events, parts_json)
-    newer_events = events_beside(parts, newer, events)
+    newer_events = cursor_events_sharing(parts, newer, events)
     for number, part in enumerate(parts):
         if newer_events[number] != events[number]:
             parts_json[number] = _part(part, newer_events[number])

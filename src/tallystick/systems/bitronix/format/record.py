@@ -74,7 +74,7 @@ class TransactionLogRecord:
 
     @property
     def exact_length(self) -> int:
-        """L as gtrid and names need it: what every real writer stores, and what 3.0 computes."""
+        """L computed from gtrid and names, as every real writer stores it and 3.0 computes it."""
         names = sum(NAME_LENGTH.size + len(name) for name in self.unique_names)
         return LENGTH_FIXED + len(self.gtrid) + names
 

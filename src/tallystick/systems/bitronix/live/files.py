@@ -194,7 +194,7 @@ class FilePair:
         self._unsynced += len(data)
 
     def sync(self) -> None:
-        """Make durable what was written, where records are forced at all."""
+        """Make durable what was written; with ``forced`` false do nothing."""
         if self._forced:
             self.active.datasync()
         self._unsynced = 0
