@@ -1,7 +1,7 @@
 """Where a run's tables lie, and how a failed run leaves the last good ones.
 
 In: tables written one by one. Out: all of them in place at once. On a local file system
-new tables are staged beside the old and swapped in behind a note of intent, which the next
+new tables are staged beside the old and swapped in after a note of intent, which the next
 run completes if this one was interrupted. Table formats that have transactions of their own
 (Delta, Iceberg ...) and remote folders are overwritten in place, table by table.
 """
