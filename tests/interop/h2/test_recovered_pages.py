@@ -127,7 +127,13 @@ def check(folder: Path, page_size: int, seed: int) -> int:
 @pytest.mark.interop
 @PAGE_SIZES
 def test_we_recover_a_killed_database_to_what_h2_recovers(page_size: int, tmp_path: Path) -> None:
-    assert check(tmp_path, page_size, seed=page_size) > 0
+    """Of some kills: on a busy machine H2 may be ended before it has written any page again."""
+    for seed in range(page_size, page_size + 8):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        if check(folder, page_size, seed) > 0:
+            return
+    pytest.fail("no kill left pages to put back")
 
 
 @pytest.mark.soak
