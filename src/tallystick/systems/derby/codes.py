@@ -67,6 +67,19 @@ CODES = codes(
         "the data files yet",
     ),
     Code(
+        "unlogged-build",
+        Severity.INFO,
+        "A container that the log creates was filled without log records, as the index on a "
+        "populated table is: only its file holds that content.",
+    ),
+    Code(
+        "page-gap",
+        Severity.WARNING,
+        "Changes of a page are missing from the log: the database starts only if the page is "
+        "newer in its container's file.",
+        "Keep a copy of the whole database before anything starts it; starting a second copy tells",
+    ),
+    Code(
         "new-log",
         Severity.LOSS,
         "A restart finds no log to recover from and creates an empty one.",

@@ -63,7 +63,7 @@ def open_log(folder: LogFolder, cipher: LogCipher | None, *, ordered: bool) -> O
 
 
 def _end(log: LogFiles, recovery: Recovery, folder: LogFolder) -> int:
-    if recovery.boots is not True:
+    if not recovery.may_boot:
         raise corrupt(folder.path, recovery.reason)
     if recovery.log_end:
         return recovery.log_end

@@ -18,6 +18,8 @@ from tallystick.systems.derby.read.spans import ByteRange
 from tallystick.systems.derby.read.transactions import PREPARED
 from tallystick.systems.findings import FindingBuilder
 
+_SHOWN = 3
+
 
 def find_all(log: LogFiles, path: str, analysis: LogAnalysis, recovery: Recovery) -> list[Finding]:
     """Return all findings of the log at ``path``."""
@@ -30,6 +32,7 @@ def find_all(log: LogFiles, path: str, analysis: LogAnalysis, recovery: Recovery
         *(_mismatch(build, one) for one in analysis.mismatched),
         *_lost(build, analysis, recovery),
         *_boot(build, recovery),
+        *_gaps(build, recovery),
         *_in_doubt(build, analysis, recovery),
     ]
 
@@ -122,6 +125,24 @@ def _boot(build: FindingBuilder, recovery: Recovery) -> Iterator[Finding]:
             f"the checkpoint at {instant_text(recovery.checkpoint)} lies behind the end of the "
             f"log at {instant_text(recovery.log_end)}: undo would meet newer pages",
         )
+
+
+def _gaps(build: FindingBuilder, recovery: Recovery) -> Iterator[Finding]:
+    for built, code in ((True, "unlogged-build"), (False, "page-gap")):
+        gaps = [gap for gap in recovery.gaps if gap.built is built]
+        if gaps:
+            files = sorted({gap.file for gap in gaps})
+            yield build(
+                code,
+                f"{len(gaps)} changes of pages follow changes that are not in the log; the first: "
+                f"{gaps[0]}. Which version the page has stands in {_some(files)}",
+            )
+
+
+def _some(names: list[str]) -> str:
+    """Return the first names, and how many others there are."""
+    shown = ", ".join(names[:_SHOWN])
+    return f"{shown} and {len(names) - _SHOWN} others" if len(names) > _SHOWN else shown
 
 
 def _in_doubt(
