@@ -27,6 +27,12 @@ CODES = codes(
         "Its twin holds the same bytes",
     ),
     Code(
+        "newer-version",
+        Severity.INFO,
+        "The log is of a newer version than the engine that these rules were tried on.",
+        "Start it with this version or a newer one: older engines refuse it",
+    ),
+    Code(
         "control-missing",
         Severity.DAMAGE,
         "log.ctrl does not exist: a restart scans from log1.dat instead of from the checkpoint.",

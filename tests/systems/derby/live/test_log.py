@@ -19,13 +19,20 @@ from tallystick.errors import (
     RecordTooLargeError,
     TallystickError,
     TransactionUsageError,
+    UnsupportedFormatError,
 )
 from tallystick.records import Kind, State, Xid
 from tallystick.storage.files import FileSystem
 from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.crypto import LogCipher
 from tallystick.systems.derby.format.field_types import Container, Page
-from tallystick.systems.derby.format.layout import Group
+from tallystick.systems.derby.format.layout import (
+    CONTROL_NAMES,
+    FLAG_BETA,
+    Control,
+    Group,
+    encode_control,
+)
 from tallystick.systems.derby.format.operations import encode_operation
 from tallystick.systems.derby.format.record_body import Body
 from tallystick.systems.derby.live.log import LogToFile
@@ -429,3 +436,22 @@ def test_page_that_was_filled_without_log_records_is_no_reason_to_refuse(
         (finding,) = reading.findings()
         assert finding.code == "page-gap"
         assert "seg0/c490.dat" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("control", "found"),
+    [(Control(0, minor=16), "10.16"), (Control(0, flags=FLAG_BETA), "10.14 beta")],
+)
+def test_version_that_is_not_written_is_named_and_not_called_damage(
+    tmp_path: Path, control: Control, found: str
+) -> None:
+    folder = tmp_path / "log"
+    with LogToFile(str(folder)) as log:
+        put(log, "one")
+    for name in CONTROL_NAMES:
+        (folder / name).write_bytes(encode_control(control))
+    before = (folder / "log1.dat").read_bytes()
+    with pytest.raises(UnsupportedFormatError) as caught:
+        LogToFile(str(folder))
+    assert (folder / "log1.dat").read_bytes() == before
+    assert caught.value.found == found

@@ -23,6 +23,7 @@ from tallystick.systems.derby.format.layout import (
     make_instant,
 )
 from tallystick.systems.derby.reader import DerbyReading
+from tallystick.systems.protocol import ReadOptions
 from tallystick.testing.spans import check_tiling
 from tests.fixtures import fixture_dir
 from tests.systems.derby.logs import (
@@ -120,7 +121,7 @@ TABLE: list[tuple[str, str, Patch | None, bool, bool | None, int | None]] = [
     ("mirror missing", "logmirror.ctrl", None, True, False, END),
     ("log.ctrl of 8 bytes", "log.ctrl", cut(8), True, False, END),
     ("log.ctrl of 16 bytes", "log.ctrl", cut(16), False, None, None),
-    ("newer version", "log.ctrl", control(minor=15), False, None, None),
+    ("newer version", "log.ctrl", control(minor=15), True, False, END),
     ("beta", "log.ctrl", control(flags=1), False, None, None),
     ("older version", "log.ctrl", control(minor=5), True, False, END),
     ("no checkpoint", "log.ctrl", control(checkpoint=0), True, False, END),
@@ -277,3 +278,13 @@ def test_sealed_log_gives_envelopes_and_says_so() -> None:
     assert {record.type for record in records} == {"sealed"}
     assert log.verdict().engine["boots"] is None
     everything_holds_together(log)
+
+
+def test_newer_version_is_refused_only_by_an_engine_that_is_named(tmp_path: Path) -> None:
+    folder = copy(CASE, tmp_path / "db", {"log.ctrl": control(minor=16)})
+    log = reading_of(folder)
+    assert log.recovery.boots is True
+    assert [one.code for one in log.findings()] == ["newer-version"]
+    for version, boots in (("10.14", False), ("10.16", True), ("10.17.1", True)):
+        named = reading_of(folder, ReadOptions(settings={"derby_version": version}))
+        assert named.recovery.boots is boots, version

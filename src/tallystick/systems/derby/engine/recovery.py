@@ -11,7 +11,9 @@ two changes is noted as a `PageGap`, and the container's file decides.
     log.ctrl invalid, mirror valid  the mirror's checkpoint
     both invalid, or instant 0      file 1, offset 24
     16 bytes; format id not 128;    no boot
-    beta; newer version
+    beta
+    newer than the engine           no boot; which engine starts it is not in the log, so this is
+                                    judged only by the version that a setting names
 
 Source: docs/formats/derby.md, sections "Control files" and "Recovery".
 """
@@ -50,7 +52,8 @@ from tallystick.systems.derby.format.record_body import Body
 from tallystick.systems.derby.read.files import ControlBytes, LogFiles
 from tallystick.systems.derby.read.scan import EngineReach
 
-ENGINE_VERSION = (10, 14)
+JUDGED_VERSION = (10, 14)
+"""The newest engine whose recovery was compared with ours."""
 VERSION_SETTING = "derby_version"
 _COUNTED = {operations.PURGE: "num_rows", operations.COPY_ROWS: "num_rows"}
 
@@ -228,11 +231,10 @@ def _control(data: memoryview) -> Control | None:
 
 def _check_control(data: memoryview, control: Control, settings: Mapping[str, str]) -> None:
     wanted = settings.get(VERSION_SETTING, "").split(".")
-    engine = (int(wanted[0]), int(wanted[1])) if len(wanted) > 1 else ENGINE_VERSION
     if int.from_bytes(data[:4]) != LOG_FILE:
         raise _NoBootError("XSLAC: the control file has another format id")
-    if (control.major, control.minor) > engine:
-        raise _NoBootError(f"XSLAN: written by version {control.major}.{control.minor}")
+    if len(wanted) > 1 and (control.major, control.minor) > (int(wanted[0]), int(wanted[1])):
+        raise _NoBootError(f"XSLAN: written by version {control.version}")
     if control.flags & FLAG_BETA:
         raise _NoBootError("XSLAP: written by a beta version")
 

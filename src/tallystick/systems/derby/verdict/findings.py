@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from tallystick.records import Finding, Outcome, Severity
 from tallystick.systems.derby.codes import CODES
-from tallystick.systems.derby.engine.recovery import Recovery
+from tallystick.systems.derby.engine.recovery import JUDGED_VERSION, Recovery
 from tallystick.systems.derby.format.field_types import global_id_text
 from tallystick.systems.derby.format.layout import CONTROL_NAMES, SYSTEM_NAME, instant_text
 from tallystick.systems.derby.read.analysis import LogAnalysis
@@ -47,6 +47,14 @@ def _controls(build: FindingBuilder, log: LogFiles) -> Iterator[Finding]:
                 file=control.path,
                 offset=0,
                 length=len(control.data),
+            )
+        elif (problem.major, problem.minor) > JUDGED_VERSION:
+            yield build(
+                "newer-version",
+                f"{control.name} is of version {problem.version}: engines older than that refuse "
+                "it (XSLAN), and this verdict is by the rules of "
+                + ".".join(map(str, JUDGED_VERSION)),
+                file=control.path,
             )
     if not any(control.name == CONTROL_NAMES[0] for control in log.controls):
         yield build(
