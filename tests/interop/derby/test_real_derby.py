@@ -172,3 +172,18 @@ def test_index_built_without_log_records_is_no_damage(tmp_path: Path, build: lis
     shown = rows_of(derby(database, "rows", "shutdown")["ROWS"])
     assert shown == {row: f"derby {row}" for row in (*range(50), 99)}
     assert expected is None or shown == expected
+
+
+def test_derby_reads_the_record_that_ends_at_the_oldest_begin(tmp_path: Path) -> None:
+    database = tmp_path / "db"
+    derby(database, "create", "insert:1", "open:60", "insert:2", "halt")
+    forget(database)
+    path = database / "log/log1.dat"
+    content = bytearray(path.read_bytes())
+    oldest = min(one.first for one in reading_of(database).recovery.undo)
+    content[split_instant(oldest)[1] - 1] += 1
+    path.write_bytes(content)
+    reading = reading_of(database)
+    assert reading.recovery.boots is False
+    (answer,) = derby("boot-each", str(database)).values()
+    assert answer.startswith("NOBOOT")

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tallystick.errors import CorruptLogError
 from tallystick.records import Outcome, Severity
 from tallystick.systems.derby.format.layout import (
     CHECKSUM_RECORD_SIZE,
@@ -22,6 +23,7 @@ from tallystick.systems.derby.format.layout import (
     encode_record,
     make_instant,
 )
+from tallystick.systems.derby.live.log import LogToFile
 from tallystick.systems.derby.reader import DerbyReading
 from tallystick.systems.protocol import ReadOptions
 from tallystick.testing.spans import check_tiling
@@ -238,6 +240,9 @@ def test_trailing_length_in_the_way_of_undo_stops_the_boot(tmp_path: Path) -> No
     larger = tail[: second + 3] + b"\x16" + tail[second + 4 :]
     patched = reading_of(copy("writer-vectors", tmp_path / "larger", {LOG: append(larger, at)}))
     assert patched.recovery.boots is False
+    before = tail[:33] + b"\x16" + tail[34:]  # the record that ends where the transaction begins
+    patched = reading_of(copy("writer-vectors", tmp_path / "before", {LOG: append(before, at)}))
+    assert patched.recovery.boots is False
 
 
 def test_writer_vectors_get_the_engines_verdict(tmp_path: Path) -> None:
@@ -288,3 +293,38 @@ def test_newer_version_is_refused_only_by_an_engine_that_is_named(tmp_path: Path
     for version, boots in (("10.14", False), ("10.16", True), ("10.17.1", True)):
         named = reading_of(folder, ReadOptions(settings={"derby_version": version}))
         assert named.recovery.boots is boots, version
+
+
+def test_length_that_a_heap_may_not_hold_is_left_open(tmp_path: Path) -> None:
+    log = damaged(tmp_path, LOG, append(b"\x7f\xff\xff\0", MIDDLE + 21))
+    assert log.recovery.boots is None
+    assert log.recovery.depends == "the size of the engine's heap"
+    verdict = log.verdict()
+    assert not any(one.refuses for one in verdict.differences)
+    assert "dropped-commits" in verdict.strict["findings"]
+    with pytest.raises(CorruptLogError):
+        LogToFile(str(tmp_path / "db/log"))
+
+
+@pytest.mark.parametrize("patch", [flip(3), flip(15), cut(0)], ids=["format", "number", "empty"])
+def test_scan_of_a_first_file_with_a_bad_header_returns_nothing(
+    tmp_path: Path, patch: Patch
+) -> None:
+    (first, *_) = damaged(tmp_path, LOG, patch).verdict().engine["real_scan"]
+    assert first["records"] == 0
+
+
+def test_log_that_ends_where_its_checkpoint_should_be_is_loss(tmp_path: Path) -> None:
+    log = damaged(tmp_path, LOG, zero(CHECKPOINT, END))
+    assert log.recovery.past_end
+    assert Severity.LOSS in {one.severity for one in log.findings()}
+
+
+def test_advice_names_no_control_file_that_is_missing_or_damaged_too(tmp_path: Path) -> None:
+    names = ("log.ctrl", "logmirror.ctrl")
+    folder = copy(CASE, tmp_path / "missing", dict.fromkeys(names))
+    (finding,) = (one for one in reading_of(folder).findings() if one.code == "control-missing")
+    assert "logmirror" not in (finding.advice or "")
+    folder = copy(CASE, tmp_path / "damaged", dict.fromkeys(names, flip(12)))
+    for finding in reading_of(folder).findings():
+        assert "twin" not in (finding.advice or "")

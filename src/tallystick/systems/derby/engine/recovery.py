@@ -120,7 +120,8 @@ class Recovery:
         redone: number of records redone.
         highest: largest number of a transaction that begins in what was scanned.
         table: transactions that are open at the end of the log, by number.
-        trailing_wrong: instants of records whose trailing length is too large.
+        trailing_wrong: instants of the ends of records whose trailing length is too large.
+        heap: as `ForwardScan` found it.
         gaps: pages of which the log does not have every version.
     """
 
@@ -143,6 +144,7 @@ class Recovery:
     highest: int = 0
     table: dict[int, OpenTransaction] = field(default_factory=dict)
     trailing_wrong: list[int] = field(default_factory=list)
+    heap: int = 0
     gaps: list[PageGap] = field(default_factory=list)
 
     @property
@@ -260,10 +262,15 @@ def _redo(log: LogFiles, result: Recovery) -> None:
     result.log_end, result.fuzzy = scan.log_end, scan.fuzzy
     result.stop, result.end_reason = scan.stop, scan.reason
     result.trailing_wrong = scan.trailing_wrong
+    result.heap = scan.heap
+    if scan.heap:
+        result.boots, result.place = None, scan.heap
+        result.reason = "the checksum record asks for more memory than a heap may have"
+        result.depends = "the size of the engine's heap"
     if not scan.log_end:
         result.new_log = True
         result.reason = "there is no readable record; a new, empty log is created"
-    result.past_end = result.checkpoint > result.log_end
+    result.past_end = result.checkpoint > 0 and result.checkpoint >= result.log_end
 
 
 def _redo_record(scanned: Scanned, result: Recovery, versions: _PageVersions) -> None:
@@ -356,7 +363,7 @@ class _PageVersions:
 def _check_gaps(result: Recovery) -> None:
     """Leave it open whether XSDB4 is raised: it is if the page on disk is older than the change."""
     unexplained = [gap for gap in result.gaps if not gap.built]
-    if unexplained:
+    if unexplained and not result.depends:
         first = unexplained[0]
         result.boots, result.place = None, first.place
         result.reason = f"XSDB4 if the page is older on disk: {first}"
@@ -364,13 +371,16 @@ def _check_gaps(result: Recovery) -> None:
 
 
 def _check_undo(result: Recovery) -> None:
-    """Refuse a wrong trailing length: undo and the locks of prepared ones read backward by it."""
+    """Refuse a wrong trailing length: undo and the locks of prepared ones read backward by it.
+
+    The last record that they read is the one that ends where the oldest transaction begins.
+    """
     if not result.table:
         return
     oldest = min(one.first for one in result.table.values())
-    for place in result.trailing_wrong:
-        if place >= oldest:
-            raise ScanFailureError(place, "the trailing length is too large, undo cannot pass it")
+    for end in result.trailing_wrong:
+        if end >= oldest:
+            raise ScanFailureError(end, "the trailing length is too large, undo cannot pass it")
 
 
 # -- for the scan of all bytes -------------------------------------------------------------------

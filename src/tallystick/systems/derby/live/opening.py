@@ -86,7 +86,7 @@ def _refuse_version(control: Control, folder: LogFolder) -> None:
 
 
 def _end(log: LogFiles, recovery: Recovery, folder: LogFolder) -> int:
-    if not recovery.may_boot:
+    if not recovery.may_boot or recovery.heap:
         raise corrupt(folder.path, recovery.reason)
     if recovery.log_end:
         return recovery.log_end

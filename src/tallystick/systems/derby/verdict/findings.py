@@ -11,7 +11,12 @@ from tallystick.records import Finding, Outcome, Severity
 from tallystick.systems.derby.codes import CODES
 from tallystick.systems.derby.engine.recovery import JUDGED_VERSION, Recovery
 from tallystick.systems.derby.format.field_types import global_id_text
-from tallystick.systems.derby.format.layout import CONTROL_NAMES, SYSTEM_NAME, instant_text
+from tallystick.systems.derby.format.layout import (
+    CONTROL_NAMES,
+    SYSTEM_NAME,
+    Control,
+    instant_text,
+)
 from tallystick.systems.derby.read.analysis import LogAnalysis
 from tallystick.systems.derby.read.files import LogFiles
 from tallystick.systems.derby.read.spans import ByteRange
@@ -19,6 +24,10 @@ from tallystick.systems.derby.read.transactions import PREPARED
 from tallystick.systems.findings import FindingBuilder
 
 _SHOWN = 3
+_NO_CONTROL = (
+    "Both control files are unusable: take log.ctrl from the latest backup, with the log files of "
+    "that backup, and copy the log folder before anything starts the database"
+)
 
 
 def find_all(log: LogFiles, path: str, analysis: LogAnalysis, recovery: Recovery) -> list[Finding]:
@@ -38,6 +47,7 @@ def find_all(log: LogFiles, path: str, analysis: LogAnalysis, recovery: Recovery
 
 
 def _controls(build: FindingBuilder, log: LogFiles) -> Iterator[Finding]:
+    intact = [one for one in log.controls if isinstance(one.content_or_error(), Control)]
     for control in log.controls:
         problem = control.content_or_error()
         if isinstance(problem, str):
@@ -47,6 +57,7 @@ def _controls(build: FindingBuilder, log: LogFiles) -> Iterator[Finding]:
                 file=control.path,
                 offset=0,
                 length=len(control.data),
+                advice=None if intact else _NO_CONTROL,
             )
         elif (problem.major, problem.minor) > JUDGED_VERSION:
             yield build(
@@ -61,6 +72,7 @@ def _controls(build: FindingBuilder, log: LogFiles) -> Iterator[Finding]:
             "control-missing",
             "log.ctrl is missing: a restart reads log1.dat from its start, not from the "
             "checkpoint, and does not look at the mirror",
+            advice=None if intact else _NO_CONTROL,
         )
 
 
