@@ -51,6 +51,7 @@ public class RealDerby {
         switch (word) {
             case "attributes" -> attributes = ";" + rest;
             case "create" -> run("create table n (id int, v varchar(60))");
+            case "sql" -> run(rest);
             case "insert" -> run("insert into n values (" + rest + ", 'derby " + rest + "')");
             case "update" -> run("update n set v = 'changed " + rest + "' where id = " + rest);
             case "delete" -> run("delete from n where id = " + rest);

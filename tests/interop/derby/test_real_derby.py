@@ -145,3 +145,45 @@ def test_damage_trials_on_a_killed_log(tmp_path: Path) -> None:
         assert ours[name][0] is booted, f"seed {seed}, {name}: {real[name]}"
         if booted:
             assert rows_of(real[name]) == rows[name], f"seed {seed}, {name}"
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        ["create index i on n(v)"],
+        ["alter table n alter column id not null", "alter table n add primary key(id)"],
+        ["create index i on n(v)", "call SYSCS_UTIL.SYSCS_COMPRESS_TABLE('APP','N',0)"],
+    ],
+    ids=["index", "primary-key", "compress"],
+)
+def test_index_built_without_log_records_is_no_damage(tmp_path: Path, build: list[str]) -> None:
+    database = tmp_path / "db"
+    inserts = [f"insert:{row}" for row in range(50)]
+    derby(database, "create", *inserts, *(f"sql:{one}" for one in build), "insert:99", "halt")
+    reading = reading_of(database)
+    verdict = reading.verdict()
+    assert reading.recovery.gaps
+    assert reading.recovery.boots is True
+    assert set(verdict.strict["findings"]) == {"unlogged-build"}
+    assert verdict.differences == ()
+    expected = rows_in_log(database) if "compress" not in " ".join(build).lower() else None
+    forget(database)
+    LogToFile(str(database / "log")).close()
+    shown = rows_of(derby(database, "rows", "shutdown")["ROWS"])
+    assert shown == {row: f"derby {row}" for row in (*range(50), 99)}
+    assert expected is None or shown == expected
+
+
+def test_derby_reads_the_record_that_ends_at_the_oldest_begin(tmp_path: Path) -> None:
+    database = tmp_path / "db"
+    derby(database, "create", "insert:1", "open:60", "insert:2", "halt")
+    forget(database)
+    path = database / "log/log1.dat"
+    content = bytearray(path.read_bytes())
+    oldest = min(one.first for one in reading_of(database).recovery.undo)
+    content[split_instant(oldest)[1] - 1] += 1
+    path.write_bytes(content)
+    reading = reading_of(database)
+    assert reading.recovery.boots is False
+    (answer,) = derby("boot-each", str(database)).values()
+    assert answer.startswith("NOBOOT")

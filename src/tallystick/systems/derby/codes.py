@@ -27,6 +27,12 @@ CODES = codes(
         "Its twin holds the same bytes",
     ),
     Code(
+        "newer-version",
+        Severity.INFO,
+        "The log is of a newer version than the engine that these rules were tried on.",
+        "Start it with this version or a newer one: older engines refuse it",
+    ),
+    Code(
         "control-missing",
         Severity.DAMAGE,
         "log.ctrl does not exist: a restart scans from log1.dat instead of from the checkpoint.",
@@ -65,6 +71,19 @@ CODES = codes(
         "The database does not start with this log.",
         "Keep a copy of the log folder as it is; deleting it loses every change that is not in "
         "the data files yet",
+    ),
+    Code(
+        "unlogged-build",
+        Severity.INFO,
+        "A container that the log creates was filled without log records, as the index on a "
+        "populated table is: only its file holds that content.",
+    ),
+    Code(
+        "page-gap",
+        Severity.WARNING,
+        "Changes of a page are missing from the log: the database starts only if the page is "
+        "newer in its container's file.",
+        "Keep a copy of the whole database before anything starts it; starting a second copy tells",
     ),
     Code(
         "new-log",

@@ -61,7 +61,7 @@ class DerbyReading:
         """The store version in the control file, and whether the log is encrypted."""
         contents = (control.content_or_error() for control in self.log.controls)
         known = [one for one in contents if isinstance(one, Control)]
-        name = f"{known[0].major}.{known[0].minor}" if known else "unknown version"
+        name = known[0].version if known else "unknown version"
         return f"{name}, encrypted" if self.log.encrypted else name
 
     @property

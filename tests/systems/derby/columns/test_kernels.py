@@ -40,8 +40,8 @@ def test_plain_functions_give_the_same_columns(plain: ModuleType) -> None:
 def _scan(module: ModuleType, data: Bytes) -> tuple[int, int, int, list[list[int]]]:
     columns = np.zeros((kernels.COLUMNS, 1000), np.int64)
     large = np.zeros((kernels.LARGE_COLUMNS, 1000), np.int64)
-    count, checks, position, how = module.scan_records(
-        data, 1, HEADER_SIZE, len(data), columns, CONTENTS, large
+    count, checks, position, _, how = module.scan_records(
+        data, 1, HEADER_SIZE, 0, len(data), columns, CONTENTS, large
     )
     assert how == kernels.ENDED
     return count, checks, position, columns[:, :count].tolist()
@@ -60,7 +60,9 @@ def test_cut_files_stop_the_scan_before_the_cut_record(
     large = np.zeros((kernels.LARGE_COLUMNS, 1000), np.int64)
     scan = (kernels if module == "compiled" else plain).scan_records
     data = whole[: HEADER_SIZE + cut]
-    count, checks, position, how = scan(data, 1, HEADER_SIZE, len(data), columns, CONTENTS, large)
+    count, checks, position, _, how = scan(
+        data, 1, HEADER_SIZE, 0, len(data), columns, CONTENTS, large
+    )
     assert (count, checks, position, how) == (0, 0, HEADER_SIZE, kernels.STUCK)
 
 

@@ -19,13 +19,20 @@ from tallystick.errors import (
     RecordTooLargeError,
     TallystickError,
     TransactionUsageError,
+    UnsupportedFormatError,
 )
 from tallystick.records import Kind, State, Xid
 from tallystick.storage.files import FileSystem
 from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.crypto import LogCipher
-from tallystick.systems.derby.format.field_types import Page
-from tallystick.systems.derby.format.layout import Group
+from tallystick.systems.derby.format.field_types import Container, Page
+from tallystick.systems.derby.format.layout import (
+    CONTROL_NAMES,
+    FLAG_BETA,
+    Control,
+    Group,
+    encode_control,
+)
 from tallystick.systems.derby.format.operations import encode_operation
 from tallystick.systems.derby.format.record_body import Body
 from tallystick.systems.derby.live.log import LogToFile
@@ -384,3 +391,67 @@ def test_kinds_of_a_transactions_records(tmp_path: Path) -> None:
     kinds = [record.kind for record in reading_of(tmp_path).records()]
     once = [Kind.CONTROL, Kind.BEGIN, Kind.ADD, Kind.COMMIT]
     assert kinds == [*once, Kind.CONTROL, Kind.BEGIN, Kind.ROLLBACK]
+
+
+def creation(container: int) -> bytes:
+    fields = {
+        "containerId": Container(PAGE.segment, container),
+        "containerVersion": 0,
+        "operation": operations.CONTAINER_CREATE,
+        "createByteArray": "",
+    }
+    return encode_operation(operations.CONTAINER_CHANGE, fields)
+
+
+@pytest.mark.parametrize("created", [True, False])
+@pytest.mark.parametrize("between", [True, False])
+def test_page_that_was_filled_without_log_records_is_no_reason_to_refuse(
+    tmp_path: Path, created: bool, between: bool
+) -> None:
+    folder = str(tmp_path / "log")
+    with LogToFile(folder) as log:
+        builder = log.begin()
+        if created:
+            log.log(builder, creation(PAGE.container))
+        log.log(builder, insert(1), row("before"))
+        log.commit(builder)
+        if between:  # so the builder's work was done, and nothing explains what is missing
+            put(log, "between", 2)
+        put(log, "after", 52)
+    with LogToFile(folder) as log:
+        assert committed(log) == ["before", *["between"] * between, "after"]
+    reading = reading_of(tmp_path)
+    (gap,) = reading.recovery.gaps
+    assert (gap.after_first, gap.before_second) == (2 + between, 52)
+    assert gap.file == "seg0/c490.dat"
+    verdict = reading.verdict()
+    assert verdict.strict["lost"]["records"] == 0
+    assert not any(one.refuses for one in verdict.differences)
+    if created and not between:
+        assert reading.recovery.boots is True
+        assert list(verdict.strict["findings"]) == ["unlogged-build"]
+        assert verdict.differences == ()
+    else:
+        assert reading.recovery.boots is None
+        (finding,) = reading.findings()
+        assert finding.code == "page-gap"
+        assert "seg0/c490.dat" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("control", "found"),
+    [(Control(0, minor=16), "10.16"), (Control(0, flags=FLAG_BETA), "10.14 beta")],
+)
+def test_version_that_is_not_written_is_named_and_not_called_damage(
+    tmp_path: Path, control: Control, found: str
+) -> None:
+    folder = tmp_path / "log"
+    with LogToFile(str(folder)) as log:
+        put(log, "one")
+    for name in CONTROL_NAMES:
+        (folder / name).write_bytes(encode_control(control))
+    before = (folder / "log1.dat").read_bytes()
+    with pytest.raises(UnsupportedFormatError) as caught:
+        LogToFile(str(folder))
+    assert (folder / "log1.dat").read_bytes() == before
+    assert caught.value.found == found

@@ -67,53 +67,59 @@ def scan_records(
     data: Bytes,
     number: Number,
     position: Number,
+    covered: Number,
     limit: Number,
     columns: Columns,
     contents: Contents,
     large: Columns,
-) -> tuple[Number, Number, Number, Number]:
+) -> tuple[Number, Number, Number, Number, Number]:
     """Decode the records from ``position`` that begin before ``limit`` into ``columns``.
 
     Args:
         data: the bytes of the file.
         number: the file's number.
         position: offset of a record.
+        covered: offset up to which a checksum record before ``position`` covers the file.
         limit: an offset.
         columns: array of `COLUMNS` rows; it limits the number of records.
         contents: the table of operations, by format id.
         large: array of `LARGE_COLUMNS` rows; takes the groups that the caller has to check.
 
     Returns:
-        Number of records, number of large groups, offset of the next record, and `ENDED`, `FULL`
-        or `STUCK`: whatever is not plainly whole stops the scan.
+        Number of records, number of large groups, offset of the next record, ``covered`` there,
+        and `ENDED`, `FULL` or `STUCK`: whatever is not plainly whole and under a checksum stops
+        the scan. Fields and tails are not decoded, so only a checksum vouches for them.
     """
     count = 0
     checks = 0
     while position < limit:
         length = _body_length(data, number, position)
         if length == 0:
-            return count, checks, position, ENDED
+            return count, checks, position, covered, ENDED
         if length < 0:
-            return count, checks, position, STUCK
+            return count, checks, position, covered, STUCK
         if count == columns.shape[1] or checks == large.shape[1]:
-            return count, checks, position, FULL
+            return count, checks, position, covered, FULL
         body_end = position + _PREFIX_SIZE + length
         place = _put_head(data, position + _PREFIX_SIZE, body_end, columns, count)
         if place < 0 or not _put_ids(data, place, body_end, contents, columns, count):
-            return count, checks, position, STUCK
+            return count, checks, position, covered, STUCK
         if columns[GROUP, count] & _CHECKSUM_GROUP:
             left = _check_group(data, place, body_end, large, checks)
             if columns[OPERATION, count] != layout.CHECKSUM_OPERATION or left < 0:
-                return count, checks, position, STUCK
+                return count, checks, position, covered, STUCK
             if left:
                 large[LARGE_OFFSET, checks] = position
                 large[LARGE_ROW, checks] = count
                 checks += 1
+            covered = body_end + _LENGTH_SIZE + be_int32(data, place + _COVERED_AT)
+        elif body_end + _LENGTH_SIZE > covered:
+            return count, checks, position, covered, STUCK
         columns[OFFSET, count] = position
         columns[LENGTH, count] = length
         count += 1
         position = body_end + _LENGTH_SIZE
-    return count, checks, position, FULL
+    return count, checks, position, covered, FULL
 
 
 @kernel

@@ -59,9 +59,9 @@ class ColumnReader:
 
     def batches(self, split: Split | None, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the records of the split, or of the whole log."""
-        end = 0
+        end, marked = 0, True
         for number, file in self._log.files.items():
-            plain = not self._log.encrypted and _continues(file, end)
+            plain = not self._log.encrypted and marked and _continues(file, end)
             wanted = split is None or split.file == file.path
             begin = max(split.begin, HEADER_SIZE) if split and wanted else HEADER_SIZE
             if plain and (not wanted or begin > HEADER_SIZE):
@@ -80,6 +80,7 @@ class ColumnReader:
                 if split is not None:
                     return
             end = make_instant(number, self._whole[number])
+            marked = _has_end_marker(file, self._whole[number])
 
     def splits(self, target_bytes: int) -> list[Split]:
         """Return parts of about ``target_bytes``, cut before checksum records."""
@@ -142,6 +143,14 @@ def _next_group(file: LogBytes, position: int) -> int | None:
     return None
 
 
+def _has_end_marker(file: LogBytes, end: int) -> bool:
+    """Return whether a scan goes on from ``end`` to the next file: at a length, which is zero.
+
+    It also ends at a file that holds nothing but its header.
+    """
+    return max(end, HEADER_SIZE + 1) + LENGTH.size <= file.size
+
+
 def _continues(file: LogBytes, end: int) -> bool:
     """Return whether the file's header is right and continues at ``end`` (0: anywhere)."""
     if file.size < HEADER_SIZE:
@@ -177,12 +186,19 @@ class _Part:
             pass
 
     def _chunks(self, data: Bytes, rows: int) -> Iterator[kernels.Columns]:
-        how = kernels.FULL
+        how, covered = kernels.FULL, 0
         while how == kernels.FULL and self.position < self._stop:
             columns = np.empty((kernels.COLUMNS, rows), np.int64)  # a batch keeps it
             large = np.empty((kernels.LARGE_COLUMNS, rows), np.int64)
-            count, checks, position, how = kernels.scan_records(
-                data, self._file.number, self.position, self._stop, columns, CONTENTS, large
+            count, checks, position, covered, how = kernels.scan_records(
+                data,
+                self._file.number,
+                self.position,
+                covered,
+                self._stop,
+                columns,
+                CONTENTS,
+                large,
             )
             if (bad := _first_bad(self._file, large[:, :checks])) is not None:
                 position, count = bad

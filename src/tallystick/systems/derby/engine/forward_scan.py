@@ -9,7 +9,8 @@ Rules in the order in which the engine applies them, at position p of a file of 
     instant < known good end        fuzzy end (one that is too large is not noticed)
     length < 0, body undecodable    failure
     trailing length < length        fuzzy end (one that is too large is not noticed)
-    checksum record                 never returned; data beyond F or another CRC: fuzzy end
+    checksum record                 never returned; data beyond F or another CRC: fuzzy end; length
+                                    too much for a small heap: fuzzy end, or failure
 
 A failure is an exception of the engine: the database does not boot. Without the key of an
 encrypted log only the envelopes can be followed: no checksum is tried, every record is returned.
@@ -44,6 +45,8 @@ from tallystick.systems.derby.read.files import LogBytes, LogFiles
 
 ARRAY_MAX = (1 << 31) - 3
 """Largest Java array: the engine allocates the length in a checksum record before it reads."""
+HEAP_SURE = 1 << 26
+"""An allocation of so many bytes is taken to succeed in every engine's heap."""
 
 
 class ScanFailureError(Exception):
@@ -88,7 +91,9 @@ class ForwardScan:
         stop: instant at which the scan stopped.
         fuzzy: the engine would overwrite the rest of the file with zeros.
         reason: why the scan ended.
-        trailing_wrong: instants of records whose trailing length is too large.
+        trailing_wrong: instants of the ends of records whose trailing length is too large.
+        heap: instant of a checksum record for which the engine allocates more than a heap may hold;
+            0 if there is none.
     """
 
     def __init__(self, log: LogFiles, start: int) -> None:
@@ -102,12 +107,14 @@ class ForwardScan:
         self.fuzzy = False
         self.reason = ""
         self.trailing_wrong: list[int] = []
+        self.heap = 0
 
     def __iter__(self) -> Iterator[Scanned]:
         number, position = split_instant(self.start)
         if number not in self._log.files:
             raise ScanFailureError(self.start, f"log file {number} does not exist")
         file: LogBytes | None = self._log.files[number]
+        check_header(self._log.files[number], make_instant(number, 0))
         while file is not None and (found := self._next(file, position)) is not None:
             if isinstance(found, LogBytes):
                 file, position = found, HEADER_SIZE
@@ -118,7 +125,7 @@ class ForwardScan:
 
     def _returned(self, found: Scanned) -> Iterator[Scanned]:
         if found.envelope.trailing > found.envelope.length:
-            self.trailing_wrong.append(found.place)
+            self.trailing_wrong.append(self._good)
         if found.group & Group.CHECKSUM:
             return
         self.records += 1
@@ -185,7 +192,7 @@ class ForwardScan:
             self._note_end(True, "the trailing length is smaller than the leading one")
             return None
         self._good = make_instant(file.number, envelope.end)
-        if group & Group.CHECKSUM and not _checksum_holds(file, envelope, clear, place):
+        if group & Group.CHECKSUM and not self._checksum_holds(file, envelope, clear, place):
             self._note_end(True, "the checksum of the group differs")
             return None
         return Scanned(file.number, envelope, group, clear)
@@ -200,6 +207,27 @@ class ForwardScan:
             return decode_group(clear)[0], clear
         except LogFormatError as error:
             raise ScanFailureError(place, str(error)) from error
+
+    def _checksum_holds(
+        self, file: LogBytes, envelope: Envelope, clear: bytes | memoryview, place: int
+    ) -> bool:
+        try:
+            body = decode_body(clear)
+        except LogFormatError as error:
+            raise ScanFailureError(place, str(error)) from error
+        if body.operation != CHECKSUM_OPERATION:
+            raise ScanFailureError(place, f"a checksum record holds operation {body.operation}")
+        size = body.fields["dataLength"]
+        if size < 0 or size > ARRAY_MAX:
+            raise ScanFailureError(place, f"the checksum record covers {size} bytes")
+        if envelope.end + size > file.size:
+            self.heap = place if size > HEAP_SURE else 0
+            return False
+        if body.fields["checksumAlgo"] != CHECKSUM_CRC32:
+            algorithm = body.fields["checksumAlgo"]
+            raise ScanFailureError(place, f"unknown checksum algorithm {algorithm}")
+        actual = crc32(file.data[envelope.end : envelope.end + size])
+        return bool(actual == body.fields["checksumValue"])
 
 
 def scanned_range(log: LogFiles, start: int) -> tuple[int, int]:
@@ -220,23 +248,3 @@ def check_header(file: LogBytes, place: int) -> None:
     number = int.from_bytes(file.data[8:16], signed=True)
     if int.from_bytes(file.data[:4]) != LOG_FILE or number != file.number:
         raise ScanFailureError(place, f"XSLAC: the header of log file {file.number} is wrong")
-
-
-def _checksum_holds(
-    file: LogBytes, envelope: Envelope, clear: bytes | memoryview, place: int
-) -> bool:
-    try:
-        body = decode_body(clear)
-    except LogFormatError as error:
-        raise ScanFailureError(place, str(error)) from error
-    if body.operation != CHECKSUM_OPERATION:
-        raise ScanFailureError(place, f"a checksum record holds operation {body.operation}")
-    size = body.fields["dataLength"]
-    if size < 0 or size > ARRAY_MAX:
-        raise ScanFailureError(place, f"the checksum record covers {size} bytes")
-    if envelope.end + size > file.size:
-        return False
-    if body.fields["checksumAlgo"] != CHECKSUM_CRC32:
-        raise ScanFailureError(place, f"unknown checksum algorithm {body.fields['checksumAlgo']}")
-    actual = crc32(file.data[envelope.end : envelope.end + size])
-    return bool(actual == body.fields["checksumValue"])

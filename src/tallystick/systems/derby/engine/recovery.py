@@ -1,7 +1,9 @@
 """What a boot of the engine would do with the log: start, redo, undo, in doubt, or no boot.
 
-In: `LogFiles`. Out: a `Recovery`. Nothing is changed. Page versions on disk are unknown, so a gap
-is found only where the log itself shows which version a page must have.
+In: `LogFiles`. Out: a `Recovery`. Nothing is changed. "Does not boot" is said only where the log
+alone proves it. Page versions on disk are unknown: a page may be newer than its last logged change,
+because an index on a populated table is built without log records. So a gap between the versions of
+two changes is noted as a `PageGap`, and the container's file decides.
 
     control file                    recovery starts
     log.ctrl missing                file 1, offset 24; the mirror is not read
@@ -9,14 +11,18 @@ is found only where the log itself shows which version a page must have.
     log.ctrl invalid, mirror valid  the mirror's checkpoint
     both invalid, or instant 0      file 1, offset 24
     16 bytes; format id not 128;    no boot
-    beta; newer version
+    beta
+    newer than the engine           no boot; which engine starts it is not in the log, so this is
+                                    judged only by the version that a setting names
 
 Source: docs/formats/derby.md, sections "Control files" and "Recovery".
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tallystick.records import Xid
@@ -29,7 +35,7 @@ from tallystick.systems.derby.engine.forward_scan import (
     scanned_range,
 )
 from tallystick.systems.derby.format import operations
-from tallystick.systems.derby.format.field_types import Page
+from tallystick.systems.derby.format.field_types import Container, Page
 from tallystick.systems.derby.format.layout import (
     CONTROL,
     CONTROL_CRC,
@@ -46,7 +52,8 @@ from tallystick.systems.derby.format.record_body import Body
 from tallystick.systems.derby.read.files import ControlBytes, LogFiles
 from tallystick.systems.derby.read.scan import EngineReach
 
-ENGINE_VERSION = (10, 14)
+JUDGED_VERSION = (10, 14)
+"""The newest engine whose recovery was compared with ours."""
 VERSION_SETTING = "derby_version"
 _COUNTED = {operations.PURGE: "num_rows", operations.COPY_ROWS: "num_rows"}
 
@@ -64,13 +71,46 @@ class OpenTransaction:
     records: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class PageGap:
+    """Two changes of a page with versions between them that the log does not have.
+
+    Attributes:
+        place: instant of the second change.
+        page: the page.
+        after_first: the page's version after the first change.
+        before_second: the version that the second change was made on.
+        built: the transaction that created the container was open after the first change, and may
+            have filled it without log records.
+    """
+
+    place: int
+    page: Page
+    after_first: int
+    before_second: int
+    built: bool
+
+    @property
+    def file(self) -> str:
+        """The container's file, below the database's folder."""
+        return f"seg{self.page.segment}/c{self.page.container:x}.dat"
+
+    def __str__(self) -> str:
+        return (
+            f"{self.page} is at version {self.after_first} after its change in the log, its next "
+            f"change is of version {self.before_second}"
+        )
+
+
 @dataclass(slots=True)
 class Recovery:
     """What a boot of the engine would do. Places are instants, 0 for none.
 
     Attributes:
-        boots: None if the log is encrypted and the key is missing.
+        boots: None if the log is encrypted and the key is missing, or if something besides the log
+            decides: see ``depends``.
         reason: why it does not boot, or what it warns of.
+        depends: what decides whether it boots, if the log does not.
         control: name of the control file that it uses.
         start: where redo begins.
         log_end, stop, fuzzy, end_reason: as `ForwardScan` found them from there.
@@ -80,11 +120,14 @@ class Recovery:
         redone: number of records redone.
         highest: largest number of a transaction that begins in what was scanned.
         table: transactions that are open at the end of the log, by number.
-        trailing_wrong: instants of records whose trailing length is too large.
+        trailing_wrong: instants of the ends of records whose trailing length is too large.
+        heap: as `ForwardScan` found it.
+        gaps: pages of which the log does not have every version.
     """
 
     boots: bool | None = True
     reason: str = ""
+    depends: str = ""
     place: int | None = None
     control: str | None = None
     checkpoint: int = 0
@@ -101,6 +144,13 @@ class Recovery:
     highest: int = 0
     table: dict[int, OpenTransaction] = field(default_factory=dict)
     trailing_wrong: list[int] = field(default_factory=list)
+    heap: int = 0
+    gaps: list[PageGap] = field(default_factory=list)
+
+    @property
+    def may_boot(self) -> bool:
+        """Whether it boots, or something besides the log decides."""
+        return self.boots is True or bool(self.depends)
 
     @property
     def undo(self) -> list[OpenTransaction]:
@@ -128,6 +178,7 @@ def recover(log: LogFiles, settings: Mapping[str, str] | None = None) -> Recover
         elif not result.new_log:
             _redo(log, result)
             _check_undo(result)
+            _check_gaps(result)
     except ScanFailureError as failure:
         result.boots, result.reason, result.place = False, failure.text, failure.place
     except _NoBootError as failure:
@@ -182,11 +233,10 @@ def _control(data: memoryview) -> Control | None:
 
 def _check_control(data: memoryview, control: Control, settings: Mapping[str, str]) -> None:
     wanted = settings.get(VERSION_SETTING, "").split(".")
-    engine = (int(wanted[0]), int(wanted[1])) if len(wanted) > 1 else ENGINE_VERSION
     if int.from_bytes(data[:4]) != LOG_FILE:
         raise _NoBootError("XSLAC: the control file has another format id")
-    if (control.major, control.minor) > engine:
-        raise _NoBootError(f"XSLAN: written by version {control.major}.{control.minor}")
+    if len(wanted) > 1 and (control.major, control.minor) > (int(wanted[0]), int(wanted[1])):
+        raise _NoBootError(f"XSLAN: written by version {control.version}")
     if control.flags & FLAG_BETA:
         raise _NoBootError("XSLAP: written by a beta version")
 
@@ -206,22 +256,28 @@ def _find_checkpoint(log: LogFiles, result: Recovery) -> None:
 
 def _redo(log: LogFiles, result: Recovery) -> None:
     scan = ForwardScan(log, result.start)
-    versions: dict[Page, int] = {}
+    versions = _PageVersions(result.gaps)
     for scanned in scan:
         _redo_record(scanned, result, versions)
     result.log_end, result.fuzzy = scan.log_end, scan.fuzzy
     result.stop, result.end_reason = scan.stop, scan.reason
     result.trailing_wrong = scan.trailing_wrong
+    result.heap = scan.heap
+    if scan.heap:
+        result.boots, result.place = None, scan.heap
+        result.reason = "the checksum record asks for more memory than a heap may have"
+        result.depends = "the size of the engine's heap"
     if not scan.log_end:
         result.new_log = True
         result.reason = "there is no readable record; a new, empty log is created"
-    result.past_end = result.checkpoint > result.log_end
+    result.past_end = result.checkpoint > 0 and result.checkpoint >= result.log_end
 
 
-def _redo_record(scanned: Scanned, result: Recovery, versions: dict[Page, int]) -> None:
+def _redo_record(scanned: Scanned, result: Recovery, versions: _PageVersions) -> None:
     early = bool(result.redo_mark) and scanned.envelope.instant < result.redo_mark
     ends = Group.LAST | Group.PREPARE
     if early and not scanned.group & (ends | Group.FIRST):
+        versions.note_early(scanned)
         return
     body = scanned.body()
     number = body.transaction
@@ -240,7 +296,7 @@ def _redo_record(scanned: Scanned, result: Recovery, versions: dict[Page, int]) 
         result.table[number] = _begun(number, scanned.place, body)
         result.highest = max(result.highest, number)
     result.redone += not early
-    _check_version(scanned.place, body, versions)
+    versions.note(scanned.place, body)
     _add_record(result.table, number, scanned)
 
 
@@ -258,28 +314,73 @@ def _add_record(table: dict[int, OpenTransaction], number: int, scanned: Scanned
         del table[number]
 
 
-def _check_version(place: int, body: Body, versions: dict[Page, int]) -> None:
-    """Raise XSDB4 if the change is for a newer page than the log can have made."""
-    page = body.fields.get("pageId")
-    if page is None:
-        return
-    version = body.fields["pageVersion"]
-    if version > versions.get(page, version):
-        raise ScanFailureError(
-            place, f"XSDB4: {page} is at version {versions[page]}, the log has version {version}"
-        )
-    step = body.fields[_COUNTED[body.operation]] if body.operation in _COUNTED else 1
-    versions[page] = version + step
+class _PageVersions:
+    """The versions of pages after their changes in the log; notes the gaps between them.
+
+    Only the transaction that creates a container fills it without log records.
+    """
+
+    def __init__(self, gaps: list[PageGap]) -> None:
+        self._gaps = gaps
+        self._versions: dict[Page, tuple[int, int]] = {}
+        """Version after the last change, and the instant of that change."""
+        self._built: dict[Container, float] = {}
+        """Instant at which the transaction that created the container ended."""
+        self._creators: dict[int | None, set[Container]] = {}
+
+    def note_early(self, scanned: Scanned) -> None:
+        """Take in a record that is not redone: the engine does not decode it."""
+        with suppress(ScanFailureError):
+            self._note_creation(scanned.place, scanned.body())
+
+    def note(self, place: int, body: Body) -> None:
+        """Take in a record that is redone."""
+        self._note_creation(place, body)
+        page: Page | None = body.fields.get("pageId")
+        if page is None:
+            return
+        version = body.fields["pageVersion"]
+        known, before = self._versions.get(page, (version, place))
+        if version > known:
+            built = before < self._built.get(Container(page.segment, page.container), 0)
+            self._gaps.append(PageGap(place, page, known, version, built))
+        step = body.fields[_COUNTED[body.operation]] if body.operation in _COUNTED else 1
+        self._versions[page] = version + step, place
+
+    def _note_creation(self, place: int, body: Body) -> None:
+        if (
+            body.operation == operations.CONTAINER_CHANGE
+            and body.fields["operation"] == operations.CONTAINER_CREATE
+        ):
+            container = body.fields["containerId"]
+            self._built[container] = math.inf
+            self._creators.setdefault(body.transaction, set()).add(container)
+        if body.group & Group.LAST:
+            for container in self._creators.pop(body.transaction, ()):
+                self._built[container] = place
+
+
+def _check_gaps(result: Recovery) -> None:
+    """Leave it open whether XSDB4 is raised: it is if the page on disk is older than the change."""
+    unexplained = [gap for gap in result.gaps if not gap.built]
+    if unexplained and not result.depends:
+        first = unexplained[0]
+        result.boots, result.place = None, first.place
+        result.reason = f"XSDB4 if the page is older on disk: {first}"
+        result.depends = first.file
 
 
 def _check_undo(result: Recovery) -> None:
-    """Refuse a wrong trailing length: undo and the locks of prepared ones read backward by it."""
+    """Refuse a wrong trailing length: undo and the locks of prepared ones read backward by it.
+
+    The last record that they read is the one that ends where the oldest transaction begins.
+    """
     if not result.table:
         return
     oldest = min(one.first for one in result.table.values())
-    for place in result.trailing_wrong:
-        if place >= oldest:
-            raise ScanFailureError(place, "the trailing length is too large, undo cannot pass it")
+    for end in result.trailing_wrong:
+        if end >= oldest:
+            raise ScanFailureError(end, "the trailing length is too large, undo cannot pass it")
 
 
 # -- for the scan of all bytes -------------------------------------------------------------------

@@ -130,6 +130,11 @@ class Control:
     build: int = -1
     flags: int = 0
 
+    @property
+    def version(self) -> str:
+        """Major and minor version of the store."""
+        return f"{self.major}.{self.minor}"
+
 
 def encode_control(control: Control) -> bytes:
     """Return the 48 bytes of a control file."""

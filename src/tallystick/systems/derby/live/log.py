@@ -87,6 +87,7 @@ class LogToFile:
     Raises:
         LogLockedError: another process has the log open.
         CorruptLogError: acknowledged records are damaged or cannot be reached.
+        UnsupportedFormatError: a newer Derby, or a beta version, has written the log.
     """
 
     def __init__(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tallystick.errors import UnsupportedFormatError
 from tallystick.records import Outcome
 from tallystick.systems.derby.engine.forward_scan import ForwardScan, check_header
 from tallystick.systems.derby.engine.recovery import (
@@ -21,10 +22,19 @@ from tallystick.systems.derby.engine.recovery import (
     recover,
 )
 from tallystick.systems.derby.format.crypto import LogCipher
-from tallystick.systems.derby.format.layout import HEADER_SIZE, Control, make_instant, split_instant
+from tallystick.systems.derby.format.layout import (
+    FLAG_BETA,
+    HEADER_SIZE,
+    Control,
+    make_instant,
+    split_instant,
+)
 from tallystick.systems.derby.live.files import LogFolder, corrupt
 from tallystick.systems.derby.read.files import LogFiles
 from tallystick.systems.derby.read.scan import LogScan
+
+WRITTEN_VERSION = (10, 14)
+"""The newest version whose engine was seen to boot from what is written here."""
 
 
 @dataclass(slots=True)
@@ -45,13 +55,15 @@ class Opened:
 
 
 def open_log(folder: LogFolder, cipher: LogCipher | None, *, ordered: bool) -> Opened:
-    """Recover the log; raises `CorruptLogError`.
+    """Recover the log; raises `CorruptLogError` or `UnsupportedFormatError`.
 
     ``ordered`` says that each group was durable before the next was written.
     """
     log = folder.read(cipher)
+    control = _control(log)
+    _refuse_version(control, folder)
     if not log.files:
-        return Opened(control=_control(log))
+        return Opened(control=control)
     recovery = recover(log)
     end = _end(log, recovery, folder)
     if ordered:
@@ -59,11 +71,22 @@ def open_log(folder: LogFolder, cipher: LogCipher | None, *, ordered: bool) -> O
     number, position = split_instant(end)
     folder.remove_after(number)
     folder.zero_from(number, position)
-    return Opened(end, _control(log), recovery.table, _highest(log, recovery) + 1)
+    return Opened(end, control, recovery.table, _highest(log, recovery) + 1)
+
+
+def _refuse_version(control: Control, folder: LogFolder) -> None:
+    if (control.major, control.minor) > WRITTEN_VERSION or control.flags & FLAG_BETA:
+        beta = " beta" if control.flags & FLAG_BETA else ""
+        raise UnsupportedFormatError(
+            "the log is of a Derby version that is not written",
+            file=folder.path,
+            expected="at most " + ".".join(map(str, WRITTEN_VERSION)),
+            found=control.version + beta,
+        )
 
 
 def _end(log: LogFiles, recovery: Recovery, folder: LogFolder) -> int:
-    if recovery.boots is not True:
+    if not recovery.may_boot or recovery.heap:
         raise corrupt(folder.path, recovery.reason)
     if recovery.log_end:
         return recovery.log_end

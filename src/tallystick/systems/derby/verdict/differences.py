@@ -17,13 +17,15 @@ def differences(analysis: LogAnalysis, recovery: Recovery) -> tuple[Difference, 
     found = []
     if analysis.lost_records:
         found.append(_dropped(analysis, recovery))
-    elif analysis.damaged and recovery.boots:
+    elif analysis.damaged and recovery.may_boot:
         found.append(_unneeded(analysis.damaged[0], recovery))
     if recovery.boots is False:
         found.append(_no_boot(analysis, recovery))
-    if recovery.new_log and recovery.boots:
+    if recovery.depends:
+        found.append(_undecided(recovery))
+    if recovery.new_log and recovery.may_boot:
         found.append(_new_log(recovery))
-    if recovery.past_end and recovery.boots and not recovery.new_log:
+    if recovery.past_end and recovery.may_boot and not recovery.new_log:
         found.append(_past_end(recovery))
     return tuple(found)
 
@@ -68,6 +70,17 @@ def _no_boot(analysis: LogAnalysis, recovery: Recovery) -> Difference:
         "that is not in the data files yet.",
         Severity.LOSS,
         refuses=True,
+    )
+
+
+def _undecided(recovery: Recovery) -> Difference:
+    return Difference(
+        "boot",
+        f"boots or not: {recovery.reason}",
+        f"the log alone does not tell; {recovery.depends} decides",
+        "Whether the database starts cannot be told from the log. Copy the whole database before "
+        "anything starts it.",
+        Severity.WARNING,
     )
 
 

@@ -9,14 +9,25 @@ from collections.abc import Iterator
 
 from tallystick.records import Finding, Outcome, Severity
 from tallystick.systems.derby.codes import CODES
-from tallystick.systems.derby.engine.recovery import Recovery
+from tallystick.systems.derby.engine.recovery import JUDGED_VERSION, Recovery
 from tallystick.systems.derby.format.field_types import global_id_text
-from tallystick.systems.derby.format.layout import CONTROL_NAMES, SYSTEM_NAME, instant_text
+from tallystick.systems.derby.format.layout import (
+    CONTROL_NAMES,
+    SYSTEM_NAME,
+    Control,
+    instant_text,
+)
 from tallystick.systems.derby.read.analysis import LogAnalysis
 from tallystick.systems.derby.read.files import LogFiles
 from tallystick.systems.derby.read.spans import ByteRange
 from tallystick.systems.derby.read.transactions import PREPARED
 from tallystick.systems.findings import FindingBuilder
+
+_SHOWN = 3
+_NO_CONTROL = (
+    "Both control files are unusable: take log.ctrl from the latest backup, with the log files of "
+    "that backup, and copy the log folder before anything starts the database"
+)
 
 
 def find_all(log: LogFiles, path: str, analysis: LogAnalysis, recovery: Recovery) -> list[Finding]:
@@ -30,11 +41,13 @@ def find_all(log: LogFiles, path: str, analysis: LogAnalysis, recovery: Recovery
         *(_mismatch(build, one) for one in analysis.mismatched),
         *_lost(build, analysis, recovery),
         *_boot(build, recovery),
+        *_gaps(build, recovery),
         *_in_doubt(build, analysis, recovery),
     ]
 
 
 def _controls(build: FindingBuilder, log: LogFiles) -> Iterator[Finding]:
+    intact = [one for one in log.controls if isinstance(one.content_or_error(), Control)]
     for control in log.controls:
         problem = control.content_or_error()
         if isinstance(problem, str):
@@ -44,12 +57,22 @@ def _controls(build: FindingBuilder, log: LogFiles) -> Iterator[Finding]:
                 file=control.path,
                 offset=0,
                 length=len(control.data),
+                advice=None if intact else _NO_CONTROL,
+            )
+        elif (problem.major, problem.minor) > JUDGED_VERSION:
+            yield build(
+                "newer-version",
+                f"{control.name} is of version {problem.version}: engines older than that refuse "
+                "it (XSLAN), and this verdict is by the rules of "
+                + ".".join(map(str, JUDGED_VERSION)),
+                file=control.path,
             )
     if not any(control.name == CONTROL_NAMES[0] for control in log.controls):
         yield build(
             "control-missing",
             "log.ctrl is missing: a restart reads log1.dat from its start, not from the "
             "checkpoint, and does not look at the mirror",
+            advice=None if intact else _NO_CONTROL,
         )
 
 
@@ -122,6 +145,24 @@ def _boot(build: FindingBuilder, recovery: Recovery) -> Iterator[Finding]:
             f"the checkpoint at {instant_text(recovery.checkpoint)} lies behind the end of the "
             f"log at {instant_text(recovery.log_end)}: undo would meet newer pages",
         )
+
+
+def _gaps(build: FindingBuilder, recovery: Recovery) -> Iterator[Finding]:
+    for built, code in ((True, "unlogged-build"), (False, "page-gap")):
+        gaps = [gap for gap in recovery.gaps if gap.built is built]
+        if gaps:
+            files = sorted({gap.file for gap in gaps})
+            yield build(
+                code,
+                f"{len(gaps)} changes of pages follow changes that are not in the log; the first: "
+                f"{gaps[0]}. Which version the page has stands in {_some(files)}",
+            )
+
+
+def _some(names: list[str]) -> str:
+    """Return the first names, and how many others there are."""
+    shown = ", ".join(names[:_SHOWN])
+    return f"{shown} and {len(names) - _SHOWN} others" if len(names) > _SHOWN else shown
 
 
 def _in_doubt(
