@@ -32,6 +32,7 @@ _WARNING_WORDS = {
     "first-header-damaged": "the first header of a block is damaged; the data is whole",
     "second-header-damaged": "the second header of a block is damaged; the data is whole",
     "both-headers-repaired": "both headers of a block are damaged; together they give its data",
+    "unfinished-tail": "the last write of the file did not finish; its data is whole and is used",
     TORN_TAIL: "the file ends in a write that never finished",
     STALE_TAIL: "what follows is left over from an earlier life of the file; it is ignored",
     MISSING_FILE: "a file before this one is missing from the series",
