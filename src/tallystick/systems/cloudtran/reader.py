@@ -20,6 +20,7 @@ from tallystick.errors import LogUnreadableError, UnsupportedFormatError
 from tallystick.records import Change, Clock, Finding, LogFile, Record, Span, Transaction, Verdict
 from tallystick.storage.source import ByteSource, open_source, read_head
 from tallystick.systems.cloudtran.codes import CODES
+from tallystick.systems.cloudtran.format.entries import unsigned
 from tallystick.systems.cloudtran.format.layout import (
     BLOCK_SIZES,
     FORMAT_NAME,
@@ -199,7 +200,7 @@ class CloudtranReading:
         """
         carried = changes.carried_changes(self.occurrences(), self.source.path)
         plain = changes.plain_changes(self.occurrences(), self.source.path)
-        return merge(carried, plain, key=lambda change: change.commit_sequence)
+        return merge(carried, plain, key=lambda change: unsigned(change.commit_sequence))
 
     @cached_property
     def _contents(self) -> LogContents:
@@ -240,16 +241,16 @@ class CloudtranReading:
         return self._contents.files
 
     def findings(self) -> Sequence[Finding]:
-        """Return files that cannot be read, then losses, warnings and missing numbers."""
+        """Return losses, files that cannot be read among them, warnings and missing numbers."""
         analysis = self._contents.analysis  # the pass that meets the errors
         build = FindingBuilder(SYSTEM_NAME, self.source.path, CODES)
-        found = [build.unreadable(error) for error in self._errors.values()]
+        found = findings(analysis, build, self._errors)
         if self.block_format.open_sizes:
             form = self.block_format
             sizes = ", ".join(map(str, form.open_sizes))
             text = f"read with a disk block size of {form.block_size}; {sizes} are as likely"
             found.append(build("block-size-open", text))
-        return found + findings(analysis, build)
+        return found
 
     def verdict(self) -> Verdict:
         """Return both verdicts, from one pass over all files."""

@@ -88,7 +88,7 @@ def test_a_later_file_decides(tmp_path: Path) -> None:
 def test_damage_under_every_size_that_is_left_is_said(tmp_path: Path) -> None:
     data = bytearray(log_of([3700, 3700, 3700], 4096))
     data[2 * 4096 - 1] ^= 1
-    assert found_in(tmp_path, bytes(data))[0] == "block-size-open"
+    assert "block-size-open" in found_in(tmp_path, bytes(data))
     assert "second-header-damaged" in found_in(tmp_path, bytes(data))
 
 
