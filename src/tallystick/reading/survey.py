@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tallystick.errors import LogUnreadableError, TallystickError
+from tallystick.errors import LogUnreadableError, TallystickError, UnsupportedFormatError
 from tallystick.reading.discovery import discover
 from tallystick.reading.results import Explanation, Inspection, Summary, Verification, summary_of
 from tallystick.records import Finding, Record, Severity
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 Path = str | os.PathLike[str]
 Progress = Callable[[str], None]
 
+ANY_SETTING = "*"
+"""In `System.settings`: names that the system itself does not know beforehand."""
 NO_LOG = "no-log"
 """Code of the finding that a path holds no log at all."""
 
@@ -56,6 +58,24 @@ class Survey:
     def read(self, source: LogSource) -> LogReading:
         """Return one log. Raises what its reader raises."""
         return self.known[source.system].read(source, self.options)
+
+    def refuse_unknown_settings(self) -> Survey:
+        """Return this survey, if each setting has a name that a system found here knows.
+
+        Raises:
+            UnsupportedFormatError: no system of the logs that were found has such a setting.
+        """
+        found = {source.system for source in self.logs}
+        names = {name for system in found for name in self.known[system].settings}
+        unknown = sorted(set(self.options.settings) - names)
+        if found and unknown and ANY_SETTING not in names:
+            raise UnsupportedFormatError(
+                f"no log here is of a system that has the setting {', '.join(unknown)}",
+                file=self.path,
+                expected=f"one of {', '.join(sorted(names))}" if names else "no setting",
+                found=", ".join(unknown),
+            )
+        return self
 
     @contextmanager
     def guard(self, source: LogSource) -> Iterator[None]:
@@ -105,7 +125,7 @@ def scan(
     read is appended to ``problems``; without such a list the first problem is raised as
     `LogUnreadableError` once everything else was read.
     """
-    found = survey(path, options=options)
+    found = survey(path, options=options).refuse_unknown_settings()
     for reading in found.readings():
         with found.guard(reading.source):
             yield from reading.records(salvage=salvage)
@@ -127,7 +147,7 @@ def read_arrow(
     """
     from tallystick.reading.tables import batches_of, reader_of, salvaged_batches
 
-    found = survey(path, options=options)
+    found = survey(path, options=options).refuse_unknown_settings()
 
     def batches() -> Iterator[pa.RecordBatch]:
         for reading in found.readings():
@@ -145,7 +165,7 @@ def explain(
     path: Path, *, options: ReadOptions | None = None, progress: Progress | None = None
 ) -> Explanation:
     """Return, per log below ``path``, what its engine would do and what the bytes prove."""
-    found = survey(path, options=options)
+    found = survey(path, options=options).refuse_unknown_settings()
     answer = Explanation(found.path, [], [], found.problems, found.others)
     for reading in found.readings(progress):
         with found.guard(reading.source):
@@ -159,7 +179,7 @@ def inspect(
     path: Path, *, options: ReadOptions | None = None, progress: Progress | None = None
 ) -> Inspection:
     """Return a summary of every log below ``path``."""
-    found = survey(path, options=options)
+    found = survey(path, options=options).refuse_unknown_settings()
     logs: list[Summary] = []
     for reading in found.readings(progress):
         with found.guard(reading.source):
@@ -171,7 +191,7 @@ def verify(
     path: Path, *, options: ReadOptions | None = None, progress: Progress | None = None
 ) -> Verification:
     """Return the findings of every log below ``path``."""
-    found = survey(path, options=options)
+    found = survey(path, options=options).refuse_unknown_settings()
     findings: list[Finding] = []
     for reading in found.readings(progress):
         with found.guard(reading.source):
