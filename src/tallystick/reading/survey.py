@@ -17,6 +17,7 @@ from tallystick.errors import LogUnreadableError, TallystickError, UnsupportedFo
 from tallystick.reading.discovery import discover
 from tallystick.reading.results import Explanation, Inspection, Summary, Verification, summary_of
 from tallystick.records import Finding, Record, Severity
+from tallystick.storage.source import logical_name, read_head
 from tallystick.systems.protocol import LogReading, LogSource, ReadOptions, System
 from tallystick.systems.registry import systems
 
@@ -30,6 +31,9 @@ ANY_SETTING = "*"
 """In `System.settings`: names that the system itself does not know beforehand."""
 NO_LOG = "no-log"
 """Code of the finding that a path holds no log at all."""
+_NAMED_MAX = 6
+_LOOKED_AT = 64 << 10
+"""Files that are no log: how many are named, and bytes of each that are looked at."""
 
 
 @dataclass(slots=True)
@@ -101,7 +105,7 @@ def survey(
     found = discover(path, known=candidates, progress=progress)
     problems = list(found.problems)
     if not found.logs:
-        problems.append(_no_log(os.fspath(path), len(found.others)))
+        problems.append(_no_log(os.fspath(path), found.others))
     return Survey(
         os.fspath(path),
         found.logs,
@@ -217,8 +221,7 @@ def error_finding(source: LogSource, error: TallystickError | OSError) -> Findin
     )
 
 
-def _no_log(path: str, others: int) -> Finding:
-    looked = f"{others} other file{'s' if others != 1 else ''}" if others else "no file"
+def _no_log(path: str, others: list[str]) -> Finding:
     return Finding(
         NO_LOG,
         Severity.WARNING,
@@ -227,9 +230,31 @@ def _no_log(path: str, others: int) -> Finding:
         f"there is no log of any known system below {path}",
         file=path,
         expected="files of a known log system",
-        found=looked,
+        found=_others_text(others),
         advice="Point at the folder that holds the log files, or at a tree above it",
     )
+
+
+def _others_text(others: list[str]) -> str:
+    """Return how many files there are that are no log, and what the first of them hold."""
+    if not others:
+        return "no file"
+    named = ", ".join(f"{logical_name(one)} ({_content_text(one)})" for one in others[:_NAMED_MAX])
+    more = f" and {len(others) - _NAMED_MAX} more" if len(others) > _NAMED_MAX else ""
+    return f"{len(others)} other file{'s' if len(others) != 1 else ''}: {named}{more}"
+
+
+def _content_text(path: str) -> str:
+    """Return what a file holds that is no log, as far as its beginning tells."""
+    try:
+        head = read_head(path, _LOOKED_AT)
+    except LogUnreadableError:
+        return "cannot be read"
+    if not head:
+        return "empty"
+    if any(head):
+        return "content of no known log"
+    return "only zeros" if len(head) < _LOOKED_AT else f"zeros in its first {_LOOKED_AT} bytes"
 
 
 def _deliver(found: Survey, problems: list[Finding] | None) -> None:
