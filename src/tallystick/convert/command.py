@@ -95,7 +95,7 @@ def _make(role: Role, reading: LogReading, folder: Path, report: ConversionRepor
 
 
 def _only_log(path: str, options: ReadOptions | None) -> LogReading:
-    found = survey(path, options=options)
+    found = survey(path, options=options).refuse_unknown_settings()
     if len(found.logs) != 1:
         raise NotALogError(
             f"{len(found.logs)} logs here", file=path, expected="one", advice="Name its folder"

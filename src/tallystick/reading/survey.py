@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tallystick.errors import LogUnreadableError, TallystickError
+from tallystick.errors import LogUnreadableError, TallystickError, UnsupportedFormatError
 from tallystick.reading.discovery import discover
 from tallystick.reading.results import Explanation, Inspection, Summary, Verification, summary_of
 from tallystick.records import Finding, Record, Severity
+from tallystick.storage.source import logical_name, read_head
 from tallystick.systems.protocol import LogReading, LogSource, ReadOptions, System
 from tallystick.systems.registry import systems
 
@@ -26,8 +27,13 @@ if TYPE_CHECKING:
 Path = str | os.PathLike[str]
 Progress = Callable[[str], None]
 
+ANY_SETTING = "*"
+"""In `System.settings`: names that the system itself does not know beforehand."""
 NO_LOG = "no-log"
 """Code of the finding that a path holds no log at all."""
+_NAMED_MAX = 6
+_LOOKED_AT = 64 << 10
+"""Files that are no log: how many are named, and bytes of each that are looked at."""
 
 
 @dataclass(slots=True)
@@ -57,6 +63,24 @@ class Survey:
         """Return one log. Raises what its reader raises."""
         return self.known[source.system].read(source, self.options)
 
+    def refuse_unknown_settings(self) -> Survey:
+        """Return this survey, if each setting has a name that a system found here knows.
+
+        Raises:
+            UnsupportedFormatError: no system of the logs that were found has such a setting.
+        """
+        found = {source.system for source in self.logs}
+        names = {name for system in found for name in self.known[system].settings}
+        unknown = sorted(set(self.options.settings) - names)
+        if found and unknown and ANY_SETTING not in names:
+            raise UnsupportedFormatError(
+                f"no log here is of a system that has the setting {', '.join(unknown)}",
+                file=self.path,
+                expected=f"one of {', '.join(sorted(names))}" if names else "no setting",
+                found=", ".join(unknown),
+            )
+        return self
+
     @contextmanager
     def guard(self, source: LogSource) -> Iterator[None]:
         """Turn an error inside the block into one of ``problems``."""
@@ -81,7 +105,7 @@ def survey(
     found = discover(path, known=candidates, progress=progress)
     problems = list(found.problems)
     if not found.logs:
-        problems.append(_no_log(os.fspath(path), len(found.others)))
+        problems.append(_no_log(os.fspath(path), found.others))
     return Survey(
         os.fspath(path),
         found.logs,
@@ -105,7 +129,7 @@ def scan(
     read is appended to ``problems``; without such a list the first problem is raised as
     `LogUnreadableError` once everything else was read.
     """
-    found = survey(path, options=options)
+    found = survey(path, options=options).refuse_unknown_settings()
     for reading in found.readings():
         with found.guard(reading.source):
             yield from reading.records(salvage=salvage)
@@ -127,7 +151,7 @@ def read_arrow(
     """
     from tallystick.reading.tables import batches_of, reader_of, salvaged_batches
 
-    found = survey(path, options=options)
+    found = survey(path, options=options).refuse_unknown_settings()
 
     def batches() -> Iterator[pa.RecordBatch]:
         for reading in found.readings():
@@ -145,7 +169,7 @@ def explain(
     path: Path, *, options: ReadOptions | None = None, progress: Progress | None = None
 ) -> Explanation:
     """Return, per log below ``path``, what its engine would do and what the bytes prove."""
-    found = survey(path, options=options)
+    found = survey(path, options=options).refuse_unknown_settings()
     answer = Explanation(found.path, [], [], found.problems, found.others)
     for reading in found.readings(progress):
         with found.guard(reading.source):
@@ -159,7 +183,7 @@ def inspect(
     path: Path, *, options: ReadOptions | None = None, progress: Progress | None = None
 ) -> Inspection:
     """Return a summary of every log below ``path``."""
-    found = survey(path, options=options)
+    found = survey(path, options=options).refuse_unknown_settings()
     logs: list[Summary] = []
     for reading in found.readings(progress):
         with found.guard(reading.source):
@@ -171,7 +195,7 @@ def verify(
     path: Path, *, options: ReadOptions | None = None, progress: Progress | None = None
 ) -> Verification:
     """Return the findings of every log below ``path``."""
-    found = survey(path, options=options)
+    found = survey(path, options=options).refuse_unknown_settings()
     findings: list[Finding] = []
     for reading in found.readings(progress):
         with found.guard(reading.source):
@@ -197,8 +221,7 @@ def error_finding(source: LogSource, error: TallystickError | OSError) -> Findin
     )
 
 
-def _no_log(path: str, others: int) -> Finding:
-    looked = f"{others} other file{'s' if others != 1 else ''}" if others else "no file"
+def _no_log(path: str, others: list[str]) -> Finding:
     return Finding(
         NO_LOG,
         Severity.WARNING,
@@ -207,9 +230,31 @@ def _no_log(path: str, others: int) -> Finding:
         f"there is no log of any known system below {path}",
         file=path,
         expected="files of a known log system",
-        found=looked,
+        found=_others_text(others),
         advice="Point at the folder that holds the log files, or at a tree above it",
     )
+
+
+def _others_text(others: list[str]) -> str:
+    """Return how many files there are that are no log, and what the first of them hold."""
+    if not others:
+        return "no file"
+    named = ", ".join(f"{logical_name(one)} ({_content_text(one)})" for one in others[:_NAMED_MAX])
+    more = f" and {len(others) - _NAMED_MAX} more" if len(others) > _NAMED_MAX else ""
+    return f"{len(others)} other file{'s' if len(others) != 1 else ''}: {named}{more}"
+
+
+def _content_text(path: str) -> str:
+    """Return what a file holds that is no log, as far as its beginning tells."""
+    try:
+        head = read_head(path, _LOOKED_AT)
+    except LogUnreadableError:
+        return "cannot be read"
+    if not head:
+        return "empty"
+    if any(head):
+        return "content of no known log"
+    return "only zeros" if len(head) < _LOOKED_AT else f"zeros in its first {_LOOKED_AT} bytes"
 
 
 def _deliver(found: Survey, problems: list[Finding] | None) -> None:

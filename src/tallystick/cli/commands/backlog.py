@@ -37,7 +37,7 @@ def command(ctx: click.Context, /, path: str, numbers: bool, as_json: bool, **op
 
     Exit code 1 if anything is.
     """
-    found = survey(path, options=read_options(**options))
+    found = survey(path, options=read_options(**options)).refuse_unknown_settings()
     if not found.logs and _emptied(path):
         found.problems.clear()
     backlogs = []

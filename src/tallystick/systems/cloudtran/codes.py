@@ -49,6 +49,12 @@ CODES = codes(
         "Look for it where it was moved; a disposer removes the oldest files only",
     ),
     Code(
+        "block-size-open",
+        Severity.WARNING,
+        "Several disk block sizes explain the damaged files, and under none of them all is whole.",
+        "Give the size that the writer had (setting disk_block_size) and look again",
+    ),
+    Code(
         "first-header-damaged",
         Severity.DAMAGE,
         "The first header of a block is damaged; the second one and the data are whole.",
@@ -65,6 +71,11 @@ CODES = codes(
         Severity.DAMAGE,
         "Both headers of a block are damaged; together they describe its data.",
         _ADVICE_ON_HEADERS,
+    ),
+    Code(
+        "unfinished-tail",
+        Severity.WARNING,
+        "The last write of a file did not finish; its data is whole and is used.",
     ),
     Code(
         "torn-tail",

@@ -13,12 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import merge
-from typing import TYPE_CHECKING, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING
 
 from tallystick.errors import LogUnreadableError, UnsupportedFormatError
 from tallystick.records import Change, Clock, Finding, LogFile, Record, Span, Transaction, Verdict
 from tallystick.storage.source import ByteSource, open_source, read_head
 from tallystick.systems.cloudtran.codes import CODES
+from tallystick.systems.cloudtran.format.entries import unsigned
 from tallystick.systems.cloudtran.format.layout import (
     BLOCK_SIZES,
     FORMAT_NAME,
@@ -31,7 +33,7 @@ from tallystick.systems.cloudtran.read import changes
 from tallystick.systems.cloudtran.read.analysis import LogAnalysis
 from tallystick.systems.cloudtran.read.block_format import (
     BlockFormat,
-    find_block_size,
+    SizeTrial,
     find_signature,
 )
 from tallystick.systems.cloudtran.read.block_order import BlockOccurrence, occurrences
@@ -50,8 +52,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BEGINNING_SIZE = 2 << 20
-"""Bytes of a file that are read to find signature and disk block size."""
-_Found = TypeVar("_Found")
+TRIAL_FILES_MAX = 3
+"""Bytes of a file, and files, that are read first to find signature and disk block size."""
 
 
 @dataclass(slots=True)
@@ -98,20 +100,33 @@ class CloudtranReading:
     @cached_property
     def block_format(self) -> BlockFormat:
         """Signature and disk block size: as configured, or as the first files show them."""
-        signature = self._set_signature() or self._find(find_signature) or SIGNATURE
-        block_size = self._set_number("disk_block_size") or self._find(
-            lambda sources: find_block_size((one.data for one in sources), signature)
-        )
-        block_size = block_size or BLOCK_SIZES[0]
+        signature = self._set_signature() or self._found_signature() or SIGNATURE
+        limit = self._set_number("max_transaction_size") or UNPACKED_MAX
+        block_size = self._set_number("disk_block_size")
+        if block_size is None:
+            trial = self._block_size_trial(signature)
+            return BlockFormat(signature, trial.size, limit, trial.open_sizes)
         if block_size not in BLOCK_SIZES:
             raise _bad_setting("disk_block_size", "a power of two from 512 to 65536")
-        limit = self._set_number("max_transaction_size") or UNPACKED_MAX
         return BlockFormat(signature, block_size, limit)
 
-    def _find(self, find: Callable[[Iterator[ByteSource]], _Found | None]) -> _Found | None:
-        """Return what ``find`` returns for the beginnings of the files, or else for whole files."""
-        found = find(self._sources(_beginning))
-        return found if found is not None else find(self._sources(open_source))
+    def _found_signature(self) -> bytes | None:
+        """Return what the beginnings of the files show, or else whole files."""
+        return find_signature(self._sources(_beginning)) or find_signature(
+            self._sources(open_source)
+        )
+
+    def _block_size_trial(self, signature: bytes) -> SizeTrial:
+        """Return the block sizes that the files leave: of their beginnings, or else of all."""
+        trial = SizeTrial(signature)
+        for source in islice(self._sources(_beginning), TRIAL_FILES_MAX):
+            trial.follow(source.data, judge=False)
+        sources = iter(()) if trial.decided else self._sources(open_source)
+        for source in sources:
+            trial.follow(source.data, judge=True)
+            if trial.decided:
+                break
+        return trial
 
     def _sources(self, opened: Callable[[str], ByteSource]) -> Iterator[ByteSource]:
         for file in self._log_files:
@@ -185,7 +200,7 @@ class CloudtranReading:
         """
         carried = changes.carried_changes(self.occurrences(), self.source.path)
         plain = changes.plain_changes(self.occurrences(), self.source.path)
-        return merge(carried, plain, key=lambda change: change.commit_sequence)
+        return merge(carried, plain, key=lambda change: unsigned(change.commit_sequence))
 
     @cached_property
     def _contents(self) -> LogContents:
@@ -226,10 +241,16 @@ class CloudtranReading:
         return self._contents.files
 
     def findings(self) -> Sequence[Finding]:
-        """Return files that cannot be read, then losses, warnings and missing numbers."""
+        """Return losses, files that cannot be read among them, warnings and missing numbers."""
+        analysis = self._contents.analysis  # the pass that meets the errors
         build = FindingBuilder(SYSTEM_NAME, self.source.path, CODES)
-        unreadable = [build.unreadable(error) for error in self._errors.values()]
-        return unreadable + findings(self._contents.analysis, build)
+        found = findings(analysis, build, self._errors)
+        if self.block_format.open_sizes:
+            form = self.block_format
+            sizes = ", ".join(map(str, form.open_sizes))
+            text = f"read with a disk block size of {form.block_size}; {sizes} are as likely"
+            found.append(build("block-size-open", text))
+        return found
 
     def verdict(self) -> Verdict:
         """Return both verdicts, from one pass over all files."""

@@ -35,6 +35,12 @@ CODES: Final = codes(
         "Find out from the application what the transaction did, and repair it",
     ),
     Code(
+        "damaged-end",
+        Severity.DAMAGE,
+        "A transaction has no end, and a damaged record after it may have been its commit.",
+        "Find out from the application whether the transaction committed; compare with a copy",
+    ),
+    Code(
         "deleted-and-added-again",
         Severity.WARNING,
         "An id was deleted and added again; the loader's list form hides its records.",

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from tallystick.errors import UnsupportedFormatError
 from tallystick.records import (
     Change,
     Clock,
@@ -20,7 +21,7 @@ from tallystick.records import (
     Verdict,
 )
 from tallystick.systems.jboss.columns.splits import splits
-from tallystick.systems.jboss.engine.loader import load
+from tallystick.systems.jboss.engine.loader import configured_size, load
 from tallystick.systems.jboss.engine.reclaim import redundancy
 from tallystick.systems.jboss.format.layout import CONTROL_FILE
 from tallystick.systems.jboss.read.analysis import analyse
@@ -61,6 +62,10 @@ class JournalReading:
         """The files, with the generation that the settings or the bytes state."""
         journal = open_files(self.source)
         if name := self._options.settings.get("generation"):
+            if name not in GENERATIONS:
+                raise UnsupportedFormatError(
+                    "the setting generation does not fit", expected=", ".join(GENERATIONS)
+                )
             journal.choose(GENERATIONS[name])
         return journal
 
@@ -108,7 +113,8 @@ class JournalReading:
 
     def changes(self) -> Iterator[Change]:
         """Yield the committed changes in the order of the loader's callbacks."""
-        return changes(self.journal, self.source.path)
+        size = configured_size(self.journal.files, self._options.settings)
+        return changes(self.journal, self.source.path, size)
 
     def findings(self) -> Sequence[Finding]:
         """Return the findings: differences, damage, files, transactions."""

@@ -22,7 +22,8 @@ CODES = codes(
         "corrupt-control",
         Severity.DAMAGE,
         "The control block is missing, or both of its copies are damaged.",
-        "Repair the log: the control block is made anew from the segments",
+        "Restore the file from a copy of the log; or write every whole record to a new log with "
+        "tallystick.systems.tally.live.salvage: the control block is not made anew in place",
     ),
     Code(
         "corrupt-group",

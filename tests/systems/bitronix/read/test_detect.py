@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tallystick.reading.discovery import discover
+from tallystick.reading.survey import explain
 from tallystick.systems.bitronix import SYSTEM
 from tallystick.systems.bitronix.format.layout import HEADER_LENGTH, MEGABYTE
 from tests.systems.bitronix.logs import file_bytes, record
@@ -74,3 +75,24 @@ def test_a_silent_pair_needs_the_usual_names(tmp_path: Path, size: int) -> None:
 )
 def test_other_files_are_no_journal(tmp_path: Path, content: bytes) -> None:
     assert _found(tmp_path, {"some.dat": content}) == []
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, HEADER_LENGTH - 1])
+@pytest.mark.parametrize("cut", [(True, True), (True, False)])
+def test_files_cut_in_their_header_are_a_journal_with_which_the_manager_hangs(
+    tmp_path: Path, size: int, cut: tuple[bool, bool]
+) -> None:
+    names = ("btm1.tlog", "btm2.tlog")
+    parts = [whole[:size] if short else whole for whole, short in zip((ONE, TWO), cut, strict=True)]
+    assert _found(tmp_path, dict(zip(names, parts, strict=True))) == [names]
+    (verdict,) = (answer := explain(tmp_path)).logs
+    assert verdict.engine["2.1.4"]["openSkippingCorrupted"] == {"hangs": True}
+    codes = [finding.code for finding in answer.findings[0]]
+    assert codes.count("file-too-short") == sum(cut)
+    start = verdict.differences[0]
+    assert start.meaning.startswith("The manager hangs" if all(cut) else "The manager does not")
+    assert start.strict.startswith("nothing can be read" if all(cut) else "the whole records")
+
+
+def test_a_cut_file_is_recognised_by_its_format_id_whatever_its_name(tmp_path: Path) -> None:
+    assert _found(tmp_path, {"left": ONE[:20], "right": TWO[:20]}) == [("left", "right")]

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
-from tallystick.arrow.schemas import RECORDS, plain, record_batches
+from tallystick.arrow.schemas import (
+    CHANGES,
+    RECORDS,
+    TRANSACTIONS,
+    batch_of,
+    change_rows,
+    plain,
+    record_batches,
+    transaction_rows,
+)
+from tallystick.systems.cloudtran.format import layout
+from tallystick.systems.cloudtran.read.records import stored_entry
 from tallystick.systems.cloudtran.reader import CloudtranReading
+from tests.systems.cloudtran.blocks import NAME, block, entry
+from tests.systems.cloudtran.blocks import reading as reading_in
 from tests.systems.cloudtran.test_fixtures import CASES, reading_of
 
 
@@ -34,3 +49,25 @@ def test_splits_give_every_record_once(case: str) -> None:
         splits = reading.splits(target)
         rows = [row for one in splits for row in _rows(list(reading.batches(one)))]
         assert rows == _expected(reading)
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_numbers_over_63_bits_are_the_same_in_records_and_tables(
+    tmp_path: Path, damaged: bool
+) -> None:
+    data = bytearray(block(0, 1, entry((1 << 63) + 7)))
+    data[layout.HEADER_SIZE + layout.PROLOGUE_SIZE + 40] ^= damaged
+    data += block(len(data), 2, entry(5))
+    (tmp_path / NAME).write_bytes(data)
+    log = reading_in(tmp_path)
+    numbers = [one.transaction for one in log.records()]
+    assert numbers == [7 - (1 << 63), 5]
+    assert [row["transaction"] for row in _rows(list(log.batches()))] == numbers
+    found = list(log.transactions())
+    batch = batch_of(list(transaction_rows(found, "wall_us")), TRANSACTIONS)
+    assert [one.transaction for one in found] == batch["transaction"].to_pylist()
+    changes = list(log.changes())
+    batch = batch_of(list(change_rows(changes, "wall_us")), CHANGES)
+    assert [one.commit_sequence for one in changes] == batch["commit_sequence"].to_pylist()
+    if not damaged:
+        assert stored_entry(next(log.records())).number == (1 << 63) + 7

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tallystick.records import Severity
 from tests.systems.cloudtran.blocks import NAME, block, entry, reading
 
 
@@ -16,3 +17,14 @@ def test_missing_file_and_missing_blocks_are_reported(tmp_path: Path) -> None:
     assert [one["code"] for one in report["warnings"]] == ["missing-file"]
     assert [(one["state"], one["blocks"]) for one in report["lost"]] == [("missing-blocks", 2)]
     assert {"transactions": [2, 8]} in verdict.strict["lost"]
+
+
+def test_findings_asked_first_have_the_files_that_cannot_be_read(tmp_path: Path) -> None:
+    for serial in (1, 2):
+        path = tmp_path / NAME.replace("0001-", f"000{serial}-")
+        path.write_bytes(block(0, serial, entry(serial), serial=serial))
+    first, second = reading(tmp_path, disk_block_size="512"), reading(tmp_path)
+    path.unlink()
+    found = [(one.code, one.severity, one.file) for one in first.findings()]
+    assert found == [("unreadable", Severity.LOSS, str(path))]
+    assert second.verdict().strict["findings"] == {"unreadable": 1}

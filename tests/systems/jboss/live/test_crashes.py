@@ -245,3 +245,12 @@ def test_killed_process_keeps_what_was_acknowledged(tmp_path: Path) -> None:
         return found
 
     check_kills(work, recover, kills=5, seed=1)
+
+
+def test_an_open_journal_keeps_ids_and_no_bodies(tmp_path: Path) -> None:
+    with CircularJournal(str(tmp_path)) as journal:
+        for number in (1, 2, 3):
+            journal.append_add_record(number, 0, b"body").wait()
+        journal.append_delete_record(2).wait()
+    with CircularJournal(str(tmp_path)) as journal:
+        assert journal.loaded.live == {1, 3}

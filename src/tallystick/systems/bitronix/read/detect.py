@@ -2,7 +2,8 @@
 
 In: a `Folder`. Out: a `LogSource` per pair. The content decides: the format id, or where that is
 damaged a plausible header followed by a whole first record or by nothing. The name decides only
-where the content cannot: to find the other file of a pair, and for files that are empty or zeros.
+where the content cannot: to find the other file of a pair, and for files that are empty, zeros or
+shorter than a header.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tallystick.systems.bitronix.format.layout import (
 from tallystick.systems.bitronix.format.record import decode_record
 from tallystick.systems.protocol import Entry, Folder, LogSource
 
+_FORMAT_ID_BYTES = FORMAT_ID.to_bytes(4)
 _PART_NUMBER = re.compile(r"[12](?=\D*$)")
 """The last 1 or 2 of a name, with no other digit after it."""
 _USUAL_NAME = re.compile(r".*[12]\D*\.(tlog|btm)|btm.*[12]\D*", re.IGNORECASE)
@@ -58,8 +60,8 @@ def _source(folder: str, pair: list[Entry], *, alone: bool) -> LogSource:
 
 def _is_journal_file(entry: Entry) -> bool:
     header = FileHeader.decode(entry.head)
-    if header is None:
-        return False
+    if header is None:  # cut, and the manager loops at start
+        return entry.head.startswith(_FORMAT_ID_BYTES)
     if header.format_id == FORMAT_ID:
         return True
     plausible = (
@@ -83,7 +85,7 @@ def _is_unused(entry: Entry, header: FileHeader) -> bool:
 def _says_nothing(entry: Entry) -> bool:
     if not _USUAL_NAME.fullmatch(entry.name):
         return False
-    return not any(entry.head)
+    return len(entry.head) < HEADER_LENGTH or not any(entry.head)
 
 
 # -- pairs ---------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ def differences(
     outcomes: dict[bool, Opening],
 ) -> Iterator[Difference]:
     """Yield the differences; ``outcomes`` are the starts without and with skipCorruptedLogs."""
-    yield from _about_start(outcomes)
+    yield from _about_start(pair, outcomes)
     skipping = outcomes[True]
     if skipping.active is None:
         return
@@ -31,22 +31,24 @@ def differences(
         yield from _about_decisions(strict_open, skipping.dangling, how)
 
 
-def _about_start(outcomes: dict[bool, Opening]) -> Iterator[Difference]:
+def _about_start(pair: DualFiles, outcomes: dict[bool, Opening]) -> Iterator[Difference]:
     plain, skipping = outcomes[False], outcomes[True]
     refusal = plain.error or plain.collect_error
     if plain.hangs:
-        yield _start("does not come back", "The manager hangs at start and says nothing.")
+        yield _start(pair, "does not come back", "The manager hangs at start and says nothing.")
     elif refusal is not None:
         stuck = skipping.hangs or skipping.error or skipping.collect_error
         way = "It does not start with skipCorruptedLogs either."
         if not stuck:
             way = "With skipCorruptedLogs it starts, and drops what it cannot read."
         cause = refusal.message or refusal.java_class
-        yield _start(f"refuses: {cause}", f"The manager does not start. {way}")
+        yield _start(pair, f"refuses: {cause}", f"The manager does not start. {way}")
 
 
-def _start(engine: str, meaning: str) -> Difference:
+def _start(pair: DualFiles, engine: str, meaning: str) -> Difference:
     strict = "the whole records can be read, and are listed"
+    if all(part.header is None for part in pair.parts):
+        strict = "nothing can be read: neither file has a whole header"
     return Difference("start", engine, strict, meaning, Severity.DAMAGE, refuses=True)
 
 

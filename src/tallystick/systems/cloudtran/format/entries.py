@@ -280,6 +280,19 @@ def _text(data: memoryview) -> str:
         raise LogFormatError(f"not UTF-8: {error}") from error
 
 
+def signed(number: int) -> int:
+    """Return the signed number of 64 bits with the bits of an unsigned one.
+
+    Tables have no unsigned columns; no writer comes that far, so only damage shows the difference.
+    """
+    return number if number < 1 << 63 else number - (1 << 64)
+
+
+def unsigned(number: int) -> int:
+    """Return the number of which `signed` made this one."""
+    return number & NUMBER_MAX
+
+
 @dataclass(frozen=True, slots=True)
 class Suspect:
     """What looks like an entry in damaged data: for information, never applied.

@@ -7,8 +7,7 @@ matches the positions of the headers; None where there are no headers.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, field
 
 from tallystick.storage.source import ByteSource
 from tallystick.systems.cloudtran.format.layout import (
@@ -23,13 +22,11 @@ from tallystick.systems.cloudtran.format.layout import (
     parse_header,
 )
 from tallystick.systems.cloudtran.read.header_repair import BlockFinder, signature_places
+from tallystick.systems.cloudtran.read.scan import BlockState, FileScan
 
-TRIAL_FILES_MAX = 3
-"""Files, blocks, headers and bytes that are read to find the disk block size."""
-TRIAL_BLOCKS_MAX = 4096
-TRIAL_HITS_MAX = 256
 TRIAL_BYTES_MAX = 32 << 20
-"""Files, blocks, headers and bytes that are looked at to find the disk block size."""
+"""Bytes of a file, from its first damage on, by which disk block sizes are compared."""
+_AFTER_A_CRASH = frozenset((BlockState.OK, BlockState.UNFINISHED, BlockState.TORN))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +37,13 @@ class BlockFormat:
         signature: the 64 bytes at the start of each header.
         block_size: the disk block size in bytes.
         unpacked_max: bytes that the entries of one block may unpack to.
+        open_sizes: the block sizes between which damaged files do not decide.
     """
 
     signature: bytes
     block_size: int
     unpacked_max: int
+    open_sizes: tuple[int, ...] = ()
 
 
 # -- signature ---------------------------------------------------------------------------
@@ -103,63 +102,102 @@ def _recurs(data: memoryview, header: Header) -> bool:
 
 
 def find_block_size(datas: Iterable[memoryview], signature: bytes) -> int | None:
-    """Return the disk block size that explains the headers of files, or of their beginnings.
+    """Return the disk block size that explains the headers of files; None without headers."""
+    trial = SizeTrial(signature)
+    for data in datas:
+        trial.follow(data, judge=True)
+    return trial.size if trial.seen else None
 
-    The blocks of the first files are followed until one size is left. Where damage breaks the
-    chain, the size is taken that explains most signatures; where several explain them, the first
-    to be tried. None where there are no headers.
+
+@dataclass(slots=True)
+class SizeTrial:
+    """Finds the disk block size by trial, file by file.
+
+    A block whose two headers are equal rules out every size that does not place both there. Where
+    several sizes are left after the last file, it matters only what follows the first block whose
+    headers do not agree (damage, or the end that a crash left): the size is taken under which most
+    blocks are readable and fewest are damaged, or of equal ones the first to be tried.
+
+    Attributes:
+        signature: the 64 bytes at the start of each header.
+        left: the sizes that nothing has ruled out.
+        seen: whether a header with the signature was met.
+        faults: by size: unreadable blocks (as a negative number of readable ones), damaged ones.
     """
-    sizes: tuple[int, ...] = BLOCK_SIZES
-    followed = False
-    for data in islice(datas, TRIAL_FILES_MAX):
-        left = _sizes_of_chain(data, signature, sizes)
-        if len(left) == 1:
-            return left[0]
-        if left:
-            sizes, followed = left, True
-            continue
-        hits = _first_hits(data[:TRIAL_BYTES_MAX], signature) or _first_hits(data, signature)
-        if hits:
-            return max(sizes, key=lambda size: _agreeing(hits, size, len(data)))
-    return sizes[0] if followed else None
 
+    signature: bytes
+    left: tuple[int, ...] = BLOCK_SIZES
+    seen: bool = False
+    faults: dict[int, tuple[int, int]] = field(
+        default_factory=lambda: dict.fromkeys(BLOCK_SIZES, (0, 0))
+    )
 
-def _sizes_of_chain(data: memoryview, signature: bytes, sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the sizes that explain all blocks from the beginning on, until one is left."""
-    place = 0
-    for _ in range(TRIAL_BLOCKS_MAX):
+    @property
+    def decided(self) -> bool:
+        """Whether one size is left."""
+        return len(self.left) == 1
+
+    @property
+    def size(self) -> int:
+        """The size that explains most."""
+        return min(self.left, key=lambda size: self.faults[size])
+
+    @property
+    def open_sizes(self) -> tuple[int, ...]:
+        """The sizes between which the bytes do not decide, and under each of which some is damaged.
+
+        Empty where one size is left, or a size under which all files are whole.
+        """
+        return () if self.decided or not self.faults[self.size][1] else self.left
+
+    def follow(self, data: memoryview, *, judge: bool) -> None:
+        """Rule out sizes by the blocks of a file, until one is left.
+
+        With ``judge`` the sizes that are left at its end are compared by what they make of the
+        rest of the file; not to be asked for the mere beginning of a file.
+        """
+        place: int | None = 0
+        unexplained = None
+        while place is not None and not self.decided:
+            length = self._block_at(data, place)
+            if length:
+                place += length
+                continue
+            if unexplained is None:
+                unexplained = place
+            place = self._next_block(data, place + 1)
+        if judge and not self.decided and unexplained is not None:
+            self._judge(data[: unexplained + TRIAL_BYTES_MAX], unexplained)
+
+    def _block_at(self, data: memoryview, place: int) -> int:
+        """Return the length of a block with two equal headers and rule out sizes; 0 if none."""
         header = parse_header(data, place)
-        if header is None and place > 0:
-            break
-        if header is None or header.signature != signature or header.offset != place:
-            return ()
-        lengths = {size: block_length(header.size, size) for size in sizes}
-        seconds = {size: place + length - HEADER_SIZE for size, length in lengths.items()}
-        if max(seconds.values()) + HEADER_SIZE > len(data) and place > 0:
-            break
-        sizes = tuple(size for size in sizes if parse_header(data, seconds[size]) == header)
-        if len(sizes) < 2:
-            return sizes
-        place += lengths[sizes[0]]
-    return sizes
+        if header is None or header.signature != self.signature:
+            return 0
+        self.seen = True
+        if header.offset != place:
+            return 0
+        lengths = {size: block_length(header.size, size) for size in self.left}
+        fitting = tuple(
+            size
+            for size, length in lengths.items()
+            if place % size == 0 and parse_header(data, place + length - HEADER_SIZE) == header
+        )
+        if not fitting:
+            return 0
+        self.left = fitting
+        return lengths[fitting[0]]
 
+    def _next_block(self, data: memoryview, start: int) -> int | None:
+        for place in signature_places(data, self.signature, start):
+            if self._block_at(data, place):
+                return place
+        return None
 
-def _first_hits(data: memoryview, signature: bytes) -> dict[int, Header]:
-    hits = {}
-    for place in islice(signature_places(data, signature), TRIAL_HITS_MAX):
-        header = parse_header(data, place)
-        if header is not None and header.offset <= place:
-            hits[place] = header
-    return hits
-
-
-def _agreeing(hits: dict[int, Header], block_size: int, file_size: int) -> int:
-    count = 0
-    for place, header in hits.items():
-        length = block_length(header.size, block_size)
-        if header.offset == place:
-            following = place + length
-            count += place % block_size == 0 and (following in hits or following == file_size)
-        else:
-            count += place == header.offset + length - HEADER_SIZE
-    return count
+    def _judge(self, data: memoryview, start: int) -> None:
+        for size in self.left:
+            readable, damaged = self.faults[size]
+            for block in FileScan(BlockFinder(data, self.signature, size)).blocks(start):
+                readable -= block.readable
+                damaged += block.state not in _AFTER_A_CRASH
+            self.faults[size] = readable, damaged

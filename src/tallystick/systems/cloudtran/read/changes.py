@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tallystick.records import Change, Kind
-from tallystick.systems.cloudtran.format.entries import EntryKind, OperationKind, PlacedEntry
+from tallystick.systems.cloudtran.format.entries import (
+    EntryKind,
+    OperationKind,
+    PlacedEntry,
+    signed,
+)
 from tallystick.systems.cloudtran.format.layout import SYSTEM_NAME
 from tallystick.systems.cloudtran.read.block_order import BlockOccurrence
 from tallystick.systems.cloudtran.read.interval_set import IntervalSet
@@ -62,7 +67,7 @@ def _entry_changes(block: Block, placed: PlacedEntry, path: str, log: str) -> It
         yield Change(
             SYSTEM_NAME,
             log,
-            entry.number,
+            signed(entry.number),
             ordinal,
             _CHANGE_KINDS[operation.kind],
             operation.collection,

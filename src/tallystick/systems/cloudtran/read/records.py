@@ -17,6 +17,8 @@ from tallystick.systems.cloudtran.format.entries import (
     Operation,
     PlacedEntry,
     Suspect,
+    signed,
+    unsigned,
 )
 from tallystick.systems.cloudtran.format.layout import SYSTEM_NAME
 from tallystick.systems.cloudtran.read.scan import Block, BlockState
@@ -61,9 +63,9 @@ def _entry_record(block: Block, path: str, place: int, placed: PlacedEntry) -> R
         block.outcome,
         KINDS[entry.kind],
         TYPES[entry.kind],
-        sequence=block.prologue.sequence,
+        sequence=signed(block.prologue.sequence),
         time=entry.time,
-        transaction=entry.number,
+        transaction=signed(entry.number),
         resources=entry.targets,
         body=placed.body,
         attributes=_attributes(block, place) | _entry_attributes(entry),
@@ -80,7 +82,7 @@ def _suspect_record(block: Block, path: str, place: int, suspect: Suspect) -> Re
         KINDS[suspect.kind],
         TYPES[suspect.kind],
         time=suspect.time,
-        transaction=suspect.number,
+        transaction=signed(suspect.number),
         attributes=_attributes(block, place) | {"suspect": True},
     )
 
@@ -139,4 +141,5 @@ def stored_entry(record: Record) -> StoredEntry:
         )
         for one in record.attributes["operation_list"]
     )
-    return StoredEntry(record.transaction, str(record.attributes.get("ref") or ""), operations)
+    number = unsigned(record.transaction)
+    return StoredEntry(number, str(record.attributes.get("ref") or ""), operations)

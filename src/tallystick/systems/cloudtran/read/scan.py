@@ -39,6 +39,8 @@ class BlockState(StrEnum):
     FIRST_HEADER_DAMAGED = "first-header-damaged"
     SECOND_HEADER_DAMAGED = "second-header-damaged"
     BOTH_HEADERS_REPAIRED = "both-headers-repaired"
+    UNFINISHED = "unfinished-tail"
+    """A write that never finished, with its data whole: only the end of the block is missing."""
     PAYLOAD_DAMAGED = "payload-damaged"
     """A header is right, the data is not: one block is lost."""
     BOTH_HEADERS_DAMAGED = "both-headers-damaged"
@@ -55,6 +57,7 @@ READABLE = frozenset(
         BlockState.FIRST_HEADER_DAMAGED,
         BlockState.SECOND_HEADER_DAMAGED,
         BlockState.BOTH_HEADERS_REPAIRED,
+        BlockState.UNFINISHED,
     )
 )
 # (first copy is right, second copy is right)
@@ -177,8 +180,20 @@ class FileScan:
         truth = Header(self.finder.signature, offset, count, content.size, content.crc)
         second = self._second_at(truth)
         state = _HEADER_STATES[parse_header(self.data, offset) == truth, second is not None]
-        length = block_length(content.size, self.finder.block_size)
-        return Block(offset, min(length, len(self.data) - offset), state, content, second)
+        length = min(block_length(content.size, self.finder.block_size), len(self.data) - offset)
+        if state is BlockState.SECOND_HEADER_DAMAGED and self._is_unfinished(truth):
+            state = BlockState.UNFINISHED
+        return Block(offset, length, state, content, second)
+
+    def _is_unfinished(self, truth: Header) -> bool:
+        """Return whether a crash left the last block so: its file cut, or its last sectors zero."""
+        end = truth.offset + block_length(truth.size, self.finder.block_size)
+        used = truth.offset + HEADER_SIZE + truth.size
+        if end > len(self.data):
+            header = bytes(self.data[truth.offset : truth.offset + HEADER_SIZE])
+            expected = bytes(end - HEADER_SIZE - used) + header
+            return expected.startswith(bytes(self.data[used:]))
+        return self.end <= end - SECTOR_SIZE
 
     def _second_at(self, truth: Header) -> int | None:
         """Return the offset of the equal second header, None if it is at neither place."""

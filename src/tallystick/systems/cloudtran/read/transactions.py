@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tallystick.records import State, Transaction
-from tallystick.systems.cloudtran.format.entries import Entry, EntryKind, PlacedEntry
+from tallystick.systems.cloudtran.format.entries import Entry, EntryKind, PlacedEntry, signed
 from tallystick.systems.cloudtran.format.layout import SYSTEM_NAME
 from tallystick.systems.cloudtran.read.block_order import BlockOccurrence
 from tallystick.systems.cloudtran.read.records import TYPES
@@ -43,7 +43,7 @@ def _new_transaction(entry: Entry, log: str) -> Transaction:
         log,
         str(entry.number),
         State.PENDING,
-        transaction=entry.number,
+        transaction=signed(entry.number),
         name=entry.reference or None,
         participants=entry.targets,
         open_participants=entry.targets,

@@ -5,6 +5,10 @@ In: the `LogAnalysis` of the files. Out: a `Finding` each, with file and offset.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tallystick.errors import LogUnreadableError
 from tallystick.records import Finding, Severity
 from tallystick.systems.cloudtran.codes import ADVICE_ON_LOSS
 from tallystick.systems.cloudtran.read.analysis import (
@@ -32,21 +36,39 @@ _WARNING_WORDS = {
     "first-header-damaged": "the first header of a block is damaged; the data is whole",
     "second-header-damaged": "the second header of a block is damaged; the data is whole",
     "both-headers-repaired": "both headers of a block are damaged; together they give its data",
+    "unfinished-tail": "the last write of the file did not finish; its data is whole and is used",
     TORN_TAIL: "the file ends in a write that never finished",
     STALE_TAIL: "what follows is left over from an earlier life of the file; it is ignored",
     MISSING_FILE: "a file before this one is missing from the series",
 }
 
 
-def findings(analysis: LogAnalysis, build: FindingBuilder) -> list[Finding]:
-    """Return losses first, then warnings, then what the transaction numbers prove."""
+def findings(
+    analysis: LogAnalysis, build: FindingBuilder, errors: Mapping[str, LogUnreadableError]
+) -> list[Finding]:
+    """Return losses first, then warnings, then what the transaction numbers prove.
+
+    ``errors`` are those of the files that cannot be read, by path.
+    """
     paths = {file.name: file.path for file in analysis.files}
-    found = [_loss_finding(loss, build, paths[loss.name]) for loss in analysis.losses]
+    found = [
+        _unreadable_finding(errors[path], build)
+        if loss.state == UNREADABLE
+        else _loss_finding(loss, build, path)
+        for loss, path in ((loss, paths[loss.name]) for loss in analysis.losses)
+    ]
     found += [_warning_finding(one, build, paths[one.name]) for one in analysis.warnings]
     if gaps := lost_numbers(analysis):
         text = "transactions were logged and cannot be read any more: " + numbers_text(gaps)
         found.append(build("missing-transactions", text))
     return found
+
+
+def _unreadable_finding(error: LogUnreadableError, build: FindingBuilder) -> Finding:
+    """Return what the error says, as a loss: a start does not have the file's blocks either."""
+    found = build.unreadable(error)
+    advice = found.advice or build.table[UNREADABLE].advice
+    return replace(found, severity=Severity.LOSS, advice=advice)
 
 
 def _loss_finding(loss: Loss, build: FindingBuilder, path: str) -> Finding:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tallystick.errors import UnsupportedFormatError
 from tallystick.systems.jboss.engine.original_scan import UNDERFLOW_TEXT, original_scan
 from tallystick.systems.jboss.format.layout import I4, Item, RecordType, Shape, decode
 from tallystick.systems.jboss.read.files import JournalFile, most_common
@@ -61,7 +62,7 @@ def load(
     outcome = EngineLoad(generation)
     try:
         ordered = admitted(files, generation, settings)
-        _replay(ordered, outcome, _configured_size(ordered, settings))
+        _replay(ordered, outcome, configured_size(ordered, settings))
     except LoadError as error:
         outcome.error = str(error)
     return outcome
@@ -71,10 +72,10 @@ def admitted(
     files: Sequence[JournalFile], generation: Generation, settings: Mapping[str, str]
 ) -> list[JournalFile]:
     """Return the files by their ids. Raises `LoadError` where the loader throws."""
-    if (expected := settings.get("user_version")) is None:
+    if "user_version" not in settings:
         user_version = most_common(file.header.user_version for file in files if file.header)
     else:
-        user_version = int(expected)
+        user_version = _number(settings, "user_version")
     stay = []
     for file in files:
         if file.header is None:
@@ -89,10 +90,24 @@ def admitted(
     return sorted(stay, key=lambda file: file.file_id)
 
 
-def _configured_size(files: Sequence[JournalFile], settings: Mapping[str, str]) -> int:
-    if (size := settings.get("file_size")) is not None:
-        return int(size)
+def configured_size(files: Sequence[JournalFile], settings: Mapping[str, str]) -> int:
+    """Return the size of files by the settings, else that of most files.
+
+    Raises:
+        UnsupportedFormatError: the setting is no number.
+    """
+    if "file_size" in settings:
+        return _number(settings, "file_size")
     return most_common(file.size for file in files) or 0
+
+
+def _number(settings: Mapping[str, str], name: str) -> int:
+    try:
+        return int(settings[name])
+    except ValueError as error:
+        raise UnsupportedFormatError(
+            f"the setting {name} does not fit", expected="a number", found=settings[name]
+        ) from error
 
 
 def engine_rows(

@@ -26,7 +26,6 @@ from tallystick.systems.jboss.format.layout import (
     I4,
     SYSTEM_NAME,
     FileHeader,
-    Item,
     RecordType,
 )
 from tallystick.systems.jboss.live.files import Ring, RingFile, RingSettings
@@ -55,7 +54,7 @@ class Recovered:
 
     Attributes:
         counts: live records and open transactions, for reclaiming.
-        live: record id -> its adds and updates.
+        live: the ids of live records.
         prepared: transactions in doubt.
         discarded: open transactions without a valid prepare, which still need a rollback record.
         incomplete: these, and committed transactions that were discarded.
@@ -65,7 +64,7 @@ class Recovered:
     """
 
     counts: ReclaimCounts = field(default_factory=ReclaimCounts)
-    live: dict[int, list[Item]] = field(default_factory=dict)
+    live: set[int] = field(default_factory=set)
     prepared: list[OpenTransaction] = field(default_factory=list)
     discarded: list[int] = field(default_factory=list)
     incomplete: list[int] = field(default_factory=list)
@@ -196,9 +195,9 @@ def _apply(state: Recovered, replay: Replay, placed: PlacedRecord, file: RingFil
     for effect in effects:
         item = effect.placed.item
         if item.type in (RecordType.DELETE, RecordType.DELETE_TX):
-            state.live.pop(item.record_id or 0, None)
+            state.live.discard(item.record_id or 0)
         else:
-            state.live.setdefault(item.record_id or 0, []).append(item)
+            state.live.add(item.record_id or 0)
 
 
 # -- refuse ----------------------------------------------------------------------------------

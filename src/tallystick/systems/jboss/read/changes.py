@@ -16,11 +16,14 @@ from tallystick.systems.jboss.read.records import KINDS
 from tallystick.systems.jboss.read.replay import EndedTransaction, PlacedRecord, Replay
 
 
-def changes(journal: JournalFiles, log: str) -> Iterator[Change]:
-    """Yield the committed adds, updates and deletes of the log of that name."""
+def changes(journal: JournalFiles, log: str, size: int) -> Iterator[Change]:
+    """Yield the committed adds, updates and deletes of the log of that name.
+
+    ``size`` is the configured size of files: the loader of 2008 reads no further.
+    """
     replay = Replay(journal.generation.shape, [file.stamp for file in journal.ordered()])
     sequence = 0
-    for placed in _loaded_records(journal):
+    for placed in _loaded_records(journal, size):
         effects, ended = replay.feed(placed)
         sequence += bool(effects)
         gtrid = _gtrid(ended)
@@ -28,11 +31,12 @@ def changes(journal: JournalFiles, log: str) -> Iterator[Change]:
             yield _change(effect.placed, log, sequence, ordinal, gtrid)
 
 
-def _loaded_records(journal: JournalFiles) -> Iterator[PlacedRecord]:
+def _loaded_records(journal: JournalFiles, size: int) -> Iterator[PlacedRecord]:
     """Yield the records that the journal's own loader sees."""
     for order, reading in enumerate(read_files(journal)):
+        limit = size if reading.shape.pairs else reading.file.size
         for one in reading.ranges:
-            if one.outcome is Outcome.VALID and not one.dropped:
+            if one.outcome is Outcome.VALID and not one.dropped and one.row.end <= limit:
                 yield PlacedRecord(reading.item(one), order, reading.file.stamp, reading.file.path)
 
 

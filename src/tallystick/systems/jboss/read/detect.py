@@ -38,7 +38,8 @@ def detect(folder: Folder) -> list[LogSource]:
     """Return the journals of a folder. Raises `LogUnreadableError`."""
     groups: dict[str, list[Entry]] = {}
     for entry in folder.entries:
-        if extension := _extension(entry.name):
+        extension = _extension(entry.name)
+        if extension and entry.name != CONTROL_FILE:  # a file of records, too, and no data file
             groups.setdefault(extension, []).append(entry)
     journals = {name: group for name, group in groups.items() if _is_journal(name, group)}
     control = [entry for entry in folder.entries if entry.name == CONTROL_FILE]

@@ -50,7 +50,9 @@ def _ended(log: str, analysis: Analysis, ended: EndedTransaction, key: str) -> T
 def _still_open(log: str, analysis: Analysis, one: OpenTransaction, key: str) -> Transaction:
     state = State.ACTIVE if one.prepared is None else State.PREPARED
     holes = one.holes
-    if one.invalid:
+    if one.prepared is None and damaged_ends(analysis, one):
+        state = State.UNKNOWN
+    elif one.invalid:
         state = State.INCOMPLETE
     elif one.prepared is not None:
         holes = missing_files(analysis, one.prepared.item)
@@ -131,6 +133,20 @@ def damaged_elements(analysis: Analysis, ended: EndedTransaction) -> str:
         places = ", ".join(f"{damage.path} at {damage.offset}" for damage in damaged)
         return f"{len(damaged)} of its elements {_is(damaged)} damaged: {places}"
     return ""
+
+
+def damaged_ends(analysis: Analysis, one: OpenTransaction) -> list[Damage]:
+    """Return the damaged records that may have ended an open transaction.
+
+    They stand behind its last record and have its number, or none that can be read.
+    """
+    placed = [*one.records, *one.deletes, *([one.prepared] if one.prepared else [])]
+    last = max(each.place for each in placed)
+    return [
+        damage
+        for damage in analysis.damage
+        if damage.transaction in (one.transaction, None) and (damage.order, damage.offset) > last
+    ]
 
 
 def lost_elements(analysis: Analysis, ended: EndedTransaction) -> str:

@@ -13,9 +13,10 @@ from tallystick.systems.jboss.engine.loader import EngineLoad
 from tallystick.systems.jboss.format.layout import RecordType
 from tallystick.systems.jboss.read.analysis import Analysis
 from tallystick.systems.jboss.read.files import JournalFiles
-from tallystick.systems.jboss.read.replay import EndedTransaction, PlacedRecord
+from tallystick.systems.jboss.read.replay import EndedTransaction, OpenTransaction, PlacedRecord
 from tallystick.systems.jboss.read.transactions import (
     damaged_elements,
+    damaged_ends,
     lost_elements,
     missing_files,
 )
@@ -71,6 +72,8 @@ def differences(evidence: Evidence) -> Iterator[Difference]:
     for one in analysis.open:
         if one.prepared is not None and not one.invalid:
             yield from _partial_in_doubt(analysis, one.prepared)
+        if one.prepared is None:
+            yield from _damaged_end(analysis, one)
     if not analysis.dropped:
         yield from _ids(evidence)
 
@@ -105,6 +108,19 @@ def _partial(analysis: Analysis, ended: EndedTransaction) -> Iterator[Difference
 def _partial_in_doubt(analysis: Analysis, prepared: PlacedRecord) -> Iterator[Difference]:
     if holes := missing_files(analysis, prepared.item):
         yield _partly(prepared, "is in doubt with what is left of it", holes, Severity.LOSS)
+
+
+def _damaged_end(analysis: Analysis, one: OpenTransaction) -> Iterator[Difference]:
+    if ends := damaged_ends(analysis, one):
+        yield Difference(
+            "damaged-end",
+            f"throws transaction {one.transaction} away",
+            "a damaged record behind its elements may have been its commit",
+            f"Whether transaction {one.transaction} committed cannot be told any more.",
+            Severity.DAMAGE,
+            file=ends[0].path,
+            offset=ends[0].offset,
+        )
 
 
 def _partly(end: PlacedRecord, engine: str, holes: str, severity: Severity) -> Difference:

@@ -1,0 +1,45 @@
+"""What the findings advise can be done: salvage of a log whose control block is gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tallystick.errors import CorruptLogError
+from tallystick.storage.local import LOCAL
+from tallystick.systems.tally import SYSTEM
+from tallystick.systems.tally.format.layout import CONTROL_NAME
+from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.salvage import salvage
+from tallystick.systems.tally.read.files import read_folder
+
+BODIES = [b"one", b"two", b"three"]
+
+
+@pytest.mark.parametrize("how", ["missing", "damaged"])
+def test_a_log_without_control_block_is_refused_and_can_be_salvaged(
+    tmp_path: Path, how: str
+) -> None:
+    source, target = tmp_path / "log", tmp_path / "new"
+    with TallyLog(str(source)) as log:
+        for body in BODIES:
+            log.append_durably(body)
+    control = source / CONTROL_NAME
+    if how == "missing":
+        control.unlink()
+    else:
+        control.write_bytes(bytes(control.stat().st_size))
+    before = {path.name: path.read_bytes() for path in source.iterdir()}
+    with pytest.raises(CorruptLogError, match="control block"):
+        TallyLog(str(source))
+    target.mkdir()
+    report = salvage(str(source), str(target))
+    assert (report.records, report.lost) == (len(BODIES), 0)
+    assert {path.name: path.read_bytes() for path in source.iterdir()} == before
+    with TallyLog(str(target)):
+        pass
+    (finding,) = read_folder(LOCAL, str(source))[0].findings
+    assert finding.code == "corrupt-control"
+    assert finding.advice == SYSTEM.code_table["corrupt-control"].advice
+    assert "tallystick.systems.tally.live.salvage" in (finding.advice or "")
