@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.reading.discovery import discover
+from tallystick.reading.names import log_name
 from tallystick.reading.results import Explanation, Inspection, Summary, Verification, summary_of
 from tallystick.records import Finding, Record, Severity
 from tallystick.systems.protocol import LogReading, LogSource, ReadOptions, System
@@ -187,7 +188,7 @@ def error_finding(source: LogSource, error: TallystickError | OSError) -> Findin
         code,
         Severity.DAMAGE,
         source.system,
-        source.path,
+        log_name(source),
         f"reading stopped: {error}",
         file=known.file or next(iter(source.files), None),
         offset=known.offset,
