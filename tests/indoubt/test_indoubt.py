@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from tallystick.cli.commands.indoubt import command
 from tallystick.errors import TransactionUsageError
 from tallystick.indoubt.listing import list_in_doubt
 from tallystick.indoubt.settle import settle
+from tallystick.reading import verify
 from tallystick.records import Xid
 from tallystick.roles import DecisionOutcome
 from tallystick.services.page_store import PageStore
@@ -22,6 +25,7 @@ from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.resources.sqlite import SqliteResource
 from tallystick.services.transactions.xids import FORMAT_ID, XidFactory
 from tests.fixtures import cases, fixture_dir
+from tests.indoubt.estates import EXAMPLES, damaged_decision, older_file_in_use
 from tests.kit import untouched
 
 ESTATE = fixture_dir("estate")
@@ -255,3 +259,75 @@ def test_settle_asks_first_and_says_what_it_did(tmp_path: Path) -> None:
 )
 def test_wrong_usage_is_exit_code_two(arguments: list[str]) -> None:
     assert run(*arguments)[0] == 2
+
+
+# -- the same judgement as the pipeline's ---------------------------------------------------------
+
+
+def test_a_branch_rolled_back_by_hand_is_told_of_without_its_name() -> None:
+    report = list_in_doubt([str(EXAMPLES)])
+    (one,) = (one for one in report.transactions if one.gtrid.hex().endswith("51"))
+    assert (one.resolution, one.alarm) == ("heuristic_mismatch", "heuristic-mismatch")
+    states = {branch["resource"]: branch["state"] for branch in one.branches}
+    assert states["jdbc/branch-b"] == "rolled_back"
+
+
+def test_doubtful_is_never_printed_as_a_plain_resolution(tmp_path: Path) -> None:
+    root = damaged_decision(tmp_path / "estate")
+    report = list_in_doubt([str(root)])
+    doubtful = {one.gtrid.hex() for one in report.transactions if one.alarm == "doubtful-abort"}
+    assert doubtful
+    printed = CliRunner().invoke(command, ["list", str(root)], env={"COLUMNS": "250"}).output
+    for gtrid in doubtful:
+        (line,) = (line for line in printed.splitlines() if gtrid in line)
+        assert "doubtful: rollback?" in line
+        told = CliRunner().invoke(command, ["explain", gtrid, str(root)]).output
+        assert "due: doubtful: rollback?" in told
+        assert "due: rollback" not in told
+    assert "doubtful-abort: Roll back only if" in printed
+
+
+def test_the_older_file_in_use_hides_no_decision(tmp_path: Path) -> None:
+    before = list_in_doubt([str(EXAMPLES / "mid-phase-two")]).transactions
+    root = older_file_in_use(tmp_path / "estate")
+    codes = {one.code for one in verify(root).findings}
+    assert "stale-file-in-use" in codes
+    after = list_in_doubt([str(root)]).transactions
+    assert [(one.gtrid, one.resolution, one.alarm) for one in after] == [
+        (one.gtrid, one.resolution, one.alarm) for one in before
+    ]
+
+
+def test_a_copy_beside_its_log_does_not_change_the_names(tmp_path: Path) -> None:
+    root = tmp_path / "estate"
+    shutil.copytree(EXAMPLES / "mid-phase-two", root)
+    before = _named_branches(root)
+    shutil.copytree(root / "artemis", root / "artemis-backup")
+    assert _named_branches(root) == before
+
+
+def _named_branches(root: Path) -> list[tuple[Any, ...]]:
+    return [
+        (one.gtrid, branch["resource"], branch["log"], branch["due"])
+        for one in list_in_doubt([str(root)]).transactions
+        for branch in one.branches
+    ]
+
+
+def test_what_is_in_doubt_is_listed_without_arrow() -> None:
+    """With the extras ``cli`` and ``postgres`` alone: what the other extras bring is hidden."""
+    program = f"""
+import sys
+for name in ("numpy", "pyarrow", "pyspark", "numba", "sqlalchemy"):
+    sys.modules[name] = None
+from tallystick.cli import main
+sys.argv = ["tallystick", "indoubt", "list", "--json", {str(ESTATE / "mid-phase-two")!r}]
+main()
+"""
+    answer = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 1, answer.stderr[-2000:]
+    listed = json.loads(answer.stdout)
+    assert {one["resolution"] for one in listed["transactions"]} == {"commit", "rollback"}
+    assert not listed["problems"]

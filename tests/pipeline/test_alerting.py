@@ -17,7 +17,7 @@ from pyarrow import dataset
 from tallystick.cli.commands.pipeline import command
 from tallystick.pipeline import alerting
 from tallystick.pipeline.runner import Run
-from tallystick.reconcile.rows import GLOBAL_TRANSACTIONS
+from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS
 from tallystick.systems.bitronix.format.layout import ACTIVE, COMMITTING
 from tallystick.systems.bitronix.live.log import DiskJournal
 from tests.fixtures import fixture_dir

@@ -11,7 +11,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from tallystick.arrow.schemas import FILES, FINDINGS, TRANSACTIONS, batch_of
-from tallystick.reconcile.rows import GLOBAL_TRANSACTIONS
+from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS
 from tests.need import need
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from tallystick.arrow.schemas import FILES, FINDINGS, TRANSACTIONS, batch_of
-from tallystick.reconcile.rows import GLOBAL_TRANSACTIONS
+from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS
 from tallystick.report import data as limits
 from tallystick.report import write_report
 from tallystick.report.data import load

@@ -15,8 +15,8 @@ from pathlib import Path
 from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.pipeline.options import SourceOptions
 from tallystick.reading.discovery import parent
+from tallystick.reading.names import log_name
 from tallystick.reading.survey import survey
-from tallystick.reading.tables import log_name
 from tallystick.records import Finding, Severity
 from tallystick.storage.source import is_remote
 from tallystick.systems.protocol import LogReading, LogSource, Separable, Split

@@ -21,12 +21,14 @@ from tallystick.pipeline import stages
 from tallystick.pipeline.options import parse
 from tallystick.pipeline.planning import Plan, find
 from tallystick.pipeline.source.batch import spark_schema
-from tallystick.pipeline.stages.findings import COPY, SEVERITIES
+from tallystick.pipeline.stages.findings import COPY
 from tallystick.pipeline.summary import RunSummary, summarise
 from tallystick.pipeline.tables.incremental import BundledTables
-from tallystick.pipeline.tables.output_dir import TableSpace
+from tallystick.pipeline.tables.output_dir import TableSpace, check_form
 from tallystick.pipeline.tables.run_state import RunState, state_of
-from tallystick.reading.tables import TABLES, log_name
+from tallystick.reading.names import log_name
+from tallystick.reading.tables import TABLES
+from tallystick.reconcile.alarms import SEVERITIES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -60,6 +62,10 @@ class Run:
     resources: Mapping[str, str] | None = None
     anew: bool = False
     """Read everything once, whatever the tables hold."""
+
+    def __post_init__(self) -> None:
+        """Raise `OptionError` for a format that cannot hold the tables."""
+        check_form(self.form)
 
     def __call__(self, spark: SparkSession, progress: Progress | None = None) -> RunSummary:
         """Bring the tables up to date, and sum them up.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import sys
 import threading
@@ -24,6 +25,9 @@ LOGGING = Path(__file__).with_name("log4j2.properties")
 
 JAVA_NOTES = (b"WARNING: Using incubator modules",)
 """Spark asks for the module, and no setting suppresses the remark."""
+
+_OWN_ERROR = re.compile(r"^\s*tallystick\.[\w.]+Error: (.+)$", re.MULTILINE)
+"""The last line of a worker's traceback, which Spark hands on as text."""
 
 _STDERR = 2
 
@@ -66,6 +70,19 @@ def start(
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+@contextlib.contextmanager
+def own_errors() -> Iterator[None]:
+    """Turn a failure of Spark that our code caused into that error's own sentence."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        if said := _OWN_ERROR.findall(str(error)):
+            raise TallystickError(said[-1]) from error
+        raise
 
 
 def _logging_settings() -> dict[str, str]:

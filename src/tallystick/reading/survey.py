@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tallystick.errors import LogUnreadableError, TallystickError, UnsupportedFormatError
 from tallystick.reading.discovery import discover
+from tallystick.reading.names import log_name
 from tallystick.reading.results import Explanation, Inspection, Summary, Verification, summary_of
 from tallystick.records import Finding, Record, Severity
 from tallystick.storage.source import logical_name, read_head
@@ -211,7 +212,7 @@ def error_finding(source: LogSource, error: TallystickError | OSError) -> Findin
         code,
         Severity.DAMAGE,
         source.system,
-        source.path,
+        log_name(source),
         f"reading stopped: {error}",
         file=known.file or next(iter(source.files), None),
         offset=known.offset,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.arrow import schemas
 from tallystick.arrow.schemas import BATCH_ROWS
+from tallystick.reading.names import log_name
 from tallystick.systems.protocol import ChangeBatches, LogReading, LogSource, Split
 
 if TYPE_CHECKING:
@@ -66,11 +67,6 @@ def selected(table: str, columns: Sequence[str]) -> pa.Schema:
 
     whole = TABLES[table]
     return pyarrow.schema([whole.field(name) for name in columns or whole.names])
-
-
-def log_name(source: LogSource) -> str:
-    """Return the folder of a log, with its name where the folder holds several."""
-    return f"{source.path}/{source.name}" if source.name else source.path
 
 
 def reader_of(table: str, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader:

@@ -5,6 +5,8 @@ Plain Python, without Spark and without I/O.
 
 * `ids`: the coordinator's id inside a gtrid
 * `resources`: which log belongs to which resource name, from what occurs together
-* `decision_table`: what is due; `rows`: the same over Arrow structures
-* `coordinators`: whose transaction it is; `copies`: which logs are copies of others
+* `copies`: which logs are copies of others; `nameless`: branches that lost their names
+* `coordinators`: whose transaction it is; `coverage`: what its log proves by what it lacks
+* `decision_table`: what is due; `rows`: the same over plain rows; `alarms`: what it warns of
+* `estate`: all of these over the logs of one process; `structures`: over Arrow arrays, for Spark
 """

@@ -6,6 +6,9 @@ of sequence; it is read from the end and compared whole: ``bank-1`` is not ``ban
 
 from __future__ import annotations
 
+BITRONIX = 0x42746E78
+"""Format id of coordinators whose records hold none."""
+
 SUFFIX = 12
 """Bytes of time and sequence at the end of a gtrid."""
 

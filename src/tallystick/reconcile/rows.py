@@ -1,7 +1,8 @@
-"""The decision table over rows: structures from Spark, and structures for Spark.
+"""The decision table over rows: plain dictionaries in, plain dictionaries out.
 
-In: Arrow structures, one per global transaction, as `stages.globals` puts them together.
-Out: structures of `GLOBAL_TRANSACTIONS`.
+In: one row per global transaction, with its parts, the journals of its owner, which log a resource
+name means, and nameless rollbacks. Out: its judgement, with the keys of
+`tallystick.reconcile.structures.GLOBAL_TRANSACTIONS`.
 """
 
 from __future__ import annotations
@@ -10,8 +11,6 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
-
-import pyarrow as pa
 
 from tallystick.reconcile.coordinators import nearest, responsible_journals
 from tallystick.reconcile.decision_table import (
@@ -27,39 +26,8 @@ from tallystick.reconcile.ids import time_of
 from tallystick.reconcile.resources import Pattern, assign
 from tallystick.records import State
 
-BRANCH = pa.struct(
-    [
-        ("system", pa.string()),
-        ("log", pa.string()),
-        ("resource", pa.string()),
-        ("bqual", pa.binary()),
-        ("state", pa.string()),
-        ("due", pa.string()),
-    ]
-)
-"""``due`` is what is due for this branch, null unless it is in doubt."""
-
-GLOBAL_TRANSACTIONS = pa.schema(
-    [
-        ("format_id", pa.int32()),
-        ("gtrid", pa.binary()),
-        ("owner", pa.string()),
-        ("coordinator", pa.string()),
-        ("decision", pa.string()),
-        ("branches", pa.list_(pa.field("element", BRANCH))),
-        ("resolution", pa.string()),
-        ("alarm", pa.string()),
-        ("evidence", pa.string()),
-        ("last_time", pa.int64()),
-        ("clock", pa.string()),
-    ]
-)
-"""One row is a global transaction over all logs; times are those of its coordinator."""
-
-_RESOURCE = pa.struct([("journal", pa.string()), ("name", pa.string()), ("log", pa.string())])
-
-RESOURCES = pa.list_(pa.field("element", _RESOURCE))
-"""Which log a resource name in a coordinator's journal means."""
+COMMITTED = (State.COMMITTED.value, State.COMMITTING.value)
+"""States of a coordinator's record after which every name in it has a branch."""
 
 _STATES = {
     State.PREPARED: "prepared",
@@ -73,12 +41,6 @@ _RANK = ("unknown", "active", "prepared", "rolled_back", "committed")
 """Where one branch is seen twice, the later of these states is the one that counts."""
 
 
-def judged(rows: pa.Array) -> pa.Array:
-    """Return the judgement of every row, as structures in the schema `GLOBAL_TRANSACTIONS`."""
-    answers = [judge_row(row) for row in rows.to_pylist()]
-    return pa.array(answers, type=pa.struct(list(GLOBAL_TRANSACTIONS)))
-
-
 def judge_row(row: dict[str, Any]) -> dict[str, Any]:
     """Judge one global transaction: see `decision_table.judge`."""
     decided = _decided(row["parts"])
@@ -86,7 +48,9 @@ def judge_row(row: dict[str, Any]) -> dict[str, Any]:
     branches = named_branches(decided, _branches(row["parts"]), logs)
     branches = [_undone(branch, row["undone"] or ()) for branch in branches]
     journals = row["journals"] or ()
-    if decided is None:
+    if decided is None and not row["owner"]:
+        journals = ()  # nothing in its id says whose it is
+    elif decided is None:
         journals = responsible_journals(journals, {branch.log for branch in branches if branch.log})
     judgement = judge(
         decided,
@@ -103,7 +67,7 @@ def judge_row(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "format_id": row["format_id"],
         "gtrid": row["gtrid"],
-        "owner": None if row["owner"] is None else bytes(row["owner"]).decode("ascii", "replace"),
+        "owner": bytes(row["owner"] or b"").decode("ascii", "replace") or None,
         "coordinator": _coordinator(decided, journals, branches),
         "decision": judgement.decision and judgement.decision.value,
         "branches": [_branch_row(branch, judgement, decided) for branch in branches],
@@ -111,20 +75,43 @@ def judge_row(row: dict[str, Any]) -> dict[str, Any]:
         "alarm": judgement.alarm or None,
         "evidence": _evidence(decided, branches, judgement),
         "last_time": max(times, default=None),
-        "clock": notes[0]["clock"] if notes else None,
+        "clock": last["clock"] if (last := last_note(row["parts"])) is not None else None,
     }
 
 
-def assigned(patterns: pa.Array) -> pa.Array:
-    """Return the `RESOURCES` of each owner, from the patterns of one journal at a time."""
-    answers = []
-    for rows in patterns.to_pylist():
-        journals = {row["journal"] for row in rows}
-        per_journal = (
-            _pairs(one, [row for row in rows if row["journal"] == one]) for one in sorted(journals)
-        )
-        answers.append([pair for pairs in per_journal for pair in pairs])
-    return pa.array(answers, type=RESOURCES)
+def last_note(parts: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the last word of a coordinator's log among the parts of a global transaction."""
+    notes = [part for part in parts if part["bqual"] is None]
+    return max(notes, key=_age, default=None)
+
+
+def _age(note: dict[str, Any]) -> tuple[int, int, str]:
+    return note["last_time"] or 0, note["evidence_offset"] or 0, note["log"]
+
+
+def pattern_of(parts: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the names in a decision to commit and the logs with a branch, if it has both."""
+    known = list(parts)
+    note = last_note(known)
+    logs = {part["log"]: part["system"] for part in known if part["bqual"] is not None}
+    if note is None or note["state"] not in COMMITTED or not logs or not note["participants"]:
+        return None
+    return {
+        "journal": note["log"],
+        "names": sorted(note["participants"]),
+        "logs": [{"log": log, "system": logs[log]} for log in sorted(logs)],
+    }
+
+
+def named_logs(patterns: Iterable[dict[str, Any]]) -> list[dict[str, str]]:
+    """Return which log a name in an owner's journals means, from its patterns and their counts."""
+    known = list(patterns)
+    journals = sorted({row["journal"] for row in known})
+    return [
+        pair
+        for journal in journals
+        for pair in _pairs(journal, [row for row in known if row["journal"] == journal])
+    ]
 
 
 def _pairs(journal: str, rows: list[dict[str, Any]]) -> list[dict[str, str]]:
@@ -157,10 +144,8 @@ def _undone(branch: Branch, nameless: Iterable[dict[str, Any]]) -> Branch:
 
 
 def _decided(parts: list[dict[str, Any]]) -> Decided | None:
-    notes = [part for part in parts if part["bqual"] is None]
-    if not notes:
+    if (last := last_note(parts)) is None:
         return None
-    last = max(notes, key=lambda part: (part["last_time"] or 0, part["evidence_offset"] or 0))
     return Decided(
         last["log"],
         State(last["state"]),

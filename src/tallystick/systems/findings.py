@@ -23,12 +23,14 @@ class Code:
         severity: the usual severity; a finding may state another one.
         meaning: what is the case, one sentence for the documentation.
         advice: what to do next; None where nothing has to be done. A finding may state its own.
+        whole: every record of the log is read in spite of it: it hides no decision.
     """
 
     code: str
     severity: Severity
     meaning: str
     advice: str | None = None
+    whole: bool = False
 
 
 Codes = Mapping[str, Code]

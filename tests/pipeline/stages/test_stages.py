@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tallystick.arrow.schemas import CHANGES, FINDINGS, RECORDS, TRANSACTIONS
-from tallystick.reconcile.rows import GLOBAL_TRANSACTIONS
+from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS
 
 if TYPE_CHECKING:
     import pyarrow as pa

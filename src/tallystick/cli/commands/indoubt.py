@@ -18,6 +18,7 @@ from tallystick.cli.output import (
 )
 from tallystick.indoubt.listing import InDoubt, InDoubtReport, list_in_doubt
 from tallystick.indoubt.settle import settle
+from tallystick.reconcile.alarms import ADVICE, DOUBTFUL, LOST_COMMIT
 from tallystick.services.transactions.resource import Resource
 from tallystick.services.transactions.resources import adapt
 
@@ -91,16 +92,26 @@ def _print_list(report: InDoubtReport) -> None:
                 one.gtrid.hex(),
                 one.owner or "?",
                 one.decision or "none",
-                one.resolution.replace("_", " "),
+                _due(one),
                 ", ".join(_branch(b) for b in one.branches if b["state"] == "prepared"),
                 "?" if one.age_seconds is None else f"{one.age_seconds:.0f} s",
             )
         out.print(table)
+        for alarm in sorted({one.alarm for one in report.transactions if one.alarm}):
+            out.print(f"{alarm}: {ADVICE[alarm]}")
     else:
         out.print("Nothing is in doubt.")
     for name, why in report.unreachable.items():
         out.print(f"Could not ask {name}: {why}")
     print_problems(out, report.problems, [])
+
+
+def _due(one: InDoubt) -> str:
+    """Return what is due, and never as a plain word where the judgement warns of it."""
+    due = one.resolution.replace("_", " ")
+    if one.alarm == DOUBTFUL:
+        return f"doubtful: {due}?"
+    return f"{due} ({one.alarm})" if one.alarm == LOST_COMMIT else due
 
 
 def _branch(branch: dict[str, Any]) -> str:
@@ -141,9 +152,12 @@ def _print_explanation(one: InDoubt) -> None:
     out.print(f"[bold]{one.gtrid.hex()}[/bold], format {one.format_id}, of {one.owner or '?'}")
     out.print(f"  coordinator: {one.coordinator or 'not here'}; decision: {one.decision or 'none'}")
     for branch in one.branches:
-        due = f", due: {branch['due']}" if branch["due"] else ""
+        doubt = "perhaps " if one.alarm == DOUBTFUL else ""
+        due = f", due: {doubt}{branch['due']}" if branch["due"] else ""
         out.print(f"  {_branch(branch)}: {branch['state'].replace('_', ' ')}{due}")
-    out.print(f"  [bold]due: {one.resolution.replace('_', ' ')}[/bold]")
+    out.print(f"  [bold]due: {_due(one)}[/bold]")
+    if one.alarm:
+        out.print(f"  {one.alarm}: {ADVICE[one.alarm]}")
     for reason in one.evidence.split("; "):
         out.print(f"    {reason}", style="dim")
 

@@ -69,11 +69,11 @@ def run(
     """
     # Spark takes a second to import; the help page can do without.
     from tallystick.pipeline.runner import Run
-    from tallystick.pipeline.session import start
+    from tallystick.pipeline.session import own_errors, start
 
     job = Run(sources, out, form, _pairs("--option", option), _pairs("--resource", resource), anew)
     settings = _pairs("--conf", conf)
-    with _bar() as progress:
+    with own_errors(), _bar() as progress:
         progress("starting Spark", 0, 1)
         spark = start(master, settings)
         try:

@@ -1,9 +1,7 @@
 """Logs that are copies of other logs, for instance backups beside the logs at work.
 
-In: transactions, or global transactions with their parts. Out: frames of `COPIES`. Of two logs that
-hold the same branch or decision, the original is the one with the younger transactions; else the
-one that came further with what both hold (compaction can take that back, so it does not come
-first); else, where they are the same, the one with the shorter name.
+In: transactions, or global transactions with their parts. Out: frames of `COPIES`, by the rules of
+`tallystick.reconcile.copies`.
 """
 
 from __future__ import annotations
@@ -13,8 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
 from pyspark.sql.pandas.types import from_arrow_type
 
 from tallystick.pipeline.stages.matching import arrow_function
-from tallystick.reconcile.copies import PAIRS, copy_pairs
 from tallystick.reconcile.ids import SUFFIX, TIME
+from tallystick.reconcile.structures import COPY, PAIRS, copies_of, copy_pairs
 
 COPIES = ("system", "log", "original")
 """Columns: the copy by its system and name, and what it is a copy of."""
@@ -56,16 +54,9 @@ def copied_logs(grouped: DataFrame, xa: DataFrame) -> DataFrame:
     )
     others = newest.select(F.col("log").alias("other"), F.col("newest").alias("newest_other"))
     known = seen.join(newest, "log").join(others, "other")
-    first = F.struct("newest", "ahead", -F.length("log"))
-    second = F.struct(F.col("newest_other"), F.lit(0).cast("bigint"), -F.length("other"))
-    further = (first > second) | ((first == second) & (F.col("log") < F.col("other")))
-    return _once(
-        known.select(
-            "system",
-            F.when(further, F.col("other")).otherwise(F.col("log")).alias("log"),
-            F.when(further, F.col("log")).otherwise(F.col("other")).alias("original"),
-        )
-    )
+    decided = arrow_function(copies_of, from_arrow_type(COPY))
+    pair = F.struct("log", "other", "ahead", "newest", "newest_other")
+    return _once(known.select("system", decided(pair).alias("copy")).select("system", "copy.*"))
 
 
 def _once(pairs: DataFrame) -> DataFrame:

@@ -11,25 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
 
 from tallystick.arrow.schemas import FINDINGS
 from tallystick.pipeline.source.batch import spark_schema
+from tallystick.reconcile.alarms import ADVICE, SEVERITIES
 from tallystick.records import Severity
-
-SEVERITIES = {
-    "lost-commit": Severity.LOSS,
-    "heuristic-mismatch": Severity.DAMAGE,
-    "heuristic-outcome": Severity.DAMAGE,
-    "doubtful-abort": Severity.DAMAGE,
-    "foreign-branch": Severity.WARNING,
-    "missing-decision": Severity.WARNING,
-}
-
-ADVICE = {
-    "lost-commit": "Commit the branch by hand before its coordinator starts",
-    "heuristic-mismatch": "Compare the resources and correct the data by hand",
-    "heuristic-outcome": "Compare the resources and correct the data by hand",
-    "doubtful-abort": "Roll back only if the application knows that it did not commit",
-    "foreign-branch": "Ask the coordinator named by the owner; do not decide in its place",
-    "missing-decision": "Ask why the journal has no decision; the resources agree with each other",
-}
 
 COPY = "copy"
 """Code of the finding that a log is a copy of another one."""

@@ -1,7 +1,7 @@
 """``global_transactions``: what the coordinator decided, what each resource holds, what is due.
 
 In: the ``transactions`` table of all logs. Out: one row per (format id, gtrid), in the
-schema `tallystick.reconcile.rows.GLOBAL_TRANSACTIONS`.
+schema `tallystick.reconcile.structures.GLOBAL_TRANSACTIONS`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from tallystick.pipeline.stages.matching import (
     settled,
     without_logs,
 )
-from tallystick.reconcile.ids import SUFFIX
-from tallystick.reconcile.rows import GLOBAL_TRANSACTIONS, judged
-from tallystick.records import Severity, State
+from tallystick.reconcile.coverage import SEVERE, WHOLE_RECORDS, harmless
+from tallystick.reconcile.ids import BITRONIX, SUFFIX
+from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS, judged
+from tallystick.records import State
 
 PARTS = (
     "system",
@@ -43,13 +44,6 @@ PARTS = (
 """What of a log's transaction the judgement needs."""
 
 KEYS = ("format_id", "gtrid", "owner")
-
-BITRONIX = 0x42746E78
-"""Format id of coordinators whose records hold none."""
-
-WHOLE_RECORDS = 3
-"""Records from which on a coordinator's transaction is there from its beginning: a decision
-that was copied into a new file stands alone."""
 
 
 class Reconciled(NamedTuple):
@@ -107,11 +101,12 @@ def reconciled(
 
 
 def _xa(transactions: DataFrame) -> DataFrame:
-    """Transactions with a global id, and the owner that is written in it."""
+    """Transactions with a global id that are not settled, and the owner that is written in it."""
     length = F.octet_length("gtrid") - SUFFIX
-    owner = F.when(length > 0, F.substring("gtrid", F.lit(1), length))
+    owner = F.when(length > 0, F.substring("gtrid", F.lit(1), length)).otherwise(F.lit(b""))
     format_id = F.coalesce("format_id", F.lit(BITRONIX))
-    named = transactions.where(F.col("gtrid").isNotNull())
+    dealt_with = F.get_json_object("attributes", "$.settled").eqNullSafe("true")
+    named = transactions.where(F.col("gtrid").isNotNull() & ~dealt_with)
     heuristic = F.when(F.col("state") == State.HEURISTIC.value, F.col("attributes"))
     added = {"owner": owner, "format_id": format_id, "attributes": heuristic}
     return named.withColumns(added)
@@ -137,8 +132,10 @@ def _with_damage(journals: DataFrame, findings: DataFrame | None) -> DataFrame:
     """Return the journals with the column ``damaged``: records may be missing."""
     if findings is None:
         return journals.withColumn("damaged", F.expr("false"))
-    severe = F.col("severity").isin(Severity.DAMAGE.value, Severity.LOSS.value)
-    damage = findings.groupBy("log").agg(F.bool_or(severe).alias("damaged"))
+    severe = F.col("severity").isin(*(one.value for one in SEVERE))
+    known = [F.struct(F.lit(system), F.lit(code)) for system, code in sorted(harmless())]
+    hides = severe & ~F.struct("system", "code").isin(*known)
+    damage = findings.groupBy("log").agg(F.bool_or(hides).alias("damaged"))
     return journals.join(damage, "log", "left").fillna(value=False, subset=["damaged"])
 
 

@@ -14,11 +14,29 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType
 
-from tallystick.reconcile.rows import RESOURCES, assigned
+from tallystick.reconcile.nameless import LIKELIHOOD
+from tallystick.reconcile.rows import COMMITTED
+from tallystick.reconcile.structures import (
+    PATTERN,
+    RESOURCES,
+    UNDONE,
+    assigned,
+    patterns_of,
+    undone,
+)
 from tallystick.records import State
 from tallystick.systems.registry import systems
 
-_DECIDED = (State.COMMITTED.value, State.COMMITTING.value)
+_OF_PATTERNS = (
+    "system",
+    "log",
+    "state",
+    "bqual",
+    "participants",
+    "last_time",
+    "evidence_offset",
+)
+"""What of a part `patterns_of` needs."""
 
 
 def arrow_function(function: Callable[..., object], form: DataType) -> Callable[..., Column]:
@@ -45,19 +63,14 @@ def settled(frame: DataFrame) -> DataFrame:
 
 def matched_resources(grouped: DataFrame) -> DataFrame:
     """Return per owner the pairs of resource name and log, from what occurs together."""
-    note = F.filter("parts", lambda part: part["bqual"].isNull())
-    branches = F.filter("parts", lambda part: part["bqual"].isNotNull())
-    place = F.transform(branches, lambda part: F.struct(part["log"], part["system"]))
+    pattern = arrow_function(patterns_of, from_arrow_type(PATTERN))
+    decided = F.exists("parts", lambda part: part["state"].isin(*COMMITTED))
+    needed = F.transform("parts", lambda part: F.struct(*(part[name] for name in _OF_PATTERNS)))
     patterns = (
-        grouped.select(
-            "owner",
-            F.get(note, 0)["log"].alias("journal"),
-            F.get(note, 0)["state"].alias("state"),
-            F.array_sort(F.get(note, 0)["participants"]).alias("names"),
-            F.array_sort(F.array_distinct(place)).alias("logs"),
-        )
-        .where((F.size("names") > 0) & (F.size("logs") > 0) & F.col("state").isin(*_DECIDED))
-        .groupBy("owner", "journal", "names", "logs")
+        grouped.where(decided)
+        .select("owner", pattern(needed).alias("pattern"))
+        .where(F.col("pattern").isNotNull())
+        .groupBy("owner", "pattern.journal", "pattern.names", "pattern.logs")
         .count()
         .groupBy("owner")
         .agg(F.collect_list(F.struct("journal", "names", "logs", "count")).alias("patterns"))
@@ -81,10 +94,7 @@ def given_resources(journals: DataFrame, resources: Mapping[str, str]) -> DataFr
 def nameless_rollbacks(transactions: DataFrame, xa: DataFrame, named: DataFrame) -> DataFrame:
     """Global transactions whose branch was rolled back in a log that lost its name.
 
-    Some systems (`ResourceTraits.nameless_rollback`) write a bare rollback over the prepare record
-    of a branch that is decided from outside, and for nothing else. Such a record belongs to a
-    global transaction that names this resource and has no branch in its log: the likeliest state
-    first, then the newest.
+    See `tallystick.reconcile.nameless`.
     """
     bare = (
         _is_nameless_rollback()
@@ -93,16 +103,24 @@ def nameless_rollbacks(transactions: DataFrame, xa: DataFrame, named: DataFrame)
     )
     what = ("system", "log", "evidence_file", "evidence_offset", "evidence_type")
     nameless = transactions.where(bare).select(*what)
-    numbered = nameless.withColumn(
-        "number", F.row_number().over(_newest_first("log", F.col("evidence_offset")))
-    )
-    claims = _claims(xa, named).join(F.broadcast(nameless.select("log").distinct()), "log")
+    per_log = nameless.groupBy("log").agg(F.collect_list(F.struct(*what)).alias("bare"))
+    claims = _claims(xa, named).join(F.broadcast(per_log), "log")
     branches = xa.where(F.col("bqual").isNotNull()).select("format_id", "gtrid", "log")
-    order = F.struct(_likelihood(), "last_time")
-    ranked = claims.join(branches, ["format_id", "gtrid", "log"], "left_anti").withColumn(
-        "number", F.row_number().over(_newest_first("log", order))
+    claim = F.struct(_likelihood(), "last_time", "state")
+    # Only as many of the foremost as there are records for: a log may have millions of claims.
+    foremost = (
+        claims.join(branches, ["format_id", "gtrid", "log"], "left_anti")
+        .groupBy("format_id", "gtrid", "log")
+        .agg(F.max(claim).alias("claim"), F.first("bare").alias("bare"))
+        .withColumn("number", F.row_number().over(_newest_first("log", F.struct("claim", "gtrid"))))
+        .where(F.col("number") <= F.size("bare"))
     )
-    found = ranked.join(numbered, ["log", "number"])
+    kept = F.struct("format_id", "gtrid", "claim.state", "claim.last_time")
+    of_log = foremost.groupBy("log").agg(
+        F.collect_list(kept).alias("claims"), F.first("bare").alias("bare")
+    )
+    match = arrow_function(undone, from_arrow_type(UNDONE))
+    found = of_log.select(F.explode(match(F.struct("claims", "bare"))).alias("one")).select("one.*")
     return found.groupBy("format_id", "gtrid").agg(F.collect_list(F.struct(*what)).alias("undone"))
 
 
@@ -115,14 +133,10 @@ def _is_nameless_rollback() -> Column:
 
 
 def _likelihood() -> Column:
-    """Return how likely a transaction in this state has a branch that was rolled back by hand.
-
-    Open decisions wait for an operator; undecided ones were rolled back by recovery.
-    """
     rank = F.lit(0)
-    for place, state in enumerate((State.COMMITTED, State.UNDECIDED, State.COMMITTING), 1):
+    for place, state in enumerate(LIKELIHOOD, 1):
         rank = F.when(F.col("state") == state.value, F.lit(place)).otherwise(rank)
-    return rank
+    return rank.alias("likelihood")
 
 
 def _claims(xa: DataFrame, named: DataFrame) -> DataFrame:

@@ -28,7 +28,8 @@ from tallystick.pipeline.tables.write_task import (
     WriteTask,
     parquet_writer,
 )
-from tallystick.reading.tables import TABLES, log_name
+from tallystick.reading.names import log_name
+from tallystick.reading.tables import TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

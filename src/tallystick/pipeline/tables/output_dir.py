@@ -14,20 +14,38 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tallystick.pipeline.options import OptionError
 from tallystick.pipeline.tables import run_state as state
 from tallystick.pipeline.tables.run_state import RunState
 from tallystick.storage.source import is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 PLAIN_FORMATS = ("parquet", "orc", "avro", "json", "csv")
 """Formats that are nothing but files in a folder."""
 
+FLAT_FORMATS = ("csv", "text")
+"""Formats that hold neither lists nor structures nor bytes."""
+
 STATE = "_tallystick.json"
+_SCHEMA = "_schema.json"
+"""The types of a table in json. Else they are guessed: text for bytes, none where it is empty."""
+
 _INTENT = "_swap.json"
 _STAGING = "_staging"
 _OLD = "_old"
+
+
+def check_form(form: str) -> None:
+    """Raise `OptionError` for a format that cannot hold the tables; needs no Spark."""
+    if form.lower() in FLAT_FORMATS:
+        raise OptionError(
+            f"the format {form} cannot hold the tables: ids and bodies are bytes, participants and "
+            "branches are lists and structures",
+            advice="Use parquet, orc or json",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +78,14 @@ class TableSpace:
 
     def read(self, spark: SparkSession, table: str) -> DataFrame:
         """Return the table as the last good run left it."""
-        return spark.read.format(self.form).load(f"{self.root}/{table}")
+        return self._load(spark, table)
 
     def write(self, frame: DataFrame, table: str) -> None:
         """Write a table; it is visible after `commit` where tables are staged."""
         folder = f"{_STAGING}/{table}" if self.staged else table
         frame.write.format(self.form).mode("overwrite").save(f"{self.root}/{folder}")
+        if self.staged and self.form == "json":
+            Path(self.root, folder, _SCHEMA).write_text(frame.schema.json())
 
     def staging(self, table: str) -> Path:
         """Return the folder of a staged table; `commit` brings it in its place."""
@@ -78,7 +98,7 @@ class TableSpace:
     def written(self, spark: SparkSession, table: str) -> DataFrame:
         """Return a table that this run has written."""
         folder = f"{_STAGING}/{table}" if self.staged else table
-        return spark.read.format(self.form).load(f"{self.root}/{folder}")
+        return self._load(spark, folder)
 
     def commit(self, tables: list[str], now: RunState) -> None:
         """Make the written tables the current ones."""
@@ -90,6 +110,13 @@ class TableSpace:
             self._swap(intent)
         elif not is_remote(self.root):
             state.save(home / STATE, now)
+
+    def _load(self, spark: SparkSession, folder: str) -> DataFrame:
+        reader = spark.read.format(self.form)
+        noted = Path(self.root, folder, _SCHEMA)
+        if self.form == "json" and noted.is_file():
+            reader = reader.schema(_schema_of(noted.read_text()))
+        return reader.load(f"{self.root}/{folder}")
 
     def _swap(self, intent: dict[str, Any]) -> None:
         home = Path(self.root)
@@ -104,3 +131,9 @@ class TableSpace:
         (home / _INTENT).unlink()
         shutil.rmtree(home / _OLD, ignore_errors=True)
         shutil.rmtree(home / _STAGING, ignore_errors=True)
+
+
+def _schema_of(text: str) -> StructType:
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(json.loads(text))

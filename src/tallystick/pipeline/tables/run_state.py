@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tallystick.pipeline.fingerprint import fingerprint
-from tallystick.reading.tables import log_name
+from tallystick.reading.names import log_name
 from tallystick.records import Finding
 from tallystick.systems.protocol import LogSource
 

@@ -48,6 +48,7 @@ CODES = codes(
         Severity.LOSS,
         "The manager would open the older of the two files: decisions in the newer one are lost.",
         "Open and close the journal with tallystick before the manager starts",
+        whole=True,
     ),
     Code(
         "swap-timestamp",

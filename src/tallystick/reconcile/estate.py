@@ -1,0 +1,198 @@
+"""All logs of an estate reconciled in one process, as the Spark stages do it over many machines.
+
+In: transactions of single logs, and which logs are not whole. Out: the judgement of every global
+transaction. The stages of `tallystick.pipeline.stages` gather the same parts with joins, and call
+the same functions for every decision.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import permutations
+from typing import Any
+
+from tallystick.reconcile import copies, coverage, nameless, rows
+from tallystick.reconcile.ids import BITRONIX, owner_of
+from tallystick.records import State, Transaction, jsonable
+
+Row = dict[str, Any]
+_Key = tuple[int, bytes]
+
+WHAT = ("system", "log", "evidence_file", "evidence_offset", "evidence_type")
+"""What is kept of a nameless rollback."""
+
+
+class Estate:
+    """Transactions of many logs, and what is known about the logs."""
+
+    def __init__(self) -> None:
+        self.damaged: set[str] = set()
+        """Logs of which not all can be read."""
+        self._parts: list[Row] = []
+        self._bare: list[Row] = []
+        self._places: set[tuple[str, str, str]] = set()
+        self._coordinators: dict[bytes, set[str]] = defaultdict(set)
+        self._names: dict[str, str] = {}
+
+    def add_transaction(self, one: Transaction, log: str, clock: str) -> None:
+        """Add what the log of that name says of one transaction."""
+        file, offset = one.evidence or (None, None)
+        heuristic = one.state is State.HEURISTIC
+        row = {
+            "system": one.system,
+            "log": log,
+            "state": one.state.value,
+            "format_id": BITRONIX if one.format_id is None else one.format_id,
+            "gtrid": one.gtrid,
+            "bqual": one.bqual,
+            "participants": one.participants,
+            "open_participants": one.open_participants,
+            "first_time": one.first_time,
+            "last_time": one.last_time,
+            "records": one.records,
+            "clock": clock,
+            "evidence_file": file,
+            "evidence_offset": offset,
+            "evidence_type": one.evidence_type,
+            "attributes": json.dumps(jsonable(one.attributes)) if heuristic else None,
+        }
+        self._places.add((one.system, log, (file or "").rpartition("/")[0]))
+        if nameless.is_bare_rollback(row):
+            self._bare.append(row)
+        elif one.gtrid is not None and not one.attributes.get("settled"):
+            self._parts.append(row)
+
+    def add_coordinator(self, owner: bytes, log: str) -> None:
+        """Add a coordinator's log, even if it says nothing of any transaction."""
+        self._coordinators[owner].add(log)
+
+    def add_resource(self, name: str, log: str, held: Iterable[Row]) -> None:
+        """Add a resource whose name is known, with parts for its branches."""
+        self._names[name] = log
+        self._parts += held
+
+    def judged(self) -> Iterator[Row]:
+        """Yield the judgement of each global transaction, by format id and gtrid."""
+        left_out = self._renamed()
+        grouped = _grouped(self._parts, left_out)
+        left_out |= _copied(grouped) - set(self._names.values())
+        grouped = _grouped(self._parts, left_out)
+        journals = self._journals(grouped)
+        resources = self._resources(grouped, journals)
+        bare = [one for one in self._bare if one["log"] not in left_out]
+        undone = _undone(grouped, resources, bare)
+        for key, parts in sorted(grouped.items()):
+            owner = owner_of(key[1]) or b""
+            yield rows.judge_row({
+                "format_id": key[0], "gtrid": key[1], "owner": owner, "parts": parts,
+                "journals": list(journals.get(owner, {}).values()),
+                "resources": resources.get(owner, ()), "undone": undone.get(key, ()),
+            })  # fmt: skip
+
+    def _renamed(self) -> set[str]:
+        """Return copies by their names: logs of one file, beside the original."""
+        beside: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for system, log, folder in self._places:
+            if folder and folder != log:
+                beside[system, folder].append(log)
+        return {
+            log
+            for logs in beside.values()
+            for log, original in permutations(logs, 2)
+            if copies.is_renamed(log, original)
+        }
+
+    def _journals(self, grouped: dict[_Key, list[Row]]) -> dict[bytes, dict[str, Row]]:
+        """Return the journals of each owner: the times covered, the logs of their branches."""
+        live = set(self._names.values())
+        found: dict[bytes, dict[str, Row]] = defaultdict(dict)
+
+        def journal(owner: bytes, log: str) -> Row:
+            damaged = log in self.damaged
+            new = {"log": log, "since": None, "until": None, "logs": {*live}, "damaged": damaged}
+            return found[owner].setdefault(log, new)
+
+        for owner, logs in self._coordinators.items():
+            for log in logs:
+                journal(owner, log)
+        for (_, gtrid), parts in grouped.items():
+            logs = {part["log"] for part in parts if part["bqual"] is not None}
+            for part in parts:
+                if part["bqual"] is None:
+                    known = journal(owner_of(gtrid) or b"", part["log"])
+                    known["logs"] |= logs
+                    begins = (known["since"], coverage.whole_since(part))
+                    ends = (known["until"], part["last_time"])
+                    known["since"] = min((t for t in begins if t is not None), default=None)
+                    known["until"] = max((t for t in ends if t is not None), default=None)
+        return found
+
+    def _resources(
+        self, grouped: dict[_Key, list[Row]], journals: dict[bytes, dict[str, Row]]
+    ) -> dict[bytes, list[dict[str, str]]]:
+        """Return per owner which log each name means: as given, else from what occurs together."""
+        counts: dict[bytes, Counter[str]] = defaultdict(Counter)
+        for (_, gtrid), parts in grouped.items():
+            if pattern := rows.pattern_of(parts):
+                counts[owner_of(gtrid) or b""][json.dumps(pattern)] += 1
+        pairs: dict[bytes, list[dict[str, str]]] = {}
+        for owner, logs in journals.items():
+            patterns = [json.loads(text) | {"count": n} for text, n in counts[owner].items()]
+            found = [one for one in rows.named_logs(patterns) if one["name"] not in self._names]
+            given = [
+                {"journal": journal, "name": name, "log": log}
+                for journal in logs
+                for name, log in self._names.items()
+            ]
+            pairs[owner] = found + given
+        return pairs
+
+
+def _grouped(parts: Iterable[Row], left_out: set[str]) -> dict[_Key, list[Row]]:
+    grouped: dict[_Key, list[Row]] = defaultdict(list)
+    for part in parts:
+        if part["log"] not in left_out:
+            grouped[part["format_id"], part["gtrid"]].append(part)
+    return grouped
+
+
+def _copied(grouped: dict[_Key, list[Row]]) -> set[str]:
+    """Return the copies among logs that hold the same branches or decisions."""
+    ahead: Counter[tuple[str, str]] = Counter()
+    newest: dict[str, bytes] = {}
+    for (_, gtrid), parts in grouped.items():
+        for part in parts:
+            newest[part["log"]] = max(copies.age(gtrid), newest.get(part["log"], b""))
+        for pair in copies.pairs_of(parts):
+            ahead[pair["log"], pair["other"]] += pair["ahead"]
+    return {
+        copies.copy_of({
+            "log": log, "other": other, "ahead": count,
+            "newest": newest[log], "newest_other": newest[other],
+        })["log"]
+        for (log, other), count in ahead.items()
+    }  # fmt: skip
+
+
+def _undone(
+    grouped: dict[_Key, list[Row]], resources: dict[bytes, list[dict[str, str]]], bare: list[Row]
+) -> dict[_Key, list[Row]]:
+    """Return the nameless rollbacks of each global transaction."""
+    logs = {one["log"] for one in bare}
+    claims: dict[str, list[Row]] = defaultdict(list)
+    for key, parts in grouped.items():
+        present = {part["log"] for part in parts if part["bqual"] is not None}
+        pairs = resources.get(owner_of(key[1]) or b"", ())
+        for note in (part for part in parts if part["bqual"] is None):
+            for pair in pairs:
+                named = pair["journal"] == note["log"] and pair["name"] in note["participants"]
+                if named and pair["log"] in logs - present:
+                    claims[pair["log"]].append(note | {"format_id": key[0], "gtrid": key[1]})
+    undone: dict[_Key, list[Row]] = defaultdict(list)
+    for log, of_log in claims.items():
+        mine = [{name: one[name] for name in WHAT} for one in bare if one["log"] == log]
+        for claim, rollback in nameless.matched(of_log, mine):
+            undone[claim["format_id"], claim["gtrid"]].append(rollback)
+    return undone

@@ -1,0 +1,87 @@
+"""``indoubt`` and the pipeline judge every global transaction alike.
+
+The one gathers in a process, the other with joins of Spark: resolution, alarm, and every branch
+must be the same.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tallystick.indoubt.listing import InDoubtReport, gathered
+from tests.fixtures import fixture_dir
+from tests.indoubt.estates import EXAMPLES, damaged_decision
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COMPARED = ("owner", "coordinator", "decision", "resolution", "alarm", "last_time", "clock")
+
+Answers = dict[tuple[int, bytes], tuple[Any, ...]]
+
+
+def of_pipeline(spark: SparkSession, root: Path) -> Answers:
+    """What the stages say of all logs below a folder."""
+    from tallystick.pipeline.stages import global_transactions
+
+    reader = spark.read.format("tallystick").option("path", str(root))
+    transactions = reader.option("table", "transactions").load().localCheckpoint()
+    findings = reader.option("table", "findings").load()
+    rows = global_transactions(transactions, findings=findings).collect()
+    return {
+        (row.format_id, bytes(row.gtrid)): _answer(
+            {**row.asDict(), "branches": [one.asDict() for one in row.branches]}
+        )
+        for row in rows
+    }
+
+
+def of_indoubt(root: Path) -> Answers:
+    """What ``tallystick indoubt`` says of them."""
+    rows = gathered([str(root)], InDoubtReport([])).judged()
+    return {(row["format_id"], row["gtrid"]): _answer(row) for row in rows}
+
+
+def _answer(row: dict[str, Any]) -> tuple[Any, ...]:
+    branches = sorted(
+        repr({**one, "bqual": None if one["bqual"] is None else bytes(one["bqual"]).hex()})
+        for one in row["branches"]
+    )
+    return (*(row[name] for name in COMPARED), branches)
+
+
+@pytest.mark.parametrize(
+    "root", [fixture_dir("estate"), EXAMPLES, EXAMPLES / "heuristic-h2-rolled-back"], ids=str
+)
+def test_both_say_the_same_of_an_estate(spark: SparkSession, root: Path) -> None:
+    answers = of_indoubt(root)
+    assert answers
+    assert answers == of_pipeline(spark, root)
+
+
+@pytest.mark.parametrize("system", ["bitronix", "derby", "h2", "jboss"])
+def test_both_say_the_same_of_logs_with_every_damage(spark: SparkSession, system: str) -> None:
+    root = fixture_dir(system)
+    assert of_indoubt(root) == of_pipeline(spark, root)
+
+
+def test_both_say_the_same_where_copies_lie_beside_the_logs(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    root = tmp_path / "estate"
+    shutil.copytree(EXAMPLES / "mid-phase-two", root)
+    shutil.copytree(root / "artemis", root / "artemis-backup")
+    answers = of_indoubt(root)
+    assert answers == of_pipeline(spark, root)
+    assert not any("artemis-backup" in str(one) for one in answers.values())
+
+
+def test_both_say_the_same_where_a_decision_is_damaged(spark: SparkSession, tmp_path: Path) -> None:
+    root = damaged_decision(tmp_path / "estate")
+    answers = of_indoubt(root)
+    assert answers == of_pipeline(spark, root)
+    assert "doubtful-abort" in {one[COMPARED.index("alarm")] for one in answers.values()}
