@@ -12,6 +12,7 @@ import pytest
 
 from tallystick.errors import LogUnreadableError, LogWriteError
 from tallystick.report import write_report
+from tests.report.conftest import BROWSER_SECONDS
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -82,14 +83,15 @@ def page(tables: Path, browser: Chrome) -> Chrome:
     for name in ("browser", "performance"):
         _log(browser, name)  # what was before belongs to another page
     browser.get(write_report(tables, tables / "report.html").as_uri())
-    drawn_by(browser, seconds=30)
+    drawn_by(browser)
     return browser
 
 
 @pytest.mark.browser
+@pytest.mark.timeout(2 * BROWSER_SECONDS)
 def test_a_hostile_name_is_text_in_a_browser(hostile: Path, browser: Chrome) -> None:
     browser.get(write_report(hostile, hostile / "report.html").as_uri())
-    drawn_by(browser, seconds=30)
+    drawn_by(browser)
     shown = browser.execute_script("return document.body.innerText")
     assert "<b>x<br>\\x1b]0;t\\x07\\u202e&#x202e;%{x}<script>alert(2)" in shown
     labels = browser.execute_script(
@@ -101,11 +103,11 @@ def test_a_hostile_name_is_text_in_a_browser(hostile: Path, browser: Chrome) -> 
         assert "\u202e" not in text
 
 
-def drawn_by(browser: Chrome, *, seconds: float) -> None:
+def drawn_by(browser: Chrome) -> None:
     """Wait until every chart is drawn."""
     from selenium.webdriver.support.ui import WebDriverWait
 
-    WebDriverWait(browser, seconds).until(
+    WebDriverWait(browser, BROWSER_SECONDS).until(
         lambda b: b.execute_script(
             "return [...document.querySelectorAll('[data-chart]')].every(e => e.dataset.drawn)"
         )
@@ -113,6 +115,7 @@ def drawn_by(browser: Chrome, *, seconds: float) -> None:
 
 
 @pytest.mark.browser
+@pytest.mark.timeout(2 * BROWSER_SECONDS)
 class TestInBrowser:
     def test_no_console_error_and_no_request_leaves_the_page(self, page: Chrome) -> None:
         assert [line for line in _log(page, "browser") if line["level"] == "SEVERE"] == []
