@@ -11,10 +11,8 @@ import sys
 from pathlib import Path
 
 import shop
-from rich.console import Console
-from rich.text import Text
 
-from tallystick.cli.output import console
+from tallystick.cli.output import Printer
 from tallystick.cli.summary import show_summary
 from tallystick.pipeline.runner import Run
 from tallystick.pipeline.session import start
@@ -29,17 +27,19 @@ SHOP = OUT / "shop"
 
 def main(sources: list[str]) -> None:
     """Run everything over ``sources``; without any over the estate and the shop."""
-    out = console()
+    out = Printer()
     given = bool(sources)
     if not given:
-        out.print(Text("0. A sale in a small shop of our own, killed half-way", "bold"))
+        out.line("0. A sale in a small shop of our own, killed half-way", style="bold")
         shop.sell_and_die(SHOP)
-        out.print("  A page store and a journal; the order is taken, the pear is not yet given.")
+        out.line("  A page store and a journal; the order is taken, the pear is not yet given.")
         sources = [str(HERE / "estate"), str(SHOP)]
-    out.print(Text("\n1. What a restart of each system would do, from its log alone", "bold"))
+    out.line()
+    out.line("1. What a restart of each system would do, from its log alone", style="bold")
     for source in sources:
         show_restarts(out, source)
-    out.print(Text("\n2. All logs together, through Spark", "bold"))
+    out.line()
+    out.line("2. All logs together, through Spark", style="bold")
     spark = start("local[*]")
     try:
         summary = Run(sources, str(OUT / "tables"))(spark)
@@ -48,30 +48,32 @@ def main(sources: list[str]) -> None:
     show_summary(out, summary, str(OUT / "tables"))
     report = write_report(OUT / "tables", OUT / "report.html")
     if not given:
-        out.print(Text("\n3. The shop opens again", "bold"))
+        out.line()
+        out.line("3. The shop opens again", style="bold")
         show_recovery(out, shop.recover(SHOP))
-    out.print(Text(f"\n{3 if given else 4}. Look at it: {report.as_uri()}", "bold"))
+    out.line()
+    out.line(f"{3 if given else 4}. Look at it: {report.as_uri()}", style="bold")
 
 
-def show_recovery(out: Console, answer: shop.Recovered) -> None:
+def show_recovery(out: Printer, answer: shop.Recovered) -> None:
     """What recovery did, and what is in the stores now."""
     for verb, branches in (
         ("committed", answer.report.committed),
         ("rolled back", answer.report.rolled_back),
     ):
         for resource, xid in branches:
-            out.print(f"  Recovery {verb} {xid.gtrid.hex()} in {resource!r}, as the log had it.")
-    out.print(f"  {answer.pears} pears, {answer.orders} order, nothing in doubt: both or neither.")
+            out.line(f"  Recovery {verb} {xid.gtrid.hex()} in {resource!r}, as the log had it.")
+    out.line(f"  {answer.pears} pears, {answer.orders} order, nothing in doubt: both or neither.")
 
 
-def show_restarts(out: Console, source: str) -> None:
+def show_restarts(out: Printer, source: str) -> None:
     """One line per log: what its own recovery would do."""
     answer = explain(source)
     for verdict in answer.logs:
         place = Path(verdict.path).relative_to(source) if verdict.path != source else "."
-        out.print(Text(f"  {verdict.system:<9} {place}"))
+        out.line(f"  {verdict.system:<9} {place}")
         style = "bold red" if verdict.differences else ""
-        out.print(Text(f"            {headline(verdict)}", style))
+        out.line(f"            {headline(verdict)}", style=style)
 
 
 if __name__ == "__main__":

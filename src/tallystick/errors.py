@@ -22,12 +22,14 @@
     └── MissingExtraError         an optional dependency is needed
 
 An error names the file, the offset, what was expected, what was found, and what
-the reader can do next, as far as each is known.
+the reader can do next, as far as each is known. Its text is printable, whatever the log said.
 """
 
 from __future__ import annotations
 
 import copy
+
+from tallystick.printable import printable
 
 
 class TallystickError(Exception):
@@ -71,7 +73,7 @@ class TallystickError(Exception):
             text += f"; found {self.found}"
         if self.advice is not None:
             text += f". {self.advice}"
-        return text
+        return printable(text)
 
 
 class LogFormatError(TallystickError):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tallystick.disposal.archive import ArchiveDisposer
 from tallystick.disposal.disposers import (
     CommandDisposer,
     CompressDisposer,
@@ -40,6 +43,29 @@ def test_compress_leaves_a_file_that_readers_take(file: Path, tmp_path: Path) ->
     assert gzip.decompress(packed.read_bytes()) == CONTENT
     assert packed.stat().st_size < len(CONTENT)
     check_copies(disposer, file)
+
+
+@pytest.mark.parametrize("make", [MoveDisposer, CompressDisposer, ArchiveDisposer])
+def test_what_is_kept_stays_the_owners_alone(
+    file: Path, tmp_path: Path, make: Callable[[str], LogDisposer]
+) -> None:
+    before = os.umask(0)
+    try:
+        make(str(tmp_path / "kept")).dispose(str(file))
+    finally:
+        os.umask(before)
+    (kept,) = (tmp_path / "kept").iterdir()
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert kept.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_planted_link_is_not_written_through(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "precious").write_bytes(b"precious")
+    (tmp_path / "kept" / f".{file.name}.part").symlink_to(tmp_path / "precious")
+    MoveDisposer(str(tmp_path / "kept")).dispose(str(file))
+    assert (tmp_path / "precious").read_bytes() == b"precious"
+    assert (tmp_path / "kept" / file.name).read_bytes() == CONTENT
 
 
 class Own:

@@ -116,6 +116,16 @@ def tables(tmp_path: Path) -> Path:
     return tmp_path / "tables"
 
 
+BROWSER_SECONDS = 900
+"""Until a browser that does not answer counts as hung."""
+
+
+def processor_seconds(browser: Chrome) -> float:
+    """Return the processor time that the page's main thread has used so far."""
+    metrics = browser.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+    return float(next(one["value"] for one in metrics if one["name"] == "TaskDuration"))
+
+
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
     """Headless Chromium with an empty profile; it logs its console and its requests."""
@@ -143,5 +153,11 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     options.binary_location = shutil.which("chromium") or "chromium"
     driver = Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    # A busy machine may take its time: what a page may cost is counted in processor time.
+    assert not isinstance(driver.command_executor, str)
+    driver.command_executor.client_config.timeout = BROWSER_SECONDS
+    driver.set_page_load_timeout(BROWSER_SECONDS)
+    driver.set_script_timeout(BROWSER_SECONDS)
+    driver.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
     yield driver
     driver.quit()

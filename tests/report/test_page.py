@@ -7,10 +7,12 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as parquet
 import pytest
 
 from tallystick.errors import LogUnreadableError, LogWriteError
 from tallystick.report import write_report
+from tests.report.conftest import BROWSER_SECONDS
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -27,6 +29,34 @@ def test_text_of_a_log_never_becomes_markup(tables: Path) -> None:
     text = write_report(tables, tables / "report.html").read_text()
     assert "<script>alert(1)" not in text
     assert "evidence &lt;2&gt; &amp; more" in text
+
+
+HOSTILE = "<b>x<br>\x1b]0;t\x07\u202e&#x202e;%{x}<script>alert(2)"
+
+
+@pytest.fixture
+def hostile(tables: Path) -> Path:
+    """The tables of an estate whose logs have hostile names and messages."""
+    for path in tables.rglob("*.parquet"):
+        table = parquet.read_table(path)
+        for column in ("log", "file", "message", "owner", "evidence"):
+            if column in table.schema.names:
+                values = [
+                    None if one is None else one + HOSTILE for one in table[column].to_pylist()
+                ]
+                place = table.schema.get_field_index(column)
+                table = table.set_column(place, table.schema.field(column), [values])
+        parquet.write_table(table, path)
+    return tables
+
+
+def test_control_characters_of_a_log_never_reach_the_page(hostile: Path) -> None:
+    text = write_report(hostile, hostile / "report.html").read_text()
+    ours = text.partition("<script>")[0] + text.partition('id="figures"')[2]
+    assert "\\x1b]0;t\\x07\\u202e" in ours
+    assert "\x1b" not in ours
+    assert "\u202e" not in ours
+    assert "<b>x<" not in ours
 
 
 def test_a_missing_table_is_said_with_what_to_do(tables: Path) -> None:
@@ -53,15 +83,31 @@ def page(tables: Path, browser: Chrome) -> Chrome:
     for name in ("browser", "performance"):
         _log(browser, name)  # what was before belongs to another page
     browser.get(write_report(tables, tables / "report.html").as_uri())
-    drawn_by(browser, seconds=30)
+    drawn_by(browser)
     return browser
 
 
-def drawn_by(browser: Chrome, *, seconds: float) -> None:
+@pytest.mark.browser
+@pytest.mark.timeout(2 * BROWSER_SECONDS)
+def test_a_hostile_name_is_text_in_a_browser(hostile: Path, browser: Chrome) -> None:
+    browser.get(write_report(hostile, hostile / "report.html").as_uri())
+    drawn_by(browser)
+    shown = browser.execute_script("return document.body.innerText")
+    assert "<b>x<br>\\x1b]0;t\\x07\\u202e&#x202e;%{x}<script>alert(2)" in shown
+    labels = browser.execute_script(
+        "return [...document.querySelectorAll('[data-chart] text')].map(e => e.textContent)"
+    )
+    assert [one for one in labels if "\\u202e&#x202e;%{x}<script>" in one]
+    for text in [shown, *labels]:
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+
+
+def drawn_by(browser: Chrome) -> None:
     """Wait until every chart is drawn."""
     from selenium.webdriver.support.ui import WebDriverWait
 
-    WebDriverWait(browser, seconds).until(
+    WebDriverWait(browser, BROWSER_SECONDS).until(
         lambda b: b.execute_script(
             "return [...document.querySelectorAll('[data-chart]')].every(e => e.dataset.drawn)"
         )
@@ -69,6 +115,7 @@ def drawn_by(browser: Chrome, *, seconds: float) -> None:
 
 
 @pytest.mark.browser
+@pytest.mark.timeout(2 * BROWSER_SECONDS)
 class TestInBrowser:
     def test_no_console_error_and_no_request_leaves_the_page(self, page: Chrome) -> None:
         assert [line for line in _log(page, "browser") if line["level"] == "SEVERE"] == []

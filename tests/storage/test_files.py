@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallystick.errors import LogClosedError, LogLockedError
-from tallystick.storage.files import FileSystem, read_file, read_source, write_all
-from tallystick.storage.local import LOCAL
+from tallystick.storage.files import FileSystem, read_file, read_source, write_all, write_whole
+from tallystick.storage.local import LOCAL, LocalFileSystem
 from tallystick.testing import FaultyFileSystem, MemoryFileSystem
 
 
@@ -53,6 +53,68 @@ def test_what_is_written_is_read(fs: FileSystem, folder: str) -> None:
     assert read_file(fs, path) == b"\0\0\0Jelly"
     source = read_source(fs, path)
     assert (source.name, bytes(source.data)) == ("a", b"\0\0\0Jelly")
+
+
+def _mode(path: str | Path) -> int:
+    return Path(path).stat().st_mode & 0o777
+
+
+@pytest.mark.parametrize(
+    ("local", "umask", "file_mode", "folder_mode"),
+    [
+        (LOCAL, 0o022, 0o600, 0o700),
+        (LOCAL, 0, 0o600, 0o700),
+        (LocalFileSystem(0o660, 0o770), 0o007, 0o660, 0o770),
+        (LocalFileSystem(0o660, 0o770), 0o027, 0o640, 0o750),
+    ],
+)
+def test_what_is_made_is_the_owners_alone_or_as_set(
+    tmp_path: Path, local: FileSystem, umask: int, file_mode: int, folder_mode: int
+) -> None:
+    folder = f"{tmp_path}/a/b"
+    before = os.umask(umask)
+    try:
+        local.mkdir(folder)
+        local.create(f"{folder}/file").close()
+        local.lock(f"{folder}/lock").release()
+        write_whole(local, f"{folder}/whole", [b"x"])
+    finally:
+        os.umask(before)
+    assert {_mode(f"{folder}/{name}") for name in local.list(folder)} == {file_mode}
+    assert {_mode(folder), _mode(tmp_path / "a")} == {folder_mode}
+
+
+@pytest.mark.parametrize("call", [LOCAL.open, LOCAL.create, LOCAL.lock])
+def test_a_planted_link_is_not_followed(tmp_path: Path, call: Callable[[str], object]) -> None:
+    (tmp_path / "target").write_bytes(b"precious")
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    (tmp_path / "dangling").symlink_to(tmp_path / "elsewhere")
+    for name in ("link", "dangling"):
+        with pytest.raises(OSError, match=name):
+            call(f"{tmp_path}/{name}")
+    assert (tmp_path / "target").read_bytes() == b"precious"
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_reading_follows_links(tmp_path: Path) -> None:
+    (tmp_path / "target").write_bytes(b"x")
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    assert read_file(LOCAL, f"{tmp_path}/link") == b"x"
+
+
+@pytest.mark.parametrize("content", [b"precious", b"1" * 21, b"12 of ours", b"1\n2\n"])
+def test_a_lock_file_that_is_not_ours_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "lock").write_bytes(content)
+    with pytest.raises(LogLockedError, match="left as it is"):
+        LOCAL.lock(f"{tmp_path}/lock")
+    assert (tmp_path / "lock").read_bytes() == content
+
+
+@pytest.mark.parametrize("content", [b"", b"123\n", b"\0\0\0\0"])
+def test_the_lock_file_of_an_owner_that_is_gone_is_taken(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "lock").write_bytes(content)
+    LOCAL.lock(f"{tmp_path}/lock").release()
+    assert (tmp_path / "lock").read_bytes() == b"%d\n" % os.getpid()
 
 
 def test_many_buffers_are_written_one_after_the_other(fs: FileSystem, folder: str) -> None:

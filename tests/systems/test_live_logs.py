@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import random
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -74,6 +75,22 @@ def check(submitted: Iterable[Any], acknowledged: Iterable[Any], found: set[int]
     sure = {number for kind, number in acknowledged if kind == "put"}
     assert found <= put, f"never submitted: {found - put}; {at}"
     assert sure - dropped <= found, f"lost: {sure - dropped - found}; {at}"
+
+
+@EVERY_LOG
+def test_everything_that_is_made_is_the_owners_alone(name: str, tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        log = LIVE[name](LOCAL, f"{tmp_path}/made/log")
+        for number in range(1, 4):
+            log.put(number)
+        log.close()
+    finally:
+        os.umask(before)
+    modes = {path: path.stat().st_mode & 0o777 for path in (tmp_path / "made").rglob("*")}
+    assert len(modes) > 1
+    assert [str(path) for path, mode in modes.items() if mode & 0o077] == []
+    assert (tmp_path / "made").stat().st_mode & 0o777 == 0o700
 
 
 def sizes(small: Any, long: Any) -> pytest.MarkDecorator:

@@ -19,7 +19,7 @@ except ImportError:  # the cli extra is missing
     sys.exit("tallystick: click and rich are not installed; pip install 'tallystick[cli]'")
 
 from tallystick import __version__
-from tallystick.cli.output import BROKEN_PIPE, complain
+from tallystick.cli.output import BROKEN_PIPE, complain, complain_of_usage
 from tallystick.errors import TallystickError
 
 COMMANDS: tuple[str, ...] = (
@@ -85,7 +85,7 @@ def main(arguments: list[str] | None = None) -> None:
     except click.exceptions.Exit as error:
         code = error.exit_code
     except click.ClickException as error:
-        error.show()
+        complain_of_usage(error)
         code = USAGE
     except (click.Abort, KeyboardInterrupt):
         code = complain("interrupted", code=130)

@@ -2,22 +2,28 @@
 
 Results go to standard output, everything else to standard error. Colours and progress
 appear only on a terminal. Lines are never cut: a path has to be copied whole.
+
+Commands print by this module only, and it prints no control character that a log, a name or an
+argument brought along.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
 from rich.text import Text
 
+from tallystick.printable import printable, printable_lines
 from tallystick.records import Finding, Severity
 from tallystick.systems.protocol import ReadOptions
 
@@ -49,29 +55,83 @@ class _Console(Console):
         raise BrokenPipeError
 
 
-def console() -> Console:
-    """Return standard output for people: wide enough for every path, colours on a terminal only."""
-    plain = not sys.stdout.isatty()
-    return _Console(highlight=False, soft_wrap=True, width=200 if plain else None)
+Part: TypeAlias = str | tuple[str, str]
+"""A piece of a line: text, or text and its style."""
+
+
+class Printer:
+    """Standard output for people: whatever a text holds, it is shown, never obeyed.
+
+    No markup, no control characters, and one line stays one line.
+    """
+
+    def __init__(self) -> None:
+        # Wide enough for every path; colours on a terminal only.
+        plain = not sys.stdout.isatty()
+        self._console = _Console(highlight=False, soft_wrap=True, width=200 if plain else None)
+
+    def line(self, *parts: Part, style: str = "") -> None:
+        """Print one line of pieces of text."""
+        line = Text(style=style)
+        for part in parts:
+            text, own = (part, "") if isinstance(part, str) else part
+            line.append(printable(text), own)
+        self._console.print(line)
+
+    def table(self, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        """Print rows under headers."""
+        table = Table(*headers)
+        for row in rows:
+            table.add_row(*(Text(printable(cell)) for cell in row))
+        self._console.print(table)
+
+    def finding(self, finding: Finding) -> None:
+        """Print a finding in a few lines: what, where, expected and found, what to do."""
+        for parts in _finding_lines(finding):
+            self.line(*parts)
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print one line as it is, without styles, to standard output or standard error."""
+    click.echo(printable(text), err=err)
+
+
+def say_finding(finding: Finding) -> None:
+    """Print a finding to standard error."""
+    for number, parts in enumerate(_finding_lines(finding)):
+        line = "".join(part if isinstance(part, str) else part[0] for part in parts)
+        say(line if number else line.strip(), err=True)
 
 
 def complain(message: str, code: int) -> int:
     """Print a sentence to standard error; return ``code``."""
-    click.echo(f"tallystick: {message}", err=True)
+    say(f"tallystick: {message}", err=True)
     return code
+
+
+def complain_of_usage(error: click.ClickException) -> None:
+    """Print to standard error what click has to say of a wrong use."""
+    shown = io.StringIO()
+    error.show(shown)
+    click.echo(printable_lines(shown.getvalue().expandtabs()), nl=False, err=True)
 
 
 def print_json(value: Any) -> None:
     """Print one JSON value for a program."""
-    click.echo(json.dumps(value, indent=2))
+    click.echo(_json(value, indent=2))
 
 
 def print_json_lines(values: Iterable[Any]) -> None:
     """Print one compact JSON object a line."""
     write = sys.stdout.write
     for value in values:
-        write(json.dumps(value, separators=(",", ":")) + "\n")
+        write(_json(value, separators=(",", ":")) + "\n")
     sys.stdout.flush()
+
+
+def _json(value: Any, **form: Any) -> str:
+    # Only ASCII; DEL is the one control character that JSON lets pass.
+    return json.dumps(value, **form).replace("\x7f", "\\u007f")
 
 
 @contextmanager
@@ -79,7 +139,7 @@ def progress(what: str) -> Iterator[Callable[[str], None]]:
     """Yield a spinner that names what is being read, on a terminal only."""
     shown = Progress(
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         TimeElapsedColumn(),
         console=Console(stderr=True),
         transient=True,
@@ -87,21 +147,18 @@ def progress(what: str) -> Iterator[Callable[[str], None]]:
     )
     with shown:
         task = shown.add_task(what)
-        yield lambda name: shown.update(task, description=f"{what} {name}")
+        yield lambda name: shown.update(task, description=f"{what} {printable(name)}")
 
 
-def finding_text(finding: Finding) -> Text:
-    """Return a finding in a few lines: what, where, expected and found, what to do."""
-    text = Text("  ")
-    text.append(f"{finding.severity.value} {finding.code}", STYLES[finding.severity])
-    text.append(f": {finding.message}")
+def _finding_lines(finding: Finding) -> Iterator[list[Part]]:
+    name = f"  {finding.severity.value} {finding.code}"
+    yield [(name, STYLES[finding.severity]), f": {finding.message}"]
     if finding.file is not None and finding.file not in finding.message:
-        text.append(f"\n      at {place(finding.file, finding.offset)}", "dim")
+        yield [(f"      at {place(finding.file, finding.offset)}", "dim")]
     if finding.expected is not None and finding.expected not in finding.message:
-        text.append(f"\n      expected {finding.expected}; found {finding.found}", "dim")
+        yield [(f"      expected {finding.expected}; found {finding.found}", "dim")]
     if finding.advice is not None and finding.advice not in finding.message:
-        text.append(f"\n      {finding.advice}", "italic")
-    return text
+        yield [(f"      {finding.advice}", "italic")]
 
 
 def listed(counts: dict[str, int]) -> str:
@@ -116,14 +173,14 @@ def place(file: str | None, offset: int | None) -> str:
     return where if offset is None else f"{where} offset {offset}"
 
 
-def print_problems(out: Console, problems: Iterable[Finding], others: list[str]) -> None:
+def print_problems(out: Printer, problems: Iterable[Finding], others: list[str]) -> None:
     """Print what could not be read, and what is no log."""
     for problem in problems:
-        out.print(finding_text(problem))
+        out.finding(problem)
     if others:
         shown = ", ".join(other.rpartition("/")[2] for other in others[:6])
         rest = f" and {len(others) - 6} more" if len(others) > 6 else ""
-        out.print(f"No log: {shown}{rest}", style="dim")
+        out.line(f"No log: {shown}{rest}", style="dim")
 
 
 def reading_options(command: _Command) -> _Command:

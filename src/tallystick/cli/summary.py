@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.console import Console
-from rich.text import Text
-
-from tallystick.cli.output import listed
+from tallystick.cli.output import Printer, listed
 from tallystick.pipeline.summary import RunSummary
 from tallystick.systems.registry import system
 
@@ -20,37 +17,36 @@ DUE = {
 """What each resolution asks for."""
 
 
-def show_summary(out: Console, summary: RunSummary, where: str) -> None:
+def show_summary(out: Printer, summary: RunSummary, where: str) -> None:
     """Print logs, transactions, what is in doubt and what is due, and where the tables are."""
     for name, count in summary.logs.items():
         states = listed(summary.transactions.get(name, {}))
-        out.print(
-            Text.assemble((f"{_title(name)}", "bold"), f"  {_plural(count, 'log')}: {states}")
-        )
+        out.line((_title(name), "bold"), f"  {_plural(count, 'log')}: {states}")
     total = sum(summary.bytes.values())
-    out.print(f"{_plural(summary.files, 'file')}, {total:,} bytes: {listed(summary.bytes)}")
-    out.print(f"Records: {listed(summary.records)}")
+    out.line(f"{_plural(summary.files, 'file')}, {total:,} bytes: {listed(summary.bytes)}")
+    out.line(f"Records: {listed(summary.records)}")
     _show_due(out, summary)
     _show_findings(out, summary)
     for text in summary.no_log:
-        out.print(Text(f"Not read: {text}", "dim"))
+        out.line(f"Not read: {text}", style="dim")
     read = _plural(len(summary.read), "log") if summary.read else "nothing new"
-    out.print(f"\nRead {read} in {summary.seconds:.1f} s. Tables: {where}")
+    out.line()
+    out.line(f"Read {read} in {summary.seconds:.1f} s. Tables: {where}")
 
 
-def _show_due(out: Console, summary: RunSummary) -> None:
+def _show_due(out: Printer, summary: RunSummary) -> None:
     total = sum(summary.resolutions.values())
     if not total:
         return
     settled = summary.resolutions.get("none", 0)
-    out.print(f"Global transactions: {total:,}, of which {settled:,} need nothing")
+    out.line(f"Global transactions: {total:,}, of which {settled:,} need nothing")
     for resolution, words in DUE.items():
         rows = [row for row in summary.due if row["resolution"] == resolution]
         if not rows:
             continue
-        out.print(Text(f"  {summary.resolutions[resolution]:,} to {words}", "bold yellow"))
+        out.line(f"  {summary.resolutions[resolution]:,} to {words}", style="bold yellow")
         for row in rows:
-            out.print(Text(f"    {_due_text(row)}"))
+            out.line(f"    {_due_text(row)}")
 
 
 def _due_text(row: dict[str, Any]) -> str:
@@ -62,11 +58,11 @@ def _due_text(row: dict[str, Any]) -> str:
     return f"{bytes(row['gtrid']).hex()} of {owner}: {branches}"
 
 
-def _show_findings(out: Console, summary: RunSummary) -> None:
-    out.print(f"Findings: {listed(summary.findings)}")
+def _show_findings(out: Printer, summary: RunSummary) -> None:
+    out.line(f"Findings: {listed(summary.findings)}")
     for row in summary.severe:
         where = f" ({row['file']} offset {row['offset']})" if row["file"] else ""
-        out.print(Text(f"  {row['severity']} {row['code']}: {row['message']}{where}", "red"))
+        out.line(f"  {row['severity']} {row['code']}: {row['message']}{where}", style="red")
 
 
 def _title(name: str) -> str:

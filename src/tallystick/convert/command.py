@@ -23,7 +23,7 @@ from tallystick.errors import CorruptLogError, LogWriteError, NotALogError, Unsu
 from tallystick.reading.survey import survey
 from tallystick.records import Kind, Severity
 from tallystick.roles import Role
-from tallystick.storage.local import LOCAL
+from tallystick.storage.local import FOLDER_MODE, LOCAL
 from tallystick.systems.protocol import LogReading, ReadOptions
 from tallystick.systems.registry import systems_with
 
@@ -77,7 +77,7 @@ def _make(role: Role, reading: LogReading, folder: Path, report: ConversionRepor
     folder = folder.absolute()
     unfinished = folder.with_name(folder.name + UNFINISHED)
     try:
-        unfinished.mkdir(parents=True)
+        unfinished.mkdir(FOLDER_MODE, parents=True)
     except FileExistsError:
         raise LogWriteError(
             "another conversion to this target was cut short, or still runs",

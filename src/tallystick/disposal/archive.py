@@ -14,7 +14,7 @@ from typing import Any
 
 from tallystick.disposal.disposers import digest, make_durable
 from tallystick.errors import LogFormatError, MissingExtraError
-from tallystick.storage.local import LOCAL
+from tallystick.storage.local import FILE_MODE, LOCAL
 
 _PIECE = 1 << 20
 
@@ -85,6 +85,7 @@ class ArchiveDisposer:
                 found=found,
             )
         if _is_local(system):
+            Path(name).chmod(FILE_MODE)
             make_durable(Path(name))
         if not direct:
             system.mv(name, target)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tallystick.disposal.worker import LogDisposer
 from tallystick.storage.files import FileSystem
-from tallystick.storage.local import LOCAL
+from tallystick.storage.local import LOCAL, write_anew
 
 _PIECE = 1 << 20
 AnyDisposer = LogDisposer | type[LogDisposer] | Callable[[str], None] | str
@@ -153,7 +153,7 @@ class CompressDisposer:
         # no name and no time in the packed file: the same log file gives the same bytes
         with (
             open(source, "rb") as plain,
-            open(target, "wb") as raw,
+            write_anew(target) as raw,
             gzip.GzipFile("", "wb", self.level, raw, mtime=0) as packed,
         ):
             shutil.copyfileobj(plain, packed, _PIECE)
@@ -178,7 +178,7 @@ def make_durable(target: Path) -> None:
 
 
 def _copy(source: str, target: Path) -> None:
-    with open(source, "rb") as plain, open(target, "wb") as raw:
+    with open(source, "rb") as plain, write_anew(target) as raw:
         shutil.copyfileobj(plain, raw, _PIECE)
 
 

@@ -76,7 +76,7 @@ class ReaderOffset:
         """Move the offset to a file's name, durably; never backwards."""
         if (before := self()) is not None and name <= before:
             return
-        Path(self.folder).mkdir(parents=True, exist_ok=True)
+        LOCAL.mkdir(self.folder)
         write_whole(LOCAL, str(self.path), [json.dumps({"file": name}).encode()])
 
     def __call__(self) -> str | None:
@@ -124,7 +124,7 @@ class Copying:
     def dispose(self, path: str) -> None:
         """Make the link and dispose of it."""
         folder = Path(path).parent / ".disposal"
-        folder.mkdir(exist_ok=True)
+        LOCAL.mkdir(str(folder))
         link = folder / posixpath.basename(path)
         if not link.exists():
             link.hardlink_to(path)

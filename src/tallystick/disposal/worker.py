@@ -6,7 +6,6 @@ log forgets each of them. A file stays until its disposer has succeeded, and lat
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from tallystick.errors import TallystickError
+from tallystick.printable import logger
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 
@@ -26,7 +26,7 @@ POLL_SECONDS = 0.5
 PAUSE_SECONDS = 0.1
 """Shortest time between two rounds: each of them may cost the log a sync."""
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 class LogDisposer(Protocol):

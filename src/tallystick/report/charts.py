@@ -6,6 +6,7 @@ colours of its theme. A chart without anything to show is left out.
 
 from __future__ import annotations
 
+import html
 import json
 import os
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ except ImportError as error:
 
     raise MissingExtraError("plotly", "report") from error
 
+from tallystick.printable import printable
 from tallystick.records import Clock, State
 from tallystick.report.data import OUTCOMES, SEVERITIES, ReportData
 
@@ -86,6 +88,11 @@ def labels(paths: Sequence[str]) -> list[str]:
     return ["…" + text[1 - LABEL_MAX :] if len(text) > LABEL_MAX else text for text in below]
 
 
+def shown(text: str) -> str:
+    """Return text of a log that the chart library shows as it is: it knows tags and entities."""
+    return html.escape(printable(text), quote=False)
+
+
 def _states(data: ReportData) -> go.Figure:
     logs = data.telling
     figure = _figure("transactions", stacked=True, rows=len(logs))
@@ -95,7 +102,7 @@ def _states(data: ReportData) -> go.Figure:
             figure.add_bar(
                 y=list(range(len(logs))),
                 x=counts,
-                customdata=[log for _, log in logs],
+                customdata=[shown(log) for _, log in logs],
                 name=state.value.replace("_", " "),
                 orientation="h",
                 marker_color=COLOURS[state],
@@ -113,7 +120,9 @@ def _segments(data: ReportData) -> go.Figure:
             figure.add_bar(
                 y=list(range(len(files))),
                 x=[100 * row[outcome] / row["size"] if row["size"] else 0 for row in files],
-                customdata=[[row[outcome], row["file"], row["why"] or ""] for row in files],
+                customdata=[
+                    [row[outcome], shown(row["file"]), shown(row["why"] or "")] for row in files
+                ],
                 name=outcome,
                 orientation="h",
                 marker_color=OUTCOME_COLOURS[outcome],
@@ -131,7 +140,7 @@ def _segments(data: ReportData) -> go.Figure:
 
 def _name_rows(figure: go.Figure, names: list[str]) -> None:
     """Names beside the rows; they are numbered, so that equal names stay apart."""
-    figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names)
+    figure.update_yaxes(tickvals=list(range(len(names))), ticktext=[shown(name) for name in names])
 
 
 def _severities(data: ReportData) -> go.Figure:
@@ -161,9 +170,10 @@ def _over_time(data: ReportData, column: str, title: str, *, wall: bool) -> go.F
         figure.add_scatter(
             x=[datetime.fromtimestamp(one, UTC) for one in buckets] if wall else buckets,
             y=[row[column] for row in points],
-            name=name,
+            name=shown(name),
+            meta=shown(log),
             mode="lines+markers",
-            hovertemplate="%{y}<br>" + log + "<extra></extra>",
+            hovertemplate="%{y}<br>%{fullData.meta}<extra></extra>",
         )
     figure.update_yaxes(title_text=title, rangemode="tozero", autorange=True)
     return figure

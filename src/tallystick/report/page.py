@@ -13,6 +13,7 @@ from typing import Any
 
 from tallystick import __version__
 from tallystick.errors import LogWriteError, MissingExtraError
+from tallystick.printable import printable
 from tallystick.report.data import LINES_MAX, ROWS_MAX, SEVERITIES, ReportData, load
 
 ROWS_SHOWN = 40
@@ -57,6 +58,7 @@ def render(data: ReportData, tables: str) -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("tallystick.report", "templates"),
         autoescape=True,
+        finalize=_shown,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -80,6 +82,11 @@ def render(data: ReportData, tables: str) -> str:
         figures_json=_script_safe(figures),
         plotly=get_plotlyjs(),
     )
+
+
+def _shown(value: Any) -> Any:
+    """Escape control characters and marks of direction in what logs said, not in our scripts."""
+    return printable(value) if type(value) is str else value
 
 
 def _script_safe(value: Any) -> str:

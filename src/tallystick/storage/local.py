@@ -6,6 +6,9 @@ promises: ``fdatasync`` on Linux, ``F_FULLFSYNC`` on macOS, ``fsync`` elsewhere.
 A forked child inherits descriptors, and with them the power to write into its parent's log and
 to keep its locks alive. So the child closes its copies before it does anything else; what it
 calls on them afterwards raises `LogClosedError`.
+
+What is made is its owner's alone, unless a setting says otherwise. What is written to, made or
+locked is never reached through a symbolic link, and a lock file that is not ours stays as it is.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import struct
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from tallystick.errors import LogClosedError, LogLockedError
 from tallystick.storage.files import (
@@ -33,6 +37,12 @@ from tallystick.storage.fork import forked_error, register_in_child
 
 _CLOSED = -1
 _FORKED = -2
+FILE_MODE = 0o600
+"""Permissions of files that are made: the owner's alone."""
+FOLDER_MODE = 0o700
+"""Permissions of folders that are made."""
+_OWNER_MAX = 20
+"""Most bytes that a lock file of ours holds: a process id as text."""
 _REFUSED = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 
 
@@ -41,10 +51,12 @@ class _Descriptor:
 
     __slots__ = ("__weakref__", "_fd", "path")
 
-    def __init__(self, path: str, flags: int) -> None:
+    def __init__(self, path: str, flags: int, mode: int = FILE_MODE) -> None:
         self.path = path
         self._fd = _CLOSED
-        self._fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        if flags & os.O_RDWR:
+            flags |= os.O_NOFOLLOW
+        self._fd = os.open(path, flags | os.O_CLOEXEC, mode)
         register_in_child(self)
 
     @property
@@ -193,8 +205,8 @@ class _FileLock(_Descriptor):
 
     __slots__ = ()
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path, os.O_RDWR | os.O_CREAT)
+    def __init__(self, path: str, mode: int) -> None:
+        super().__init__(path, os.O_RDWR | os.O_CREAT, mode)
         try:
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -208,6 +220,24 @@ class _FileLock(_Descriptor):
                 found=f"owner process {owner or 'unknown'}",
                 advice="Close it there first; the lock of a process that ended is free",
             ) from error
+        try:
+            self._sign()
+        except BaseException:
+            self.close()
+            raise
+
+    def _sign(self) -> None:
+        """Write the process id, over one of an earlier owner and over nothing else."""
+        held = os.pread(self.fd, _OWNER_MAX + 1, 0)
+        owner = held.strip(b"\0\n")  # zeros: a power cut has kept the size and lost the bytes
+        if len(held) > _OWNER_MAX or (owner and not owner.isdigit()):
+            raise LogLockedError(
+                "the lock file holds something that no lock of ours does",
+                file=self.path,
+                expected="a process id, or nothing",
+                found=f"{os.fstat(self.fd).st_size} bytes, beginning {held[:8].hex()}",
+                advice="Find out whose file it is and move it away; it was left as it is",
+            )
         os.ftruncate(self.fd, 0)
         os.pwrite(self.fd, b"%d\n" % os.getpid(), 0)
 
@@ -217,7 +247,17 @@ class _FileLock(_Descriptor):
 
 
 class LocalFileSystem:
-    """The operating system's files."""
+    """The operating system's files.
+
+    Args:
+        file_mode: Permissions of files that are made, less what the umask takes.
+        folder_mode: The same for folders. ``LocalFileSystem(0o660, 0o770)`` lets a group in, as
+            the original of a historic format may need that runs as another user.
+    """
+
+    def __init__(self, file_mode: int = FILE_MODE, folder_mode: int = FOLDER_MODE) -> None:
+        self.file_mode = file_mode
+        self.folder_mode = folder_mode
 
     def open(self, path: str, *, write: bool = True) -> File:
         """Open a file; see `FileSystem.open`."""
@@ -227,7 +267,7 @@ class LocalFileSystem:
 
     def create(self, path: str) -> File:
         """Make a file; see `FileSystem.create`."""
-        return LocalFile(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        return LocalFile(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, self.file_mode)
 
     def exists(self, path: str) -> bool:
         """Return True if there is such a file or folder."""
@@ -258,7 +298,7 @@ class LocalFileSystem:
         if folder.is_dir():
             return
         self.mkdir(str(folder.parent))
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(self.folder_mode, exist_ok=True)
         self.sync_dir(str(folder.parent))
 
     def sync_dir(self, path: str) -> None:
@@ -271,8 +311,16 @@ class LocalFileSystem:
 
     def lock(self, path: str) -> Lock:
         """Take a lock file; see `FileSystem.lock`."""
-        return _FileLock(path)
+        return _FileLock(path, self.file_mode)
 
 
 LOCAL: FileSystem = LocalFileSystem()
-"""The file system of this machine."""
+"""The file system of this machine; what it makes is its owner's alone."""
+
+
+def write_anew(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a file to be written anew, the owner's alone; an older one of the name is removed."""
+    with contextlib.suppress(FileNotFoundError):
+        Path(path).unlink()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, FILE_MODE), "wb")

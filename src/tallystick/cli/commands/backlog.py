@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from tallystick.cli.output import (
+    Printer,
     as_json,
-    console,
     path_argument,
     print_json,
     print_problems,
@@ -49,7 +49,7 @@ def command(ctx: click.Context, /, path: str, numbers: bool, as_json: bool, **op
         print_json({"logs": backlogs, "problems": [one.to_dict() for one in found.problems]})
     else:
         _print(backlogs)
-        print_problems(console(), found.problems, [])
+        print_problems(Printer(), found.problems, [])
     ctx.exit(1 if found.problems or any(one["pending"] for one in backlogs) else 0)
 
 
@@ -83,12 +83,12 @@ def _backlog(reading: LogReading, pending: list[Transaction], *, numbers: bool) 
 
 
 def _print(backlogs: list[dict[str, Any]]) -> None:
-    out = console()
+    out = Printer()
     for one in backlogs:
         age = one["oldest_seconds"]
         oldest = "" if age is None else f", the oldest {age:,.0f} s old"
-        out.print(f"{one['log']}: {one['pending']:,} pending, {one['bytes']:,} bytes{oldest}")
+        out.line(f"{one['log']}: {one['pending']:,} pending, {one['bytes']:,} bytes{oldest}")
         for name, count in sorted(one["targets"].items()):
-            out.print(f"  {name}: {count:,}")
+            out.line(f"  {name}: {count:,}")
         for entry in one.get("transactions", ()):
-            out.print(f"  {entry['number']} {entry['reference'] or ''}: {entry['targets']}")
+            out.line(f"  {entry['number']} {entry['reference'] or ''}: {entry['targets']}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from tallystick.cli.output import as_json, console, print_json, read_options, reading_options
+from tallystick.cli.output import Printer, as_json, print_json, read_options, reading_options
 from tallystick.convert.command import CONVERTIBLE, convert
 from tallystick.systems.registry import systems_with
 
@@ -41,11 +41,11 @@ def command(
     if as_json:
         print_json(report.to_dict())
     else:
-        out = console()
-        out.print(f"{report.source_system} {report.role} → {report.target_system}: {report.target}")
+        out = Printer()
+        out.line(f"{report.source_system} {report.role} → {report.target_system}: {report.target}")
         for what, count in sorted(report.carried.items()):
-            out.print(f"  carried over: {count:,} {what}")
+            out.line(f"  carried over: {count:,} {what}")
         for what, count in sorted(report.left.items()):
             if count:
-                out.print(f"  without counterpart: {count:,} {what}", style="dim")
+                out.line(f"  without counterpart: {count:,} {what}", style="dim")
     ctx.exit(int(report.left["transactions with holes"] > 0))

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from rich.text import Text
 
 from tallystick.cli.output import (
+    Printer,
     as_json,
-    console,
-    finding_text,
     path_argument,
     print_json_lines,
     read_options,
     reading_options,
+    say_finding,
 )
 from tallystick.reading import scan
 from tallystick.reading.results import is_severe
@@ -53,7 +52,7 @@ def command(ctx: click.Context, /, path: str, as_json: bool, salvage: bool, **op
     else:
         _show(records)
     for problem in problems:
-        click.echo(finding_text(problem).plain.strip(), err=True)
+        say_finding(problem)
     ctx.exit(_exit_code(problems, damaged[0]))
 
 
@@ -70,13 +69,13 @@ def _exit_code(problems: list[Finding], damaged: bool) -> int:
 
 
 def _show(records: Any) -> None:
-    out = console()
+    out = Printer()
     file = None
     for record in records:
         if record.file != file:
             file = record.file
-            out.print(Text(f"{record.system}  {file}", "bold"))
-        out.print(Text(_line(record), _STYLES.get(record.outcome, "")))
+            out.line(f"{record.system}  {file}", style="bold")
+        out.line(_line(record), style=_STYLES.get(record.outcome, ""))
 
 
 def _line(record: Record) -> str:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.text import Text
 
 from tallystick.cli.output import (
     STYLES,
+    Printer,
     as_json,
-    console,
-    finding_text,
     path_argument,
     place,
     print_json,
@@ -46,47 +43,47 @@ def command(ctx: click.Context, /, path: str, as_json: bool, **options: Any) -> 
     if as_json:
         print_json(answer.to_dict())
     else:
-        _show(console(), answer)
+        _show(Printer(), answer)
     ctx.exit(answer.exit_code)
 
 
-def _show(out: Console, answer: Explanation) -> None:
+def _show(out: Printer, answer: Explanation) -> None:
     for verdict, findings in zip(answer.logs, answer.findings, strict=True):
         _show_log(out, verdict, findings)
     print_problems(out, answer.problems, answer.others)
 
 
-def _show_log(out: Console, verdict: Verdict, findings: list[Finding]) -> None:
-    out.print(Text.assemble((verdict.system, "bold"), f"  {verdict.path}  ({verdict.format})"))
+def _show_log(out: Printer, verdict: Verdict, findings: list[Finding]) -> None:
+    out.line((verdict.system, "bold"), f"  {verdict.path}  ({verdict.format})")
     lost = amount(verdict.strict.get("lost"))
     style = "bold red" if lost or verdict.differences else "bold"
-    out.print(Text(f"  {headline(verdict, findings)}", style))
+    out.line(f"  {headline(verdict, findings)}", style=style)
     _show_list(out, "In doubt", verdict.strict.get("in_doubt"))
     _show_list(out, "A restart would lose without a word", verdict.strict.get("lost"))
     for difference in verdict.differences:
-        out.print(_difference_text(difference))
+        _show_difference(out, difference)
     for finding in findings[:LISTED_MAX]:
-        out.print(finding_text(finding))
+        out.finding(finding)
     _show_rest(out, len(findings))
     records = counts(verdict.strict.get("records"))
     read = ", ".join(f"{count:,} {name}" for name, count in records.items()) or "no record"
-    out.print(Text(f"  Read: {read}", "dim"))
-    out.print()
+    out.line(f"  Read: {read}", style="dim")
+    out.line()
 
 
-def _show_list(out: Console, title: str, values: Any) -> None:
+def _show_list(out: Printer, title: str, values: Any) -> None:
     if not amount(values):
         return
     entries = _entries(values)
-    out.print(Text(f"  {title}:", "bold"))
+    out.line(f"  {title}:", style="bold")
     for entry in entries[:LISTED_MAX]:
-        out.print(Text(f"    {entry}"))
+        out.line(f"    {entry}")
     _show_rest(out, len(entries))
 
 
-def _show_rest(out: Console, count: int) -> None:
+def _show_rest(out: Printer, count: int) -> None:
     if count > LISTED_MAX:
-        out.print(Text(f"    and {count - LISTED_MAX:,} more (--json lists all)", "dim"))
+        out.line(f"    and {count - LISTED_MAX:,} more (--json lists all)", style="dim")
 
 
 def _entries(values: Any) -> list[str]:
@@ -97,13 +94,11 @@ def _entries(values: Any) -> list[str]:
     return [phrase(values)]
 
 
-def _difference_text(difference: Difference) -> Text:
-    text = Text("  ")
+def _show_difference(out: Printer, difference: Difference) -> None:
     severity = Severity(difference.severity)
-    text.append(f"{severity.value} {difference.what}", STYLES[severity])
-    text.append(f"\n      {difference.meaning}")
-    text.append(f"\n      its own engine: {difference.engine}")
-    text.append(f"\n      the bytes:      {difference.strict}")
+    out.line(f"  {severity.value} {difference.what}", style=STYLES[severity])
+    out.line(f"      {difference.meaning}")
+    out.line(f"      its own engine: {difference.engine}")
+    out.line(f"      the bytes:      {difference.strict}")
     if difference.file is not None:
-        text.append(f"\n      evidence: {place(difference.file, difference.offset)}", "dim")
-    return text
+        out.line(f"      evidence: {place(difference.file, difference.offset)}", style="dim")

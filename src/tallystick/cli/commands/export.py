@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tallystick.cli.output import finding_text, path_argument, read_options, reading_options
+from tallystick.cli.output import path_argument, read_options, reading_options, say, say_finding
 from tallystick.reading.export import FORMATS, export
 from tallystick.reading.results import is_severe
 from tallystick.records import Finding
@@ -49,8 +49,8 @@ def command(
         problems=problems,
     )
     for problem in problems:
-        click.echo(finding_text(problem).plain.strip(), err=True)
+        say_finding(problem)
     if output is not None:
-        click.echo(f"{rows:,} rows of {table} in {output}", err=True)
+        say(f"{rows:,} rows of {table} in {output}", err=True)
     no_log = any(problem.code == "no-log" for problem in problems)
     ctx.exit(2 if no_log else int(any(map(is_severe, problems))))

@@ -6,15 +6,15 @@ from contextlib import ExitStack
 from typing import Any
 
 import click
-from rich.table import Table
 
 from tallystick.cli.output import (
+    Printer,
     as_json,
-    console,
     print_json,
     print_problems,
     read_options,
     reading_options,
+    say,
 )
 from tallystick.indoubt.listing import InDoubt, InDoubtReport, list_in_doubt
 from tallystick.indoubt.settle import settle
@@ -84,25 +84,16 @@ def list_(
 
 
 def _print_list(report: InDoubtReport) -> None:
-    out = console()
+    out = Printer()
     if report.transactions:
-        table = Table("global id", "owner", "decision", "due", "branches in doubt", "age")
-        for one in report.transactions:
-            table.add_row(
-                one.gtrid.hex(),
-                one.owner or "?",
-                one.decision or "none",
-                _due(one),
-                ", ".join(_branch(b) for b in one.branches if b["state"] == "prepared"),
-                "?" if one.age_seconds is None else f"{one.age_seconds:.0f} s",
-            )
-        out.print(table)
+        headers = ("global id", "owner", "decision", "due", "branches in doubt", "age")
+        out.table(headers, map(_row, report.transactions))
         for alarm in sorted({one.alarm for one in report.transactions if one.alarm}):
-            out.print(f"{alarm}: {ADVICE[alarm]}")
+            out.line(f"{alarm}: {ADVICE[alarm]}")
     else:
-        out.print("Nothing is in doubt.")
+        out.line("Nothing is in doubt.")
     for name, why in report.unreachable.items():
-        out.print(f"Could not ask {name}: {why}")
+        out.line(f"Could not ask {name}: {why}")
     print_problems(out, report.problems, [])
 
 
@@ -112,6 +103,17 @@ def _due(one: InDoubt) -> str:
     if one.alarm == DOUBTFUL:
         return f"doubtful: {due}?"
     return f"{due} ({one.alarm})" if one.alarm == LOST_COMMIT else due
+
+
+def _row(one: InDoubt) -> tuple[str, ...]:
+    return (
+        one.gtrid.hex(),
+        one.owner or "?",
+        one.decision or "none",
+        _due(one),
+        ", ".join(_branch(b) for b in one.branches if b["state"] == "prepared"),
+        "?" if one.age_seconds is None else f"{one.age_seconds:.0f} s",
+    )
 
 
 def _branch(branch: dict[str, Any]) -> str:
@@ -141,25 +143,25 @@ def explain(
     if as_json:
         print_json([one.to_dict() for one in found])
     elif not found:
-        console().print(f"{gtrid} is not in doubt here.")
+        Printer().line(f"{gtrid} is not in doubt here.")
     for one in found if not as_json else []:
         _print_explanation(one)
     ctx.exit(1 if found else 0)
 
 
 def _print_explanation(one: InDoubt) -> None:
-    out = console()
-    out.print(f"[bold]{one.gtrid.hex()}[/bold], format {one.format_id}, of {one.owner or '?'}")
-    out.print(f"  coordinator: {one.coordinator or 'not here'}; decision: {one.decision or 'none'}")
+    out = Printer()
+    out.line((one.gtrid.hex(), "bold"), f", format {one.format_id}, of {one.owner or '?'}")
+    out.line(f"  coordinator: {one.coordinator or 'not here'}; decision: {one.decision or 'none'}")
     for branch in one.branches:
         doubt = "perhaps " if one.alarm == DOUBTFUL else ""
         due = f", due: {doubt}{branch['due']}" if branch["due"] else ""
-        out.print(f"  {_branch(branch)}: {branch['state'].replace('_', ' ')}{due}")
-    out.print(f"  [bold]due: {_due(one)}[/bold]")
+        out.line(f"  {_branch(branch)}: {branch['state'].replace('_', ' ')}{due}")
+    out.line(f"  due: {_due(one)}", style="bold")
     if one.alarm:
-        out.print(f"  {one.alarm}: {ADVICE[one.alarm]}")
+        out.line(f"  {one.alarm}: {ADVICE[one.alarm]}")
     for reason in one.evidence.split("; "):
-        out.print(f"    {reason}", style="dim")
+        out.line(f"    {reason}", style="dim")
 
 
 @command.command(name="settle")
@@ -192,7 +194,7 @@ def settle_(
     commit = None if outcome == "forget" else outcome == "commit"
     done = settle(coordinator, _named(ctx, resources), _hex(gtrid), commit=commit, force=force)
     for line in done:
-        click.echo(line)
+        say(line)
     ctx.exit(1 if any(": failed" in line for line in done) else 0)
 
 

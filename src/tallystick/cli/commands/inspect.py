@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from rich.console import Console
 
 from tallystick.cli.output import (
+    Printer,
     as_json,
-    console,
-    finding_text,
     listed,
     path_argument,
     print_json,
@@ -35,24 +33,22 @@ def command(ctx: click.Context, /, path: str, as_json: bool, **options: Any) -> 
     if as_json:
         print_json(answer.to_dict())
     else:
-        _show(console(), answer)
+        _show(Printer(), answer)
     ctx.exit(answer.exit_code)
 
 
-def _show(out: Console, answer: Inspection) -> None:
+def _show(out: Printer, answer: Inspection) -> None:
     for log in answer.logs:
         _show_log(out, log)
     print_problems(out, answer.problems, answer.others)
 
 
-def _show_log(out: Console, log: Summary) -> None:
-    out.print(f"[bold]{log.title}[/] {log.format}", markup=True)
-    out.print(f"  {log.path}" + (f" ({log.name})" if log.name else ""), markup=False)
-    out.print(
-        f"  files         {log.files}, {sum(log.bytes.values()):,} bytes: {listed(log.bytes)}"
-    )
-    out.print(f"  records       {listed(log.records)}")
-    out.print(f"  transactions  {listed(log.transactions)}")
+def _show_log(out: Printer, log: Summary) -> None:
+    out.line((log.title, "bold"), f" {log.format}")
+    out.line(f"  {log.path}" + (f" ({log.name})" if log.name else ""))
+    out.line(f"  files         {log.files}, {sum(log.bytes.values()):,} bytes: {listed(log.bytes)}")
+    out.line(f"  records       {listed(log.records)}")
+    out.line(f"  transactions  {listed(log.transactions)}")
     for finding in log.findings:
-        out.print(finding_text(finding))
-    out.print()
+        out.finding(finding)
+    out.line()

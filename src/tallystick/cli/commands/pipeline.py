@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tallystick.cli.output import as_json, console, print_json
+from tallystick.cli.output import Printer, as_json, print_json, say
 from tallystick.cli.summary import show_summary
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def run(
     if as_json:
         print_json(summary.to_dict())
     else:
-        show_summary(console(), summary, out)
+        show_summary(Printer(), summary, out)
     ctx.exit(summary.exit_code)
 
 
@@ -100,7 +100,7 @@ def _follow(job: Run, spark: SparkSession, every: float, alert_after: float | No
     if alert_after is not None:
         raise_alerts(spark, job, alert_after)
     for read in job.follow(spark, every, stopped):
-        click.echo(f"read {', '.join(read)}", err=True)
+        say(f"read {', '.join(read)}", err=True)
         if alert_after is not None:
             raise_alerts(spark, job, alert_after)
 
@@ -118,7 +118,7 @@ def _bar() -> Iterator[Callable[[str, int, int], None]]:
     shown = Progress(
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         TimeElapsedColumn(),
         console=Console(stderr=True),
         transient=True,

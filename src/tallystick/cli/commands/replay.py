@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tallystick.cli.output import as_json, console, print_json
+from tallystick.cli.output import Printer, as_json, print_json
 from tallystick.roles import Role
 from tallystick.services.write_behind import WriteBehind
 from tallystick.services.write_behind.service_dir import (
@@ -73,9 +73,9 @@ def command(
     if as_json:
         print_json({"pending": before, "left": [one.number for one in left]})
     else:
-        console().print(f"{before - len(left):,} of {before:,} applied or given up")
+        Printer().line(f"{before - len(left):,} of {before:,} applied or given up")
         for one in left:
-            console().print(f"  still pending: {one.number} {one.reference}", style="yellow")
+            Printer().line(f"  still pending: {one.number} {one.reference}", style="yellow")
     ctx.exit(int(bool(left)))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tallystick.cli.output import as_json, print_json
+from tallystick.cli.output import as_json, print_json, say
 from tallystick.report import write_report
 
 
@@ -20,4 +20,4 @@ def command(tables: str, output: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"report": str(path)})
     else:
-        click.echo(path)
+        say(str(path))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tallystick.cli.output import as_json, console, print_json
+from tallystick.cli.output import Printer, as_json, print_json
 from tallystick.services.page_store import PageStore
 
 
@@ -35,10 +35,10 @@ def check(ctx: click.Context, /, path: str, as_json: bool) -> None:
             }
         )
     else:
-        out = console()
-        out.print(f"{path}: {len(tables)} tables, {len(defects)} defects")
+        out = Printer()
+        out.line(f"{path}: {len(tables)} tables, {len(defects)} defects")
         for one in defects:
-            out.print(f"  page {one.page}: {one.what}", style="bold red")
+            out.line(f"  page {one.page}: {one.what}", style="bold red")
         for transaction in doubtful:
-            out.print(f"  in doubt: {transaction.name}", style="yellow")
+            out.line(f"  in doubt: {transaction.name}", style="yellow")
     ctx.exit(int(bool(defects or doubtful)))

@@ -7,9 +7,8 @@ from typing import Any
 import click
 
 from tallystick.cli.output import (
+    Printer,
     as_json,
-    console,
-    finding_text,
     path_argument,
     print_json_lines,
     progress,
@@ -34,7 +33,7 @@ def command(ctx: click.Context, /, path: str, as_json: bool, **options: Any) -> 
     if as_json:
         print_json_lines(finding.to_dict() for finding in answer.findings)
     else:
-        out = console()
+        out = Printer()
         for finding in answer.findings:
-            out.print(finding_text(finding))
+            out.finding(finding)
     ctx.exit(answer.exit_code)

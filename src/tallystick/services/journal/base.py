@@ -18,6 +18,7 @@ from tallystick.roles import JournalEngine, PreparedTransaction, Ticket
 from tallystick.services.journal.engine import open_engine
 from tallystick.services.journal.transaction import BaseJournalTransaction
 from tallystick.storage.group.counters import GroupCounters
+from tallystick.storage.opening import opens_log
 from tallystick.systems.registry import NATIVE
 
 if TYPE_CHECKING:
@@ -40,14 +41,19 @@ class BaseJournal:
         UnsupportedFormatError: the system has no journal.
     """
 
+    @opens_log
     def __init__(self, path: str | PathLike[str], *, system: str = NATIVE, **options: Any) -> None:
         self.path = fspath(path)
         self.system = system
         self._engine: JournalEngine = open_engine(system, self.path, **options)
         self._order = threading.Lock()  # keeps `_ids` in the order of the log
-        self._ids = self._engine.live_ids()
-        self._in_doubt = {one.transaction for one in self._engine.prepared()}
-        self._next_transaction = self._engine.next_transaction()
+        try:
+            self._ids = self._engine.live_ids()
+            self._in_doubt = {one.transaction for one in self._engine.prepared()}
+            self._next_transaction = self._engine.next_transaction()
+        except BaseException:
+            self._engine.close()
+            raise
         self._closed = False
 
     def submit(self, body: bytes) -> Ticket:

@@ -28,7 +28,12 @@ def open_engine(name: str, path: str, **options: Any) -> JournalEngine:
     if name in (own := systems_with(Role.JOURNAL)):
         return cast(JournalEngine, role_class(Role.JOURNAL, name)(path, **options))
     if name in (historic := systems_with(Role.RECORD_JOURNAL)):
-        return RecordJournalEngine(path, role_class(Role.RECORD_JOURNAL, name)(path, **options))
+        role = role_class(Role.RECORD_JOURNAL, name)(path, **options)
+        try:
+            return RecordJournalEngine(path, role)
+        except BaseException:
+            role.close()
+            raise
     known = dict.fromkeys((*own, *historic))
     raise UnsupportedFormatError(
         f"{name} logs cannot carry a journal",

@@ -35,6 +35,7 @@ from tallystick.services.page_store.transactions import Limits, Session, Transac
 from tallystick.storage.files import FileSystem
 from tallystick.storage.fork import register_in_child
 from tallystick.storage.local import LOCAL
+from tallystick.storage.opening import opens_log
 from tallystick.systems.registry import (
     NATIVE,
     open_paged_log,
@@ -73,6 +74,7 @@ class PageStore:
         UnsupportedFormatError: The folder holds a store of another system.
     """
 
+    @opens_log
     def __init__(
         self,
         path: str | os.PathLike[str],

@@ -35,6 +35,7 @@ from tallystick.services.transactions.two_phase_commit import (
     TwoPhaseCommit,
 )
 from tallystick.services.transactions.xids import XidFactory
+from tallystick.storage.opening import opens_log
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
@@ -70,6 +71,7 @@ class TransactionManager:
         TransactionUsageError: the directory has another node id, or a resource cannot take part.
     """
 
+    @opens_log
     def __init__(
         self,
         path: str | os.PathLike[str],

@@ -24,7 +24,6 @@ scan that found nothing in doubt, and its transaction was over.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +31,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from tallystick.errors import LogClosedError, LogPoisonedError, TallystickError
+from tallystick.printable import logger
 from tallystick.records import Xid
 from tallystick.roles import Decision, DecisionLog, DecisionOutcome
 from tallystick.services.transactions.metrics import TransactionMetrics
@@ -48,7 +48,7 @@ from tallystick.services.transactions.steps import Observer
 from tallystick.services.transactions.two_phase_commit import LiveTransactions
 from tallystick.services.transactions.xids import FORMAT_ID, XidFactory, node_of, time_of
 
-_log = logging.getLogger("tallystick.transactions")
+_log = logger("tallystick.transactions")
 
 _FIRST_RETRY_S = 1.0
 

@@ -8,7 +8,6 @@ steps in its thread, `aio.AsyncTransaction` on an event loop.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -16,12 +15,13 @@ from enum import Enum
 from typing import Any, Self
 
 from tallystick.errors import RolledBackError, TransactionUsageError
+from tallystick.printable import logger
 from tallystick.services.transactions.resource import AnyBranch, Resource, is_last_resource
 from tallystick.services.transactions.steps import Steps, drive
 from tallystick.services.transactions.two_phase_commit import TwoPhaseCommit
 from tallystick.services.transactions.xids import XidFactory
 
-_log = logging.getLogger("tallystick.transactions")
+_log = logger("tallystick.transactions")
 
 
 class Status(Enum):

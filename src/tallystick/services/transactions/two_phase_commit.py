@@ -18,7 +18,6 @@ recovery commits them. A refusal or an error before the decision rolls back ever
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
@@ -30,6 +29,7 @@ from tallystick.errors import (
     LogWriteError,
     RolledBackError,
 )
+from tallystick.printable import logger
 from tallystick.records import State
 from tallystick.roles import DecisionLog, DecisionOutcome
 from tallystick.services.transactions.metrics import TransactionMetrics
@@ -46,7 +46,7 @@ from tallystick.services.transactions.resource import (
 )
 from tallystick.services.transactions.steps import Observer, Steps
 
-_log = logging.getLogger("tallystick.transactions")
+_log = logger("tallystick.transactions")
 
 _LOG_REFUSED = (LogWriteError, LogPoisonedError, LogClosedError)
 

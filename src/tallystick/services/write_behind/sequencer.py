@@ -9,13 +9,13 @@ started earlier would be small, as callers are still arriving.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
 from tallystick.errors import TallystickError
+from tallystick.printable import logger
 from tallystick.roles import PersistEntry, Ticket
 
 GATHER_SECONDS = 0.003
@@ -24,7 +24,7 @@ IDLE_MAX = 30
 """Checks without a durable entry before the thread waits for the first entry itself, although its
 committer waits for it too."""
 
-_log = logging.getLogger("tallystick.write_behind")
+_log = logger("tallystick.write_behind")
 
 
 class Sequencer:

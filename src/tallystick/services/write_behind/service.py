@@ -39,6 +39,7 @@ from tallystick.services.write_behind.unfinished import incomplete, unfinished, 
 from tallystick.storage.files import FileSystem
 from tallystick.storage.fork import forked_error, register_in_child
 from tallystick.storage.local import LOCAL
+from tallystick.storage.opening import opens_log
 from tallystick.systems.registry import NATIVE
 
 
@@ -67,6 +68,7 @@ class WriteBehind:
         LogLockedError: The service is open elsewhere.
     """
 
+    @opens_log
     def __init__(
         self,
         path: str | os.PathLike[str],

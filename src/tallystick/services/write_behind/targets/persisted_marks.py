@@ -6,18 +6,18 @@ time the number below which a target may forget what it has applied.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from tallystick.errors import TallystickError
+from tallystick.printable import logger
 from tallystick.roles import PersistLog
 from tallystick.services.write_behind.backlog import Backlog
 
 SETTLE_COUNT = 5_000
 """Applied transactions after which a target is told which numbers it may forget."""
 
-_log = logging.getLogger("tallystick.write_behind")
+_log = logger("tallystick.write_behind")
 
 
 class PersistedMarks:

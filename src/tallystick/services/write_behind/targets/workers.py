@@ -8,12 +8,12 @@ one; one that keeps failing is set aside, and only transactions on the same keys
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
+from tallystick.printable import logger
 from tallystick.roles import PersistEntry
 from tallystick.services.write_behind.backlog import Backlog
 from tallystick.services.write_behind.metrics import WriteBehindMetrics
@@ -33,7 +33,7 @@ PAUSE_SECONDS_MAX = 0.25
 """Longest pause after one batch."""
 DOUBLINGS_MAX = 60
 
-_log = logging.getLogger("tallystick.write_behind")
+_log = logger("tallystick.write_behind")
 
 
 class TargetQueue:

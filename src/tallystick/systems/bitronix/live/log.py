@@ -18,6 +18,7 @@ from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL
+from tallystick.storage.opening import opens_log
 from tallystick.systems.bitronix.format.layout import (
     CLOSING,
     COMMITTED,
@@ -71,6 +72,7 @@ class DiskJournal:
         OSError: the operating system refuses.
     """
 
+    @opens_log
     def __init__(
         self,
         path: str,

@@ -5,13 +5,13 @@ In: requests from any thread. Out: calls of one function, until it fails or the 
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 
 from tallystick.errors import LogClosedError, LogPoisonedError
+from tallystick.printable import logger
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 class DebouncedThread:

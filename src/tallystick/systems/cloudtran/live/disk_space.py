@@ -5,12 +5,12 @@ In: a function that returns the free bytes. Out: `BusyError` below the limit.
 
 from __future__ import annotations
 
-import logging
 import shutil
 import time
 from collections.abc import Callable
 
 from tallystick.errors import BusyError
+from tallystick.printable import logger
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.systems.cloudtran.live.settings import LogSettings
@@ -18,7 +18,7 @@ from tallystick.systems.cloudtran.live.settings import LogSettings
 CHECK_SECONDS = 1.0
 """Seconds for which a check stays valid."""
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 def free_on_disk(folder: str, fs: FileSystem) -> Callable[[], int]:

@@ -29,6 +29,7 @@ from tallystick.errors import (
 from tallystick.roles import Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
+from tallystick.storage.opening import opens_log
 from tallystick.systems.cloudtran.format.entries import (
     ENTRY_FLAGS_AT,
     ENTRY_NUMBER_AT,
@@ -69,6 +70,7 @@ class BlockLog:
         IncompleteLogError: transactions are pending and ``on_incomplete`` is ``fail``.
     """
 
+    @opens_log
     def __init__(
         self,
         folder: str,

@@ -6,13 +6,13 @@ numbers of the next file, block and transaction; or the error that refuses the s
 
 from __future__ import annotations
 
-import logging
 import posixpath
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tallystick.errors import CorruptLogError, IncompleteLogError
+from tallystick.printable import logger
 from tallystick.storage.files import FileSystem, read_source
 from tallystick.systems.cloudtran.format.entries import Entry, EntryKind, encode_entry
 from tallystick.systems.cloudtran.format.file_names import parse_name
@@ -27,7 +27,7 @@ from tallystick.systems.cloudtran.read.scan import FileScan
 
 NUMBERS_SHOWN_MAX = 20
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 @dataclass(slots=True)

@@ -29,7 +29,7 @@ from tallystick.storage.files import File, FileSystem
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL
-from tallystick.storage.source import unreadable
+from tallystick.storage.opening import opens_log
 from tallystick.systems.derby.engine.forward_scan import ForwardScan
 from tallystick.systems.derby.engine.recovery import OpenTransaction
 from tallystick.systems.derby.format import operations
@@ -90,6 +90,7 @@ class LogToFile:
         UnsupportedFormatError: a newer Derby, or a beta version, has written the log.
     """
 
+    @opens_log
     def __init__(
         self,
         folder: str,
@@ -111,9 +112,6 @@ class LogToFile:
         self._folder = LogFolder(folder, fs)
         try:
             self._start(open_log(self._folder, cipher, ordered=write_sync))
-        except OSError as error:
-            self._folder.close()
-            raise unreadable(folder, error) from error
         except BaseException:
             self._folder.close()
             raise

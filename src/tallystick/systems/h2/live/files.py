@@ -15,6 +15,7 @@ from typing import Self
 from tallystick.errors import CorruptLogError, LogWriteError
 from tallystick.storage.files import File, FileSystem, read_source, write_whole
 from tallystick.storage.local import LOCAL
+from tallystick.storage.opening import opens_log
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import TABLE_META
 from tallystick.systems.h2.format.layout import StaticHeader, VariableHeader
@@ -45,6 +46,7 @@ class PageStoreFile:
         LogWriteError: it is of a newer version.
     """
 
+    @opens_log
     def __init__(self, path: str, *, fs: FileSystem = LOCAL) -> None:
         self.path = path
         self._fs = fs

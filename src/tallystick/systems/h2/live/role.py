@@ -17,6 +17,7 @@ from tallystick.errors import RecordTooLargeError
 from tallystick.roles import InDoubt, RecoveryHandler, Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
+from tallystick.storage.opening import opens_log
 from tallystick.systems.h2.engine.recovery import REDO_STAGE, UNDO_STAGE
 from tallystick.systems.h2.format.entries import encode_prepare
 from tallystick.systems.h2.format.layout import DATA_START, PAGE_SIZE_DEFAULT
@@ -171,6 +172,7 @@ class H2UndoRedoLog(SessionLog):
         fs: the file system.
     """
 
+    @opens_log
     def __init__(
         self,
         path: str,

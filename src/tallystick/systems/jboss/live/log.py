@@ -30,6 +30,7 @@ from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL
+from tallystick.storage.opening import opens_log
 from tallystick.systems.jboss.format.layout import Item, RecordType, encode, encode_body
 from tallystick.systems.jboss.live.compaction import compact
 from tallystick.systems.jboss.live.files import Ring
@@ -68,6 +69,7 @@ class CircularJournal:
         loaded: what opening found.
     """
 
+    @opens_log
     def __init__(
         self,
         folder: str,

@@ -21,6 +21,7 @@ from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL
+from tallystick.storage.opening import opens_log
 from tallystick.systems.tally.format.layout import LOCK_NAME, segment_name
 from tallystick.systems.tally.format.sealing import KeyProvider
 from tallystick.systems.tally.live.group_encoder import GroupEncoder
@@ -55,6 +56,7 @@ class TallyLog:
         group_bytes: bytes of a group that forms by itself at most.
     """
 
+    @opens_log
     def __init__(
         self,
         path: str,

@@ -16,10 +16,16 @@ from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.live.reclaim import heuristic_record
 from tallystick.systems.tally.live.roles.base import TallyRole
+from tallystick.systems.tally.live.settings import Settings
+
+SEGMENT_SIZE = 2 << 20
+"""Of a new decision log: a coordinator starts where there is little room; decisions are short."""
 
 
 class TallyDecisionLog(TallyRole):
     """A two-phase-commit coordinator's log. Only `decide` and `settle` are forced."""
+
+    settings = Settings(segment_size=SEGMENT_SIZE)
 
     def note(self, state: State, gtrid: bytes, resources: Collection[str]) -> None:
         """Record a status that decides nothing, without forcing."""

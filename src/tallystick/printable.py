@@ -1,0 +1,55 @@
+r"""Text from outside as text that a terminal, a log file or a page shows and does not obey.
+
+In: names, messages and paths as somebody else wrote them. Out: the same text with every control
+character (C0, DEL, C1), line separator, mark of text direction and lone surrogate written as a
+Python escape: ``\x1b``, ``\u202e``. What stays is safe to print, and a name cannot begin a line.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+
+
+def printable(text: str) -> str:
+    """Return the text with everything escaped that is not to be shown as it is."""
+    return _UNSAFE.sub(_escape, text)
+
+
+def printable_lines(text: str) -> str:
+    """Return a text of several lines, which stay lines, each made `printable`."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def logger(name: str) -> logging.Logger:
+    """Return the logger of this name, whose messages and tracebacks are printable."""
+    found = logging.getLogger(name)
+    if _PRINTABLE not in found.filters:
+        found.addFilter(_PRINTABLE)
+    return found
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(match[0]) or (
+        f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    )
+
+
+class _Printable(logging.Filter):
+    """Rewrite a message that holds something unsafe, and the traceback beside it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        if _UNSAFE.search(message):
+            record.msg, record.args = printable(message), ()
+        if record.exc_info and not record.exc_text:
+            record.exc_text = printable_lines(logging.Formatter().formatException(record.exc_info))
+        return True
+
+
+_PRINTABLE = _Printable()

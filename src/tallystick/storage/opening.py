@@ -1,0 +1,78 @@
+"""What the operating system refuses while a log is opened, as errors of `tallystick.errors`.
+
+In: a function that opens something at a path. Out: the same function, which raises no bare
+`OSError`: no room is a `LogFullError`, all else a `LogUnreadableError`, with file and advice.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from functools import wraps
+from inspect import signature
+from typing import ParamSpec, TypeVar
+
+from tallystick.errors import LogFullError, LogUnreadableError, TallystickError
+
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
+
+SPACE_ERRORS = (errno.ENOSPC, errno.EDQUOT)
+
+_IN_THE_WAY = "Something else stands at this place; move it away, or choose another path"
+_ADVICE = {
+    errno.EMFILE: "Raise the limit of open files (ulimit -n), or close some",
+    errno.ENFILE: "The machine has too many open files; close some",
+    errno.ENAMETOOLONG: "Choose a shorter path",
+    errno.EEXIST: _IN_THE_WAY,
+    errno.ENOTDIR: _IN_THE_WAY,
+    errno.EISDIR: _IN_THE_WAY,
+    errno.EACCES: "Open it as a user who may write there, or grant permission",
+    errno.EPERM: "Open it as a user who may write there, or grant permission",
+    errno.EROFS: "The file system is read-only; mount it for writing, or choose another path",
+    errno.ELOOP: "Symbolic links are not followed to the files of a log; put the file itself there",
+    errno.ENOENT: "It vanished or was never there; look again",
+    errno.EFBIG: "Raise the limit of the size of files (ulimit -f)",
+}
+
+
+def opens_log(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
+    """Make a method that opens a log at its first argument, a path, raise documented errors."""
+    name = list(signature(function).parameters)[1]
+
+    @wraps(function)
+    def opening(*arguments: _Given.args, **options: _Given.kwargs) -> _Result:
+        place = _place(options[name] if name in options else arguments[1])
+        try:
+            return function(*arguments, **options)
+        except OSError as error:
+            raise refused(place, error) from error
+
+    return opening
+
+
+def refused(path: str, error: OSError) -> TallystickError:
+    """Return the error for what the operating system has refused while ``path`` was opened."""
+    file = error.filename if isinstance(error.filename, str) else path
+    reason = error.strerror or str(error) or type(error).__name__
+    if error.errno in SPACE_ERRORS:
+        return LogFullError(
+            f"no room to open the log: {reason}", file=file, advice="Make room, then open it again"
+        )
+    advice = _ADVICE.get(error.errno or 0)
+    return LogUnreadableError(f"cannot open the log: {reason}", file=file, advice=advice)
+
+
+def _place(path: object) -> str:
+    """Return the path as text. Raises `LogUnreadableError` if no file can have it."""
+    place = str(path)
+    try:
+        possible = b"\0" not in os.fsencode(place)
+    except UnicodeEncodeError:
+        possible = False
+    if not possible:
+        raise LogUnreadableError(
+            "this cannot be the name of a file", file=place, advice="Choose another path"
+        )
+    return place

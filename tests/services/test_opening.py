@@ -1,0 +1,188 @@
+"""What the operating system refuses while a log or a service opens is a documented error."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from tallystick.errors import LogFullError, LogUnreadableError, TallystickError
+from tallystick.services.journal import Journal
+from tallystick.services.page_store import PageStore
+from tallystick.services.transactions import TransactionManager
+from tallystick.services.write_behind import WriteBehind
+from tallystick.storage.local import LOCAL
+from tests.systems.live_logs import LIVE
+
+Open = Callable[[str], Any]
+
+
+def _live(name: str) -> Open:
+    return lambda path: LIVE[name](LOCAL, path)
+
+
+OPENERS: dict[str, Open] = {
+    "Journal": Journal,
+    "Journal over jboss": lambda path: Journal(path, system="jboss"),
+    "TransactionManager": lambda path: TransactionManager(path, {}, recovery_interval=None),
+    "PageStore": PageStore,
+    "PageStore over h2": lambda path: PageStore(path, system="h2"),
+    "WriteBehind": lambda path: WriteBehind(path, {}),
+    "WriteBehind over cloudtran": lambda path: WriteBehind(path, {}, system="cloudtran"),
+} | {name: _live(name) for name in LIVE}
+
+EVERY_OPENER = pytest.mark.parametrize("name", OPENERS)
+
+
+def _refused(name: str, path: str) -> TallystickError:
+    """Open, expecting to be refused; the error has a place and advice."""
+    with pytest.raises(TallystickError) as caught:
+        OPENERS[name](path).close()
+    assert caught.value.file
+    assert caught.value.advice
+    return caught.value
+
+
+def _outcome(name: str, path: str, limit: contextlib.AbstractContextManager[Any]) -> Any:
+    """Open under a limit; return the documented error, or None after closing without the limit."""
+    try:
+        with limit:
+            opened = OPENERS[name](path)
+    except TallystickError as error:
+        return error
+    opened.close()
+    return None
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _everything_is_imported(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Importing needs descriptors and permissions too, also what only recovery imports."""
+    for number, opener in enumerate(OPENERS.values()):
+        path = str(tmp_path_factory.mktemp(f"first{number}") / "log")
+        for _ in range(2):
+            opener(path).close()
+
+
+def _file_in_the_way(folder: Path) -> str:
+    (folder / "log").write_bytes(b"a file")
+    return str(folder / "log")
+
+
+def _file_above(folder: Path) -> str:
+    return _file_in_the_way(folder) + "/deep"
+
+
+PLACES: dict[str, Callable[[Path], str]] = {
+    "a NUL in the path": lambda folder: f"{folder}/a\0b",
+    "a surrogate in the path": lambda folder: f"{folder}/a\ud800b",
+    "a long name": lambda folder: f"{folder}/{'n' * 300}",
+    "a long path": lambda folder: f"{folder}/" + "deep/" * 1_000,
+    "a file in place of the folder": _file_in_the_way,
+    "a file above the folder": _file_above,
+    "a file system without files": lambda _: "/proc/log",
+}
+
+
+@EVERY_OPENER
+@pytest.mark.parametrize("place", PLACES)
+def test_a_place_that_cannot_be_is_a_documented_error(
+    name: str, place: str, tmp_path: Path
+) -> None:
+    assert isinstance(_refused(name, PLACES[place](tmp_path)), LogUnreadableError)
+
+
+@contextlib.contextmanager
+def _as_nobody() -> Iterator[None]:
+    mine = os.geteuid()
+    if mine == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(mine)
+
+
+@EVERY_OPENER
+def test_a_folder_that_may_not_be_written_is_a_documented_error(name: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o555)
+        with _as_nobody():
+            error = _refused(name, f"{folder}/log")
+            assert isinstance(error, LogUnreadableError)
+            assert "permission" in (error.advice or "")
+            assert "permission" in (_refused(name, folder).advice or "")
+        Path(folder).chmod(0o700)
+
+
+@EVERY_OPENER
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_any_write_that_fails_while_opening_is_a_documented_error(
+    name: str, code: int, tmp_path: Path
+) -> None:
+    write = os.pwrite
+    for allowed in (0, 1, 2, 3, 5, 8):
+        left = [allowed]
+
+        def pwrite(fd: int, data: Any, offset: int, left: list[int] = left) -> int:
+            if not left[0]:
+                raise OSError(code, os.strerror(code))
+            left[0] -= 1
+            return write(fd, data, offset)
+
+        path = str(tmp_path / str(allowed))
+        error = _outcome(name, path, mock.patch.object(os, "pwrite", pwrite))
+        if error is None:
+            break
+        assert error.file
+        assert isinstance(error, LogUnreadableError if code == errno.EIO else LogFullError)
+        OPENERS[name](path).close()  # made room, and opened again
+
+
+@contextlib.contextmanager
+def _descriptors(left: int) -> Iterator[None]:
+    """Leave this process so many descriptors."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken: list[int] = []
+    used = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 40, limits[1]))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.dup(0))
+        for _ in range(left):
+            os.close(taken.pop())
+        yield
+    finally:
+        for fd in taken:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@EVERY_OPENER
+def test_any_descriptor_that_is_missing_while_opening_is_a_documented_error(
+    name: str, tmp_path: Path
+) -> None:
+    for left in range(12):
+        path = str(tmp_path / str(left))
+        error = _outcome(name, path, _descriptors(left))
+        if error is None:
+            break
+        assert error.file
+        assert "ulimit" in (error.advice or "")
+        OPENERS[name](path).close()
+    assert left
+
+
+def test_a_coordinator_starts_where_there_is_little_room(tmp_path: Path) -> None:
+    with TransactionManager(tmp_path / "tm", {}):
+        pass
+    used = sum(path.stat().st_blocks * 512 for path in (tmp_path / "tm").rglob("*"))
+    assert used < 6 << 20
