@@ -6,12 +6,15 @@ rows redone, and the transactions in doubt.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from tallystick.records import State, Xid
 from tallystick.roles.ticket import Ticket
+
+_BRANCH = re.compile(r"XID_(-?[0-9]{1,10})_([0-9A-Fa-f]{0,128})_([0-9A-Fa-f]{0,128})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +32,18 @@ def branch_name(xid: Xid) -> str:
 
 
 def branch_of(name: str) -> Xid | None:
-    """Return the branch that a name stands for; None if `branch_name` did not make it."""
-    parts = name.split("_")
-    if len(parts) != 4 or parts[0] != "XID":
+    """Return the branch that a name stands for: ``XID_<format id>_<bqual hex>_<gtrid hex>``.
+
+    `branch_name` and H2's JDBC driver make such names, in lower and in upper case hex. None is a
+    name that a person chose.
+    """
+    match = _BRANCH.fullmatch(name)
+    if match is None or len(match[2]) % 2 or len(match[3]) % 2:
         return None
-    try:
-        xid = Xid(int(parts[1]), bytes.fromhex(parts[3]), bytes.fromhex(parts[2]))
-    except ValueError:
+    format_id = int(match[1])
+    if not -(1 << 31) <= format_id < 1 << 31:
         return None
-    known = -(1 << 31) <= xid.format_id < 1 << 31 and max(len(xid.gtrid), len(xid.bqual)) <= 64
-    return xid if known else None
+    return Xid(format_id, gtrid=bytes.fromhex(match[3]), bqual=bytes.fromhex(match[2]))
 
 
 class RecoveryHandler(Protocol):

@@ -10,10 +10,12 @@ import subprocess
 import sys
 import time
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tallystick.errors import IncompleteLogError, TransactionUsageError
 from tallystick.reading.survey import survey
 from tallystick.records import State, Xid
 from tallystick.roles import branch_name, branch_of
@@ -79,6 +81,52 @@ def test_a_prepared_transaction_waits_across_openings(
     store.close()
     store = small(tmp_path / "s", system)
     assert rows(store) == expected | {3: b"three"}
+    store.close()
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_rows_can_be_read_while_branches_are_in_doubt(
+    tmp_path: Path, system: str, commit: bool
+) -> None:
+    store = small(tmp_path / "s", system)
+    store.create_table("t")
+    with store.begin() as tx:
+        for key in range(400):
+            tx.table("t")[key] = b"%d" % key * 100
+    for number in (1, 2):
+        tx = store.begin()
+        tx.table("t")[number] = b"in doubt"
+        tx.prepare(f"branch {number}")
+    store.close()
+    committed = {key: b"%d" % key * 100 for key in range(400)}
+    for _ in range(2):
+        store = small(tmp_path / "s", system)
+        with pytest.raises(IncompleteLogError, match="read_only=True"):
+            store.begin()
+        with store.begin(read_only=True) as tx:
+            table = tx.table("t")
+            assert dict(table.range()) == committed
+            assert table[2] == b"2" * 100
+            for change in (partial(table.pop, 1), partial(table.for_update, 1), table.clear):
+                with pytest.raises(TransactionUsageError, match="read-only"):
+                    change()
+            with pytest.raises(TransactionUsageError, match="read-only"):
+                tx.prepare("a name")
+        store.close()
+    store = small(tmp_path / "s", system)
+    reader = store.begin(read_only=True)
+    store.settle("branch 1", commit=commit)
+    assert dict(reader.table("t").range()) == committed
+    table = reader.table("t")
+    store.settle("branch 2", commit=not commit)
+    for read in (lambda: table[1], lambda: list(table), lambda: reader.table("t")):
+        with pytest.raises(TransactionUsageError, match="settled"):
+            read()
+    reader.rollback()
+    changed = {1 if commit else 2: b"in doubt"}
+    with store.begin(read_only=True) as tx:
+        assert dict(tx.table("t").range()) == committed | changed
     store.close()
 
 

@@ -62,5 +62,5 @@ class Health:
             raise IncompleteLogError(
                 f"transactions are in doubt: {[one.name for one in self.in_doubt]}",
                 file=self._path,
-                advice="Settle each with settle(name, commit=...); until then it is read-only",
+                advice="Settle each with settle(name, commit=...), or begin(read_only=True)",
             )

@@ -109,14 +109,18 @@ class PageStore:
 
     # -- tables and transactions ----------------------------------------------------------------
 
-    def begin(self) -> Session:
+    def begin(self, *, read_only: bool = False) -> Session:
         """Begin a transaction: ``with store.begin() as tx``.
+
+        Args:
+            read_only: Only read, which is possible while transactions are in doubt too; what these
+                have changed is not seen. The session ends when the last of them is settled.
 
         Raises:
             LogClosedError: The store is closed or has failed.
-            IncompleteLogError: Transactions are in doubt.
+            IncompleteLogError: Transactions are in doubt, and ``read_only`` is not given.
         """
-        return self._transactions.begin()
+        return self._transactions.begin(read_only=read_only)
 
     def create_table(self, name: str) -> None:
         """Create an empty table, durably, unless it exists."""
@@ -192,6 +196,7 @@ class PageStore:
                 self._log.settle(name, commit=commit).wait()
                 health.in_doubt = [one for one in health.in_doubt if one.name != name]
                 if not health.in_doubt:
+                    self._transactions.replaced = True
                     self._close_files()
                     self._open()
 

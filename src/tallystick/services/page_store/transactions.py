@@ -44,8 +44,9 @@ class Session:
     locked for other writers until its end. For one thread at a time.
     """
 
-    def __init__(self, transactions: Transactions, number: int) -> None:
+    def __init__(self, transactions: Transactions, number: int, *, read_only: bool = False) -> None:
         self.number = number
+        self.read_only = read_only
         self.prepared_as = ""
         self._transactions = transactions
         self.changes: dict[Row, bytes | None] = {}
@@ -130,7 +131,7 @@ class Session:
 
     def lock(self, table: int, key: int) -> Row:
         """Lock a row until the end. Raises `BusyError` if another session holds it too long."""
-        if self.prepared_as or not self._live:
+        if self.read_only or self.prepared_as or not self._live:
             self._require_open()
         row = (table, index(key))
         if row not in self.locked:
@@ -182,6 +183,10 @@ class Session:
 
     def _require_open(self) -> None:
         self._require_live()
+        if self.read_only:
+            raise TransactionUsageError(
+                "the transaction is read-only", advice="Begin another without read_only"
+            )
         if self.prepared:
             raise TransactionUsageError(
                 "the transaction is prepared", advice="Only commit() or rollback() may follow"
@@ -331,18 +336,32 @@ class Transactions:
         self._limits = limits
         self._locks = RowLocks()
         self.ending = threading.Lock()
+        self.replaced = False
+        """The store was opened again meanwhile, and other pages are in force. Under the latch."""
         self._next = FIRST_SESSION
 
     def _needed(self) -> Iterable[int]:
         return [section for _, section in list(self.prepared.values())]
 
-    def begin(self) -> Session:
+    def begin(self, *, read_only: bool = False) -> Session:
         """Begin a session."""
         with self._latches.latch:
-            self._health.require_writable()
+            if read_only:
+                self._health.require_open()
+            else:
+                self._health.require_writable()
             number = self._next
             self._next = number + 1 if number < LAST_SESSION else FIRST_SESSION
-        return Session(self, number)
+        return Session(self, number, read_only=read_only)
+
+    def _require_readable(self) -> None:
+        """Raise an error unless the pages of this opening can be read. Called under the latch."""
+        self._health.require_open()
+        if self.replaced:
+            raise TransactionUsageError(
+                "the transactions in doubt were settled, and the store was opened again",
+                advice="Begin another transaction: it sees what they have committed",
+            )
 
     def prepared_now(self) -> list[InDoubt]:
         """Return the sessions of this opening that are prepared."""
@@ -354,13 +373,13 @@ class Transactions:
     def table_id(self, name: str) -> int:
         """Return the number of a table in the log. Raises `KeyError`."""
         with self._latches.latch:
-            self._health.require_open()
+            self._require_readable()
             return self.tables.id_of(name)
 
     def read(self, table: int, key: int) -> bytes | None:
         """Return a committed row."""
         with self._latches.latch:
-            self._health.require_open()
+            self._require_readable()
             row = self.tables.tree(table).get(key)
             self.trim()
             return row
@@ -373,7 +392,7 @@ class Transactions:
         At most ``count`` rows, and no more once they have ``size`` bytes.
         """
         with self._latches.latch:
-            self._health.require_open()
+            self._require_readable()
             rows = self.tables.tree(table).batch(start, count, size)
             self.trim()
             return rows
@@ -414,7 +433,7 @@ class Transactions:
                     self.prepared.pop(session.prepared_as, None)
         finally:
             self._locks.release(session.locked)
-        if self.checkpoints.due:
+        if self.checkpoints.due and not session.read_only:
             with self._health.required():
                 self.checkpoints.run_if_due()
 

@@ -16,6 +16,7 @@ CODES = codes(
         "unreadable-structure",
         Severity.DAMAGE,
         "The file header, or a page that lists the log, is damaged.",
+        "Copy the file first; restore the damaged page from a backup",
     ),
     Code(
         "encrypted",
@@ -26,11 +27,36 @@ CODES = codes(
         "header-copy-damaged",
         Severity.DAMAGE,
         "The CRC-32 of a copy of the variable header is wrong.",
+        "Copy the file before any restart; the engine goes by the other copy, if that is whole",
     ),
     Code(
         "header-copies-differ",
         Severity.WARNING,
         "The process ended between writing the two copies of the variable header.",
+    ),
+    Code(
+        "header-names-no-log",
+        Severity.DAMAGE,
+        "A copy of the variable header with a right CRC-32 leads to no log.",
+        "Copy the file before anything opens it; dump it with salvage to see what is in it",
+    ),
+    Code(
+        "header-drops-log",
+        Severity.LOSS,
+        "The copy of the variable header that the engine uses leads past a log with commits.",
+        "Copy the file before anything opens it; the log that is named stands in it whole",
+    ),
+    Code(
+        "file-cut-short",
+        Severity.LOSS,
+        "The log lists pages that the file does not have: it was cut, or a list is damaged.",
+        "Copy the file first; compare its size with a backup, and restore that if it is longer",
+    ),
+    Code(
+        "table-page-empty",
+        Severity.LOSS,
+        "The root page of a table is zeroed; the engine opens the table without any row.",
+        "Copy the file before any restart; restore the table from a backup",
     ),
     Code(
         "does-not-open",
@@ -54,11 +80,13 @@ CODES = codes(
         "trunk-chain-broken",
         Severity.DAMAGE,
         "The chain of trunk pages ends at a damaged page.",
+        "Copy the file before any restart; dump it with salvage to see what is behind",
     ),
     Code(
         "log-page-damaged",
         Severity.DAMAGE,
         "The log ends at a page that was written once and is damaged.",
+        "Copy the file before any restart; what stood on the page can come from a backup only",
     ),
     Code(
         "page-far-outside",

@@ -26,7 +26,6 @@ from tallystick.storage.source import ByteSource, open_source
 from tallystick.systems.findings import FindingBuilder
 from tallystick.systems.h2.codes import CODES
 from tallystick.systems.h2.engine.opening import EngineResult, judge
-from tallystick.systems.h2.engine.recovery import Recovery
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
 from tallystick.systems.h2.read.changes import changes_of, table_names
 from tallystick.systems.h2.read.files import OpenedFile, open_file
@@ -117,8 +116,8 @@ class H2Reading:
         result = self._result
         if isinstance(result, Finding):
             return
-        if result.file.stream is not None and result.recovery is not None:
-            yield from _decided_records(result.file, result.file.stream, result.recovery)
+        if result.file.stream is not None:
+            yield from _decided_records(result, result.file.stream)
         if salvage:
             yield from _salvaged_records(result.file)
 
@@ -169,9 +168,9 @@ class H2Reading:
         return [] if found is None else [Split(self._path, 0, found[0].size)]
 
 
-def _decided_records(opened: OpenedFile, stream: LogStream, recovery: Recovery) -> Iterator[Record]:
-    for entry in Scan(stream, opened.zone).entries():
-        yield record_of(entry, stream, recovery.decisions(entry))
+def _decided_records(result: EngineResult, stream: LogStream) -> Iterator[Record]:
+    for entry in Scan(stream, result.file.zone).entries():
+        yield record_of(entry, stream, result.decisions(entry))
 
 
 def _salvaged_records(opened: OpenedFile) -> Iterator[Record]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,3 +84,23 @@ def test_pages_are_allocated_once_lowest_first_and_never_the_free_lists(
     assert store.allocate() == taken[10]
     assert store.allocate(exclude={taken[11]}) == taken[12]
     assert store.allocate(after=taken[-1]) > taken[-1]
+
+
+def test_growing_in_two_threads_never_makes_the_file_smaller(store: PageStoreFile) -> None:
+    errors: list[BaseException] = []
+
+    def smaller() -> None:
+        try:
+            store.grow(100)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=smaller)
+    with store._mutex:
+        thread.start()
+        time.sleep(0.05)  # it has looked at the page count, or waits to
+        store.grow(200)
+    thread.join()
+    assert not errors
+    assert store.page_count == 200
+    assert store.file.size() == 200 * SIZE

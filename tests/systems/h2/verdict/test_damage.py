@@ -112,7 +112,9 @@ def test_damage_is_found_and_judged_as_the_engine_would(
 
 def test_commits_on_the_only_damaged_page_are_not_called_no_loss() -> None:
     one = reading_of(fixture_dir("h2") / "corrupt-checksum-2048")
-    (loss,) = one.verdict().strict["lost"]
+    lost = one.verdict().strict["lost"]
+    assert lost["records"] == 34
+    (loss,) = lost["ends"]
     assert loss["code"] == "lost-behind-damage"
     assert "at least 34 commits" in loss["what"]
 

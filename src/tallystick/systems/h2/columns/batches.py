@@ -29,13 +29,13 @@ from tallystick.arrow.columns import (
 )
 from tallystick.arrow.schemas import RECORDS, record_batches
 from tallystick.records import Clock, Outcome, Record
+from tallystick.roles import branch_of
 from tallystick.systems.h2.columns import kernels
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import SESSION_TYPES, Type
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
 from tallystick.systems.h2.format.numbers import decode_string
 from tallystick.systems.h2.format.values.datetime import Zone
-from tallystick.systems.h2.format.xid import parse_name
 from tallystick.systems.h2.read.records import KINDS, record_of
 from tallystick.systems.h2.read.scan import Scan
 from tallystick.systems.h2.read.stream import LogStream
@@ -233,7 +233,7 @@ def _branches(data: Any, table: Any, codes: Any) -> dict[str, Any]:
         start = int(table[kernels.BODY_START, row])
         record = int(table[kernels.START, row] + table[kernels.LENGTH, row])
         name, _ = decode_string(bytes(data[start:record]), 0)
-        xid = parse_name(name)
+        xid = branch_of(name)
         if xid is not None:
             for field, values in columns.items():
                 values[row] = getattr(xid, field)

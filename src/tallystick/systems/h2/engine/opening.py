@@ -8,6 +8,7 @@ Source: the PageLog description, sections b.6 and b.8.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +34,8 @@ from tallystick.systems.h2.read.files import OpenedFile
 from tallystick.systems.h2.read.scan import Scan
 from tallystick.systems.h2.read.stream import LogStream, PageFile
 
+EVERY = sys.maxsize
+"""More records than a log has."""
 UNSUPPORTED = 90048
 ENCRYPTION = 90049
 DUPLICATE_KEY = 23505
@@ -45,11 +48,14 @@ class Opening:
 
     Attributes:
         error_code: the engine's number of the error; 0: it opens.
-        stages: the recovery stages that ran.
+        stages: the recovery stages that ran to their end.
+        read: the position of the last record that stage 0 read; it applied those before it.
+        redone_before: the position where redo ended; 0: it never began.
         partial: why redo stopped early although the database opens; ``partial_at``: the byte
             offset in the file, -1 if unknown, as ``failed_at``.
         replaced: the engine would discard the file and start a new one.
         catalog: rows of SYS by key.
+        emptied: tables whose root page is zeroed without an image in the log, to that page.
     """
 
     error_code: int = 0
@@ -57,11 +63,14 @@ class Opening:
     in_doubt: tuple[str, ...] = ()
     read_only: bool = False
     stages: tuple[int, ...] = ()
+    read: int = EVERY
+    redone_before: int = EVERY
     partial: str = ""
     partial_at: int = -1
     failed_at: int = -1
     replaced: bool = False
     catalog: dict[int, tuple[Value | None, ...]] = field(default_factory=dict)
+    emptied: dict[int, int] = field(default_factory=dict)
 
     @property
     def opened(self) -> bool:
@@ -87,38 +96,50 @@ class EngineResult:
     opening: Opening
     recovery: Recovery | None = None
 
+    def decisions(self, entry: Entry) -> dict[str, Any]:
+        """Return what the engine did with an entry, as far as its opening came."""
+        found = {} if self.recovery is None else self.recovery.decisions(entry)
+        if "applied_in_stage0" in found and self.opening.read != EVERY:
+            found["applied_in_stage0"] &= entry.pos < self.opening.read
+        if entry.pos >= self.opening.redone_before:
+            found |= {name: none for name, none in _NOT_REDONE.items() if name in found}
+        return found
+
+
+_NOT_REDONE: dict[str, Any] = {"redo": False, "freed": []}
+
 
 def judge(file: OpenedFile) -> EngineResult:
     """Run recovery on the log of a file and decide whether the engine opens it."""
     if file.pages is None:
         error = file.problem
         if isinstance(error, CorruptLogError):
-            return EngineResult(file, _failed(FILE_CORRUPTED, error.message))
-        return EngineResult(file, Opening(replaced=True))
+            return EngineResult(file, _failed(FILE_CORRUPTED, error.message, read=0))
+        return EngineResult(file, Opening(replaced=True, read=0, redone_before=0))
     refusal = _header_refusal(file.pages)
     if file.stream is None:
         if refusal is None and file.problem is not None:
-            refusal = _failed(GENERAL_ERROR, file.problem.message, 0)
+            refusal = _failed(GENERAL_ERROR, file.problem.message)
         return EngineResult(file, refusal or Opening())
     recovery = recover(file.stream, file.zone)
     opening = refusal or _open_log(file.stream, recovery, file.zone)
     return EngineResult(file, opening, recovery)
 
 
-def _failed(code: int, error: str, *stages: int) -> Opening:
-    return Opening(error_code=code, error=error, stages=stages)
+def _failed(code: int, error: str, *stages: int, read: int = EVERY) -> Opening:
+    return Opening(error_code=code, error=error, stages=stages, read=read, redone_before=0)
 
 
 def _header_refusal(pages: PageFile) -> Opening | None:
     static = pages.static
     if pages.page_count < layout.PAGE_COUNT_MIN:
-        return Opening(replaced=True)
+        return Opening(replaced=True, read=0, redone_before=0)
     if not static.magic_ok:
-        return _failed(UNSUPPORTED, "unsupported version or invalid file header")
+        return _failed(UNSUPPORTED, "unsupported version or invalid file header", read=0)
     if static.encrypted:
-        return _failed(ENCRYPTION, "encryption error, or wrong password")
+        return _failed(ENCRYPTION, "encryption error, or wrong password", read=0)
     if static.read_version > layout.VERSION:
-        return _failed(UNSUPPORTED, f"unsupported read version {static.read_version}")
+        return _failed(UNSUPPORTED, f"unsupported read version {static.read_version}", read=0)
     if not any(pages.headers()):
         return _failed(FILE_CORRUPTED, "both copies of the variable header are damaged")
     return None
@@ -126,10 +147,11 @@ def _header_refusal(pages: PageFile) -> Opening | None:
 
 def _open_log(stream: LogStream, recovery: Recovery, zone: Zone) -> Opening:
     if recovery.end.error:
-        return _failed(GENERAL_ERROR, recovery.end.error, 0)
+        return _failed(GENERAL_ERROR, recovery.end.error)
     read_only = stream.pages.static.write_version > layout.VERSION
     if read_only and recovery.undo:
-        return _failed(READ_ONLY, "the database is read only")
+        first = min(pos for pos, _ in recovery.undo.values())
+        return _failed(READ_ONLY, "the database is read only", read=first)
     if min(recovery.used_pages, default=0) < 0:
         return _failed(GENERAL_ERROR, f"the log lists page {min(recovery.used_pages)}", 0)
     tables = Tables(UndonePages(stream.pages, stream, recovery), zone)
@@ -140,6 +162,7 @@ def _open_log(stream: LogStream, recovery: Recovery, zone: Zone) -> Opening:
     opening = Opening(
         in_doubt=tuple(state.in_doubt or "" for state in recovery.in_doubt()),
         stages=(0, 2),
+        emptied=tables.emptied,
     )
     opening.read_only = read_only or bool(opening.in_doubt)
     _simulate_redo(_Redo(tables), stream, recovery, zone, opening)
@@ -157,7 +180,9 @@ def _simulate_redo(
                 redo.apply(entry)
     except StoreError as error:
         place = stream.file_offset(entry.start) if entry is not None else -1
+        opening.redone_before = 0 if entry is None else entry.pos
         if error.code != FILE_CORRUPTED:
+            opening.stages = (0,)
             opening.error_code, opening.error = error.code, error.text
             opening.failed_at = place
             return

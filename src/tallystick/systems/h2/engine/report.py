@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tallystick.systems.h2.engine.opening import EngineResult
-from tallystick.systems.h2.engine.recovery import Recovery
-from tallystick.systems.h2.format.values.datetime import Zone
+from tallystick.systems.h2.engine.opening import EVERY, EngineResult, Opening
+from tallystick.systems.h2.engine.recovery import REDO_STAGE, Recovery
 from tallystick.systems.h2.read.records import entry_fields
 from tallystick.systems.h2.read.scan import Scan
 from tallystick.systems.h2.read.stream import LogStream
@@ -27,17 +26,23 @@ def engine_part(result: EngineResult) -> dict[str, Any]:
             "last_section": None,
             "recovery": result.opening.to_json(),
         }
+    records = list(_records(result, stream))
+    last = recovery.last_section
+    if result.opening.read != EVERY:
+        last = records[-1]["section"] if records else None
     return {
-        "records": list(_records(stream, result.file.zone, recovery)),
-        "stage_ends": [_stage(stage, recovery) for stage in result.opening.stages],
-        "first_section": None if recovery.last_section is None else 0,
-        "last_section": recovery.last_section,
+        "records": records,
+        "stage_ends": [_stage(stage, recovery, result.opening) for stage in result.opening.stages],
+        "first_section": None if last is None else 0,
+        "last_section": last,
         "recovery": result.opening.to_json(),
     }
 
 
-def _records(stream: LogStream, zone: Zone, recovery: Recovery) -> Iterator[dict[str, Any]]:
-    for entry in Scan(stream, zone).entries():
+def _records(result: EngineResult, stream: LogStream) -> Iterator[dict[str, Any]]:
+    for entry in Scan(stream, result.file.zone).entries():
+        if entry.pos > result.opening.read:
+            return
         page, offset = stream.place(entry.start)
         yield {
             "pos": entry.pos,
@@ -47,14 +52,15 @@ def _records(stream: LogStream, zone: Zone, recovery: Recovery) -> Iterator[dict
             "offset": offset,
             "type": entry.type,
             **entry_fields(entry),
-            **recovery.decisions(entry),
+            **result.decisions(entry),
         }
 
 
-def _stage(stage: int, recovery: Recovery) -> dict[str, Any]:
+def _stage(stage: int, recovery: Recovery, opening: Opening) -> dict[str, Any]:
+    partial = opening.partial if stage == REDO_STAGE else ""
     return {
         "stage": stage,
-        "end": recovery.end.text,
+        "end": f"quiet: {partial}" if partial else recovery.end.text,
         "empty": recovery.empty,
         "sessions": [
             {

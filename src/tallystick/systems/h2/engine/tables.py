@@ -93,6 +93,10 @@ class UndonePages:
             raise corrupted(f"wrong checksum of page {page_id}")
         return page
 
+    def is_undone(self, page_id: int) -> bool:
+        """Return True if stage 0 writes an image of the page."""
+        return self.recovery is not None and page_id in self.recovery.undo
+
     def _image(self, page_id: int) -> bytes | None:
         if self.recovery is None or self.stream is None or page_id not in self.recovery.undo:
             return None
@@ -129,6 +133,8 @@ class Tables:
     undone: UndonePages
     zone: Zone
     meta: dict[int, MetaRow] = field(default_factory=dict)
+    emptied: dict[int, int] = field(default_factory=dict)
+    """Tables whose root page is zeroed although the log has no image of it, to that page."""
     read_only: bool = False
     """Then the engine cannot make an empty leaf of an empty page."""
 
@@ -150,6 +156,8 @@ class Tables:
     def _open_table(self, row: MetaRow) -> None:
         """Read what the engine reads of a table when it opens it: its last key and row count."""
         part = self._data_page(row.root)
+        if part is None and not self.undone.is_undone(row.root):
+            self.emptied[row.index] = row.root
         if isinstance(part, DataNode) and part.row_count < 0:  # unknown: it counts
             for _ in self._leaves(row.root, _DEPTH_MAX):
                 pass
@@ -211,9 +219,13 @@ class Tables:
         page = self.undone.page(page_id)
         if page is None:
             return None
+        part = self._decoded(page_id, page)
         (above,) = _INT.unpack_from(page, layout.PARENT_OFFSET)
-        if above != parent:
+        if above != parent:  # the engine looks at it last
             raise StoreError(GENERAL_ERROR, f"page {page_id}: parent {above} expected {parent}")
+        return part
+
+    def _decoded(self, page_id: int, page: bytes | memoryview) -> DataLeaf | DataNode:
         kind = page[0] & ~layout.LAST
         try:
             if kind in _DATA_TYPES:

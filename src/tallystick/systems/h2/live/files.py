@@ -230,9 +230,9 @@ class PageStoreFile:
 
     def grow(self, pages: int, *, ahead: bool = False) -> None:
         """Make the file at least so many pages long; with ``ahead`` by `GROWTH_PAGES` at least."""
-        if pages <= self.page_count:
-            return
         with self._mutex:
+            if pages <= self.page_count:  # under the lock: another thread may have grown it
+                return
             if ahead:
                 pages = max(pages, self.page_count + GROWTH_PAGES)
             self._file.allocate(pages * self.page_size)

@@ -40,6 +40,7 @@ from tallystick.systems.h2.format.entries import Entry, Type
 from tallystick.systems.h2.format.layout import VariableHeader
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.live.files import PageStoreFile
+from tallystick.systems.h2.live.opening import require_numbers, require_pages, require_sound
 from tallystick.systems.h2.live.replay import PagesOnly, redo, undo
 from tallystick.systems.h2.live.state import LiveState, Prepared
 from tallystick.systems.h2.live.writer import Item, LogWriter, replace_record
@@ -123,9 +124,15 @@ class PageLog:
     # -- recovery -------------------------------------------------------------------------
 
     def open_for_reading(self) -> LogStream:
-        """Read the log that the file's header names, as recovery will read it."""
-        self._stream = open_stream(self.store.view(), self.store.header)
-        return self._stream
+        """Read the log that the file's header names, as recovery will read it.
+
+        Raises:
+            CorruptLogError: the header leads to no log, or the log lists pages that cannot be its.
+        """
+        stream = open_stream(self.store.view(), self.store.header)
+        require_sound(stream)
+        self._stream = stream
+        return stream
 
     def recover(self, stage: int, handler: RecoveryHandler | None = None) -> bool:
         """Run one stage of recovery; it may be interrupted and repeated.
@@ -159,14 +166,17 @@ class PageLog:
 
     def _require_readable(self, recovery: Recovery) -> None:
         pages = sorted(recovery.damaged_images)
-        if pages or recovery.end.error:
+        fault = recovery.end.error or recovery.end.quiet_fault
+        if pages or fault:
             raise CorruptLogError(
                 "the log is damaged",
                 file=self.store.path,
                 expected="records and images that are whole",
-                found=recovery.end.error or f"damaged images of pages {pages}",
+                found=fault or f"damaged images of pages {pages}",
                 advice="Restore a backup; 'tallystick verify' tells what is lost",
             )
+        if self._own_pages:
+            require_pages(self.store.path, self.store.page_count, recovery)
 
     def _find_in_doubt(self, recovery: Recovery) -> None:
         self._state.prepared = {
@@ -226,6 +236,7 @@ class PageLog:
 
         Raises:
             IncompleteLogError: transactions are in doubt, and ``carry`` is not given.
+            CorruptLogError: the header, the log's lists or, if carried, its records are damaged.
         """
         if self._state.prepared and not carry:
             names = [one.name for one in self._state.prepared.values()]
@@ -239,7 +250,9 @@ class PageLog:
         self._state = LiveState()
         if carry:
             # Undo would overwrite these pages, even if the free list on disk says they are free.
-            self._state.undo_all.update(recover(old, Zone()).undo)
+            recovery = recover(old, Zone())
+            self._require_readable(recovery)
+            self._state.undo_all.update(recovery.undo)
         self._writer = self._begin(old, at_end=at_end)
         self._state.starts[0] = self._writer.output.page
         if carry:
@@ -252,6 +265,7 @@ class PageLog:
 
     def _begin(self, old: LogStream, *, at_end: bool) -> LogWriter:
         key = max((trunk.key for trunk in old.chain.trunks), default=self.store.header.log_key)
+        require_numbers(self.store.path, self.store.header, key)
         writer = LogWriter(
             self.store,
             key=key,

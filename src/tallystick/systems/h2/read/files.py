@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tallystick.errors import LogFormatError
+from tallystick.errors import CorruptLogError, LogFormatError
 from tallystick.storage.source import ByteSource
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.layout import VariableHeader
@@ -31,6 +31,7 @@ class OpenedFile:
         pages: None: there is no page store header.
         header: the variable header in force; None: both copies are damaged.
         stream: the log; None: it cannot be followed.
+        other: where the header in force names no log: the one that the second copy names.
         problem: what kept the file header, or the chain of trunk pages, from being read.
     """
 
@@ -39,7 +40,16 @@ class OpenedFile:
     pages: PageFile | None = None
     header: VariableHeader | None = None
     stream: LogStream | None = None
+    other: LogStream | None = None
     problem: LogFormatError | None = None
+
+    @property
+    def used_copy(self) -> int:
+        """Page of the header copy that the engine uses; 0: both are damaged."""
+        copies = () if self.pages is None else self.pages.headers()
+        return next(
+            (at for at, copy in enumerate(copies, layout.VARIABLE_HEADER_PAGES[0]) if copy), 0
+        )
 
     @property
     def encrypted(self) -> bool:
@@ -69,6 +79,22 @@ def open_file(source: ByteSource, options: ReadOptions) -> OpenedFile:
         opened.header = next((header for header in pages.headers() if header), None)
         if not static.encrypted and opened.header is not None:
             opened.stream = open_stream(pages, opened.header)
+            if opened.stream.misnamed:
+                opened.other = _second_log(pages, opened.header)
     except LogFormatError as error:
         opened.problem = error
     return opened
+
+
+def _second_log(pages: PageFile, header: VariableHeader) -> LogStream | None:
+    """Return the log that another copy of the header names, if it names one."""
+    for copy in pages.headers():
+        if copy is None or copy == header or not copy.first_trunk:
+            continue
+        try:
+            stream = open_stream(pages, copy)
+        except CorruptLogError:
+            continue
+        if not stream.misnamed:
+            return stream
+    return None

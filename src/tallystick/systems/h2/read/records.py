@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tallystick.records import Kind, Outcome, Record
+from tallystick.roles import branch_of
 from tallystick.storage.crc import crc32
 from tallystick.systems.h2.format.entries import (
     INCOMPLETE,
@@ -21,7 +22,6 @@ from tallystick.systems.h2.format.entries import (
 )
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
 from tallystick.systems.h2.format.values.types import json_of
-from tallystick.systems.h2.format.xid import parse_name
 from tallystick.systems.h2.read.stream import LogStream
 
 KINDS = {
@@ -141,6 +141,6 @@ def _fill(record: Record, entry: Entry) -> None:
     if entry.code == Type.UNDO:
         record.record_id, record.body = entry.page, entry.stored
     if entry.code == Type.PREPARE_COMMIT:
-        xid = parse_name(entry.name)
+        xid = branch_of(entry.name)
         if xid is not None:
             record.format_id, record.gtrid, record.bqual = xid.format_id, xid.gtrid, xid.bqual

@@ -8,7 +8,7 @@ what comes before belongs to a record whose beginning is lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from tallystick.errors import CorruptLogError
@@ -94,8 +94,21 @@ def salvaged(
     pages: PageFile, stream: LogStream | None, zone: Zone
 ) -> Iterator[tuple[Entry, LogStream, PageRun]]:
     """Yield the entries of every run, with a stream to place them and the run they are from."""
+    yield from _entries_of(pages, page_runs(pages, stream), zone)
+
+
+def entries_behind(stream: LogStream, position: int, zone: Zone) -> Iterator[Entry]:
+    """Yield the entries on the pages of the log after the one that holds a stream position."""
+    behind = stream.data_pages[position // stream.body_size + 1 :]
+    runs = [PageRun(tuple(behind), Outcome.VALID, "behind damage")] if behind else []
+    return (entry for entry, _, _ in _entries_of(stream.pages, runs, zone))
+
+
+def _entries_of(
+    pages: PageFile, runs: Iterable[PageRun], zone: Zone
+) -> Iterator[tuple[Entry, LogStream, PageRun]]:
     trials = TRIALS_MAX
-    for run in page_runs(pages, stream):
+    for run in runs:
         part = LogStream(pages, TrunkChain(), list(run.pages))
         start = _beginning(part, zone, max(trials, 1))
         trials -= part.body_size if start is None else start

@@ -69,7 +69,7 @@ class TrunkEnd(StrEnum):
 
     NO_NEXT = "no further trunk page is named"
     OUTSIDE = "the next trunk page lies outside the file"
-    CYCLE = "the chain returns to its first page"
+    CYCLE = "the chain returns to one of its own pages"
     CHECKSUM = "the next trunk page has a wrong checksum"
     EMPTY = "the next trunk page is empty"
     NOT_A_TRUNK = "the next page is not a trunk page"
@@ -109,7 +109,8 @@ def walk_trunks(pages: PageFile, first: int, key: int) -> TrunkChain:
             return chain
         found = _next_trunk(pages, following, previous, key + len(chain.trunks))
         if isinstance(found, TrunkEnd):
-            chain.end = found
+            looped = any(trunk.page == following for trunk in chain.trunks)
+            chain.end = TrunkEnd.CYCLE if looped else found
             return chain
         chain.trunks.append(found)
         previous, following = following, found.next
@@ -185,6 +186,8 @@ class LogStream:
     lost: dict[int, None] = field(default_factory=dict)
     """Data pages of this log after its end, in stream order, and the damaged one that ended it
     if it still says that it is one: they were written, so the log was longer once."""
+    misnamed: str = ""
+    """Why the header that names this log cannot be right; empty where it can."""
     skip: int = 0
     """Stream bytes before the offset where a scan begins (a part read on its own)."""
 
@@ -234,6 +237,7 @@ def open_stream(pages: PageFile, header: VariableHeader) -> LogStream:
     chain = walk_trunks(pages, header.first_trunk, header.log_key)
     listed = list(chain.listed())
     start = next((at for at, (_, page) in enumerate(listed) if page == header.first_data), None)
+    misnamed = _misnamed(chain, header) if start is None else ""
     if start is None:
         start = len(listed)
     stream = LogStream(
@@ -242,6 +246,7 @@ def open_stream(pages: PageFile, header: VariableHeader) -> LogStream:
         data_pages=[],
         dropped=[page for _, page in listed[:start]],
         end_key=header.log_key + len(chain.trunks),
+        misnamed=misnamed,
     )
     _follow(stream, listed, start)
     return stream
@@ -264,6 +269,39 @@ def _follow(stream: LogStream, listed: list[tuple[int, int]], start: int) -> Non
         return
     for page in _pages_of_trunk(stream.pages, stream.chain.end_page, stream.end_key):
         stream.lost[page] = None
+    if stream.chain.end in _NEVER_LEFT and stream.chain.trunks:
+        for key, page in _listed_behind(stream.pages, stream.chain.trunks[-1].page, stream.end_key):
+            if data_fault(stream.pages, page, key) is None:
+                stream.lost[page] = None
+
+
+_NEVER_LEFT = (TrunkEnd.CYCLE, TrunkEnd.OUTSIDE)
+"""Ends that no writer leaves: the next trunk page is a new one, allocated in the file."""
+
+
+def _misnamed(chain: TrunkChain, header: VariableHeader) -> str:
+    """Return why the header's numbers lead to no log; it names none where both pages are 0."""
+    if not header.first_trunk and not header.first_data:
+        return ""
+    if not chain.trunks:
+        return f"trunk page {header.first_trunk}, log key {header.log_key}: {chain.end}"
+    return f"no trunk page of the log lists its first data page {header.first_data}"
+
+
+def _listed_behind(pages: PageFile, last: int, key: int) -> Iterator[tuple[int, int]]:
+    """Yield what trunk pages list that follow page ``last`` by their own fields.
+
+    They are looked for in the whole file, as the page before them leads elsewhere.
+    """
+    for page_id, kind in enumerate(pages.types()):
+        if kind != layout.STREAM_TRUNK or not layout.checksum_ok(pages.page(page_id), page_id):
+            continue
+        _, _, _, previous, found, *_ = layout.TRUNK_HEADER.unpack_from(pages.page(page_id))
+        if (previous, found) == (last, key):
+            try:
+                yield from walk_trunks(pages, page_id, key).listed()
+            except CorruptLogError:
+                continue
 
 
 def _was_written(pages: PageFile, page_id: int, key: int) -> bool:

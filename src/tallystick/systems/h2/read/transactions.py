@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tallystick.records import State, Transaction, Xid
+from tallystick.roles import branch_of
 from tallystick.systems.h2.format.entries import INCOMPLETE, SESSION_TYPES, Entry, Type
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
-from tallystick.systems.h2.format.xid import parse_name
 from tallystick.systems.h2.read.stream import LogStream
 
 _INVERSE = {Type.ADD: Type.REMOVE, Type.REMOVE: Type.ADD}
@@ -48,7 +48,7 @@ class LoggedTransaction:
     @property
     def xid(self) -> Xid | None:
         """The branch that its name says it is."""
-        return parse_name(self.names[-1]) if self.names else None
+        return branch_of(self.names[-1]) if self.names else None
 
     @property
     def late_changes(self) -> int:

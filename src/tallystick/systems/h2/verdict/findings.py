@@ -9,15 +9,21 @@ from collections.abc import Iterator
 
 from tallystick.records import Finding, State
 from tallystick.systems.findings import FindingBuilder
-from tallystick.systems.h2.engine.opening import EngineResult, Opening
+from tallystick.systems.h2.engine.opening import EngineResult
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import INCOMPLETE, UNKNOWN, Entry, Type
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.read.files import OpenedFile
 from tallystick.systems.h2.read.salvage import salvaged
 from tallystick.systems.h2.read.scan import Scan
-from tallystick.systems.h2.read.stream import LogStream, PageFile, TrunkEnd
+from tallystick.systems.h2.read.stream import DataFault, LogStream, PageFile, TrunkEnd
 from tallystick.systems.h2.read.transactions import LoggedTransaction, transactions_of
+from tallystick.systems.h2.verdict.losses import (
+    after_redo,
+    behind_damage,
+    behind_end,
+    behind_header,
+)
 
 _NAMES_MAX = 5
 """Names that a message lists."""
@@ -40,13 +46,14 @@ def findings_of(result: EngineResult, finding: FindingBuilder) -> Iterator[Findi
     if file.encrypted:
         return
     if file.pages is not None:
-        yield from _header_findings(file.pages, finding)
+        yield from _header_findings(file, file.pages, finding)
     if file.stream is not None:
+        yield from _misnamed_findings(file, file.stream, finding)
         yield from _ending_findings(file.stream, file.zone, finding)
         yield from _entry_findings(file.stream, file.zone, finding)
         yield from _transaction_findings(file.stream, file.zone, finding)
         yield from _stale_names(file.stream, file.zone, finding)
-    yield from _opening_findings(result.opening, finding)
+    yield from _opening_findings(result, finding)
 
 
 # -- the file -------------------------------------------------------------------------------
@@ -66,7 +73,9 @@ def _file_findings(file: OpenedFile, finding: FindingBuilder) -> Iterator[Findin
         )
 
 
-def _header_findings(pages: PageFile, finding: FindingBuilder) -> Iterator[Finding]:
+def _header_findings(
+    file: OpenedFile, pages: PageFile, finding: FindingBuilder
+) -> Iterator[Finding]:
     first, second = pages.headers()
     for page, header in zip(layout.VARIABLE_HEADER_PAGES, (first, second), strict=True):
         if header is None and pages.exists(page):
@@ -76,7 +85,8 @@ def _header_findings(pages: PageFile, finding: FindingBuilder) -> Iterator[Findi
                 + ("; the other copy is used" if first or second else ""),
                 offset=page * pages.page_size,
             )
-    if first and second and first != second:
+    misnamed = file.stream is not None and file.stream.misnamed
+    if first and second and first != second and not misnamed:
         yield finding(
             "header-copies-differ",
             "the two header copies differ; the process ended between writing them, and the "
@@ -85,7 +95,43 @@ def _header_findings(pages: PageFile, finding: FindingBuilder) -> Iterator[Findi
         )
 
 
-def _opening_findings(opening: Opening, finding: FindingBuilder) -> Iterator[Finding]:
+def _misnamed_findings(
+    file: OpenedFile, stream: LogStream, finding: FindingBuilder
+) -> Iterator[Finding]:
+    if not stream.misnamed or stream.lost:
+        return
+    copy = file.used_copy
+    lost = behind_header(file)
+    what = f"header page {copy} is whole but leads to no log ({stream.misnamed}); "
+    offset = copy * stream.pages.page_size
+    if lost.commits and file.other is not None:
+        other = sum(layout.VARIABLE_HEADER_PAGES) - copy
+        yield finding(
+            "header-drops-log",
+            f"{what}the engine uses it, begins an empty log and says nothing: it drops {lost}, "
+            f"to which header page {other} leads, whole as well",
+            offset=offset,
+            advice=f"Copy the file before anything opens it; in the copy, put header page {other} "
+            f"in the place of page {copy}, and open that",
+        )
+    elif lost.commits and stream.dropped:
+        yield finding(
+            "header-drops-log",
+            f"{what}the engine begins an empty log and says nothing: of {lost} on pages of this "
+            "log it redoes none, and which of them are in the tables already is not known",
+            offset=offset,
+        )
+    else:
+        yield finding(
+            "header-names-no-log",
+            f"{what}the engine begins an empty log and says nothing; whether the log that was "
+            "meant held commits cannot be told from this file",
+            offset=offset,
+        )
+
+
+def _opening_findings(result: EngineResult, finding: FindingBuilder) -> Iterator[Finding]:
+    opening = result.opening
     if not opening.opened:
         yield finding(
             "does-not-open",
@@ -96,8 +142,16 @@ def _opening_findings(opening: Opening, finding: FindingBuilder) -> Iterator[Fin
         yield finding(
             "partial-redo",
             f"the engine stops redoing here without a word and opens the database: "
-            f"{opening.partial}; committed changes behind this place are lost",
+            f"{opening.partial}; changes of {after_redo(result)} behind this place are lost",
             offset=opening.partial_at if opening.partial_at >= 0 else None,
+        )
+    pages = result.file.pages
+    for index, root in opening.emptied.items():
+        yield finding(
+            "table-page-empty",
+            f"page {root} is zeroed, where table {index} begins, and the log has no image of it: "
+            "the engine opens the table with no row but those that the log adds",
+            offset=root * pages.page_size if pages is not None else None,
         )
 
 
@@ -114,14 +168,29 @@ def _ending_findings(stream: LogStream, zone: Zone, finding: FindingBuilder) -> 
             f"the chain of log pages breaks off: {stream.chain.end}",
             offset=stream.chain.end_page * page_size,
         )
-    elif stream.fault is not None and not stream.end_of_file:
+    elif stream.fault is DataFault.CHECKSUM:
         yield finding(
             "log-page-damaged",
             f"the log ends at page {stream.fault_page}, which was written once: {stream.fault}",
             offset=stream.fault_page * page_size,
         )
+    yield from _outside_findings(stream, finding)
+
+
+def _outside_findings(stream: LogStream, finding: FindingBuilder) -> Iterator[Finding]:
+    page_size, page_count = stream.pages.page_size, stream.pages.page_count
     last = max((page for _, page in stream.chain.listed()), default=-1)
-    if last >= stream.pages.page_count * _GROWTH_WARNING:
+    if stream.chain.trunks and stream.chain.end is TrunkEnd.OUTSIDE and not stream.lost:
+        last = max(last, stream.chain.end_page)
+    if page_count <= last < page_count * _GROWTH_WARNING:
+        yield finding(
+            "file-cut-short",
+            f"the file ends after page {page_count - 1}, and its log has page {last}: the file was "
+            "cut, or that list is damaged. The engine takes a missing log page for the end of the "
+            "log and says nothing; what stood behind the cut cannot be told",
+            offset=page_count * page_size,
+        )
+    if last >= page_count * _GROWTH_WARNING:
         yield finding(
             "page-far-outside",
             f"the log lists page {last}, far behind the end of the file; opening the "
@@ -130,17 +199,12 @@ def _ending_findings(stream: LogStream, zone: Zone, finding: FindingBuilder) -> 
 
 
 def _lost_finding(stream: LogStream, zone: Zone, finding: FindingBuilder) -> Finding:
-    commits = rows = 0
-    for entry, _, run in salvaged(stream.pages, stream, zone):
-        if run.pages[0] in stream.lost:
-            commits += entry.code == Type.COMMIT
-            rows += entry.session_bound
     where = stream.fault_page if stream.fault is not None else stream.chain.end_page
     reason = stream.fault if stream.fault is not None else stream.chain.end
     return finding(
         "lost-behind-damage",
         f"log page {where} is damaged ({reason}), and the engine takes it for the end: a restart "
-        f"silently drops at least {commits} commits and {rows} row changes that stand on it or on "
+        f"silently drops at least {behind_damage(stream, zone)} that stand on it or on "
         f"the {len(stream.lost) - (where in stream.lost)} whole pages of this log behind it",
         offset=where * stream.pages.page_size,
         bytes_at_risk=len(stream.lost) * stream.body_size,
@@ -178,7 +242,8 @@ def _entry_findings(stream: LogStream, zone: Zone, finding: FindingBuilder) -> I
         yield finding(
             "log-cut-short",
             f"the engine stops reading the log early and says nothing: {scan.end.quiet_fault}; "
-            "whatever follows is dropped by a restart",
+            f"whatever follows is dropped by a restart, at least {behind_end(stream, zone)} on "
+            "later pages",
         )
 
 

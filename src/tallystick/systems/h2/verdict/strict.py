@@ -20,6 +20,7 @@ from tallystick.systems.h2.read.scan import Scan
 from tallystick.systems.h2.read.stream import LogStream
 from tallystick.systems.h2.read.transactions import LoggedTransaction, transactions_of
 from tallystick.systems.h2.verdict.differences import differences
+from tallystick.systems.h2.verdict.losses import lost_with
 
 
 def verdict_of(result: EngineResult, log: str, form: str, findings: Sequence[Finding]) -> Verdict:
@@ -40,7 +41,7 @@ def unreadable_verdict(log: str, form: str, finding: Finding) -> Verdict:
         "records": {},
         "transactions": {},
         "in_doubt": [],
-        "lost": [],
+        "lost": {"records": 0, "rows": 0, "ends": []},
         "findings": {finding.code: 1},
     }
     return Verdict(SYSTEM_NAME, log, form, {}, strict)
@@ -62,7 +63,7 @@ def strict_part(result: EngineResult, findings: Sequence[Finding]) -> dict[str, 
         "records": {outcome.value: records[outcome] for outcome in Outcome if records[outcome]},
         "transactions": {one.value: states[one] for one in State if states[one]},
         "in_doubt": in_doubt,
-        "lost": [_loss(one) for one in findings if one.severity is Severity.LOSS],
+        "lost": _lost(result, findings),
         "findings": dict(sorted(Counter(one.code for one in findings).items())),
         "opens": result.opening.opened,
     }
@@ -87,6 +88,17 @@ def _in_doubt(one: LoggedTransaction) -> dict[str, Any]:
     if xid is not None:
         form |= {"format_id": xid.format_id, "gtrid": xid.gtrid, "bqual": xid.bqual}
     return form
+
+
+def _lost(result: EngineResult, findings: Sequence[Finding]) -> dict[str, Any]:
+    """Count commits as ``records``, at least; a loss whose size is not known counts as one."""
+    losses = [one for one in findings if one.severity is Severity.LOSS]
+    counted = [lost_with(result, one.code) for one in losses]
+    return {
+        "records": sum(max(1, one.commits) for one in counted if one is not None),
+        "rows": sum(one.rows for one in counted if one is not None),
+        "ends": [_loss(one) for one in losses],
+    }
 
 
 def _loss(finding: Finding) -> dict[str, Any]:

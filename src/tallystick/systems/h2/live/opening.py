@@ -1,0 +1,88 @@
+"""What an old log must be before anything is written beside it or over it.
+
+In: a stream, what recovery found, a header. Out: nothing, or a `CorruptLogError`. The pages of an
+old log are zeroed once a new one is named, and images go to the pages that they name: numbers
+that no writer leaves would destroy a header, or let the file grow without end.
+"""
+
+from __future__ import annotations
+
+from tallystick.errors import CorruptLogError
+from tallystick.systems.h2.engine.recovery import Recovery, used_pages
+from tallystick.systems.h2.format import layout
+from tallystick.systems.h2.format.layout import VariableHeader
+from tallystick.systems.h2.read.stream import LogStream
+
+GROWTH_MAX = 64
+"""A page this many times beyond the end of the file is damage, in a file of `PAGES_MIN` or more."""
+PAGES_MIN = 128
+KEY_LIMIT = (1 << 31) - (1 << 24)
+COUNTER_LIMIT = (1 << 63) - (1 << 32)
+"""Log keys and write counters from here on leave too few numbers for a log that follows."""
+_ADVICE = "Restore a backup; 'tallystick verify' tells what is lost"
+
+
+def require_sound(stream: LogStream) -> None:
+    """Require that the header leads to a log, and that its lists name pages that can be its.
+
+    Raises:
+        CorruptLogError: they do not.
+    """
+    path = stream.pages.file
+    if stream.misnamed:
+        raise CorruptLogError(
+            "the header leads to no log",
+            file=path,
+            offset=stream.pages.page_size,
+            expected="the first trunk page and data page of a log, or none",
+            found=stream.misnamed,
+            advice=_ADVICE,
+        )
+    limit = _limit(stream.pages.page_count)
+    for page in sorted(used_pages(stream)):
+        if not layout.FIRST_FREE_PAGE <= page < limit:
+            raise CorruptLogError(
+                f"the log lists page {page}",
+                file=path,
+                expected=f"pages from {layout.FIRST_FREE_PAGE} to {limit - 1}",
+                found=str(page),
+                advice=_ADVICE,
+            )
+
+
+def require_pages(path: str, page_count: int, recovery: Recovery) -> None:
+    """Require that images are of pages that the file can have, its headers aside.
+
+    Raises:
+        CorruptLogError: one is not.
+    """
+    limit = _limit(page_count)
+    for page in sorted(recovery.undo):
+        if not layout.FREE_LIST_ROOT <= page < limit:
+            raise CorruptLogError(
+                f"the log has an image of page {page}",
+                file=path,
+                expected=f"pages from {layout.FREE_LIST_ROOT} to {limit - 1}",
+                found=str(page),
+                advice=_ADVICE,
+            )
+
+
+def require_numbers(path: str, header: VariableHeader, key: int) -> None:
+    """Require that a log key and a write counter can follow.
+
+    Raises:
+        CorruptLogError: a number is so high that it must be damaged.
+    """
+    if key >= KEY_LIMIT or header.write_counter >= COUNTER_LIMIT:
+        raise CorruptLogError(
+            "no number can follow those in the header",
+            file=path,
+            expected=f"a key below {KEY_LIMIT} and a counter below {COUNTER_LIMIT}",
+            found=f"{key} and {header.write_counter}",
+            advice=_ADVICE,
+        )
+
+
+def _limit(page_count: int) -> int:
+    return max(page_count, PAGES_MIN) * GROWTH_MAX
