@@ -184,6 +184,7 @@ class TransactionManager:
                 orphan_interval=self.orphan_interval,
                 metrics=self._context.metrics,
                 observe=self._context.observe,
+                identities=self._directory.identities,
             ).run()
         return self._last_report
 
