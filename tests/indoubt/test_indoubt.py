@@ -255,3 +255,11 @@ def test_settle_asks_first_and_says_what_it_did(tmp_path: Path) -> None:
 )
 def test_wrong_usage_is_exit_code_two(arguments: list[str]) -> None:
     assert run(*arguments)[0] == 2
+
+
+@pytest.mark.parametrize("said", [[], ["--commit", "--rollback"], ["--rollback", "--forget"]])
+def test_settling_takes_one_outcome(tmp_path: Path, said: list[str]) -> None:
+    arguments = ["settle", str(tmp_path), "00", "--yes", *said]
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 2
+    assert "say one of" in result.output

@@ -9,8 +9,10 @@ from typing import Any
 
 import psycopg
 import pytest
+import sqlalchemy
+import sqlalchemy.orm
 
-from tallystick.errors import HeuristicError
+from tallystick.errors import HeuristicError, RolledBackError
 from tallystick.indoubt.settle import settle
 from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.recovery import (
@@ -20,6 +22,7 @@ from tallystick.services.transactions.recovery import (
     UNPROVED,
     RecoveryReport,
 )
+from tallystick.services.transactions.resources.sqlalchemy import from_engine
 from tests.servers import Server
 from tests.services.transactions.model import DurableState
 from tests.services.transactions.resources.test_databases import Bank
@@ -258,3 +261,52 @@ def test_an_operator_ends_a_decision_that_nothing_proves(tmp_path: Path) -> None
     assert done == "a: recorded as committed, on the operator's word"
     with TransactionManager(tmp_path, state.resources(), recovery_interval=None) as tm:
         assert tm.recover().clean
+
+
+@pytest.mark.postgres
+@pytest.mark.mariadb
+@pytest.mark.parametrize("name", ["pg", "maria"])
+def test_what_sqlalchemy_rolled_back_is_not_committed(bank: Bank, name: str) -> None:
+    driver = {"pg": "postgresql+psycopg", "maria": "mariadb+pymysql"}[name]
+    engine = sqlalchemy.create_engine(f"{driver}://{bank.urls[name].partition('://')[2]}")
+    pay = sqlalchemy.text("UPDATE accounts SET balance = balance + 1 WHERE id = :id")
+    again = sqlalchemy.text("INSERT INTO accounts VALUES (:id, 100)")
+    account = {"id": bank.account}
+
+    def undone_by_session(connection: sqlalchemy.Connection) -> None:
+        with sqlalchemy.orm.Session(bind=connection) as session:
+            session.execute(pay, account)
+            session.rollback()
+
+    def undone_by_connection(connection: sqlalchemy.Connection) -> None:
+        connection.execute(pay, account)
+        connection.rollback()
+
+    def undone_by_an_error(connection: sqlalchemy.Connection) -> None:
+        with sqlalchemy.orm.Session(bind=connection) as session:
+            session.execute(pay, account)
+            with pytest.raises(sqlalchemy.exc.IntegrityError):
+                session.execute(again, account)
+            session.rollback()
+
+    def undone_in_part(connection: sqlalchemy.Connection) -> None:
+        with sqlalchemy.orm.Session(bind=connection) as session:
+            session.execute(pay, account)
+            with pytest.raises(sqlalchemy.exc.IntegrityError), session.begin_nested():
+                session.execute(again, account)
+            session.commit()
+
+    with bank.manager("lite") as tm:
+        tm.resources[name] = from_engine(name, engine)
+        for work in (undone_by_session, undone_by_connection, undone_by_an_error):
+            for others in (True, False):
+                with pytest.raises(RolledBackError), tm.begin() as tx:
+                    if others:
+                        bank.pay(tx, "lite", 1)
+                    work(tx[name])
+        with tm.begin() as tx:
+            bank.pay(tx, "lite", 1)
+            undone_in_part(tx[name])
+        assert tm.recover().clean
+    engine.dispose()
+    assert bank.balances() == {"pg": 0, "maria": 0} | {name: 1, "lite": 1}
