@@ -78,7 +78,8 @@ def _is_broken(graph: grimp.ImportGraph, name: str) -> bool:
 
 def test_every_contract_of_the_architecture_holds() -> None:
     """In a process of its own: the linter's command line disables the loggers that exist."""
-    program = f"from importlinter.cli import lint_imports; exit(lint_imports({CONFIGURATION!r}, no_cache=True))"
+    call = f"lint_imports({CONFIGURATION!r}, no_cache=True)"
+    program = f"from importlinter.cli import lint_imports; exit({call})"
     answer = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
     )

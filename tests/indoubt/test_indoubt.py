@@ -264,7 +264,7 @@ def test_wrong_usage_is_exit_code_two(arguments: list[str]) -> None:
 # -- the same judgement as the pipeline's ---------------------------------------------------------
 
 
-def test_a_branch_rolled_back_by_hand_is_told_of_without_its_name() -> None:
+def test_a_branch_rolled_back_by_hand_is_known_without_its_name() -> None:
     report = list_in_doubt([str(EXAMPLES)])
     (one,) = (one for one in report.transactions if one.gtrid.hex().endswith("51"))
     assert (one.resolution, one.alarm) == ("heuristic_mismatch", "heuristic-mismatch")
@@ -281,9 +281,9 @@ def test_doubtful_is_never_printed_as_a_plain_resolution(tmp_path: Path) -> None
     for gtrid in doubtful:
         (line,) = (line for line in printed.splitlines() if gtrid in line)
         assert "doubtful: rollback?" in line
-        told = CliRunner().invoke(command, ["explain", gtrid, str(root)]).output
-        assert "due: doubtful: rollback?" in told
-        assert "due: rollback" not in told
+        explained = CliRunner().invoke(command, ["explain", gtrid, str(root)]).output
+        assert "due: doubtful: rollback?" in explained
+        assert "due: rollback" not in explained
     assert "doubtful-abort: Roll back only if" in printed
 
 
@@ -331,3 +331,11 @@ main()
     listed = json.loads(answer.stdout)
     assert {one["resolution"] for one in listed["transactions"]} == {"commit", "rollback"}
     assert not listed["problems"]
+
+
+@pytest.mark.parametrize("said", [[], ["--commit", "--rollback"], ["--rollback", "--forget"]])
+def test_settling_takes_one_outcome(tmp_path: Path, said: list[str]) -> None:
+    arguments = ["settle", str(tmp_path), "00", "--yes", *said]
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 2
+    assert "say one of" in result.output

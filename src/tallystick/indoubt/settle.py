@@ -73,6 +73,8 @@ def _settle(tm: TransactionManager, gtrid: bytes, *, commit: bool, decided: bool
         for xid in resource.in_doubt()
         if xid.gtrid == gtrid
     ]
+    if not found and commit:
+        return _close(tm, gtrid)
     if not found:
         raise TransactionUsageError(f"no resource has a branch of {gtrid.hex()} in doubt")
     if commit and not decided:
@@ -81,7 +83,8 @@ def _settle(tm: TransactionManager, gtrid: bytes, *, commit: bool, decided: bool
     for resource, xid in found:
         try:
             (resource.commit if commit else resource.rollback)(xid)
-        except BranchUnknown:
+        except BranchUnknown as answer:
+            done.append(f"{resource.name}: failed: listed, but held by another session: {answer}")
             continue
         except TallystickError as error:
             done.append(f"{resource.name}: failed: {error}")
@@ -91,3 +94,13 @@ def _settle(tm: TransactionManager, gtrid: bytes, *, commit: bool, decided: bool
             tm.decisions.finish(gtrid, [resource.name], outcome)
         done.append(f"{resource.name}: {'committed' if commit else 'rolled back'}")
     return done
+
+
+def _close(tm: TransactionManager, gtrid: bytes) -> list[str]:
+    """Close a decision whose branches are not listed any more: the operator knows their end."""
+    decision = tm.decisions.open_decisions().get(gtrid)
+    names = sorted(decision.resources & tm.resources.keys()) if decision is not None else []
+    if not names:
+        raise TransactionUsageError(f"no resource has a branch of {gtrid.hex()} in doubt")
+    tm.decisions.finish(gtrid, names, DecisionOutcome.COMMITTED)
+    return [f"{name}: recorded as committed, on the operator's word" for name in names]

@@ -29,6 +29,7 @@ class Database:
     values: dict[str, int] = field(default_factory=dict)
     prepared: dict[Xid, dict[str, int]] = field(default_factory=dict)
     outcomes: set[bytes] = field(default_factory=set)
+    proves: bool = True
     away: bool = False
     refuse_prepare: bool = False
     heuristic: bool = False
@@ -197,6 +198,13 @@ class ModelResource:
     def rollback(self, xid: Xid) -> None:
         settle(self.database, xid, commit=False)
 
+    def outcomes(self) -> Sequence[bytes]:
+        self.database.require()
+        return list(self.database.outcomes)
+
+    def forget_outcomes(self, gtrids: Sequence[bytes]) -> None:
+        self.database.outcomes.difference_update(gtrids)
+
     def preflight(self) -> Sequence[Problem]:
         self.database.require()
         return []
@@ -212,12 +220,6 @@ class LastModelResource(ModelResource):
         self.database.require()
         return gtrid in self.database.outcomes
 
-    def outcomes(self) -> Sequence[bytes]:
-        return list(self.database.outcomes)
-
-    def forget_outcomes(self, gtrids: Sequence[bytes]) -> None:
-        self.database.outcomes.difference_update(gtrids)
-
 
 def settle(database: Database, xid: Xid, *, commit: bool) -> None:
     """End a prepared branch as the database would."""
@@ -229,6 +231,8 @@ def settle(database: Database, xid: Xid, *, commit: bool) -> None:
         raise BranchHeuristic("rolled back by hand")
     if commit:
         apply(database, work)
+        if database.proves:
+            database.outcomes.add(xid.gtrid)
 
 
 def apply(database: Database, work: dict[str, int]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tallystick.errors import (
     TransactionUsageError,
 )
 from tallystick.services.transactions import Status, Transaction, TransactionManager
+from tallystick.services.transactions.aio import AsyncTransactionManager
 from tallystick.services.transactions.xids import FORMAT_ID, XidFactory
 from tests.services.transactions.faces import FACES, Face
 from tests.services.transactions.model import Database, DurableState, ModelLog
@@ -458,6 +460,69 @@ def test_hooks_run_and_a_failing_one_before_commit_rolls_back(tmp_path: Path, fa
             tx.after_completion(ends.append)
             tx.after_completion(lambda _: 1 // 0)
     assert ends == [Status.COMMITTED, Status.ROLLED_BACK]
+
+
+def test_a_call_joins_no_transaction_of_another_manager(tmp_path: Path) -> None:
+    state, other_state = durable("a"), durable("a")
+    with manager(tmp_path / "1", state) as tm, manager(tmp_path / "2", other_state) as other:
+
+        @other.transactional
+        def inner() -> None:
+            other.current()["a"]("balance", 1)
+
+        @tm.transactional
+        def outer() -> None:
+            inner()
+            raise KeyError
+
+        with pytest.raises(KeyError):
+            outer()
+    assert balances(state) == {0}
+    assert balances(other_state) == {1}
+
+
+def test_the_transaction_of_a_block_is_current_and_joined(tmp_path: Path) -> None:
+    state = durable("a")
+    with manager(tmp_path, state) as tm:
+
+        @tm.transactional
+        def pay() -> None:
+            tm.current()["a"]("balance", 1)
+
+        with pytest.raises(KeyError), tm.begin() as tx:
+            assert tm.current() is tx
+            pay()
+            raise KeyError
+        with pytest.raises(TransactionUsageError, match="no transaction is running"):
+            tm.current()
+        pay()
+    assert balances(state) == {1}
+
+
+def test_functions_whose_bodies_run_later_are_refused(tmp_path: Path) -> None:
+    async def coroutine() -> None: ...
+
+    def generator() -> Iterator[int]:
+        yield 1
+
+    async def both() -> AsyncIterator[int]:
+        yield 1
+
+    with manager(tmp_path, durable("a")) as tm:
+        for function in (coroutine, generator, both):
+            with pytest.raises(TransactionUsageError, match="before its body runs"):
+                tm.transactional(function)
+        with pytest.raises(TransactionUsageError, match="before its body runs"):
+            AsyncTransactionManager(tm).transactional(both)  # type: ignore[arg-type]
+
+
+def test_no_time_at_all_is_a_timeout(tmp_path: Path, face: Face) -> None:
+    with manager(tmp_path, durable("a"), face=face) as tm:
+        tx = tm.begin(timeout=0)
+        time.sleep(0.001)
+        with pytest.raises(RolledBackError, match="timed out"):
+            assert tx["a"]
+        tx.rollback()
 
 
 def test_nested_transactional_calls_join(tmp_path: Path) -> None:

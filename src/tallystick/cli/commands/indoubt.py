@@ -168,9 +168,9 @@ def _print_explanation(one: InDoubt) -> None:
 @click.argument("coordinator", type=click.Path(exists=True))
 @click.argument("gtrid")
 @resource_option
-@click.option("--commit", "outcome", flag_value="commit", help="Commit its branches.")
-@click.option("--rollback", "outcome", flag_value="rollback", help="Roll its branches back.")
-@click.option("--forget", "outcome", flag_value="forget", help="A heuristic outcome was repaired.")
+@click.option("--commit", is_flag=True, help="Commit its branches.")
+@click.option("--rollback", is_flag=True, help="Roll its branches back.")
+@click.option("--forget", is_flag=True, help="A heuristic outcome was repaired.")
 @click.option("--force", is_flag=True, help="Even against the decision in the log.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_context
@@ -179,7 +179,10 @@ def settle_(
     coordinator: str,
     gtrid: str,
     resources: tuple[str, ...],
-    outcome: str | None,
+    *,
+    commit: bool,
+    rollback: bool,
+    forget: bool,
     force: bool,
     yes: bool,
 ) -> None:
@@ -187,12 +190,14 @@ def settle_(
 
     The only command that writes.
     """
-    if outcome is None:
-        raise click.UsageError("say --commit, --rollback or --forget")
+    outcomes = {"commit": commit, "rollback": rollback, "forget": forget}
+    wanted = [outcome for outcome, said in outcomes.items() if said]
+    if len(wanted) != 1:
+        raise click.UsageError("say one of --commit, --rollback and --forget")
     if not yes:
-        click.confirm(f"{outcome} {gtrid}?", abort=True, err=True)
-    commit = None if outcome == "forget" else outcome == "commit"
-    done = settle(coordinator, _named(ctx, resources), _hex(gtrid), commit=commit, force=force)
+        click.confirm(f"{wanted[0]} {gtrid}?", abort=True, err=True)
+    due = None if forget else commit
+    done = settle(coordinator, _named(ctx, resources), _hex(gtrid), commit=due, force=force)
     for line in done:
         say(line)
     ctx.exit(1 if any(": failed" in line for line in done) else 0)

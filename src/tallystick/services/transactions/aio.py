@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -19,7 +20,12 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from tallystick.errors import TransactionUsageError
 from tallystick.roles import DecisionLog
-from tallystick.services.transactions.manager import TransactionManager, require_running
+from tallystick.services.transactions.manager import (
+    TransactionManager,
+    is_running,
+    refuse_lazy,
+    require_running,
+)
 from tallystick.services.transactions.metrics import Statistics
 from tallystick.services.transactions.recovery import RecoveryReport
 from tallystick.services.transactions.resource import Problem, Resource, is_instant
@@ -37,8 +43,6 @@ from tallystick.services.transactions.xids import XidFactory
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 
-_current: ContextVar[AsyncTransaction | None] = ContextVar("tallystick_task", default=None)
-
 THREADS = 64
 """Worker threads of a manager by default: the number of transactions that can wait at the same
 time for databases whose drivers block."""
@@ -51,7 +55,7 @@ class AsyncTransaction(GlobalTransaction):
     after the other, whichever tasks make them, and to their ends even if those are cancelled.
     """
 
-    __slots__ = ("_at_work", "_done", "_end_workers", "_workers")
+    __slots__ = ("_at_work", "_done", "_end_workers", "_outer", "_running", "_workers")
 
     def __init__(
         self,
@@ -61,8 +65,11 @@ class AsyncTransaction(GlobalTransaction):
         timeout: float,
         workers: Executor,
         end_workers: Executor,
+        running: ContextVar[AsyncTransaction | None],
     ) -> None:
         super().__init__(protocol, resources, xids, timeout)
+        self._running = running
+        self._outer: AsyncTransaction | None = None
         self._workers = workers
         self._end_workers = end_workers
         self._at_work = False
@@ -206,9 +213,12 @@ class AsyncTransaction(GlobalTransaction):
         self._join(name, resource, ThreadedBranch(branch, self._end_workers))
 
     async def __aenter__(self) -> Self:
+        self._outer = self._running.get()
+        self._running.set(self)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._running.set(self._outer)
         if self.status not in OPEN:
             return
         await (self.commit() if kind is None else self.rollback())
@@ -225,6 +235,9 @@ class AsyncTransactionManager:
 
     def __init__(self, manager: TransactionManager, *, threads: int = THREADS) -> None:
         self.manager = manager
+        self._current: ContextVar[AsyncTransaction | None] = ContextVar(
+            "tallystick_task", default=None
+        )
         self._workers = ThreadPoolExecutor(threads, "tallystick-transaction")
         # Separate: work may wait for locks that only the end of another transaction releases.
         self._end_workers = ThreadPoolExecutor(threads, "tallystick-transaction-end")
@@ -253,7 +266,9 @@ class AsyncTransactionManager:
 
     def begin(self, timeout: float | None = None) -> AsyncTransaction:
         """Begin a transaction: ``async with manager.begin() as tx``."""
-        return self.manager._begin(AsyncTransaction, timeout, self._workers, self._end_workers)
+        return self.manager._begin(
+            AsyncTransaction, timeout, self._workers, self._end_workers, self._current
+        )
 
     async def run(
         self, work: Callable[[Transaction], _Result], timeout: float | None = None
@@ -274,26 +289,26 @@ class AsyncTransactionManager:
     ) -> Callable[_Parameters, Awaitable[_Result]]:
         """Decorate a coroutine function: each call is one transaction, given by `current`.
 
-        A call within another such call joins its transaction.
+        A call within a transaction of this manager joins it.
+
+        Raises:
+            TransactionUsageError: the function is an asynchronous generator.
         """
+        if inspect.isasyncgenfunction(function):
+            refuse_lazy(function)
 
         @functools.wraps(function)
         async def call(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
-            if _current.get() is not None:
+            if is_running(self._current.get()):
                 return await function(*args, **kwargs)
-            async with self.begin() as transaction:
-                token = _current.set(transaction)
-                try:
-                    return await function(*args, **kwargs)
-                finally:
-                    _current.reset(token)
+            async with self.begin():
+                return await function(*args, **kwargs)
 
         return call
 
-    @staticmethod
-    def current() -> AsyncTransaction:
-        """Return the transaction of the `transactional` call that is running."""
-        return require_running(_current.get())
+    def current(self) -> AsyncTransaction:
+        """Return the transaction whose block, or `transactional` call, is running."""
+        return require_running(self._current.get())
 
     async def preflight(self) -> Sequence[Problem]:
         """Return what is not set up in the resources, and how to mend it; empty is good."""

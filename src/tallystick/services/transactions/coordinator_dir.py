@@ -7,12 +7,14 @@ coordinator would recover branches prepared under another id.
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tallystick.errors import TransactionUsageError
+from tallystick.errors import CorruptLogError, TransactionUsageError
 from tallystick.roles import DecisionLog
 from tallystick.services.transactions.xids import check_node
 from tallystick.storage.files import write_whole
@@ -21,14 +23,57 @@ from tallystick.systems.registry import open_decision_log
 
 NODE_FILE = "node"
 LOG_FOLDER = "decisions"
+IDENTITIES_FILE = "identities.json"
+
+
+class Identities(MutableMapping[str, str]):
+    """Identities of databases by resource name, in a file; a change is durable at once.
+
+    Raises:
+        CorruptLogError: the file cannot be read.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._known: dict[str, str] = {}
+        if file.exists():
+            try:
+                self._known = {str(k): str(v) for k, v in json.loads(file.read_bytes()).items()}
+            except (ValueError, AttributeError) as error:
+                raise CorruptLogError(
+                    f"the identities of the databases cannot be read: {error}",
+                    file=str(file),
+                    advice="Remove the file once you have checked the addresses of the resources",
+                ) from error
+
+    def __getitem__(self, name: str) -> str:
+        return self._known[name]
+
+    def __setitem__(self, name: str, identity: str) -> None:
+        self._write(self._known | {name: identity})
+
+    def __delitem__(self, name: str) -> None:
+        self._write({known: one for known, one in self._known.items() if known != name})
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def _write(self, identities: dict[str, str]) -> None:
+        text = json.dumps(identities, indent=1, sort_keys=True)
+        write_whole(LOCAL, str(self._file.absolute()), [f"{text}\n".encode()])
+        self._known = identities
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorDirectory:
-    """An open directory: the node id in it and its decision log."""
+    """An open directory: the node id in it, its decision log, and the databases known to it."""
 
     node: str
     decisions: DecisionLog
+    identities: Identities
 
     def close(self) -> None:
         """Close the log, which gives up the lock."""
@@ -53,7 +98,8 @@ def open_coordinator_dir(
     LOCAL.mkdir(str(folder.absolute()))
     decisions = open_decision_log(folder / LOG_FOLDER) if log is None else log
     try:
-        return CoordinatorDirectory(_node(folder, node), decisions)
+        identities = Identities(folder / IDENTITIES_FILE)
+        return CoordinatorDirectory(_node(folder, node), decisions, identities)
     except BaseException:
         decisions.close()
         raise

@@ -7,6 +7,7 @@ several resources or over none, across crashes of this process and of the resour
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +29,7 @@ from tallystick.services.transactions.recovery import (
 from tallystick.services.transactions.resource import Problem, Resource, ResourceUnreachable
 from tallystick.services.transactions.resources import adapt
 from tallystick.services.transactions.steps import observer
-from tallystick.services.transactions.transaction import GlobalTransaction, Transaction
+from tallystick.services.transactions.transaction import OPEN, GlobalTransaction, Transaction
 from tallystick.services.transactions.two_phase_commit import (
     CommitContext,
     LiveTransactions,
@@ -40,8 +41,6 @@ from tallystick.storage.opening import opens_log
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 _Transaction = TypeVar("_Transaction", bound=GlobalTransaction)
-
-_current: ContextVar[Transaction | None] = ContextVar("tallystick_transaction", default=None)
 
 
 class TransactionManager:
@@ -107,6 +106,9 @@ class TransactionManager:
             # Presumed abort needs no notes; operators of another system's log expect them.
             writes_notes=log is not None,
         )
+        self._current: ContextVar[Transaction | None] = ContextVar(
+            "tallystick_transaction", default=None
+        )
         self._closed = False
         self.resources: dict[str, Resource] = {}
         try:
@@ -120,8 +122,11 @@ class TransactionManager:
     # -- transactions ---------------------------------------------------------------------
 
     def begin(self, timeout: float | None = None) -> Transaction:
-        """Begin a transaction for this thread; ``timeout`` in seconds until commit."""
-        return self._begin(Transaction, timeout)
+        """Begin a transaction for this thread; ``timeout`` in seconds until commit.
+
+        Within its ``with`` block it is `current`.
+        """
+        return self._begin(Transaction, timeout, self._current)
 
     def _begin(
         self, face: Callable[..., _Transaction], timeout: float | None, *more: object
@@ -129,33 +134,34 @@ class TransactionManager:
         """Begin a transaction of the class ``face``, made with the arguments ``more``."""
         self._require_open()
         protocol = TwoPhaseCommit(self._xids.gtrid(), self._context)
-        return face(protocol, self.resources, self._xids, timeout or self.timeout, *more)
+        seconds = self.timeout if timeout is None else timeout
+        return face(protocol, self.resources, self._xids, seconds, *more)
 
     def transactional(
         self, function: Callable[_Parameters, _Result]
     ) -> Callable[_Parameters, _Result]:
         """Decorate a function: each call is one transaction, given by `current`.
 
-        A call within another such call joins its transaction.
+        A call within a transaction of this manager joins it.
+
+        Raises:
+            TransactionUsageError: the function is a coroutine function or a generator: a call of it
+                ends before its body runs.
         """
+        refuse_lazy(function)
 
         @functools.wraps(function)
         def call(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
-            if _current.get() is not None:
+            if is_running(self._current.get()):
                 return function(*args, **kwargs)
-            with self.begin() as transaction:
-                token = _current.set(transaction)
-                try:
-                    return function(*args, **kwargs)
-                finally:
-                    _current.reset(token)
+            with self.begin():
+                return function(*args, **kwargs)
 
         return call
 
-    @staticmethod
-    def current() -> Transaction:
-        """Return the transaction of the `transactional` call that is running."""
-        return require_running(_current.get())
+    def current(self) -> Transaction:
+        """Return the transaction whose ``with`` block, or `transactional` call, is running."""
+        return require_running(self._current.get())
 
     def preflight(self) -> Sequence[Problem]:
         """Return what is not set up in the resources, and how to mend it; empty is good."""
@@ -186,6 +192,7 @@ class TransactionManager:
                 orphan_interval=self.orphan_interval,
                 metrics=self._context.metrics,
                 observe=self._context.observe,
+                identities=self._directory.identities,
             ).run()
         return self._last_report
 
@@ -248,11 +255,32 @@ class TransactionManager:
         self.close()
 
 
+def refuse_lazy(function: Callable[..., object]) -> None:
+    """Raise `TransactionUsageError` for a function whose calls return before its body runs."""
+    if (
+        inspect.iscoroutinefunction(function)
+        or inspect.isgeneratorfunction(function)
+        or inspect.isasyncgenfunction(function)
+    ):
+        raise TransactionUsageError(
+            f"a call of {function.__name__!r} returns before its body runs",
+            expected="an ordinary function",
+            advice="Use AsyncTransactionManager.transactional for a coroutine function; within a "
+            "generator write 'with manager.begin()'",
+        )
+
+
+def is_running(transaction: GlobalTransaction | None) -> bool:
+    """Return True for a transaction that has not ended."""
+    return transaction is not None and transaction.status in OPEN
+
+
 def require_running(transaction: _Transaction | None) -> _Transaction:
     """Return the transaction of a running call. Raises `TransactionUsageError` if there is none."""
-    if transaction is None:
+    if transaction is None or not is_running(transaction):
         raise TransactionUsageError(
             "no transaction is running here",
-            advice="Call it within a function decorated with @manager.transactional",
+            advice="Call it within a 'with' block of begin(), or a function decorated with "
+            "@manager.transactional",
         )
     return transaction

@@ -8,6 +8,7 @@ at any step and run again.
     format or node not ours    any                         leave (foreign)
     ours                       at work here, or frozen     leave (live)
     ours                       decided                     commit
+    ours                       decided, ended otherwise    leave (heuristic): never rolled back
     ours                       outcome row found           record the decision, commit
     ours                       a last resource is away     leave (cannot know)
     ours, younger than the
@@ -16,8 +17,15 @@ at any step and run again.
 
 The order matters: first scan, then see which transactions are live, then read the decisions. A
 transaction stops being live only after its decision is in the log, so one that is neither live nor
-decided will never be. A decision is closed, an outcome row deleted, only if it stood before the
-scan that found nothing in doubt, and its transaction was over.
+decided will never be.
+
+A decision is closed for a resource only by a positive answer: its commit succeeded, or the outcome
+row of the branch is there, or the store is one that nobody else can change. A branch that is not
+listed, or not known to the commit, has not answered: the decision stays open and is named in the
+report, until an operator settles it. An outcome row is deleted only if it stood before the scan
+that found nothing in doubt, and its decision is closed.
+
+A resource whose database is not the one noted under its name is refused, and not asked.
 
 `BackgroundRecovery` repeats it in a thread.
 """
@@ -26,7 +34,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -40,9 +48,13 @@ from tallystick.services.transactions.resource import (
     BranchRolledBack,
     BranchUnknown,
     LastResource,
+    ProvingResource,
     Resource,
     ResourceUnreachable,
+    identity_of,
+    is_exclusive,
     is_last_resource,
+    keeps_outcomes,
 )
 from tallystick.services.transactions.steps import Observer
 from tallystick.services.transactions.two_phase_commit import LiveTransactions
@@ -51,6 +63,11 @@ from tallystick.services.transactions.xids import FORMAT_ID, XidFactory, node_of
 _log = logger("tallystick.transactions")
 
 _FIRST_RETRY_S = 1.0
+
+HELD = "another session holds it, the database says"
+UNPROVED = "decided and not listed any more, but nothing proves its commit"
+NO_RESOURCE = "decided, but the manager has no resource of that name"
+HEURISTIC = "its outcome is heuristic: settle it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +118,8 @@ class RecoveryReport:
 class Recovery:
     """One pass over all resources.
 
-    ``orphan_interval`` is in seconds; ``xids`` gives the node and its clock.
+    ``orphan_interval`` is in seconds; ``xids`` gives the node and its clock. ``identities`` are
+    those of the databases by resource name, noted in the coordinator's directory.
     """
 
     xids: XidFactory
@@ -111,21 +129,25 @@ class Recovery:
     orphan_interval: float
     metrics: TransactionMetrics
     observe: Observer
+    identities: MutableMapping[str, str]
     _report: RecoveryReport = field(init=False, default_factory=RecoveryReport)
     _lasts: dict[str, LastResource] = field(init=False, default_factory=dict)
+    _met: dict[str, str] = field(init=False, default_factory=dict)
+    """Identities that are not noted yet."""
 
     def run(self) -> RecoveryReport:
         """Scan, decide, act; a resource that fails is listed in the report."""
         began = time.perf_counter()
         standing = self._decisions_of_ended()
         for resource in self.resources.values():
+            self._check_identity(resource)
             if is_last_resource(resource):
                 self._lasts[resource.name] = cast(LastResource, resource)
         rows = self._read_outcomes()
         found = [
             (resource, xid)
             for resource in self.resources.values()
-            if resource.name not in self._lasts
+            if resource.name not in self._lasts and resource.name not in self._report.unreachable
             for xid in self._scan(resource)
         ]
         for resource, xid in found:
@@ -133,9 +155,34 @@ class Recovery:
         in_doubt = {(resource.name, xid.gtrid) for resource, xid in found}
         self._close_decisions(standing, in_doubt)
         self._forget_outcomes(rows, {gtrid for _, gtrid in in_doubt})
+        self._note_identities()
         self._report.open_decisions = len(self.decisions.open_decisions())
         self.metrics.recovered(time.perf_counter() - began)
         return self._report
+
+    def _check_identity(self, resource: Resource) -> None:
+        """Refuse a database that is not the one noted under the resource's name."""
+        try:
+            found = identity_of(resource)
+        except Exception as answer:  # whatever it is, the others must be asked
+            self._unreachable(resource, answer)
+            return
+        noted = self.identities.get(resource.name)
+        if found is None or found == noted:
+            return
+        if noted is None:
+            self._met[resource.name] = found
+            return
+        text = f"this is another database: {found!r}, and its branches are in {noted!r}"
+        self._unreachable(resource, ResourceUnreachable(text))
+
+    def _note_identities(self) -> None:
+        """Note databases met for the first time, unless a decision still waits for the name."""
+        decisions = self.decisions.open_decisions().values()
+        waiting = {name for decision in decisions for name in decision.resources}
+        for name, found in self._met.items():
+            if name not in waiting:
+                self.identities[name] = found
 
     def _scan(self, resource: Resource) -> list[Xid]:
         self.observe("scan", resource.name)
@@ -155,6 +202,8 @@ class Recovery:
             self._leave(resource, xid, "unreachable")
         elif xid.gtrid in self.decisions.open_decisions():
             self._settle(resource, xid, commit=True)
+        elif xid.gtrid in self.decisions.heuristics():
+            self._leave(resource, xid, HEURISTIC)
         else:
             self._resolve_undecided(resource, xid)
 
@@ -172,7 +221,9 @@ class Recovery:
 
     def _outcome_row(self, gtrid: bytes) -> bool | None:
         """Return True if a last resource committed it, None if one cannot be asked."""
-        for last in self._lasts.values():
+        for name, last in self._lasts.items():
+            if name in self._report.unreachable:
+                return None
             try:
                 if last.has_outcome(gtrid):
                     return True
@@ -198,7 +249,8 @@ class Recovery:
             else:
                 resource.rollback(xid)
         except BranchUnknown:
-            pass  # another recovery has ended it meanwhile
+            self._leave(resource, xid, HELD)
+            return
         except (BranchHeuristic, BranchRolledBack) as answer:
             if commit or isinstance(answer, BranchHeuristic):
                 self._heuristic(resource, xid, answer)
@@ -232,39 +284,69 @@ class Recovery:
     def _close_decisions(
         self, standing: dict[bytes, Decision], in_doubt: set[tuple[str, bytes]]
     ) -> None:
-        """Close decisions whose branches are over: asked, and not in doubt any more."""
+        """Close decisions whose branches are proved to be committed; name the others."""
+        waiting: dict[str, list[bytes]] = {}
         for gtrid, decision in standing.items():
-            over = [
-                name
-                for name in sorted(decision.resources)
-                if self._was_asked(name) and (name, gtrid) not in in_doubt
-            ]
-            if over:
-                self.decisions.finish(gtrid, over, DecisionOutcome.COMMITTED)
+            for name in sorted(decision.resources):
+                if (name, gtrid) not in in_doubt and name not in self._report.unreachable:
+                    waiting.setdefault(name, []).append(gtrid)
+        for name, gtrids in waiting.items():
+            proved = self._proved(name, gtrids)
+            if proved is None:
+                continue
+            why = UNPROVED if name in self.resources else NO_RESOURCE
+            for gtrid in gtrids:
+                if gtrid in proved:
+                    self.decisions.finish(gtrid, [name], DecisionOutcome.COMMITTED)
+                else:
+                    xid = Xid(FORMAT_ID, gtrid, b"")
+                    self._report.left.append(BranchInDoubt(name, xid, why, node_of(gtrid)))
 
-    def _was_asked(self, name: str) -> bool:
-        return name in self.resources and name not in self._report.unreachable
+    def _proved(self, name: str, gtrids: Sequence[bytes]) -> set[bytes] | None:
+        """Return those whose branches are committed in the resource; None if it is away."""
+        resource = self.resources.get(name)
+        if resource is None:
+            return set()
+        if is_exclusive(resource):
+            return set(gtrids)
+        if not keeps_outcomes(resource):
+            return set()
+        try:
+            return set(cast(ProvingResource, resource).outcomes())
+        except ResourceUnreachable as answer:
+            self._unreachable(resource, answer)
+            return None
 
     def _read_outcomes(self) -> dict[str, Sequence[bytes]]:
-        """Return the outcome rows of each last resource that can be asked."""
+        """Return the outcome rows of each resource that has them and can be asked."""
         rows: dict[str, Sequence[bytes]] = {}
-        for name, last in self._lasts.items():
+        for name, resource in self.resources.items():
+            if name in self._report.unreachable or not keeps_outcomes(resource):
+                continue
             try:
-                rows[name] = last.outcomes()
+                rows[name] = cast(ProvingResource, resource).outcomes()
             except ResourceUnreachable as answer:
-                self._unreachable(last, answer)
+                self._unreachable(resource, answer)
         return rows
 
     def _forget_outcomes(self, rows: dict[str, Sequence[bytes]], in_doubt: set[bytes]) -> None:
         """Delete outcome rows that no branch needs, if every resource was asked."""
         if self._report.unreachable:
             return
-        for name, last in self._lasts.items():
-            over = [g for g in rows[name] if g not in in_doubt and g not in self.live]
+        needed = in_doubt | self.decisions.open_decisions().keys()
+        for name, found in rows.items():
+            resource = self.resources[name]
+            over = [
+                gtrid
+                for gtrid in found
+                if gtrid not in needed
+                and gtrid not in self.live
+                and (name in self._lasts or node_of(gtrid) == self.xids.node)
+            ]
             try:
-                last.forget_outcomes(over)
+                cast(ProvingResource, resource).forget_outcomes(over)
             except ResourceUnreachable as answer:
-                self._unreachable(last, answer)
+                self._unreachable(resource, answer)
 
     def _leave(self, resource: Resource, xid: Xid, why: str) -> None:
         self._report.left.append(BranchInDoubt(resource.name, xid, why, node_of(xid.gtrid)))

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from tallystick.errors import TransactionError
 from tallystick.records import Xid
@@ -215,6 +215,45 @@ class LastResource(Resource, Protocol):
     def forget_outcomes(self, gtrids: Sequence[bytes]) -> None:
         """Delete the outcome rows of transactions that no branch needs any more."""
         ...
+
+
+class ProvingResource(Resource, Protocol):
+    """A resource whose branches store an outcome row with what they commit.
+
+    The row is the proof of a commit whose answer was lost. It may be that there is no place for
+    rows; then there are none.
+    """
+
+    def outcomes(self) -> Sequence[bytes]:
+        """List the global ids of all outcome rows. Raises `ResourceUnreachable`."""
+        ...
+
+    def forget_outcomes(self, gtrids: Sequence[bytes]) -> None:
+        """Delete the outcome rows of transactions whose decisions are closed."""
+        ...
+
+
+def keeps_outcomes(resource: Resource) -> bool:
+    """Return True for a resource that can list outcome rows, last resources included."""
+    return hasattr(resource, "outcomes")
+
+
+def is_exclusive(resource: Resource) -> bool:
+    """Return True for a store of this process: nobody but its coordinator ends its branches.
+
+    One whose branch is no longer in doubt has committed what was decided.
+    """
+    return bool(getattr(resource, "exclusive", False))
+
+
+def identity_of(resource: Resource) -> str | None:
+    """Return what tells its database from others; None if it has nothing of the kind.
+
+    Raises:
+        ResourceUnreachable: it cannot be asked.
+    """
+    ask = getattr(resource, "identity", None)
+    return None if ask is None else cast("str | None", ask())
 
 
 def is_last_resource(resource: Resource) -> bool:

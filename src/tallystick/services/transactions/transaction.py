@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from enum import Enum
 from typing import Any, Self
 
@@ -233,7 +234,19 @@ class Transaction(GlobalTransaction):
     handle. It belongs to the thread that began it until `suspend` and `resume` hand it over.
     """
 
-    __slots__ = ()
+    __slots__ = ("_outer", "_running")
+
+    def __init__(
+        self,
+        protocol: TwoPhaseCommit,
+        resources: Mapping[str, Resource],
+        xids: XidFactory,
+        timeout: float,
+        running: ContextVar[Transaction | None],
+    ) -> None:
+        super().__init__(protocol, resources, xids, timeout)
+        self._running = running
+        self._outer: Transaction | None = None
 
     def __getitem__(self, name: str) -> Any:
         self._require_open("use a resource")
@@ -293,9 +306,12 @@ class Transaction(GlobalTransaction):
         drive(self._roll_back())
 
     def __enter__(self) -> Self:
+        self._outer = self._running.get()
+        self._running.set(self)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._running.set(self._outer)
         if self.status not in OPEN:
             return
         if kind is None:

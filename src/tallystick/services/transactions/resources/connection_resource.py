@@ -1,7 +1,8 @@
 """The common part of resources that are reached over connections.
 
 In: how to connect, how a branch begins on a connection, which errors the driver raises. Out:
-branches over pooled connections, and those errors as the answer `ResourceUnreachable`.
+branches over pooled connections, and those errors as the answer `ResourceUnreachable`. Before the
+first branch, and in each recovery until there is one, a place for outcome rows is looked for.
 """
 
 from __future__ import annotations
@@ -9,18 +10,25 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from tallystick.errors import TransactionUsageError
 from tallystick.records import Xid
 from tallystick.services.transactions.resource import (
     Branch,
+    Problem,
     ResourceAnswer,
     ResourceUnreachable,
 )
 from tallystick.services.transactions.resources.pool import Closable, Pool
 
 _Connection = TypeVar("_Connection", bound=Closable)
+
+OUTCOMES = "tallystick_outcomes"
+"""The table of outcome rows, of this name in every database."""
+
+IDENTITY = b"\0identity\0"
+"""The global id of the row that tells a database from others; no coordinator makes one like it."""
 
 
 class DriverErrors:
@@ -50,8 +58,19 @@ class DriverErrors:
             raise self.answer(error) from error
 
 
+class NoTableError(Exception):
+    """There is no place for outcome rows in a database."""
+
+
 class ConnectionResource(ABC, Generic[_Connection]):
-    """A database under its unique name, over pooled connections."""
+    """A database under its unique name, over pooled connections.
+
+    Attributes:
+        outcome_table: the table of outcome rows as statements name it; None if there is none.
+        no_table: why there is none.
+    """
+
+    keeps_rows: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -63,9 +82,37 @@ class ConnectionResource(ABC, Generic[_Connection]):
         self.name = name
         self.pool: Pool[_Connection] = Pool(connect, alive)
         self._errors = errors
+        self._prepared_for_rows = False
+        self.outcome_table: str | None = None
+        self.no_table = ""
+
+    def prepare_for_rows(self, *, again: bool = False) -> None:
+        """Look for a place for outcome rows, once; ``again`` if there was none before.
+
+        Raises:
+            ResourceUnreachable: the database is away.
+        """
+        if self._prepared_for_rows and not (again and self.outcome_table is None):
+            return
+        with self._errors, self.pool.borrow() as connection:
+            try:
+                self.outcome_table = self.make_table(connection)
+            except NoTableError as error:
+                self.no_table = str(error)
+        self._prepared_for_rows = True
+
+    def make_table(self, connection: _Connection) -> str:
+        """Return the table of outcome rows, which is made if it is not there.
+
+        Raises:
+            NoTableError: it cannot be made.
+        """
+        raise NoTableError(f"{type(connection).__name__} has none")
 
     def begin(self, xid: Xid) -> Branch:
         """Begin a branch on a connection of its own."""
+        if self.keeps_rows and not self._prepared_for_rows:
+            self.prepare_for_rows()
         with self._errors:
             return self.pool.begin(lambda connection: self.start(connection, xid))
 
@@ -76,6 +123,15 @@ class ConnectionResource(ABC, Generic[_Connection]):
     def close(self) -> None:
         """Close idle connections, and the others when they come back."""
         self.pool.close()
+
+
+def no_rows(name: str, why: str) -> Problem:
+    """Return the problem of a database without a place for outcome rows."""
+    return Problem(
+        name,
+        f"there is no table {OUTCOMES}: a commit whose answer is lost cannot be proved ({why})",
+        f"Name a database in the address, and let the user create the table {OUTCOMES} in it",
+    )
 
 
 def message_of(error: BaseException) -> str:

@@ -8,6 +8,7 @@ Ids are written as ``X'gtrid',X'bqual',format`` and read from XA RECOVER in its 
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -24,10 +25,14 @@ from tallystick.services.transactions.resource import (
     Vote,
 )
 from tallystick.services.transactions.resources.connection_resource import (
+    IDENTITY,
+    OUTCOMES,
     ConnectionResource,
     DriverErrors,
+    NoTableError,
     closed_by_application,
     message_of,
+    no_rows,
 )
 from tallystick.services.transactions.resources.handle import Handle
 
@@ -49,6 +54,12 @@ _HEURISTIC = frozenset({1401})
 # a form in hex, under different names.
 _RECOVER_MARIADB = "XA RECOVER FORMAT='SQL'"
 _RECOVER_MYSQL = "XA RECOVER CONVERT XID"
+_COLUMNS = (
+    "(gtrid VARCHAR(128), resource VARCHAR(255), PRIMARY KEY (gtrid, resource)) "
+    "ENGINE=InnoDB CHARACTER SET ascii COLLATE ascii_bin"
+)
+_NOT_ALLOWED = frozenset({1044, 1142, 1143, 1227})
+"""Errors that say the user lacks a right."""
 _LITERAL = re.compile(r"[xX]?'[^']*'")
 
 
@@ -65,6 +76,69 @@ class MySqlResource(ConnectionResource[Connection]):
             return connection
 
         super().__init__(name, connect_autocommit, driver_errors, _alive)
+
+    keeps_rows = True
+
+    def make_table(self, connection: Connection) -> str:
+        """Return the table of outcome rows, in the database of the connection."""
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT DATABASE()")
+            (database,) = cursor.fetchone()
+            if database is None:
+                raise NoTableError("the address names no database")
+            table = f"`{database.replace('`', '``')}`.{OUTCOMES}"
+            try:
+                cursor.execute(f"SELECT 1 FROM {table} LIMIT 1")
+            except pymysql.err.ProgrammingError:
+                try:
+                    cursor.execute(f"CREATE TABLE IF NOT EXISTS {table} {_COLUMNS}")
+                except pymysql.err.Error as error:
+                    raise NoTableError(message_of(error)) from error
+            except pymysql.err.OperationalError as error:
+                if error.args[0] not in _NOT_ALLOWED:
+                    raise
+                raise NoTableError(message_of(error)) from error
+        return table
+
+    def outcomes(self) -> Sequence[bytes]:
+        """List the global ids of all outcome rows."""
+        self.prepare_for_rows(again=True)
+        if self.outcome_table is None:
+            return []
+        with driver_errors, self.pool.borrow() as connection, connection.cursor() as cursor:
+            query = f"SELECT gtrid FROM {self.outcome_table} WHERE resource = %s"
+            cursor.execute(query, (self.name,))
+            return [bytes.fromhex(gtrid) for (gtrid,) in cursor.fetchall()]
+
+    def forget_outcomes(self, gtrids: Sequence[bytes]) -> None:
+        """Delete outcome rows."""
+        if self.outcome_table is None or not gtrids:
+            return
+        with driver_errors, self.pool.borrow() as connection, connection.cursor() as cursor:
+            # By the whole key: a range would wait for rows of branches in doubt.
+            statement = f"DELETE FROM {self.outcome_table} WHERE gtrid = %s AND resource = %s"
+            cursor.execute("BEGIN")
+            cursor.executemany(statement, [(gtrid.hex(), self.name) for gtrid in gtrids])
+            cursor.execute("COMMIT")
+
+    def identity(self) -> str | None:
+        """Return the server's own id, where it has one, and the token of the database."""
+        self.prepare_for_rows(again=True)
+        if self.outcome_table is None:
+            return None
+        query = f"SELECT MIN(resource) FROM {self.outcome_table} WHERE gtrid = %s"
+        known = (IDENTITY.hex(),)
+        with driver_errors, self.pool.borrow() as connection, connection.cursor() as cursor:
+            cursor.execute(query, known)
+            (token,) = cursor.fetchone()
+            if token is None:
+                values = (*known, secrets.token_hex(16))
+                cursor.execute(f"INSERT INTO {self.outcome_table} VALUES (%s, %s)", values)
+                cursor.execute(query, known)
+                (token,) = cursor.fetchone()
+            cursor.execute("SHOW GLOBAL VARIABLES WHERE Variable_name IN ('server_uuid')")
+            server = "".join(f"server {value}, " for _, value in cursor.fetchall())
+        return f"{server}database {self.outcome_table.rpartition('.')[0]} {token}"
 
     @classmethod
     def from_url(cls, name: str, url: str) -> MySqlResource:
@@ -126,6 +200,9 @@ class MySqlResource(ConnectionResource[Connection]):
                         "GRANT XA_RECOVER_ADMIN ON *.* TO the user",
                     )
                 )
+        self.prepare_for_rows(again=True)
+        if self.outcome_table is None:
+            problems.append(no_rows(self.name, self.no_table))
         if _detaches_late(version):
             problems.append(
                 Problem(
@@ -146,6 +223,7 @@ class MySqlBranch:
         "_ended",
         "_handle",
         "_literal",
+        "_outcome_table",
         "_over",
         "_pool",
         "_prepare_sent",
@@ -155,6 +233,7 @@ class MySqlBranch:
     def __init__(self, resource: MySqlResource, connection: Connection, xid: Xid) -> None:
         self.xid = xid
         self._pool = resource.pool
+        self._outcome_table = resource.outcome_table
         self._connection = connection
         self._cursor = connection.cursor()  # one for all XA statements: they have no rows
         self._literal = literal(xid)
@@ -178,8 +257,11 @@ class MySqlBranch:
         return self._handle
 
     def prepare(self) -> Vote:
-        """Run XA END and XA PREPARE."""
+        """Store the outcome row, which is there if the branch commits; XA END and XA PREPARE."""
         with driver_errors:
+            if self._outcome_table is not None and self._connection.open and not self._ended:
+                statement = f"INSERT INTO {self._outcome_table} VALUES (%s, %s)"
+                self._cursor.execute(statement, (self.xid.gtrid.hex(), self._handle.name))
             self._end()
             self._prepare_sent = True
             run(self._cursor, f"XA PREPARE {self._literal}")

@@ -9,6 +9,7 @@ the command tag of the answer is read.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -25,10 +26,13 @@ from tallystick.services.transactions.resource import (
     Vote,
 )
 from tallystick.services.transactions.resources.connection_resource import (
+    OUTCOMES,
     ConnectionResource,
     DriverErrors,
+    NoTableError,
     closed_by_application,
     message_of,
+    no_rows,
 )
 from tallystick.services.transactions.resources.gid import format_gid, parse_gid
 from tallystick.services.transactions.resources.pool import AsyncPool
@@ -50,6 +54,16 @@ AsyncConnection = psycopg.AsyncConnection[Any]
 _LOST_CLASSES = ("08", "57")
 """SQLSTATE classes that say the connection or the server is going away."""
 
+_SCHEMA = "SELECT quote_ident(current_schema())"
+_RIGHTS = (
+    "SELECT bool_and(has_table_privilege(%(table)s, one)) "
+    "FROM unnest(ARRAY['SELECT', 'INSERT', 'DELETE']) AS one"
+)
+_COLUMNS = "(gtrid text, resource text, PRIMARY KEY (gtrid, resource))"
+_IDENTITY = (
+    "SELECT system_identifier, (SELECT oid FROM pg_database WHERE datname = current_database()) "
+    "FROM pg_control_system()"
+)
 _PREPARED = "PREPARE TRANSACTION"
 _FAILED = "a statement failed, so the server only rolls back"
 _WROTE_NOTHING = "SELECT pg_current_xact_id_if_assigned() IS NULL"
@@ -110,7 +124,12 @@ class PostgresResource(ConnectionResource[Connection]):
         """Begin the transaction on the server."""
         self._refuse_autocommit(connection)
         branch = PostgresBranch(
-            self.name, connection, xid, self.pool.give, detect_read_only=self.detect_read_only
+            self.name,
+            connection,
+            xid,
+            self.pool.give,
+            detect_read_only=self.detect_read_only,
+            outcome_table=self.outcome_table,
         )
         connection.tpc_begin(psycopg_xid(xid))
         return branch
@@ -118,18 +137,82 @@ class PostgresResource(ConnectionResource[Connection]):
     async def _begin_async(self, xid: Xid) -> AsyncPostgresBranch:
         """Begin a branch for a task."""
         assert self._tasks is not None
+        if not self._prepared_for_rows:
+            await asyncio.to_thread(self.prepare_for_rows)
         give = self._tasks.give
 
         async def start(connection: AsyncConnection) -> AsyncPostgresBranch:
             self._refuse_autocommit(connection)
             branch = AsyncPostgresBranch(
-                self.name, connection, xid, give, detect_read_only=self.detect_read_only
+                self.name,
+                connection,
+                xid,
+                give,
+                detect_read_only=self.detect_read_only,
+                outcome_table=self.outcome_table,
             )
             await connection.tpc_begin(psycopg_xid(xid))
             return branch
 
         with driver_errors:
             return await self._tasks.begin(start)
+
+    keeps_rows = True
+
+    def make_table(self, connection: Connection) -> str:
+        """Return the table of outcome rows, in the first schema of the search path."""
+        try:
+            (schema,) = connection.execute(_SCHEMA).fetchone() or (None,)
+            if schema is None or not schema.isascii():
+                raise NoTableError(f"{schema} is no schema for it")
+            table = f"{schema}.{OUTCOMES}"
+            query = "SELECT to_regclass(%s) IS NOT NULL"
+            (there,) = connection.execute(query, (table,)).fetchone() or (False,)
+            if not there:
+                with suppress(psycopg.errors.UniqueViolation):  # made by another at this moment
+                    connection.execute(f"CREATE TABLE IF NOT EXISTS {table} {_COLUMNS}")
+                    connection.commit()
+                connection.rollback()
+            (allowed,) = connection.execute(_RIGHTS, {"table": table}).fetchone() or (False,)
+            if not allowed:
+                raise NoTableError(f"the user lacks rights to {table}")
+        except (psycopg.errors.InsufficientPrivilege, psycopg.errors.ReadOnlySqlTransaction) as no:
+            raise NoTableError(message_of(no)) from no
+        finally:
+            connection.rollback()
+        return table
+
+    def outcomes(self) -> Sequence[bytes]:
+        """List the global ids of all outcome rows."""
+        self.prepare_for_rows(again=True)
+        if self.outcome_table is None:
+            return []
+        query = f"SELECT gtrid FROM {self.outcome_table} WHERE resource = %s"
+        with driver_errors, self.pool.borrow() as connection:
+            rows = connection.execute(query, (self.name,)).fetchall()
+            connection.rollback()
+        return [bytes.fromhex(gtrid) for (gtrid,) in rows]
+
+    def forget_outcomes(self, gtrids: Sequence[bytes]) -> None:
+        """Delete outcome rows."""
+        if self.outcome_table is None or not gtrids:
+            return
+        statement = f"DELETE FROM {self.outcome_table} WHERE gtrid = ANY(%s) AND resource = %s"
+        with driver_errors, self.pool.borrow() as connection:
+            connection.execute(statement, ([gtrid.hex() for gtrid in gtrids], self.name))
+            connection.commit()
+
+    def identity(self) -> str | None:
+        """Return the identifier of the cluster and the oid of the database."""
+        with driver_errors, self.pool.borrow() as connection:
+            try:
+                found = connection.execute(_IDENTITY).fetchone()
+            except psycopg.errors.InsufficientPrivilege:
+                return None
+            finally:
+                connection.rollback()
+        assert found is not None
+        return f"PostgreSQL cluster {found[0]}, database {found[1]}"
 
     def _refuse_autocommit(self, connection: Connection | AsyncConnection) -> None:
         if connection.autocommit:
@@ -169,15 +252,19 @@ class PostgresResource(ConnectionResource[Connection]):
         with driver_errors, self.pool.borrow() as connection:
             row = connection.execute("SHOW max_prepared_transactions").fetchone()
             connection.rollback()
-        if row is not None and int(row[0]) > 0:
-            return []
-        return [
-            Problem(
-                self.name,
-                "max_prepared_transactions is 0: the server refuses PREPARE TRANSACTION",
-                "Set it to at least max_connections in postgresql.conf and restart the server",
+        self.prepare_for_rows(again=True)
+        problems = []
+        if self.outcome_table is None:
+            problems.append(no_rows(self.name, self.no_table))
+        if row is None or int(row[0]) == 0:
+            problems.append(
+                Problem(
+                    self.name,
+                    "max_prepared_transactions is 0: the server refuses PREPARE TRANSACTION",
+                    "Set it to at least max_connections in postgresql.conf and restart the server",
+                )
             )
-        ]
+        return problems
 
 
 class BasePostgresBranch:
@@ -192,6 +279,7 @@ class BasePostgresBranch:
         "_gid",
         "_give",
         "_name",
+        "_outcome",
         "_over",
         "_prepared",
         "_read",
@@ -207,6 +295,7 @@ class BasePostgresBranch:
         give: Callable[..., None],
         *,
         detect_read_only: bool,
+        outcome_table: str | None,
     ) -> None:
         self.xid = xid
         self._name = name
@@ -214,6 +303,7 @@ class BasePostgresBranch:
         self._give = give
         self._read = detect_read_only
         self._gid = format_gid(xid)
+        self._outcome = None if outcome_table is None else _row(outcome_table, xid.gtrid, name)
         self._sent = False
         self._prepared: bool | None = False
         """None from the request to prepare until its answer."""
@@ -229,7 +319,7 @@ class BasePostgresBranch:
 
     def _send(self, verb: str) -> bool:
         with suppress(psycopg.Error):  # the call that waits raises it again
-            self._connection.pgconn.send_query(f"{verb} '{self._gid}'".encode("ascii"))
+            self._connection.pgconn.send_query(self._command(verb).encode("ascii"))
             self._sent = True
             self._prepared = self._prepared or None
         return self._sent
@@ -297,10 +387,19 @@ class BasePostgresBranch:
 
     def _run(self, verb: str) -> Steps[str]:
         """Run a command about this branch, unless it was sent before; return its tag."""
-        command = None if self._sent else f"{verb} '{self._gid}'"
+        command = None if self._sent else self._command(verb)
         self._sent = False
         result = yield partial(self._answer, command)
         return command_tag(result)
+
+    def _command(self, verb: str) -> str:
+        """Return the command; PREPARE follows the outcome row, there if the branch commits."""
+        command = f"{verb} '{self._gid}'"
+        if verb != _PREPARED or self._outcome is None or self._connection.read_only:
+            return command
+        if self._connection.pgconn.transaction_status != TransactionStatus.INTRANS:
+            return command
+        return f"{self._outcome}; {command}"
 
     def _answer(self, command: str | None) -> Any:
         """Return the answer to a command, or to the one sent before; awaitable for tasks."""
@@ -348,7 +447,7 @@ class PostgresBranch(BasePostgresBranch):
         if command is not None:
             return execute(self._connection, command)
         results: list[PGresult] = self._connection.wait(generators.execute(self._connection.pgconn))
-        return results[0]
+        return results[-1]
 
 
 class AsyncPostgresBranch(BasePostgresBranch):
@@ -393,7 +492,7 @@ class AsyncPostgresBranch(BasePostgresBranch):
             if command is not None:
                 connection.pgconn.send_query(command.encode("ascii"))
             results: list[PGresult] = await connection.wait(generators.execute(connection.pgconn))
-        return results[0]
+        return results[-1]
 
 
 def execute(connection: Connection, command: str) -> PGresult:
@@ -418,6 +517,12 @@ def command_tag(result: PGresult) -> str:
 def psycopg_xid(xid: Xid) -> psycopg.Xid:
     """Return psycopg's own object for an id of ours, which is ASCII throughout."""
     return psycopg.Xid.from_parts(xid.format_id, xid.gtrid.decode("ascii"), xid.bqual.decode())
+
+
+def _row(table: str, gtrid: bytes, name: str) -> str:
+    """Return the statement that stores an outcome row."""
+    quoted = name.replace("'", "''")
+    return f"INSERT INTO {table} VALUES ('{gtrid.hex()}', '{quoted}')"
 
 
 def _finish(connection: AsyncConnection) -> None:

@@ -14,6 +14,7 @@ from tallystick.errors import MissingExtraError, TransactionUsageError
 from tallystick.records import Xid
 from tallystick.services.transactions.resource import (
     Branch,
+    BranchRolledBack,
     Resource,
     ResourceUnreachable,
     Vote,
@@ -88,9 +89,12 @@ class SqlAlchemyResource:
     def begin(self, xid: Xid) -> Branch:
         """Begin a branch of the native resource under a SQLAlchemy connection."""
         inner = self._inner.begin(xid)
-        self._next.raw = _ProtectedConnection(inner.raw)
+        protected = self._next.raw = _ProtectedConnection(inner.raw)
         try:
-            return SqlAlchemyBranch(inner, self._engine.connect())
+            connection = self._engine.connect()
+            # A session joins a transaction that runs: its commit and its close leave it alone.
+            connection.begin()
+            return SqlAlchemyBranch(inner, connection, protected)
         except sqlalchemy.exc.DBAPIError as error:
             inner.rollback()
             inner.close()
@@ -98,10 +102,15 @@ class SqlAlchemyResource:
 
 
 class _ProtectedConnection:
-    """A DB-API connection that only the coordinator can commit, roll back or close."""
+    """A DB-API connection that only the coordinator can commit, roll back or close.
+
+    ``rolled_back`` is whether the application has asked for a rollback: then the branch may only
+    roll back.
+    """
 
     def __init__(self, raw: Any) -> None:
         object.__setattr__(self, "_raw", raw)
+        object.__setattr__(self, "rolled_back", False)
 
     # Dialects hand the connection to functions of the driver, which test its class.
     @property  # type: ignore[misc]  # where object has an attribute that can be set
@@ -118,7 +127,12 @@ class _ProtectedConnection:
         """Do nothing: the transaction manager commits."""
 
     def rollback(self) -> None:
-        """Do nothing: the transaction manager rolls back."""
+        """Mark the branch: the transaction manager rolls back."""
+        object.__setattr__(self, "rolled_back", True)
+
+    def forget_rollback(self) -> None:
+        """Take back the mark: SQLAlchemy rolls back when it meets a connection."""
+        object.__setattr__(self, "rolled_back", False)
 
     def close(self) -> None:
         """Do nothing: the native resource keeps the connection."""
@@ -127,10 +141,15 @@ class _ProtectedConnection:
 class SqlAlchemyBranch:
     """A native branch whose handle is a SQLAlchemy connection over the same DB-API one."""
 
-    def __init__(self, inner: Any, connection: sqlalchemy.Connection) -> None:
+    def __init__(
+        self, inner: Any, connection: sqlalchemy.Connection, protected: _ProtectedConnection
+    ) -> None:
         self.xid: Xid = inner.xid
         self._inner = inner
         self._connection = connection
+        self._protected = protected
+        protected.forget_rollback()
+        self._prepared = False
 
     @property
     def handle(self) -> sqlalchemy.Connection:
@@ -139,24 +158,37 @@ class SqlAlchemyBranch:
 
     def send_prepare(self) -> bool:
         """Send the request of `prepare`."""
-        return send_prepare(self._inner)
+        return not self._protected.rolled_back and send_prepare(self._inner)
 
     def send_commit(self) -> bool:
         """Send the request of `commit`."""
         return send_commit(self._inner)
 
     def prepare(self) -> Vote:
-        """Prepare the native branch."""
+        """Prepare the native branch, unless the application has rolled it back."""
+        self._refuse_rolled_back()
         vote: Vote = self._inner.prepare()
+        self._prepared = True
         return vote
 
     def commit(self) -> None:
-        """Commit the native branch."""
+        """Commit the native branch; one that was not prepared may have been rolled back."""
+        if not self._prepared:
+            self._refuse_rolled_back()
         self._inner.commit()
 
     def commit_one_phase(self) -> None:
         """Commit the native branch without prepare."""
+        self._refuse_rolled_back()
         self._inner.commit_one_phase()
+
+    def _refuse_rolled_back(self) -> None:
+        if self._protected.rolled_back:
+            self._inner.rollback()
+            raise BranchRolledBack(
+                "a rollback of SQLAlchemy undoes the whole transaction; "
+                "begin_nested() makes one that undoes a part"
+            )
 
     def rollback(self) -> None:
         """Roll the native branch back."""

@@ -8,6 +8,7 @@ be durable.
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,12 +22,13 @@ from tallystick.services.transactions.resource import (
     Vote,
 )
 from tallystick.services.transactions.resources.connection_resource import (
+    IDENTITY,
+    OUTCOMES,
     ConnectionResource,
     DriverErrors,
 )
 from tallystick.services.transactions.resources.handle import Handle
 
-OUTCOMES = "tallystick_outcomes"
 _CREATE = f"CREATE TABLE IF NOT EXISTS {OUTCOMES} (gtrid BLOB PRIMARY KEY) WITHOUT ROWID"
 
 
@@ -86,7 +88,20 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
     def outcomes(self) -> Sequence[bytes]:
         """List the global ids of all outcome rows."""
         with driver_errors, self.pool.borrow() as connection:
-            return [row[0] for row in connection.execute(f"SELECT gtrid FROM {OUTCOMES}")]
+            rows = connection.execute(f"SELECT gtrid FROM {OUTCOMES}").fetchall()
+        return [gtrid for (gtrid,) in rows if not gtrid.startswith(IDENTITY)]
+
+    def identity(self) -> str:
+        """Return the token of the file, which is made at the first call."""
+        query = f"SELECT min(gtrid) FROM {OUTCOMES} WHERE substr(gtrid, 1, ?) = ?"
+        with driver_errors, self.pool.borrow() as connection:
+            known = (len(IDENTITY), IDENTITY)
+            (token,) = connection.execute(query, known).fetchone()
+            if token is None:
+                made = IDENTITY + secrets.token_bytes(16)
+                connection.execute(f"INSERT INTO {OUTCOMES} VALUES (?)", (made,))
+                (token,) = connection.execute(query, known).fetchone()
+        return f"SQLite file {token.removeprefix(IDENTITY).hex()}"
 
     def forget_outcomes(self, gtrids: Sequence[bytes]) -> None:
         """Delete outcome rows."""

@@ -1,0 +1,312 @@
+"""Bad days without a crash of ours: sessions that linger, databases mixed up, helping hands."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy
+import sqlalchemy.orm
+
+from tallystick.errors import HeuristicError, RolledBackError
+from tallystick.indoubt.settle import settle
+from tallystick.services.transactions import TransactionManager
+from tallystick.services.transactions.recovery import (
+    HELD,
+    HEURISTIC,
+    NO_RESOURCE,
+    UNPROVED,
+    RecoveryReport,
+)
+from tallystick.services.transactions.resources.sqlalchemy import from_engine
+from tests.servers import Server
+from tests.services.transactions.model import DurableState
+from tests.services.transactions.resources.test_databases import Bank
+from tests.services.transactions.test_commit import Crash, balances, durable, manager, transfer
+
+
+@pytest.fixture
+def bank(tmp_path: Path, postgres_server: Server, mariadb_server: Server) -> Bank:
+    return Bank(tmp_path, postgres_server, mariadb_server)
+
+
+def stop(at: str) -> Any:
+    """Return an observer that stops the coordinator at a step."""
+
+    def observe(step: str) -> None:
+        if step == at:
+            raise Crash(step)
+
+    return observe
+
+
+def decided_and_stopped(bank: Bank) -> None:
+    """Leave a decided transfer whose branches are prepared in both databases."""
+    with (
+        bank.manager("pg", "maria", on_step=stop("after decision")) as tm,
+        pytest.raises(Crash),
+        tm.begin() as tx,
+    ):
+        bank.pay(tx, "pg", 5)
+        bank.pay(tx, "maria", 5)
+
+
+def recover_until_clean(tm: TransactionManager) -> RecoveryReport:
+    for _ in range(100):
+        report = tm.recover()
+        if report.clean:
+            break
+        time.sleep(0.05)
+    return report
+
+
+def whys(report: RecoveryReport) -> dict[str, str]:
+    return {one.resource: one.why for one in report.left}
+
+
+@pytest.mark.postgres
+@pytest.mark.mariadb
+def test_a_branch_that_another_session_holds_is_not_over(bank: Bank) -> None:
+    """MariaDB lists it, and yet answers XA COMMIT with XAER_NOTA."""
+    kept: list[int] = []
+
+    def lose_the_session(step: str) -> None:
+        if step == "after decision":
+            raw = tx.branches["maria"].raw  # type: ignore[union-attr]
+            kept.append(os.dup(raw._sock.fileno()))  # the server sees no end of the connection
+            raw._force_close()
+            raise Crash(step)
+
+    with bank.manager("pg", "maria", on_step=lose_the_session) as tm:
+        tx = tm.begin()
+        with pytest.raises(Crash), tx:
+            bank.pay(tx, "pg", 5)
+            bank.pay(tx, "maria", 5)
+    with bank.manager("pg", "maria") as tm:
+        report = tm.recover()
+        assert not report.clean
+        assert whys(report) == {"maria": HELD}
+        assert [names.resources for names in tm.decisions.open_decisions().values()] == [
+            frozenset({"maria"})
+        ]
+        os.close(kept.pop())
+        assert recover_until_clean(tm).clean
+    assert bank.balances() == {"pg": 5, "maria": 5, "lite": 0}
+
+
+@pytest.mark.postgres
+@pytest.mark.mariadb
+@pytest.mark.parametrize("known", [False, True], ids=["never met", "noted"])
+def test_another_database_under_the_name_answers_nothing(bank: Bank, known: bool) -> None:
+    if known:
+        with bank.manager("pg", "maria") as tm:
+            assert tm.recover().clean
+    decided_and_stopped(bank)
+    right = bank.urls["pg"]
+    with psycopg.connect(right, autocommit=True) as pg:
+        pg.execute(f"CREATE DATABASE wrong{bank.account}")
+    bank.urls["pg"] = f"{right.rpartition('/')[0]}/wrong{bank.account}"
+    for _ in range(2):
+        with bank.manager("pg", "maria") as tm:
+            recover_until_clean(tm)
+            report = tm.recover()
+            assert not report.clean
+            assert report.open_decisions == 1
+            if known:
+                assert "another database" in report.unreachable["pg"]
+            else:
+                assert whys(report) == {"pg": UNPROVED}
+    bank.urls["pg"] = right
+    with bank.manager("pg", "maria") as tm:
+        assert recover_until_clean(tm).clean
+    assert bank.balances() == {"pg": 5, "maria": 5, "lite": 0}
+
+
+@pytest.mark.postgres
+@pytest.mark.mariadb
+def test_another_database_of_a_last_resource_decides_nothing(bank: Bank) -> None:
+    with bank.manager("pg", "lite") as tm:
+        assert tm.recover().clean
+    with (
+        bank.manager("pg", "lite", on_step=stop("after last lite")) as tm,
+        pytest.raises(Crash),
+        tm.begin() as tx,
+    ):
+        bank.pay(tx, "pg", 5)
+        bank.pay(tx, "lite", 5)
+    right = bank.urls["lite"]
+    bank.urls["lite"] = f"sqlite:///{bank.folder}/other.db"
+    with bank.manager("pg", "lite") as tm:
+        report = tm.recover()
+        assert "another database" in report.unreachable["lite"]
+        assert not report.rolled_back
+    bank.urls["lite"] = right
+    with bank.manager("pg", "lite") as tm:
+        assert tm.recover().clean
+    assert bank.balances() == {"pg": 5, "maria": 0, "lite": 5}
+
+
+@pytest.mark.postgres
+@pytest.mark.mariadb
+@pytest.mark.parametrize("name", ["pg", "maria"])
+def test_a_branch_rolled_back_by_hand_is_named_until_it_is_settled(bank: Bank, name: str) -> None:
+    decided_and_stopped(bank)
+    with bank.manager("pg", "maria") as tm:
+        (xid,) = tm.resources[name].in_doubt()
+        for _ in range(100):  # the session that died holds it for a moment
+            try:
+                tm.resources[name].rollback(xid)
+            except Exception:
+                time.sleep(0.05)
+            else:
+                break
+    for _ in range(2):
+        with bank.manager("pg", "maria") as tm:
+            recover_until_clean(tm)
+            report = tm.recover()
+            assert whys(report) == {name: UNPROVED}
+            assert not report.clean
+    paid = {"pg": 5, "maria": 5, "lite": 0}
+    assert bank.balances() == paid | {name: 0}
+
+
+@pytest.mark.postgres
+@pytest.mark.mariadb
+def test_rows_of_closed_decisions_are_deleted(bank: Bank) -> None:
+    with bank.manager("pg", "maria") as tm:
+        for _ in range(3):
+            with tm.begin() as tx:
+                bank.pay(tx, "pg", 1)
+                bank.pay(tx, "maria", 1)
+        before = {name: len(one.outcomes()) for name, one in tm.resources.items()}  # type: ignore[attr-defined]
+        assert min(before.values()) >= 3
+        assert tm.recover().clean
+        after = {name: len(one.outcomes()) for name, one in tm.resources.items()}  # type: ignore[attr-defined]
+        assert after == {name: count - 3 for name, count in before.items()} or not any(
+            after.values()
+        )
+
+
+def without_proof() -> DurableState:
+    """Databases that keep no outcome rows."""
+    state = durable("a", "b")
+    for database in state.databases.values():
+        database.proves = False
+    return state
+
+
+def test_an_end_that_nothing_proves_stays_open_and_is_named(tmp_path: Path) -> None:
+    state = without_proof()
+    with (
+        manager(tmp_path, state, on_step=stop("after commit a")) as tm,
+        pytest.raises(Crash),
+    ):
+        transfer(tm, ("a", "b"))
+    for _ in range(2):
+        with manager(tmp_path, state) as tm:
+            report = tm.recover()
+            assert whys(report) == {"a": UNPROVED}
+            assert not report.clean
+    assert balances(state) == {1}
+
+
+def test_a_decision_for_a_resource_that_is_not_given_is_named(tmp_path: Path) -> None:
+    state = durable("a", "b")
+    with manager(tmp_path, state, on_step=stop("after decision")) as tm, pytest.raises(Crash):
+        transfer(tm, ("a", "b"))
+    state.databases.pop("b")
+    with manager(tmp_path, state) as tm:
+        report = tm.recover()
+        assert whys(report) == {"b": NO_RESOURCE}
+
+
+def test_a_branch_that_turns_up_after_a_heuristic_outcome_is_not_rolled_back(
+    tmp_path: Path,
+) -> None:
+    state = durable("a", "b")
+    hidden: dict[Any, Any] = {}
+
+    def hide(step: str) -> None:
+        if step == "after decision":
+            hidden.update(state.databases["b"].prepared)
+            state.databases["b"].prepared.clear()
+
+    with manager(tmp_path, state, on_step=hide) as tm, pytest.raises(HeuristicError):
+        transfer(tm, ("a", "b"))
+    state.databases["b"].prepared.update(hidden)
+    for _ in range(2):
+        with manager(tmp_path, state) as tm:
+            report = tm.recover()
+            assert whys(report) == {"b": HEURISTIC}
+            assert not report.rolled_back
+    assert state.databases["b"].prepared
+
+
+def test_an_operator_ends_a_decision_that_nothing_proves(tmp_path: Path) -> None:
+    state = without_proof()
+    with (
+        TransactionManager(
+            tmp_path, state.resources(), recovery_interval=None, on_step=stop("after commit a")
+        ) as tm,
+        pytest.raises(Crash),
+    ):
+        transfer(tm, ("a", "b"))
+    with TransactionManager(tmp_path, state.resources(), recovery_interval=None) as tm:
+        (left,) = tm.recover().left
+    (done,) = settle(str(tmp_path), state.resources(), left.xid.gtrid, commit=True)
+    assert done == "a: recorded as committed, on the operator's word"
+    with TransactionManager(tmp_path, state.resources(), recovery_interval=None) as tm:
+        assert tm.recover().clean
+
+
+@pytest.mark.postgres
+@pytest.mark.mariadb
+@pytest.mark.parametrize("name", ["pg", "maria"])
+def test_what_sqlalchemy_rolled_back_is_not_committed(bank: Bank, name: str) -> None:
+    driver = {"pg": "postgresql+psycopg", "maria": "mariadb+pymysql"}[name]
+    engine = sqlalchemy.create_engine(f"{driver}://{bank.urls[name].partition('://')[2]}")
+    pay = sqlalchemy.text("UPDATE accounts SET balance = balance + 1 WHERE id = :id")
+    again = sqlalchemy.text("INSERT INTO accounts VALUES (:id, 100)")
+    account = {"id": bank.account}
+
+    def undone_by_session(connection: sqlalchemy.Connection) -> None:
+        with sqlalchemy.orm.Session(bind=connection) as session:
+            session.execute(pay, account)
+            session.rollback()
+
+    def undone_by_connection(connection: sqlalchemy.Connection) -> None:
+        connection.execute(pay, account)
+        connection.rollback()
+
+    def undone_by_an_error(connection: sqlalchemy.Connection) -> None:
+        with sqlalchemy.orm.Session(bind=connection) as session:
+            session.execute(pay, account)
+            with pytest.raises(sqlalchemy.exc.IntegrityError):
+                session.execute(again, account)
+            session.rollback()
+
+    def undone_in_part(connection: sqlalchemy.Connection) -> None:
+        with sqlalchemy.orm.Session(bind=connection) as session:
+            session.execute(pay, account)
+            with pytest.raises(sqlalchemy.exc.IntegrityError), session.begin_nested():
+                session.execute(again, account)
+            session.commit()
+
+    with bank.manager("lite") as tm:
+        tm.resources[name] = from_engine(name, engine)
+        for work in (undone_by_session, undone_by_connection, undone_by_an_error):
+            for others in (True, False):
+                with pytest.raises(RolledBackError), tm.begin() as tx:
+                    if others:
+                        bank.pay(tx, "lite", 1)
+                    work(tx[name])
+        with tm.begin() as tx:
+            bank.pay(tx, "lite", 1)
+            undone_in_part(tx[name])
+        assert tm.recover().clean
+    engine.dispose()
+    assert bank.balances() == {"pg": 0, "maria": 0} | {name: 1, "lite": 1}
