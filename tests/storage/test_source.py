@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -104,3 +106,46 @@ def test_reading_leaves_the_access_time(tmp_path: Path) -> None:
 )
 def test_logical_name_drops_the_packing(path: str, name: str) -> None:
     assert logical_name(path) == name
+
+
+def _packed(folder: Path, name: str, size: int) -> str:
+    import zstandard
+
+    content = bytes(size)
+    pack = gzip.compress if name.endswith(".gz") else zstandard.ZstdCompressor().compress
+    (folder / name).write_bytes(pack(content))
+    return str(folder / name)
+
+
+@pytest.mark.parametrize("name", ["a.gz", "a.zst"])
+def test_unpacking_ends_at_a_limit_that_can_be_set(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _packed(tmp_path, name, 3 << 20)
+    monkeypatch.setenv("TALLYSTICK_UNPACKED_MAX", str((3 << 20) - 1))
+    with pytest.raises(LogUnreadableError, match="raise the limit"):
+        open_source(path)
+    monkeypatch.setenv("TALLYSTICK_UNPACKED_MAX", str(3 << 20))
+    with open_source(path) as source:
+        assert source.size == 3 << 20
+
+
+@pytest.mark.parametrize("name", ["a.gz", "a.zst"])
+def test_unpacking_never_takes_more_than_the_room_there_is(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _packed(tmp_path, name, 3 << 20)
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1 << 20))
+    with pytest.raises(LogUnreadableError, match=r"1048576 bytes that are free in .*TMPDIR"):
+        open_source(path)
+
+
+def test_a_gz_that_is_too_large_is_refused_before_anything_is_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _packed(tmp_path, "a.gz", 3 << 20)
+    monkeypatch.setenv("TALLYSTICK_UNPACKED_MAX", str(1 << 20))
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: pytest.fail("unpacked"))
+    with pytest.raises(LogUnreadableError, match="unpacks to more"):
+        open_source(path)

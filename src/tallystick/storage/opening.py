@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from inspect import signature
 from typing import ParamSpec, TypeVar
@@ -43,13 +44,20 @@ def opens_log(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
 
     @wraps(function)
     def opening(*arguments: _Given.args, **options: _Given.kwargs) -> _Result:
-        place = _place(options[name] if name in options else arguments[1])
-        try:
+        with opening_log(options[name] if name in options else arguments[1]):
             return function(*arguments, **options)
-        except OSError as error:
-            raise refused(place, error) from error
 
     return opening
+
+
+@contextmanager
+def opening_log(path: object) -> Iterator[None]:
+    """Raise documented errors for what is refused inside, while the log at ``path`` is opened."""
+    place = _place(path)
+    try:
+        yield
+    except OSError as error:
+        raise refused(place, error) from error
 
 
 def refused(path: str, error: OSError) -> TallystickError:

@@ -7,7 +7,8 @@ without updating the access time where the system allows it.
 Files up to `READ_WHOLE_MAX` are read into memory at once, so that a file which shrinks while
 it is read cannot hurt; larger ones are mapped, because memory for a copy of them would cost
 more time than most of what is done with the bytes. ``.gz`` and ``.zst`` are unpacked to an
-unnamed temporary file in pieces, never more than `UNPACKED_MAX` bytes.
+unnamed temporary file in pieces, never more than `UNPACKED_MAX` bytes (or what the environment
+variable ``TALLYSTICK_UNPACKED_MAX`` says), nor more than there is room for.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import contextlib
 import gzip
 import mmap
 import os
+import shutil
 import tempfile
 import zlib
 from dataclasses import dataclass, field
@@ -26,8 +28,10 @@ from tallystick.errors import LogUnreadableError, MissingExtraError
 
 READ_WHOLE_MAX = 32 << 20
 """Most bytes of a file that is read rather than mapped."""
-UNPACKED_MAX = 1 << 40
-"""Most bytes that a packed file may unpack to."""
+UNPACKED_MAX = 16 << 30
+"""Most bytes that a packed file may unpack to, if the environment does not say otherwise."""
+UNPACKED_MAX_SETTING = "TALLYSTICK_UNPACKED_MAX"
+"""Name of the environment variable with another limit, in bytes."""
 _PIECE = 1 << 20
 PACKINGS = (".gz", ".zst")
 """Suffixes of packed files."""
@@ -187,15 +191,46 @@ class _ZstandardErrors:
 
 def _from_stream(path: str, stream: IO[bytes]) -> ByteSource:
     reader = _unpacking(path, stream)
-    with tempfile.TemporaryFile() as spool:
+    limit, folder = _unpacked_max(), tempfile.gettempdir()
+    free = shutil.disk_usage(folder).free
+    total = _least_unpacked(path, stream)
+    _require_room(path, total, limit, free, folder)
+    with tempfile.TemporaryFile(dir=folder) as spool:
         total = 0
         while piece := reader.read(_PIECE):
             total += len(piece)
-            if total > UNPACKED_MAX:
-                raise OSError(f"unpacks to more than {UNPACKED_MAX} bytes")
+            _require_room(path, total, limit, free, folder)
             spool.write(piece)
         spool.flush()
         return _from_descriptor(path, spool.fileno())
+
+
+def _unpacked_max() -> int:
+    text = os.environ.get(UNPACKED_MAX_SETTING, "")
+    return int(text) if text.isdecimal() else UNPACKED_MAX
+
+
+def _least_unpacked(path: str, stream: IO[bytes]) -> int:
+    """Return a number of bytes that a local ``.gz`` file unpacks to at least, by its last four."""
+    if not path.endswith(".gz") or is_remote(path):
+        return 0
+    size = os.fstat(stream.fileno()).st_size
+    return int.from_bytes(os.pread(stream.fileno(), 4, max(size - 4, 0)), "little")
+
+
+def _require_room(path: str, total: int, limit: int, free: int, folder: str) -> None:
+    if total > limit:
+        raise LogUnreadableError(
+            f"unpacks to more than {limit} bytes",
+            file=path,
+            advice=f"If that is right, raise the limit ({UNPACKED_MAX_SETTING}), or unpack it",
+        )
+    if total > free:
+        raise LogUnreadableError(
+            f"unpacks to more than the {free} bytes that are free in {folder}",
+            file=path,
+            advice="Make room there, or set TMPDIR to a folder with more",
+        )
 
 
 def _from_descriptor(path: str, descriptor: int) -> ByteSource:

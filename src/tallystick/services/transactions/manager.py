@@ -36,7 +36,7 @@ from tallystick.services.transactions.two_phase_commit import (
     TwoPhaseCommit,
 )
 from tallystick.services.transactions.xids import XidFactory
-from tallystick.storage.opening import opens_log
+from tallystick.storage.opening import opening_log
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
@@ -70,7 +70,6 @@ class TransactionManager:
         TransactionUsageError: the directory has another node id, or a resource cannot take part.
     """
 
-    @opens_log
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -84,7 +83,8 @@ class TransactionManager:
         close_resources: bool = True,
         on_step: Callable[[str], None] | None = None,
     ) -> None:
-        self._directory = open_coordinator_dir(path, node, log)
+        with opening_log(path):
+            self._directory = open_coordinator_dir(path, node, log)
         self.node = self._directory.node
         self.decisions: DecisionLog = self._directory.decisions
         self.timeout = timeout

@@ -39,7 +39,7 @@ from tallystick.services.write_behind.unfinished import incomplete, unfinished, 
 from tallystick.storage.files import FileSystem
 from tallystick.storage.fork import forked_error, register_in_child
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import opens_log
+from tallystick.storage.opening import opening_log
 from tallystick.systems.registry import NATIVE
 
 
@@ -68,7 +68,6 @@ class WriteBehind:
         LogLockedError: The service is open elsewhere.
     """
 
-    @opens_log
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -97,11 +96,13 @@ class WriteBehind:
         )  # fmt: skip
         self._disposal: Disposal | None = None
         self._closed = self._forked = False
-        self._log = open_log(self.path, system, fs) if log is None else log
+        with opening_log(self.path):
+            self._log = open_log(self.path, system, fs) if log is None else log
         try:
-            fs.mkdir(self.path)
-            last = self._load(on_incomplete, renamed or {})
-            identity = identify(self.path, fs, system if log is None else None, self._log)
+            with opening_log(self.path):
+                fs.mkdir(self.path)
+                last = self._load(on_incomplete, renamed or {})
+                identity = identify(self.path, fs, system if log is None else None, self._log)
             self._workers.open(identity, self._log.last_number)
         except BaseException:
             self._log.close()
