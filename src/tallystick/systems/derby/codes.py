@@ -50,6 +50,15 @@ CODES = codes(
         "The last group was never written completely; no commit in it was acknowledged.",
     ),
     Code(
+        "cut-short",
+        Severity.DAMAGE,
+        "A log file ends inside a group and is smaller than the 1 MiB that Derby gives it by "
+        "default before it writes records. With derby.storage.fileSyncTransactionLog or a smaller "
+        "derby.storage.logSwitchInterval a crash can leave this; otherwise the file was cut, and "
+        "commits may have gone with its end.",
+        "Look for a whole copy of the file; derby.properties has the settings that decide",
+    ),
+    Code(
         "damaged",
         Severity.DAMAGE,
         "A group or a range of bytes is damaged, and whole records follow it.",

@@ -328,3 +328,41 @@ def test_advice_names_no_control_file_that_is_missing_or_damaged_too(tmp_path: P
     folder = copy(CASE, tmp_path / "damaged", dict.fromkeys(names, flip(12)))
     for finding in reading_of(folder).findings():
         assert "twin" not in (finding.advice or "")
+
+
+def test_end_marker_without_a_next_file_is_loss(tmp_path: Path) -> None:
+    first = control(checkpoint=0)
+    patches = {"log5.dat": None, "log.ctrl": first, "logmirror.ctrl": first}
+    log = reading_of(copy("switch-archive", tmp_path / "db", patches))
+    assert log.recovery.boots is True
+    (finding,) = log.findings()
+    assert (finding.code, finding.severity) == ("missing-file", Severity.LOSS)
+    assert "log5.dat" in finding.message
+    verdict = log.verdict()
+    assert verdict.strict["lost"]["files"] == ["log5.dat"]
+    assert [one.severity for one in verdict.differences] == [Severity.LOSS]
+    with pytest.raises(CorruptLogError):
+        LogToFile(str(tmp_path / "db/log"))
+    everything_holds_together(log)
+
+
+def test_zeros_without_a_next_file_prove_nothing(tmp_path: Path) -> None:
+    first = control(checkpoint=0)
+    patches: dict[str, Patch | None] = {"log.ctrl": first, "logmirror.ctrl": first}
+    patches |= {f"log{number}.dat": None for number in (2, 3, 4, 5)}
+    log = reading_of(copy("switch-archive", tmp_path / "db", patches))
+    assert log.recovery.lost_file == 0
+    assert "files" not in log.verdict().strict["lost"]
+
+
+@pytest.mark.parametrize("at", [END - 3, MIDDLE + 20], ids=["last-bytes", "checksum-record"])
+def test_file_that_is_cut_below_its_preallocation_is_not_called_a_torn_tail(
+    tmp_path: Path, at: int
+) -> None:
+    (finding,) = damaged(tmp_path, LOG, cut(at)).findings()
+    assert (finding.code, finding.severity) == ("cut-short", Severity.DAMAGE)
+
+
+def test_torn_write_into_a_preallocated_file_is_a_torn_tail(tmp_path: Path) -> None:
+    (finding,) = damaged(tmp_path, LOG, zero(LAST + 60, END)).findings()
+    assert (finding.code, finding.severity) == ("torn-tail", Severity.WARNING)

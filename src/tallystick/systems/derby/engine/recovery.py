@@ -41,12 +41,14 @@ from tallystick.systems.derby.format.layout import (
     CONTROL_CRC,
     CONTROL_NAMES,
     CONTROL_SIZE_MIN,
+    END_MARKER,
     FLAG_BETA,
     HEADER_SIZE,
     LOG_FILE,
     Control,
     Group,
     make_instant,
+    split_instant,
 )
 from tallystick.systems.derby.format.record_body import Body
 from tallystick.systems.derby.read.files import ControlBytes, LogFiles
@@ -55,6 +57,8 @@ from tallystick.systems.derby.read.scan import EngineReach
 JUDGED_VERSION = (10, 14)
 """The newest engine whose recovery was compared with ours."""
 VERSION_SETTING = "derby_version"
+PREALLOCATED = 1 << 20
+SWITCH_INTERVAL = "derby.storage.logSwitchInterval"
 _COUNTED = {operations.PURGE: "num_rows", operations.COPY_ROWS: "num_rows"}
 
 
@@ -117,6 +121,7 @@ class Recovery:
         new_log: it creates an empty log: every change that is not in the data pages yet is gone.
         past_end: the checkpoint is after the end that redo reached, so undo would work against
             newer pages.
+        lost_file: number of a missing log file that an end marker proves to have existed, or 0.
         redone: number of records redone.
         highest: largest number of a transaction that begins in what was scanned.
         table: transactions that are open at the end of the log, by number.
@@ -140,6 +145,7 @@ class Recovery:
     end_reason: str = ""
     new_log: bool = False
     past_end: bool = False
+    lost_file: int = 0
     redone: int = 0
     highest: int = 0
     table: dict[int, OpenTransaction] = field(default_factory=dict)
@@ -262,6 +268,7 @@ def _redo(log: LogFiles, result: Recovery) -> None:
     result.log_end, result.fuzzy = scan.log_end, scan.fuzzy
     result.stop, result.end_reason = scan.stop, scan.reason
     result.trailing_wrong = scan.trailing_wrong
+    result.lost_file = _lost_file(log, scan.stop)
     result.heap = scan.heap
     if scan.heap:
         result.boots, result.place = None, scan.heap
@@ -271,6 +278,20 @@ def _redo(log: LogFiles, result: Recovery) -> None:
         result.new_log = True
         result.reason = "there is no readable record; a new, empty log is created"
     result.past_end = result.checkpoint > 0 and result.checkpoint >= result.log_end
+
+
+def _lost_file(log: LogFiles, stop: int) -> int:
+    """Return the number of the file that must follow the one in which the scan stopped, or 0.
+
+    The header of the next file is durable before the end marker is written. A marker at the very
+    end of a file was appended; zeros within a preallocated file, or up to its end, prove nothing.
+    """
+    number, position = split_instant(stop)
+    file = log.files[number]
+    sizes = {str(PREALLOCATED), log.properties.get(SWITCH_INTERVAL)}
+    sizes |= {str(other.size) for other in log.files.values() if other is not file}
+    marked = file.data[position:] == END_MARKER and str(file.size) not in sizes
+    return number + 1 if marked and number + 1 not in log.files else 0
 
 
 def _redo_record(scanned: Scanned, result: Recovery, versions: _PageVersions) -> None:

@@ -429,11 +429,16 @@ class LogToFile:
                 self._poison(error)
 
     def _switch(self, number: int) -> None:
-        """Begin file ``number``; the old file is durable before the new one has a name."""
+        """Begin file ``number``.
+
+        The old file is durable before the new one has a name, and the new one before the end marker
+        of the old one: the marker proves that a next file existed.
+        """
         self._access.flush_log_access_file()
-        self._access.write_end_marker()
         self._access.sync_log_access_file()
         file = self._folder.create(number, self._end, self._preallocated)
+        self._access.write_end_marker()
+        self._access.sync_log_access_file()
         self._access.close()
         self._end = make_instant(number, HEADER_SIZE)
         self._flushed = self._end

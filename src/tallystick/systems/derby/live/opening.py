@@ -100,6 +100,8 @@ def _end(log: LogFiles, recovery: Recovery, folder: LogFolder) -> int:
 def _refuse_loss(log: LogFiles, recovery: Recovery, folder: LogFolder) -> None:
     if recovery.past_end:
         raise corrupt(folder.path, "the checkpoint lies behind the end of the log")
+    if recovery.lost_file:
+        raise corrupt(folder.path, f"log{recovery.lost_file}.dat is missing")
     for one in LogScan(log, reach_of(log, recovery)).ranges(recovery.log_end >> 32):
         if one.outcome is Outcome.CORRUPT and one.place >= recovery.log_end:
             raise corrupt(one.file.path, f"{one.what} at {one.offset}: {one.reason}")

@@ -23,6 +23,8 @@ def differences(analysis: LogAnalysis, recovery: Recovery) -> tuple[Difference, 
         found.append(_no_boot(analysis, recovery))
     if recovery.depends:
         found.append(_undecided(recovery))
+    if recovery.lost_file and recovery.may_boot:
+        found.append(_lost_file(recovery))
     if recovery.new_log and recovery.may_boot:
         found.append(_new_log(recovery))
     if recovery.past_end and recovery.may_boot and not recovery.new_log:
@@ -81,6 +83,19 @@ def _undecided(recovery: Recovery) -> Difference:
         "Whether the database starts cannot be told from the log. Copy the whole database before "
         "anything starts it.",
         Severity.WARNING,
+    )
+
+
+def _lost_file(recovery: Recovery) -> Difference:
+    name = f"log{recovery.lost_file}.dat"
+    return Difference(
+        "the last log file",
+        f"takes {instant_text(recovery.log_end)} for the end of the log: {recovery.end_reason}",
+        f"an end marker is written only when the next file exists: {name} is missing",
+        f"A restart drops everything that {name} held without an error. Look for it before "
+        "anything starts the database; only a backup of a database that archives its "
+        "log leaves it out.",
+        Severity.LOSS,
     )
 
 

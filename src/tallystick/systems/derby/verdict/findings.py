@@ -9,10 +9,11 @@ from collections.abc import Iterator
 
 from tallystick.records import Finding, Outcome, Severity
 from tallystick.systems.derby.codes import CODES
-from tallystick.systems.derby.engine.recovery import JUDGED_VERSION, Recovery
+from tallystick.systems.derby.engine.recovery import JUDGED_VERSION, PREALLOCATED, Recovery
 from tallystick.systems.derby.format.field_types import global_id_text
 from tallystick.systems.derby.format.layout import (
     CONTROL_NAMES,
+    OVERHEAD,
     SYSTEM_NAME,
     Control,
     instant_text,
@@ -79,11 +80,14 @@ def _controls(build: FindingBuilder, log: LogFiles) -> Iterator[Finding]:
 def _missing_files(build: FindingBuilder, log: LogFiles, recovery: Recovery) -> list[Finding]:
     present = set(log.files)
     needed = {recovery.start >> 32, recovery.checkpoint >> 32 or recovery.start >> 32} - {0}
+    lost = recovery.lost_file
+    needed |= {lost} - {0}
     between = set(range(min(present), max(present))) if present else set()
     return [
         build(
             "missing-file",
-            f"log{number}.dat is missing; what it held can be neither redone nor undone",
+            f"log{number}.dat is missing; what it held can be neither redone nor undone"
+            + (f", and the end marker of log{lost - 1}.dat proves it was there" * (number == lost)),
             severity=Severity.LOSS if number in needed else None,
         )
         for number in sorted((needed | between) - present)
@@ -100,8 +104,11 @@ def _sealed(build: FindingBuilder, log: LogFiles) -> Iterator[Finding]:
 
 
 def _damage(build: FindingBuilder, one: ByteRange) -> Finding:
+    code = "torn-tail" if one.outcome is Outcome.TORN else "damaged"
+    if code == "torn-tail" and one.file.size < PREALLOCATED and any(one.file.data[-OVERHEAD:]):
+        code = "cut-short"
     return build(
-        "torn-tail" if one.outcome is Outcome.TORN else "damaged",
+        code,
         f"{one.what} at {instant_text(one.place)}: {one.reason}",
         file=one.file.path,
         offset=one.offset,

@@ -53,7 +53,8 @@ def strict(analysis: LogAnalysis, recovery: Recovery, findings: Iterable[Finding
             "bytes": analysis.lost_bytes,
             "records": analysis.lost_records,
             "ends": [_end_text(one) for one in analysis.lost_ends],
-        },
+        }
+        | ({"files": [f"log{recovery.lost_file}.dat"]} if recovery.lost_file else {}),
         "findings": dict(Counter(one.code for one in findings)),
         "recovery": _recovery(recovery),
     }
