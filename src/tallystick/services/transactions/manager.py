@@ -249,7 +249,7 @@ class TransactionManager:
         if self._forked:
             raise TransactionUsageError(
                 "this process was forked from the one that opened the transaction manager",
-                advice="Open a manager in each process, after the fork, each with its own directory",
+                advice="Open a manager in each process after the fork, each with its directory",
             )
         if self._closed:
             raise LogClosedError("the transaction manager is closed")
