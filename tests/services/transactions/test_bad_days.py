@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy
 import sqlalchemy.orm
 
-from tallystick.errors import HeuristicError, RolledBackError
+from tallystick.errors import HeuristicError, RolledBackError, TransactionUsageError
 from tallystick.indoubt.settle import settle
 from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.recovery import (
@@ -310,3 +310,25 @@ def test_what_sqlalchemy_rolled_back_is_not_committed(bank: Bank, name: str) -> 
         assert tm.recover().clean
     engine.dispose()
     assert bank.balances() == {"pg": 0, "maria": 0} | {name: 1, "lite": 1}
+
+
+@pytest.mark.postgres
+@pytest.mark.mariadb
+def test_a_child_process_leaves_the_transactions_of_its_parent_alone(bank: Bank) -> None:
+    with bank.manager("pg", "maria") as tm, tm.begin() as tx:
+        bank.pay(tx, "pg", 1)
+        bank.pay(tx, "maria", 1)
+        child = os.fork()
+        if child == 0:
+            refused = 0
+            for call in (tm.begin, tm.recover, lambda: tx["pg"], tx.commit, tx.rollback):
+                try:
+                    call()
+                except TransactionUsageError as error:
+                    refused += "forked" in str(error)
+            tm.close()
+            os._exit(refused)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+        bank.pay(tx, "pg", 1)
+        bank.pay(tx, "maria", 1)
+    assert bank.balances() == {"pg": 2, "maria": 2, "lite": 0}

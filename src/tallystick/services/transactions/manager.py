@@ -10,6 +10,7 @@ import functools
 import inspect
 import os
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, ParamSpec, Self, TypeVar
@@ -117,6 +118,8 @@ class TransactionManager:
         except BaseException:
             self._directory.close()
             raise
+        self._forked = False
+        _managers.add(self)
         self._background.start()
 
     # -- transactions ---------------------------------------------------------------------
@@ -245,14 +248,35 @@ class TransactionManager:
         self._directory.close()
 
     def _require_open(self) -> None:
+        if self._forked:
+            raise TransactionUsageError(
+                "this process was forked from the one that opened the transaction manager",
+                advice="Open a manager in each process after the fork, each with its directory",
+            )
         if self._closed:
             raise LogClosedError("the transaction manager is closed")
+
+    def _leave_to_parent(self) -> None:
+        """Refuse all work in a child process: connections and log belong to its parent."""
+        self._forked = self._closed = True
+        self._context.live.leave_to_parent()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+_managers: weakref.WeakSet[TransactionManager] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for manager in list(_managers):
+        manager._leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def refuse_lazy(function: Callable[..., object]) -> None:

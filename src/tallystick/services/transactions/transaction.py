@@ -220,6 +220,11 @@ class GlobalTransaction:
             raise RolledBackError(f"cannot {what}: the transaction timed out", advice=_TIMED_OUT)
 
     def _require_owner(self, what: str) -> None:
+        if self._protocol.of_parent:
+            raise TransactionUsageError(
+                f"cannot {what}: the transaction belongs to the process this one was forked from",
+                advice="Begin another one in this process, with a manager of its own",
+            )
         if self._owner != threading.get_ident():
             raise TransactionUsageError(
                 f"cannot {what}: the transaction belongs to another thread",

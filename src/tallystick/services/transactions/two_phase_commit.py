@@ -76,6 +76,11 @@ class LiveTransactions:
         """Protect a transaction as long as the log is open: only a reopened log shows its end."""
         self._frozen.add(gtrid)
 
+    def leave_to_parent(self) -> None:
+        """Refuse all calls of transactions in a child process."""
+        for transaction in self._at_work.values():
+            transaction.of_parent = True
+
     def __contains__(self, gtrid: bytes) -> bool:
         return gtrid in self._at_work or gtrid in self._frozen
 
@@ -101,16 +106,17 @@ class TwoPhaseCommit:
 
     ``branches`` are by resource name, in the order of enlistment; ``last`` names the one that
     cannot prepare, if any. ``prepared`` is None until `prepare` has run; then it holds the branches
-    that voted "prepared".
+    that voted "prepared". ``of_parent`` is True in a process forked since it began.
     """
 
-    __slots__ = ("_context", "_observe", "branches", "gtrid", "last", "prepared")
+    __slots__ = ("_context", "_observe", "branches", "gtrid", "last", "of_parent", "prepared")
 
     def __init__(self, gtrid: bytes, context: CommitContext) -> None:
         self.gtrid = gtrid
         self.branches: dict[str, AnyBranch] = {}
         self.last: str | None = None
         self.prepared: dict[str, AnyBranch] | None = None
+        self.of_parent = False
         self._context = context
         self._observe = context.observe
         context.live.add(self)
