@@ -76,16 +76,11 @@ class CloudtranReading:
     """
 
     def __init__(self, source: LogSource, options: ReadOptions) -> None:
-        self._source = source
+        self.source = source
         self._options = options
         self._log_files = block_files(source)
         self._errors: dict[str, LogUnreadableError] = {}
         self._sizes = {file.path: 0 for file in self._log_files}
-
-    @property
-    def source(self) -> LogSource:
-        """The log that is read."""
-        return self._source
 
     @property
     def format(self) -> str:

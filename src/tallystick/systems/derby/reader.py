@@ -48,13 +48,8 @@ class DerbyReading:
     """Reading of one log; its files are opened at first use and stay open."""
 
     def __init__(self, source: LogSource, options: ReadOptions) -> None:
-        self._source = source
+        self.source = source
         self._options = options
-
-    @property
-    def source(self) -> LogSource:
-        """The log as it was detected."""
-        return self._source
 
     @property
     def format(self) -> str:
@@ -71,7 +66,7 @@ class DerbyReading:
 
     @cached_property
     def _opened(self) -> OpenedLog:
-        return OpenedLog(self._source, self._options)
+        return OpenedLog(self.source, self._options)
 
     @property
     def log(self) -> LogFiles:
@@ -112,21 +107,21 @@ class DerbyReading:
     def transactions(self) -> Iterable[Transaction]:
         """Yield the transactions in order of first records; memory grows with their number."""
         for one in self._analysis.transactions:
-            yield one.transaction(self._source.path)
+            yield one.transaction(self.source.path)
 
     def changes(self) -> Iterable[Change]:
         """Yield committed changes of table rows; memory grows with open transactions."""
-        return committed(filter(_is_believed, self.scan.ranges()), self._source.path)
+        return committed(filter(_is_believed, self.scan.ranges()), self.source.path)
 
     def findings(self) -> Sequence[Finding]:
         """Return the findings: files that cannot be read first."""
-        found = find_all(self.log, self._source.path, self._analysis, self.recovery)
+        found = find_all(self.log, self.source.path, self._analysis, self.recovery)
         return [*self._opened.problems, *found]
 
     def verdict(self) -> Verdict:
         """Return both judgements and their differences."""
         return verdict(
-            self._source.path,
+            self.source.path,
             self.format,
             self.log,
             self._analysis,
@@ -138,7 +133,7 @@ class DerbyReading:
     def _columns(self) -> ColumnReader:
         from tallystick.systems.derby.columns.splits import ColumnReader
 
-        return ColumnReader(self.log, self._source.path, lambda: self.scan)
+        return ColumnReader(self.log, self.source.path, lambda: self.scan)
 
     def batches(
         self, split: Split | None = None, *, rows: int = 10_000

@@ -47,15 +47,10 @@ class H2Reading:
     """A `LogReading` of one page store file."""
 
     def __init__(self, source: LogSource, options: ReadOptions) -> None:
-        self._source = source
+        self.source = source
         self._options = options
         self._path = source.files[0]
         self._finding = FindingBuilder(SYSTEM_NAME, source.path, CODES, self._path)
-
-    @property
-    def source(self) -> LogSource:
-        """The file that is read."""
-        return self._source
 
     @property
     def format(self) -> str:
@@ -128,7 +123,7 @@ class H2Reading:
             opened, stream = found
             entries = Scan(stream, opened.zone).entries()
             for number, one in enumerate(transactions_of(entries, keep_rows=False), 1):
-                yield one.to_transaction(number, stream, self._source.path)
+                yield one.to_transaction(number, stream, self.source.path)
 
     def changes(self) -> Iterable[Change]:
         """Yield committed changes in commit order."""
@@ -136,7 +131,7 @@ class H2Reading:
         if not isinstance(result, Finding) and result.file.stream is not None:
             stream, names = result.file.stream, table_names(result.opening.catalog.values())
             entries = Scan(stream, result.file.zone).entries()
-            yield from changes_of(entries, stream, names, self._source.path)
+            yield from changes_of(entries, stream, names, self.source.path)
 
     def findings(self) -> Sequence[Finding]:
         """Return every finding, the file's own first."""
@@ -147,8 +142,8 @@ class H2Reading:
         """Return both judgements."""
         result = self._result
         if isinstance(result, Finding):
-            return unreadable_verdict(self._source.path, self.format, result)
-        return verdict_of(result, self._source.path, self.format, self.findings())
+            return unreadable_verdict(self.source.path, self.format, result)
+        return verdict_of(result, self.source.path, self.format, self.findings())
 
     def batches(
         self, split: Split | None = None, *, rows: int = 10_000
@@ -159,7 +154,7 @@ class H2Reading:
         found = self._stream()
         if found is not None:
             opened, stream = found
-            yield from record_batches_of(stream, opened.zone, self._source.path, split, rows)
+            yield from record_batches_of(stream, opened.zone, self.source.path, split, rows)
 
     def splits(self, target_bytes: int) -> Sequence[Split]:
         """Return one split: a record can only be found from the beginning of the log."""

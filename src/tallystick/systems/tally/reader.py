@@ -59,14 +59,9 @@ class TallyReading:
         options: ReadOptions | None = None,
         access: FileAccess | None = None,
     ) -> None:
-        self._source = source
+        self.source = source
         self._key = (options or ReadOptions()).encryption_key
         self._access = access or FileAccess()
-
-    @property
-    def source(self) -> LogSource:
-        """The log that is read."""
-        return self._source
 
     @property
     def format(self) -> str:
@@ -85,7 +80,7 @@ class TallyReading:
         Raises:
             UnsupportedFormatError: a file is of a later format version.
         """
-        return read_catalog(self._source.path, self._source.files, self._access)
+        return read_catalog(self.source.path, self.source.files, self._access)
 
     def _steps(self, run_reader: RunReader | None = None) -> Iterator[Step]:
         """Yield the places of the log before any damage."""
@@ -183,20 +178,20 @@ class TallyReading:
         verified, not decoded.
         """
         records = self._transaction_records()
-        yield from transactions_of(self._source.path, records, self._incomplete)
+        yield from transactions_of(self.source.path, records, self._incomplete)
 
     def changes(self) -> Iterator[Change]:
         """Yield adds, updates, deletes and rows in commit order.
 
         Memory grows with open transactions.
         """
-        yield from ChangeFeed(self._source.path, self._incomplete).take(self.records())
+        yield from ChangeFeed(self.source.path, self._incomplete).take(self.records())
 
     def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all of `changes` in the same order, as batches of at most ``rows`` rows."""
         from tallystick.systems.tally.columns.changes import change_batches
 
-        return change_batches(self._source.path, self._steps(), self._key, self._incomplete, rows)
+        return change_batches(self.source.path, self._steps(), self._key, self._incomplete, rows)
 
     # -- verdicts -----------------------------------------------------------------------
 
@@ -212,7 +207,7 @@ class TallyReading:
     def verdict(self) -> Verdict:
         """Return what recovery does with the log, and what its bytes prove."""
         records = self._transaction_records()
-        transactions = ended_first(self._source.path, records, self._incomplete)
+        transactions = ended_first(self.source.path, records, self._incomplete)
         return self._judgement.verdict(self.format, transactions)
 
     @property
@@ -233,7 +228,7 @@ class TallyReading:
             steps = self._steps(reader)
         else:
             steps = split_steps(self.catalog, self._access, split, reader)
-        return step_batches(self._source.path, steps, self._key, rows)
+        return step_batches(self.source.path, steps, self._key, rows)
 
     def splits(self, target_bytes: int) -> Sequence[Split]:
         """Return splits of about ``target_bytes`` that together give every record once."""
@@ -241,7 +236,7 @@ class TallyReading:
 
     def needed(self, split: Split) -> Sequence[str]:
         """Return the control file, the segment and its successor; more where that is damaged."""
-        return self._witnesses.get(split.file, self._source.files)
+        return self._witnesses.get(split.file, self.source.files)
 
     @cached_property
     def _witnesses(self) -> Mapping[str, tuple[str, ...]]:
