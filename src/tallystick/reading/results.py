@@ -127,7 +127,10 @@ def headline(verdict: Verdict, findings: Sequence[Finding] = ()) -> str:
         return f"A restart would fail. What the bytes say is due: {fates}."
     fates = ", ".join(parts) or "find no transaction"
     end = f"and silently lose {lost:,}" if lost else "and lose nothing silently"
-    if not lost and any(one.severity is Severity.LOSS for one in findings):
+    severities = {one.severity for one in findings}
+    if not lost and Severity.DAMAGE in severities:
+        end = "and whether it loses anything cannot be told: bytes of the log are damaged"
+    elif not lost and Severity.LOSS in severities:
         end = "and lose nothing beyond what is lost already"
     return f"A restart would {fates}, {end}."
 
