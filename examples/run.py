@@ -69,11 +69,11 @@ def show_recovery(out: Printer, answer: shop.Recovered) -> None:
 def show_restarts(out: Printer, source: str) -> None:
     """One line per log: what its own recovery would do."""
     answer = explain(source)
-    for verdict in answer.logs:
+    for verdict, findings in zip(answer.logs, answer.findings, strict=True):
         place = Path(verdict.path).relative_to(source) if verdict.path != source else "."
         out.line(f"  {verdict.system:<9} {place}")
         style = "bold red" if verdict.differences else ""
-        out.line(f"            {headline(verdict)}", style=style)
+        out.line(f"            {headline(verdict, findings)}", style=style)
 
 
 if __name__ == "__main__":
