@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tallystick.errors import (
     CorruptLogError,
     LogWriteError,
     NotALogError,
+    TallystickError,
     UnsupportedFormatError,
 )
 from tallystick.reading.survey import survey
@@ -266,3 +268,14 @@ def test_the_command_tells_what_was_carried_and_what_was_left(tmp_path: Path) ->
     assert report["left"]["transactions committed"] > 0
     ran = CliRunner().invoke(command, [source, str(tmp_path / "b"), "--to", "tally", "--force"])
     assert "without counterpart" in ran.output
+
+
+@pytest.mark.parametrize(
+    "case", sorted(path.parent.name for path in fixture_dir("cloudtran").glob("*/manifest.json"))
+)
+def test_a_damaged_persist_log_is_converted_by_force_or_refused_in_words(
+    case: str, tmp_path: Path
+) -> None:
+    """Entries that are not pending are passed over by their number, whatever is left of them."""
+    with suppress(TallystickError):
+        convert(fixture_dir("cloudtran") / case / "log", tmp_path / "to", "tally", force=True)

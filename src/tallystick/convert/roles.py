@@ -22,6 +22,8 @@ from tallystick.systems.registry import (
 )
 
 ELEMENTS = (Kind.ADD, Kind.UPDATE, Kind.DELETE)
+_UNSIGNED = (1 << 64) - 1
+"""Numbers of entries are compared as unsigned: some tables hold their signed twins."""
 _ENDS = (Kind.COMMIT, Kind.ROLLBACK)
 
 
@@ -181,19 +183,22 @@ def convert_entries(reading: LogReading, folder: str, to: str, report: Conversio
     pending = {}
     for one in reading.transactions():
         if one.state is State.PENDING:
-            pending[one.transaction] = frozenset(one.open_participants)
+            assert one.transaction is not None
+            pending[one.transaction & _UNSIGNED] = frozenset(one.open_participants)
         else:
             report.left["entries that are persisted"] += 1
+    stored = system(reading.source.system).stored_entry
     log = open_persist_log(folder, to)
     ticket = None
     try:
         for record in reading.records():
             if record.kind is not Kind.PERSISTING:
                 continue
-            entry = system(record.system).stored_entry(record)
-            if entry.number not in pending:
+            entry = stored(record)
+            number = None if entry.number is None else entry.number & _UNSIGNED
+            if number not in pending:
                 continue
-            held = set(record.resources) - pending.pop(entry.number)
+            held = set(record.resources) - pending.pop(number)
             ticket = _carry_entry(log, record, entry, held)
             report.carried["pending entries"] += 1
             report.left["transaction numbers (new ones are given, in the same order)"] += 1

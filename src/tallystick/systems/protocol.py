@@ -254,11 +254,15 @@ class ResourceTraits:
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
-    """A persisting record of a persist log, as any persist log could write it again."""
+    """A persisting record of a persist log, as any persist log could write it again.
 
-    number: int
+    ``number`` is None where damage has taken it. ``operations`` are decoded when they are taken, so
+    that an entry can be passed over by its number, whatever its body holds.
+    """
+
+    number: int | None
     reference: str
-    operations: tuple[Operation, ...]
+    operations: Iterator[Operation]
 
 
 @runtime_checkable

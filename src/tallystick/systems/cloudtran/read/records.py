@@ -130,16 +130,16 @@ def _operation_json(operation: Operation, targets: tuple[str, ...]) -> dict[str,
 
 def stored_entry(record: Record) -> StoredEntry:
     """Return the entry of a persisting record; its number is the transaction's."""
-    assert record.transaction is not None
-    operations = tuple(
-        roles.Operation(
+    number = None if record.transaction is None else unsigned(record.transaction)
+    return StoredEntry(number, str(record.attributes.get("ref") or ""), _operations(record))
+
+
+def _operations(record: Record) -> Iterator[roles.Operation]:
+    for one in record.attributes["operation_list"]:
+        yield roles.Operation(
             roles.OperationCode(one["code"]),
             one["collection"],
             one["key"],
             one["value"],
             one["target"],
         )
-        for one in record.attributes["operation_list"]
-    )
-    number = unsigned(record.transaction)
-    return StoredEntry(number, str(record.attributes.get("ref") or ""), operations)

@@ -12,6 +12,7 @@ from typing import Any
 
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.records import Kind, Outcome, Record
+from tallystick.roles import Operation
 from tallystick.storage.files import Bytes
 from tallystick.systems.protocol import StoredEntry
 from tallystick.systems.tally.format.bodies import (
@@ -235,10 +236,12 @@ def _groups_with_work(step: Step) -> Iterator[Step]:
 def stored_entry(record: Record) -> StoredEntry:
     """Return the entry of a persisting record; its number is the record id.
 
-    Raises:
-        CorruptLogError: its body has another form.
+    Taking its operations raises `CorruptLogError` if the body has another form.
     """
-    assert record.record_id is not None
-    _, _, operations = decode_entry(record.body or b"")
     reference = str(record.attributes.get("reference") or "")
-    return StoredEntry(record.record_id, reference, operations)
+    return StoredEntry(record.record_id, reference, _operations(record))
+
+
+def _operations(record: Record) -> Iterator[Operation]:
+    _, _, operations = decode_entry(record.body or b"")
+    yield from operations
