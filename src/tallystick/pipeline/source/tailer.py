@@ -72,21 +72,20 @@ class Tailer:
         logs = self._logs()
         there = {path for source in logs for path in source.files}
         position = {path: at for path, at in start.items() if path in there or not gone(path)}
-        logs.sort(key=self._turn_of)
+        if limit is not None and limit != Limit():
+            logs.sort(key=self._turn_of)
         self._step += 1
-        left, moved, taken = limit or Limit(), True, False
-        while moved and not _is_spent(left):
-            moved = False
+        left, more, taken = limit or Limit(), True, False
+        while more and not _is_spent(left):
+            more = False  # True once a log was cut off at its part
             for number, source in enumerate(logs):
                 budget = _Budget(_part(left, len(logs) - number), may_be_exceeded=not taken)
                 self._take(source, budget, position)
                 taken |= budget.files > 0
-                moved |= budget.files > 0
+                more |= budget.files > 0 and budget.spent
                 left = budget.taken_from(left)
                 if _is_spent(left):
                     break
-            if left == Limit():
-                break  # without a limit one pass takes everything
         return dict(sorted(position.items()))
 
     def _take(self, source: LogSource, budget: _Budget, position: Position) -> None:
@@ -102,8 +101,9 @@ class Tailer:
                 return
 
     def _turn_of(self, source: LogSource) -> tuple[int, int]:
-        changed = [fingerprint(path)[1] for path in source.files]
-        return self._turns.get((source.path, source.name), 0), min(changed, default=0)
+        if turn := self._turns.get((source.path, source.name), 0):
+            return turn, 0  # its files need no look: age orders only logs never read
+        return 0, min((fingerprint(path)[1] for path in source.files), default=0)
 
     def latest(self) -> Position:
         """Return the position after everything that is there now."""

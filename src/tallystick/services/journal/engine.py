@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
 from tallystick.errors import UnsupportedFormatError
 from tallystick.reading.discovery import discover
@@ -16,7 +16,13 @@ from tallystick.records import Record, Xid
 from tallystick.roles import JournalEngine, RecordJournal, Role, TailPosition, Ticket
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.systems.protocol import ReadOptions
-from tallystick.systems.registry import NATIVE, role_class, system, systems_with
+from tallystick.systems.registry import (
+    NATIVE,
+    open_journal_engine,
+    role_class,
+    system,
+    systems_with,
+)
 
 
 def open_engine(name: str, path: str, **options: Any) -> JournalEngine:
@@ -26,7 +32,7 @@ def open_engine(name: str, path: str, **options: Any) -> JournalEngine:
         UnsupportedFormatError: the system has no journal.
     """
     if name in (own := systems_with(Role.JOURNAL)):
-        return cast(JournalEngine, role_class(Role.JOURNAL, name)(path, **options))
+        return open_journal_engine(path, name, **options)
     if name in (historic := systems_with(Role.RECORD_JOURNAL)):
         role = role_class(Role.RECORD_JOURNAL, name)(path, **options)
         try:
