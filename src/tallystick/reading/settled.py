@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from tallystick.errors import LogBeingWrittenError, TallystickError
+from tallystick.errors import LogBeingWrittenError, LogUnreadableError, TallystickError
 from tallystick.reading.discovery import search
 from tallystick.reading.names import log_name
 from tallystick.reading.results import is_severe
 from tallystick.records import Difference, Finding, Verdict
-from tallystick.storage.source import is_remote
-from tallystick.systems.findings import BEING_WRITTEN
+from tallystick.storage.source import is_remote, packing_damage
+from tallystick.systems.findings import BEING_WRITTEN, PACKED, UNREADABLE
 from tallystick.systems.protocol import LogReading, LogSource, ReadOptions, System
 
 PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.4)
@@ -123,7 +123,7 @@ class Observer:
             first = first or before
             try:
                 reading = self.system.read(before.source, self.options)
-                value, findings = take(reading), list(reading.findings())
+                value, findings = take(reading), _findings(reading, self.system)
             except (TallystickError, OSError) as error:
                 if not self._changed(before):
                     raise
@@ -237,10 +237,26 @@ def settled_findings(
     reading: LogReading, known: Mapping[str, System], options: ReadOptions
 ) -> list[Finding]:
     """Return the findings of a log that is read anyway, of which severe ones stand."""
-    findings = list(reading.findings())
+    findings = _findings(reading, known[reading.source.system])
     if any(map(is_severe, findings)) and picture(reading.source).recent:
         return Observer(reading.source, known, options).observe(lambda _: None).findings
     return findings
+
+
+def _findings(reading: LogReading, system: System) -> list[Finding]:
+    """Return the findings of the reading, and one for each packed file that is not whole."""
+    source, found = reading.source, list(reading.findings())
+    build = system.findings_of(log_name(source))
+    for path in source.files:
+        if not any(one.file == path and one.code == UNREADABLE.code for one in found):
+            try:
+                damage = packing_damage(path)
+            except LogUnreadableError as error:
+                found.append(build.unreadable(error))
+                continue
+            if damage:
+                found.append(build(PACKED.code, damage, file=path))
+    return found
 
 
 def _suspects(value: object, findings: Iterable[Finding]) -> list[Suspect]:
