@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tallystick.records import Severity
+from tallystick.records import Answer, Severity
+from tallystick.systems.answers import Reason, reasons
 from tallystick.systems.findings import Code, codes
 
 COPY_FIRST = "Copy the log folder before anything starts the database"
@@ -111,5 +112,52 @@ CODES = codes(
         Severity.WARNING,
         "A prepared transaction waits for the decision of its coordinator.",
         "List it with tallystick indoubt list, beside the log of its coordinator",
+    ),
+)
+
+REASONS = reasons(
+    Reason(
+        "no-boot",
+        Answer.REFUSES,
+        "The database does not boot with this log.",
+    ),
+    Reason(
+        "encrypted",
+        Answer.CANNOT_TELL,
+        "The log is encrypted and no key was given.",
+        "the boot password or the external key",
+    ),
+    Reason(
+        "boot-depends",
+        Answer.CANNOT_TELL,
+        "Whether the database boots does not follow from the log.",
+        "a second copy of the database, booted",
+    ),
+    Reason(
+        "new-log",
+        Answer.LOSES,
+        "The engine finds no log to recover from and creates an empty one.",
+    ),
+    Reason(
+        "checkpoint-past-end",
+        Answer.LOSES,
+        "The checkpoint is after the end of the log: what was committed there is gone, and undo "
+        "meets newer pages.",
+    ),
+    Reason(
+        "last-file-missing",
+        Answer.LOSES,
+        "An end marker is written after the header of the next file, and that file is missing.",
+    ),
+    Reason(
+        "commits-dropped",
+        Answer.LOSES,
+        "Committed transactions stand after the end that a restart finds; it drops them.",
+    ),
+    Reason(
+        "log-end",
+        Answer.SAFE,
+        "Every group from the start of recovery to the end of the log is whole.",
+        after_crash=True,
     ),
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tallystick.records import Severity
+from tallystick.records import Answer, Severity
+from tallystick.systems.answers import Reason, reasons
 from tallystick.systems.findings import Code, codes
 
 _EXPORT_FIRST = "Copy the journal now; export it with --salvage before any restart"
@@ -109,5 +110,31 @@ CODES: Final = codes(
         Severity.WARNING,
         "A file was created and filled, and its header never written.",
         "It holds nothing; remove it after a copy",
+    ),
+)
+
+REASONS = reasons(
+    Reason(
+        "load-refused",
+        Answer.REFUSES,
+        "The journal's own loader gives up, and the application does not start.",
+    ),
+    Reason(
+        "records-lost",
+        Answer.LOSES,
+        "A restart drops records, applies a transaction in part, or shows deleted records.",
+    ),
+    Reason(
+        "file-missing",
+        Answer.LOSES,
+        "Live records were updated and their adds are nowhere: a file with a live record is never "
+        "reclaimed, so one is missing.",
+    ),
+    Reason(
+        "records-end",
+        Answer.SAFE,
+        "Whole records stand end to end, and after the last one nothing was written: a record is "
+        "acknowledged after its sync.",
+        after_crash=True,
     ),
 )
