@@ -155,9 +155,51 @@ REASONS = reasons(
         "Committed transactions stand after the end that a restart finds; it drops them.",
     ),
     Reason(
-        "log-end",
+        "files-after-end",
+        Answer.CANNOT_TELL,
+        "The log ends before its last file, and the later files do not continue it.",
+        "the log file in which it ends, from a backup",
+    ),
+    Reason(
+        "not-preallocated",
+        Answer.CANNOT_TELL,
+        "The last log file ends with its last record and is smaller than the 1 MiB that Derby "
+        "gives it by default: it was cut, or derby.storage.fileSyncTransactionLog was set.",
+        "derby.properties: with --set derby.storage.fileSyncTransactionLog=true the end is sound",
+    ),
+    Reason(
+        "odd-size",
+        Answer.CANNOT_TELL,
+        "The last log file has not the size that Derby gives a new one: it was cut.",
+        "derby.properties: --set derby.storage.logSwitchInterval=SIZE if it has that size",
+    ),
+    Reason(
+        "odd-group",
+        Answer.CANNOT_TELL,
+        "The last group is damaged, and no sector of it was left unwritten: a crash does not "
+        "leave that.",
+        "a copy of the log file from before the damage",
+    ),
+    Reason(
+        "zeros-to-the-end",
         Answer.SAFE,
-        "Every group from the start of recovery to the end of the log is whole.",
+        "Every group from the start of recovery on is whole, and after the last one the "
+        "preallocated file was never written: a commit is acknowledged after its group is synced.",
+        after_crash=True,
+    ),
+    Reason(
+        "unfinished-group",
+        Answer.SAFE,
+        "Every group from the start of recovery on is whole but the last one, of which whole "
+        "sectors were never written: no commit in it was acknowledged.",
+        after_crash=True,
+    ),
+    Reason(
+        "file-grown",
+        Answer.SAFE,
+        "Every group from the start of recovery on is whole, and the file, which is not "
+        "preallocated any more, ends with the last one: a commit is acknowledged after its group "
+        "is synced.",
         after_crash=True,
     ),
 )

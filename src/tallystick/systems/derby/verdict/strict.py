@@ -17,7 +17,7 @@ from tallystick.systems.derby.engine.report import report
 from tallystick.systems.derby.format.field_types import global_id_text
 from tallystick.systems.derby.format.layout import SYSTEM_NAME, instant_text
 from tallystick.systems.derby.read.analysis import LogAnalysis
-from tallystick.systems.derby.read.files import LogFiles
+from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange
 from tallystick.systems.derby.read.transactions import ACTIVE, PREPARED, LoggedTransaction
 from tallystick.systems.derby.verdict.answer import grounds
@@ -29,7 +29,7 @@ Json = dict[str, Any]
 def verdict(
     path: str,
     form: str,
-    log: LogFiles,
+    scan: LogScan,
     analysis: LogAnalysis,
     recovery: Recovery,
     findings: Sequence[Finding],
@@ -39,10 +39,10 @@ def verdict(
         SYSTEM_NAME,
         path,
         form,
-        report(log, recovery),
+        report(scan.log, recovery),
         strict(analysis, recovery, findings),
         differences(analysis, recovery),
-        judgement_of(REASONS, CODES, grounds(log, analysis, recovery), findings),
+        judgement_of(REASONS, CODES, grounds(scan, analysis, recovery), findings),
     )
 
 
