@@ -54,22 +54,21 @@ def never_left(reading: FileReading, block: int) -> str:
     )
 
 
-def lost_ids(readings: Sequence[FileReading]) -> list[int]:
-    """Return missing file ids that neither a reuse of a file nor a compaction explains.
+def lost_ids(readings: Sequence[FileReading]) -> list[range]:
+    """Return ranges of missing file ids that no reuse of a file and no compaction explains.
 
     A file keeps its name when it is reused under a higher id, so it may have had every id from the
     number in its name on. A compaction gives its files lower ids than their names have.
     """
     ids = {one.effective_id: number_of(one.file.name) for one in readings}
     compacted = max((name for number, name in ids.items() if name > number), default=0)
-    reused = [(name, number) for number, name in ids.items() if 0 < name < number]
-    return [
-        missing
-        for missing in range(min(ids, default=0), max(ids, default=0))
-        if missing not in ids
-        and missing > compacted
-        and not any(name <= missing < number for name, number in reused)
-    ]
+    begin, found = min(ids, default=0), []
+    known = [(0, compacted + 1), *((min(name or one, one), one + 1) for one, name in ids.items())]
+    for first, end in sorted(known):
+        if first > begin:
+            found.append(range(begin, first))
+        begin = max(begin, end)
+    return found
 
 
 def _gaps(reading: FileReading) -> Iterator[tuple[int, int]]:

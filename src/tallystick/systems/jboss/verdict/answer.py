@@ -16,8 +16,6 @@ from tallystick.systems.jboss.read.ends import block_size, lost_ids, never_left
 from tallystick.systems.jboss.read.transactions import transactions
 from tallystick.systems.jboss.verdict.differences import Evidence, differences
 
-_SHOWN = 5
-"""Ids that a text lists."""
 _AGAIN = "deleted-and-added-again"
 _PARTIAL = "partial-transaction"
 
@@ -56,8 +54,8 @@ def _doubts(evidence: Evidence) -> Iterator[Ground]:
             text = f"{before.file.name} and {one.file.name} have the same id."
             yield Ground("same-file-id", text)
     if gone := lost_ids(readings):
-        listed = ", ".join(map(str, gone[:_SHOWN]))
-        yield Ground("ids-missing", f"No file has the id {listed}, and no reuse explains that.")
+        text = f"No file has the id {gone[0][0]}, and no reuse of a file explains that."
+        yield Ground("ids-missing", text)
     if evidence.journal.leftovers:
         yield Ground("compaction-pending")
 
