@@ -18,7 +18,7 @@ from tallystick.reading.discovery import discover
 from tallystick.reading.names import log_name
 from tallystick.reading.results import Explanation, Inspection, Summary, Verification, summary_of
 from tallystick.records import Finding, Record, Severity
-from tallystick.storage.source import logical_name, read_head
+from tallystick.storage.source import logical_name, read_head, require_whole
 from tallystick.systems.protocol import LogReading, LogSource, ReadOptions, System
 from tallystick.systems.registry import systems
 
@@ -84,9 +84,10 @@ class Survey:
 
     @contextmanager
     def guard(self, source: LogSource) -> Iterator[None]:
-        """Turn an error inside the block into one of ``problems``."""
+        """Turn an error inside the block, or bytes lost meanwhile, into one of ``problems``."""
         try:
             yield
+            require_whole(source.files)
         except (TallystickError, OSError) as error:
             self.problems.append(error_finding(source, error))
 
@@ -175,7 +176,9 @@ def explain(
     for reading in found.readings(progress):
         with found.guard(reading.source):
             verdict = reading.verdict()
-            answer.findings.append(list(reading.findings()))
+            findings = list(reading.findings())
+            require_whole(reading.source.files)
+            answer.findings.append(findings)
             answer.logs.append(verdict)
     return answer
 
@@ -188,7 +191,9 @@ def inspect(
     logs: list[Summary] = []
     for reading in found.readings(progress):
         with found.guard(reading.source):
-            logs.append(summary_of(reading, found.known[reading.source.system].title))
+            summary = summary_of(reading, found.known[reading.source.system].title)
+            require_whole(reading.source.files)
+            logs.append(summary)
     return Inspection(found.path, logs, found.problems, found.others)
 
 

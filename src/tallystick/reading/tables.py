@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tallystick.arrow import schemas
 from tallystick.arrow.schemas import BATCH_ROWS
 from tallystick.reading.names import log_name
+from tallystick.storage.source import require_whole
 from tallystick.systems.protocol import ChangeBatches, LogReading, LogSource, Split
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ def batches_of(
 
     ``split`` and ``schema`` (columns of the table, where not all are wanted) apply to records
     only. The column ``log`` is `log_name`, so that no two logs share a name.
+
+    Raises:
+        LogUnreadableError: After the last batch: a file lost bytes while it was read.
     """
     source = reading.source
     if table == "records":
@@ -52,6 +56,7 @@ def batches_of(
     else:
         for batch in batches_of_rows(_ROWS[table](reading), TABLES[table], rows):
             yield _named(batch, source)
+    require_whole(source.files)
 
 
 def salvaged_batches(reading: LogReading, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
