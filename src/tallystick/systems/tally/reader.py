@@ -41,7 +41,7 @@ from tallystick.systems.tally.read.scan import Scan, Step
 from tallystick.systems.tally.read.spans import cut, doubled_spans, remains, segment_spans
 from tallystick.systems.tally.read.transactions import ended_first, transactions_of
 from tallystick.systems.tally.read.walk import Place, RunReader, SegmentView
-from tallystick.systems.tally.verdict.strict import Judgement, judge
+from tallystick.systems.tally.verdict.strict import JudgedLog, judge
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -196,23 +196,23 @@ class TallyReading:
     # -- verdicts -----------------------------------------------------------------------
 
     @cached_property
-    def _judgement(self) -> Judgement:
+    def _judged(self) -> JudgedLog:
         scan = Scan(self.catalog, self._access, run_reader=DeferredRunReader())
         return judge(scan, self._key)
 
     def findings(self) -> Sequence[Finding]:
         """Return what is wrong with the log, heads of files first."""
-        return tuple(self._judgement.scan.findings)
+        return tuple(self._judged.scan.findings)
 
     def verdict(self) -> Verdict:
         """Return what recovery does with the log, and what its bytes prove."""
         records = self._transaction_records()
         transactions = ended_first(self.source.path, records, self._incomplete)
-        return self._judgement.verdict(self.format, transactions)
+        return self._judged.verdict(self.format, transactions)
 
     @property
     def _incomplete(self) -> Mapping[int, str]:
-        return self._judgement.state.incomplete
+        return self._judged.state.incomplete
 
     # -- batches ------------------------------------------------------------------------
 
