@@ -139,12 +139,14 @@ class TcpProxy:
                 data = b""
             if target is None or direction in self._swallowed:
                 link.lost.add(direction)
+            if not data:
+                break
             if direction not in link.lost and target is not None:
                 with contextlib.suppress(OSError):
                     target.sendall(data)
-            if not data:
-                break
-        if not link.lost:
-            with self._lock:
-                self._links.discard(link)
+        with self._lock:
+            ended = not link.lost and link in self._links
+            if ended:
+                self._links.remove(link)
+        if ended:
             link.close(reset=False)
