@@ -10,6 +10,8 @@ from __future__ import annotations
 from tallystick.services.transactions.aio import AsyncTransaction, AsyncTransactionManager
 from tallystick.services.transactions.manager import TransactionManager
 from tallystick.services.transactions.messaging.keys import IdempotencyKey, forget_keys
+from tallystick.services.transactions.messaging.outbox import Message, Outbox, Pending
+from tallystick.services.transactions.messaging.relay import Relay, from_journal
 from tallystick.services.transactions.messaging.retry import Retry
 from tallystick.services.transactions.recovery import BranchInDoubt, RecoveryReport
 from tallystick.services.transactions.resource import Problem, Resource, Vote
@@ -20,8 +22,12 @@ __all__ = [
     "AsyncTransactionManager",
     "BranchInDoubt",
     "IdempotencyKey",
+    "Message",
+    "Outbox",
+    "Pending",
     "Problem",
     "RecoveryReport",
+    "Relay",
     "Resource",
     "Retry",
     "Status",
@@ -29,4 +35,5 @@ __all__ = [
     "TransactionManager",
     "Vote",
     "forget_keys",
+    "from_journal",
 ]

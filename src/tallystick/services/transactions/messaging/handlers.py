@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 from tallystick.errors import HeuristicError, InDoubtError, TransactionUsageError
 from tallystick.services.transactions.messaging.keys import Claim, IdempotencyKey, KeyedHandler
 from tallystick.services.transactions.messaging.retry import Retry, is_conflict
-from tallystick.services.transactions.messaging.statements import ask_task, ask_thread
+from tallystick.services.transactions.messaging.statements import TaskAsk, ThreadAsk
 from tallystick.services.transactions.resource import Resource
 from tallystick.services.transactions.steps import drive, follow
 
@@ -80,7 +80,7 @@ class Handler:
         with self.begin() as transaction:
             if claim is None:
                 return self.function(*args, **kwargs)
-            ask = ask_thread(transaction, claim.name)
+            ask = ThreadAsk(transaction, claim.name)
             known = drive(claim.take(ask))
             if known is not None:
                 transaction.rollback()
@@ -95,7 +95,7 @@ class Handler:
         async with self.begin() as transaction:
             if claim is None:
                 return await self.function(*args, **kwargs)
-            ask = ask_task(transaction, claim.name)
+            ask = TaskAsk(transaction, claim.name)
             known = await follow(claim.take(ask))
             if known is not None:
                 await transaction.rollback()

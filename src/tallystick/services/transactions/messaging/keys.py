@@ -15,7 +15,7 @@ import inspect
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from tallystick.errors import BusyError, TransactionUsageError
 from tallystick.services.transactions.messaging.retry import is_lock_timeout
@@ -25,9 +25,12 @@ from tallystick.services.transactions.messaging.statements import (
     SQLITE,
     Answer,
     Ask,
+    Manager,
     Table,
-    ask_thread,
+    ThreadAsk,
     dialect_of,
+    named,
+    resource_of,
 )
 from tallystick.services.transactions.resource import Resource
 from tallystick.services.transactions.steps import Steps
@@ -132,15 +135,9 @@ class KeyedHandler:
         function: Callable[..., Any],
         resources: Mapping[str, Resource],
     ) -> None:
-        if key.resource not in resources:
-            raise TransactionUsageError(
-                f"there is no resource {key.resource!r} to keep the keys of "
-                f"{function.__name__!r} in",
-                expected=f"one of {sorted(resources)}",
-            )
         self.key = key
         self.scope = key.scope or f"{function.__module__}.{function.__qualname__}"
-        self._resource = resources[key.resource]
+        self._resource = named(resources, key.resource)
         self._dialect = dialect_of(self._resource)
         self._signature = inspect.signature(function)
         _require_length(self.scope, "the scope")
@@ -190,7 +187,7 @@ class Claim:
             BusyError: a request with the same key is still under way, or in doubt.
             TransactionUsageError: the first call has kept no outcome.
         """
-        self._table = KEYS.of(self._resource)
+        self._table = yield lambda: ask.table(KEYS, self._resource)
         try:
             yield from self._limit_wait(ask)
             answer: Answer = yield lambda: ask(self._text(_INSERT), *self._row)
@@ -268,16 +265,7 @@ class Claim:
         )
 
 
-class _Manager(Protocol):
-    """The part of a transaction manager that is needed here."""
-
-    @property
-    def resources(self) -> Mapping[str, Resource]: ...
-
-    def begin(self) -> Any: ...
-
-
-def forget_keys(manager: _Manager, resource: str, older_than: float) -> int:
+def forget_keys(manager: Manager, resource: str, older_than: float) -> int:
     """Delete the keys of a database that are older than some time, by the database's clock.
 
     A request that comes again after its key is gone is carried out again: keep keys for longer
@@ -291,12 +279,12 @@ def forget_keys(manager: _Manager, resource: str, older_than: float) -> int:
     Returns:
         How many were deleted, 1,000 per transaction.
     """
-    found = manager.resources[resource]
+    found = resource_of(manager, resource)
     statement = _FORGET[dialect_of(found)].format(KEYS.of(found))
     total, count = 0, _BATCH
     while count == _BATCH:
         with manager.begin() as transaction:
-            count = ask_thread(transaction, resource)(statement, older_than, _BATCH).changed
+            count = ThreadAsk(transaction, resource)(statement, older_than, _BATCH).changed
         total += count
     return total
 

@@ -6,6 +6,7 @@ whatever the driver, its rows and its calls look like; tables of ours, made at t
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import threading
 import weakref
@@ -24,14 +25,6 @@ class Answer(NamedTuple):
 
     changed: int
     rows: Sequence[tuple[Any, ...]]
-
-
-class Ask(Protocol):
-    """Runs a statement in a branch. For tasks the answer is awaited."""
-
-    def __call__(self, text: str, *parameters: Any) -> Any:
-        """Return the `Answer`, or an awaitable of it."""
-        ...
 
 
 class SyncTransaction(Protocol):
@@ -59,30 +52,63 @@ class TaskTransaction(Protocol):
         ...
 
 
-def ask_thread(transaction: SyncTransaction, name: str) -> Ask:
-    """Return a function that runs statements in the branch of the resource ``name``."""
-    return lambda text, *parameters: run_on(transaction[name], text, parameters)
+class Manager(Protocol):
+    """The part of a transaction manager that is needed here."""
+
+    @property
+    def resources(self) -> Mapping[str, Resource]:
+        """The resources by name."""
+        ...
+
+    def begin(self) -> Any:
+        """Begin a transaction."""
+        ...
 
 
-def ask_task(transaction: TaskTransaction, name: str) -> Ask:
-    """Return the same for a transaction of tasks; its answers are awaited."""
+class ThreadAsk:
+    """Runs statements in the branch of the resource ``name``, in this thread."""
 
-    async def ask(text: str, *parameters: Any) -> Answer:
+    def __init__(self, transaction: SyncTransaction, name: str) -> None:
+        self._transaction = transaction
+        self._name = name
+
+    def __call__(self, text: str, *parameters: Any) -> Answer:
+        """Return the answer to a statement."""
+        return run_on(self._transaction[self._name], text, parameters)
+
+    def table(self, table: Table, resource: Resource) -> str:
+        """Return a table as statements name it; see `Table.of`."""
+        return table.of(resource)
+
+
+class TaskAsk:
+    """The same for a transaction of tasks: its answers are awaited."""
+
+    def __init__(self, transaction: TaskTransaction, name: str) -> None:
+        self._transaction = transaction
+        self._name = name
+
+    async def __call__(self, text: str, *parameters: Any) -> Answer:
+        """Return the answer to a statement."""
+        name, transaction = self._name, self._transaction
         if name not in transaction.branches:
             await transaction.enlist(name)
         handle = transaction[name]
         if not inspect.iscoroutinefunction(getattr(handle, "execute", None)):
-            answer: Answer = await transaction.run(
-                name, partial(run_on, text=text, parameters=parameters)
-            )
+            work = partial(run_on, text=text, parameters=parameters)
+            answer: Answer = await transaction.run(name, work)
             return answer
-        cursor = handle.cursor(row_factory=_plain_rows())
-        async with cursor:
+        async with handle.cursor(row_factory=_plain_rows()) as cursor:
             await cursor.execute(text, parameters)
             rows = await cursor.fetchall() if cursor.description else []
             return Answer(cursor.rowcount, rows)
 
-    return ask
+    async def table(self, table: Table, resource: Resource) -> str:
+        """Return a table as statements name it; see `Table.of`."""
+        return await asyncio.to_thread(table.of, resource)
+
+
+Ask = ThreadAsk | TaskAsk
 
 
 def run_on(handle: Any, text: str, parameters: Sequence[Any]) -> Answer:
@@ -123,7 +149,7 @@ class Table:
     def __init__(self, name: str, make: Mapping[str, Sequence[str]]) -> None:
         self.name = name
         self._make = make
-        self._names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self._names: weakref.WeakKeyDictionary[Resource, str] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
 
     def of(self, resource: Resource) -> str:
@@ -141,7 +167,7 @@ class Table:
 
     def _find(self, resource: Any) -> str:
         statements = self._make.get(dialect_of(resource), ())
-        with resource.pool.borrow() as connection:
+        with resource._errors, resource.pool.borrow() as connection:
             ask = partial(_ask_plain, connection)
             table = f"{_schema(dialect_of(resource), ask, resource.name)}.{self.name}"
             if not self._is_there(connection, table):
@@ -168,6 +194,22 @@ class Table:
         finally:
             connection.rollback()
         return True
+
+
+def resource_of(manager: Manager, name: str) -> Resource:
+    """Return a resource of a manager. Raises `TransactionUsageError` if there is none."""
+    return named(manager.resources, name)
+
+
+def named(resources: Mapping[str, Resource], name: str) -> Resource:
+    """Return the resource of a name. Raises `TransactionUsageError` if there is none."""
+    if name not in resources:
+        raise TransactionUsageError(
+            f"there is no resource {name!r}",
+            expected=f"one of {sorted(resources)}",
+            advice="Give it to the manager under that name",
+        )
+    return resources[name]
 
 
 def dialect_of(resource: Any) -> str:
