@@ -33,7 +33,7 @@ def broker(folder: Path, port: int) -> Iterator[Callable[[], None]]:
     path = f"{jars}:{compile_java(Path(__file__).parent, jars)}"
     with start_java("Broker", folder, port, classpath=path) as process:
         assert process.stdout is not None
-        for line in process.stdout:  # type: ignore[attr-defined]
+        for line in process.stdout:
             if line == "ready\n":
                 break
         else:
