@@ -43,7 +43,8 @@ class Scenario:
 
     Args:
         work: does one global transaction: gets the number of the trial (1 first, for each
-            `Chaos`), by which its rows are told apart, and a function for ``TransactionManager(on_step=…)``.
+            `Chaos`), by which its rows are told apart, and a function for
+            ``TransactionManager(on_step=…)``.
         recover: opens the manager, recovers, and returns whether the report was clean.
         look: gets the number of a trial; returns True if its rows are in every database, False if
             in none, and raises `AssertionError` if they are torn. Connects directly.
