@@ -43,7 +43,7 @@ def batches_of(
     only. The column ``log`` is `log_name`, so that no two logs share a name.
 
     Raises:
-        LogUnreadableError: After the last batch: a file lost bytes while it was read.
+        FileShrankError: After the last batch: a file lost bytes while it was read.
     """
     source = reading.source
     if table == "records":
