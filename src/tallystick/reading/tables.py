@@ -36,17 +36,25 @@ def batches_of(
     split: Split | None = None,
     rows: int = BATCH_ROWS,
     schema: pa.Schema | None = None,
+    *,
+    attributes: bool = True,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the batches of the table, of at most ``rows`` rows each.
 
     ``split`` and ``schema`` (columns of the table, where not all are wanted) apply to records
     only. The column ``log`` is `log_name`, so that no two logs share a name.
 
+    Records are decoded in whole buffers if the schema lacks the column ``attributes``, or if
+    ``attributes`` is False: the column may then be null. Otherwise they are decoded one by one.
+
     Raises:
         FileShrankError: After the last batch: a file lost bytes while it was read.
     """
     source = reading.source
-    if table == "records":
+    if table == "records" and attributes and "attributes" in (schema or schemas.RECORDS).names:
+        for batch in _whole_records(reading, split, rows):
+            yield schemas.plain(batch, schema or schemas.RECORDS)
+    elif table == "records":
         for batch in reading.batches(split, rows=rows):
             yield from _pieces(
                 schemas.plain(_named(batch, source), schema or schemas.RECORDS), rows
@@ -60,6 +68,15 @@ def batches_of(
     require_whole(source.files)
 
 
+def _whole_records(reading: LogReading, split: Split | None, rows: int) -> Iterator[pa.RecordBatch]:
+    wanted = (
+        record
+        for record in reading.records()
+        if split is None or (record.file == split.file and split.begin <= record.offset < split.end)
+    )
+    return schemas.record_batches(wanted, log_name(reading.source), reading.clock.value, rows)
+
+
 def salvaged_batches(reading: LogReading, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
     """Return records and those after damage; the latter are marked in ``attributes``."""
     records = reading.records(salvage=True)
@@ -68,10 +85,18 @@ def salvaged_batches(reading: LogReading, rows: int = BATCH_ROWS) -> Iterator[pa
 
 
 def selected(table: str, columns: Sequence[str]) -> pa.Schema:
-    """Return the schema of some columns of a table, or of all where none are named."""
+    """Return the schema of some columns of a table, or of all where none are named.
+
+    Raises:
+        ValueError: there is no such table, or it has no such column.
+    """
     import pyarrow
 
-    whole = TABLES[table]
+    whole = TABLES.get(table)
+    if whole is None:
+        raise ValueError(f"there is no table {table!r}; there are {', '.join(TABLES)}")
+    if unknown := sorted(set(columns) - set(whole.names)):
+        raise ValueError(f"the table {table} has no column {', '.join(unknown)}")
     return pyarrow.schema([whole.field(name) for name in columns or whole.names])
 
 
@@ -93,11 +118,12 @@ def damaged_files(batch: pa.RecordBatch) -> list[str]:
     return [one for one in files if one is not None]
 
 
-def reader_of(table: str, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader:
-    """Return batches of that table as one stream, which polars, duckdb and others take too."""
+def reader_of(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader:
+    """Return the columns of the schema as one stream, which polars, duckdb and others take too."""
     import pyarrow
 
-    return pyarrow.RecordBatchReader.from_batches(TABLES[table], batches)
+    wanted = (batch.select(schema.names) for batch in batches)
+    return pyarrow.RecordBatchReader.from_batches(schema, wanted)
 
 
 def batches_of_rows(
