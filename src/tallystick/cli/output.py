@@ -24,7 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tallystick.printable import printable, printable_lines
-from tallystick.records import Finding, Severity
+from tallystick.records import Answer, Finding, Severity
 from tallystick.systems.protocol import ReadOptions
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -34,6 +34,13 @@ STYLES = {
     Severity.WARNING: "yellow",
     Severity.DAMAGE: "bold red",
     Severity.LOSS: "bold red",
+}
+
+ANSWER_STYLES = {
+    Answer.SAFE: "bold green",
+    Answer.CANNOT_TELL: "bold yellow",
+    Answer.REFUSES: "bold red",
+    Answer.LOSES: "bold red",
 }
 
 

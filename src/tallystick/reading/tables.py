@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from tallystick.arrow import schemas
 from tallystick.arrow.schemas import BATCH_ROWS
 from tallystick.reading.names import log_name
+from tallystick.records import Finding, Outcome
+from tallystick.storage.source import require_whole
 from tallystick.systems.protocol import ChangeBatches, LogReading, LogSource, Split
 
 if TYPE_CHECKING:
@@ -39,6 +41,9 @@ def batches_of(
 
     ``split`` and ``schema`` (columns of the table, where not all are wanted) apply to records
     only. The column ``log`` is `log_name`, so that no two logs share a name.
+
+    Raises:
+        LogUnreadableError: After the last batch: a file lost bytes while it was read.
     """
     source = reading.source
     if table == "records":
@@ -52,6 +57,7 @@ def batches_of(
     else:
         for batch in batches_of_rows(_ROWS[table](reading), TABLES[table], rows):
             yield _named(batch, source)
+    require_whole(source.files)
 
 
 def salvaged_batches(reading: LogReading, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
@@ -67,6 +73,24 @@ def selected(table: str, columns: Sequence[str]) -> pa.Schema:
 
     whole = TABLES[table]
     return pyarrow.schema([whole.field(name) for name in columns or whole.names])
+
+
+def finding_batches(findings: Iterable[Finding]) -> Iterator[pa.RecordBatch]:
+    """Return the rows of findings, of whatever logs, as batches."""
+    return batches_of_rows(schemas.finding_rows(findings), TABLES["findings"])
+
+
+def damaged_files(batch: pa.RecordBatch) -> list[str]:
+    """Return the files in which a row of the batch is corrupt; none of tables without outcomes."""
+    import pyarrow.compute
+
+    if "outcome" not in batch.schema.names:
+        return []
+    corrupt = pyarrow.compute.equal(batch.column("outcome"), Outcome.CORRUPT.value)
+    if not pyarrow.compute.any(corrupt).as_py():
+        return []
+    files = batch.filter(corrupt).column("file").unique().to_pylist()
+    return [one for one in files if one is not None]
 
 
 def reader_of(table: str, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader:
