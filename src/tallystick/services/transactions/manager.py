@@ -124,6 +124,11 @@ class TransactionManager:
         _managers.add(self)
         self._background.start()
 
+    def __repr__(self) -> str:
+        state = "forked" if self._forked else "closed" if self._closed else "open"
+        names = ", ".join(self.resources) or "no resource"
+        return f"<{type(self).__name__} {self.node!r}: {state}, {names}>"
+
     # -- transactions ---------------------------------------------------------------------
 
     def begin(self, timeout: float | None = None) -> Transaction:
