@@ -1,5 +1,5 @@
 # make run: the pipeline over the example estate.  make test: every check that a clone alone allows.
-.PHONY: run test lint format types interop soak bench clean lock
+.PHONY: run test lint format types interop pythons soak bench clean lock
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -23,6 +23,10 @@ test: $(READY)
 interop: $(READY)
 	@scripts/ensure.sh java maven
 	$(PYTHON) -m pytest -m "interop and not soak" $(ARGS)
+
+# Storage, systems, journal and command line on the other Pythons that are found.
+pythons: $(READY)
+	@scripts/pythons.sh $(ARGS)
 
 soak: $(READY)
 	@scripts/ensure.sh java maven postgres mariadb
@@ -53,4 +57,4 @@ lock: $(READY)
 	  --extra all --group dev pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis out
+	rm -rf $(VENV)* .mypy_cache .ruff_cache .pytest_cache .hypothesis out

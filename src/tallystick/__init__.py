@@ -9,13 +9,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from tallystick.errors import TallystickError
-from tallystick.reading import explain, inspect, read_arrow, scan
+from tallystick.reading import explain, inspect, read_arrow, scan, triage
 from tallystick.reading.results import Explanation, Inspection, Summary
+from tallystick.reading.triaging import Triage
 from tallystick.records import (
+    Answer,
+    AtStake,
     Change,
     Clock,
     Difference,
     Finding,
+    Judgement,
     Kind,
     LogFile,
     Outcome,
@@ -46,7 +50,9 @@ _SERVICES = {
 }
 
 __all__ = [
+    "Answer",
     "AsyncJournal",
+    "AtStake",
     "Change",
     "Clock",
     "Difference",
@@ -54,6 +60,7 @@ __all__ = [
     "Finding",
     "Inspection",
     "Journal",
+    "Judgement",
     "Kind",
     "LogFile",
     "Outcome",
@@ -66,6 +73,7 @@ __all__ = [
     "TallystickError",
     "Transaction",
     "TransactionManager",
+    "Triage",
     "Verdict",
     "WriteBehind",
     "Xid",
@@ -74,6 +82,7 @@ __all__ = [
     "inspect",
     "read_arrow",
     "scan",
+    "triage",
 ]
 
 

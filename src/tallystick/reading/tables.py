@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from tallystick.arrow import schemas
 from tallystick.arrow.schemas import BATCH_ROWS
 from tallystick.reading.names import log_name
+from tallystick.records import Finding, Outcome
+from tallystick.storage.source import require_whole
 from tallystick.systems.protocol import ChangeBatches, LogReading, LogSource, Split
 
 if TYPE_CHECKING:
@@ -34,14 +36,25 @@ def batches_of(
     split: Split | None = None,
     rows: int = BATCH_ROWS,
     schema: pa.Schema | None = None,
+    *,
+    attributes: bool = True,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the batches of the table, of at most ``rows`` rows each.
 
     ``split`` and ``schema`` (columns of the table, where not all are wanted) apply to records
     only. The column ``log`` is `log_name`, so that no two logs share a name.
+
+    Records are decoded in whole buffers if the schema lacks the column ``attributes``, or if
+    ``attributes`` is False: the column may then be null. Otherwise they are decoded one by one.
+
+    Raises:
+        FileShrankError: After the last batch: a file lost bytes while it was read.
     """
     source = reading.source
-    if table == "records":
+    if table == "records" and attributes and "attributes" in (schema or schemas.RECORDS).names:
+        for batch in _whole_records(reading, split, rows):
+            yield schemas.plain(batch, schema or schemas.RECORDS)
+    elif table == "records":
         for batch in reading.batches(split, rows=rows):
             yield from _pieces(
                 schemas.plain(_named(batch, source), schema or schemas.RECORDS), rows
@@ -52,6 +65,16 @@ def batches_of(
     else:
         for batch in batches_of_rows(_ROWS[table](reading), TABLES[table], rows):
             yield _named(batch, source)
+    require_whole(source.files)
+
+
+def _whole_records(reading: LogReading, split: Split | None, rows: int) -> Iterator[pa.RecordBatch]:
+    wanted = (
+        record
+        for record in reading.records()
+        if split is None or (record.file == split.file and split.begin <= record.offset < split.end)
+    )
+    return schemas.record_batches(wanted, log_name(reading.source), reading.clock.value, rows)
 
 
 def salvaged_batches(reading: LogReading, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
@@ -62,18 +85,45 @@ def salvaged_batches(reading: LogReading, rows: int = BATCH_ROWS) -> Iterator[pa
 
 
 def selected(table: str, columns: Sequence[str]) -> pa.Schema:
-    """Return the schema of some columns of a table, or of all where none are named."""
+    """Return the schema of some columns of a table, or of all where none are named.
+
+    Raises:
+        ValueError: there is no such table, or it has no such column.
+    """
     import pyarrow
 
-    whole = TABLES[table]
+    whole = TABLES.get(table)
+    if whole is None:
+        raise ValueError(f"there is no table {table!r}; there are {', '.join(TABLES)}")
+    if unknown := sorted(set(columns) - set(whole.names)):
+        raise ValueError(f"the table {table} has no column {', '.join(unknown)}")
     return pyarrow.schema([whole.field(name) for name in columns or whole.names])
 
 
-def reader_of(table: str, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader:
-    """Return batches of that table as one stream, which polars, duckdb and others take too."""
+def finding_batches(findings: Iterable[Finding]) -> Iterator[pa.RecordBatch]:
+    """Return the rows of findings, of whatever logs, as batches."""
+    return batches_of_rows(schemas.finding_rows(findings), TABLES["findings"])
+
+
+def damaged_files(batch: pa.RecordBatch) -> list[str]:
+    """Return the files in which a row of the batch is corrupt; none of tables without outcomes."""
+    import pyarrow.compute
+
+    if "outcome" not in batch.schema.names:
+        return []
+    corrupt = pyarrow.compute.equal(batch.column("outcome"), Outcome.CORRUPT.value)
+    if not pyarrow.compute.any(corrupt).as_py():
+        return []
+    files = batch.filter(corrupt).column("file").unique().to_pylist()
+    return [one for one in files if one is not None]
+
+
+def reader_of(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader:
+    """Return the columns of the schema as one stream, which polars, duckdb and others take too."""
     import pyarrow
 
-    return pyarrow.RecordBatchReader.from_batches(TABLES[table], batches)
+    wanted = (batch.select(schema.names) for batch in batches)
+    return pyarrow.RecordBatchReader.from_batches(schema, wanted)
 
 
 def batches_of_rows(

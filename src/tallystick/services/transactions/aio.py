@@ -9,23 +9,24 @@ threads, one call at a time, so that no event loop blocks.
 from __future__ import annotations
 
 import asyncio
-import functools
 import inspect
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from tallystick.errors import TransactionUsageError
 from tallystick.roles import DecisionLog
 from tallystick.services.transactions.manager import (
     TransactionManager,
-    is_running,
     refuse_lazy,
     require_running,
 )
+from tallystick.services.transactions.messaging.handlers import decorate_task
+from tallystick.services.transactions.messaging.keys import IdempotencyKey
+from tallystick.services.transactions.messaging.retry import Retry
 from tallystick.services.transactions.metrics import Statistics
 from tallystick.services.transactions.recovery import RecoveryReport
 from tallystick.services.transactions.resource import Problem, Resource, is_instant
@@ -284,27 +285,45 @@ class AsyncTransactionManager:
 
         return await self._in_thread(whole)
 
+    @overload
     def transactional(
-        self, function: Callable[_Parameters, Awaitable[_Result]]
-    ) -> Callable[_Parameters, Awaitable[_Result]]:
+        self, function: Callable[_Parameters, Awaitable[_Result]], /
+    ) -> Callable[_Parameters, Awaitable[_Result]]: ...
+
+    @overload
+    def transactional(
+        self, *, key: IdempotencyKey | None = None, retry: Retry | int = 0
+    ) -> Callable[
+        [Callable[_Parameters, Awaitable[_Result]]], Callable[_Parameters, Awaitable[_Result]]
+    ]: ...
+
+    def transactional(
+        self,
+        function: Callable[..., Any] | None = None,
+        *,
+        key: IdempotencyKey | None = None,
+        retry: Retry | int = 0,
+    ) -> Any:
         """Decorate a coroutine function: each call is one transaction, given by `current`.
 
         A call within a transaction of this manager joins it.
 
+        Args:
+            function: the function, if the decorator is used without arguments.
+            key: see `TransactionManager.transactional`.
+            retry: see there.
+
         Raises:
             TransactionUsageError: the function is an asynchronous generator.
         """
-        if inspect.isasyncgenfunction(function):
-            refuse_lazy(function)
 
-        @functools.wraps(function)
-        async def call(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
-            if is_running(self._current.get()):
-                return await function(*args, **kwargs)
-            async with self.begin():
-                return await function(*args, **kwargs)
+        def decorated(found: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+            if inspect.isasyncgenfunction(found):
+                refuse_lazy(found)
+            handler = self.manager._handler(found, self.begin, self._current, key, retry)
+            return decorate_task(handler, found)
 
-        return call
+        return decorated if function is None else decorated(function)
 
     def current(self) -> AsyncTransaction:
         """Return the transaction whose block, or `transactional` call, is running."""

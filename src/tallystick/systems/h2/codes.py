@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tallystick.records import Severity
+from tallystick.records import Answer, Severity
+from tallystick.systems.answers import Reason, reasons
 from tallystick.systems.findings import Code, codes
 
 CODES = codes(
@@ -148,5 +149,42 @@ CODES = codes(
         "stale-names",
         Severity.INFO,
         "Names of finished transactions are in log pages that are no longer in use.",
+    ),
+)
+
+REASONS = reasons(
+    Reason(
+        "does-not-open",
+        Answer.REFUSES,
+        "The engine refuses to open the database.",
+    ),
+    Reason(
+        "encrypted",
+        Answer.CANNOT_TELL,
+        "The file is encrypted, or its third header line is damaged.",
+        "a start of the engine on a copy, with the password",
+    ),
+    Reason(
+        "changes-lost",
+        Answer.LOSES,
+        "The engine opens the file without some of the changes that stand in it.",
+    ),
+    Reason(
+        "log-empty",
+        Answer.SAFE,
+        "The log is whole and empty: every change is in the tables.",
+    ),
+    Reason(
+        "checkpointed",
+        Answer.SAFE,
+        "The log is whole and ends in a checkpoint: every change is in the tables.",
+    ),
+    Reason(
+        "flushed-end",
+        Answer.SAFE,
+        "Every log page is whole and the last one ends in the zeros of a flush. The engine "
+        "acknowledges a commit up to WRITE_DELAY (500 ms) before it writes it: such commits may be "
+        "missing.",
+        after_crash=True,
     ),
 )

@@ -45,7 +45,7 @@ def test_a_chance_record_of_another_file_amid_other_bytes_is_no_journal(
 ) -> None:
     """As in log files of Derby whose rows hold a type byte, any numbers and the number 17."""
     chance = encode(SHAPES[shape], replace(delete(77), file_id=983042))
-    head = bytes.fromhex("0000008000000009" "0000000000000007" "00000006000253ef")
+    head = bytes.fromhex("0000008000000009000000000000000700000006000253ef")
     (tmp_path / "log7.dat").write_bytes(head + b"\1\2\3" * 500 + chance + b"\1\2\3" * 1000)
     assert sources(tmp_path) == []
 
