@@ -352,16 +352,12 @@ class Manager:
             copies.close()
 
 
-ORIGINALS: dict[str, Original] = {
-    one.name: one
-    for one in (
-        Database(
-            "derby", "org.apache.derby:derby:10.14.2.0", "DerbyCases", summed=True, atomic=True
-        ),
-        Database("h2-1.4.200", "com.h2database:h2:1.4.200", "H2Cases", summed=False, atomic=False),
-        Database("h2-1.3.176", "com.h2database:h2:1.3.176", "H2Cases", summed=False, atomic=False),
-        Journal("artemis"),
-        Journal("hornetq"),
-        Manager(),
-    )
-}
+_ALL: tuple[Original, ...] = (
+    Database("derby", "org.apache.derby:derby:10.14.2.0", "DerbyCases", summed=True, atomic=True),
+    Database("h2-1.4.200", "com.h2database:h2:1.4.200", "H2Cases", summed=False, atomic=False),
+    Database("h2-1.3.176", "com.h2database:h2:1.3.176", "H2Cases", summed=False, atomic=False),
+    Journal("artemis"),
+    Journal("hornetq"),
+    Manager(),
+)
+ORIGINALS = {one.name: one for one in _ALL}
