@@ -70,10 +70,17 @@ class Original(Protocol):
             several transactions.
     """
 
-    name: str
-    summed: bool
-    fill: bytes
-    atomic: bool
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def summed(self) -> bool: ...
+
+    @property
+    def fill(self) -> bytes: ...
+
+    @property
+    def atomic(self) -> bool: ...
 
     def make(self, folder: Path, seed: int) -> Whole:
         """Let it work, and halt it."""
