@@ -118,6 +118,8 @@ def headline(verdict: Verdict) -> str:
     """
     if "encrypted" in counts(verdict.strict.get("findings")):
         return "What a restart would do cannot be told: the log is encrypted and no key was given."
+    if "being_written" in verdict.strict:
+        return "What a restart would do cannot be told: the log is being written."
     states = counts(verdict.strict.get("transactions"))
     parts = [
         f"{words} {total:,}"

@@ -57,6 +57,12 @@ UNREADABLE = Reason(
     "A file of the log cannot be read.",
     "the file that cannot be read",
 )
+BEING_WRITTEN = Reason(
+    "being-written",
+    Answer.CANNOT_TELL,
+    "The log changed each time while it was read; what looked damaged may be half written.",
+    "a reading while its writer rests, or a copy that was taken at one moment",
+)
 """The rows that every table has."""
 
 
@@ -83,7 +89,7 @@ def reasons(*rows: Reason) -> Reasons:
     Raises:
         ValueError: a code stands in two rows, or a row that cannot tell does not say what would.
     """
-    table = {row.code: row for row in (DAMAGED, NO_PROOF, UNREADABLE)}
+    table = {row.code: row for row in (DAMAGED, NO_PROOF, UNREADABLE, BEING_WRITTEN)}
     for row in rows:
         if row.code in table:
             raise ValueError(f"the reason {row.code} stands twice in the table")
@@ -127,6 +133,12 @@ def judgement_of(
         NOTHING if row.answer is Answer.SAFE else ground.at_stake,
         ground.decided_by or row.decided_by,
     )
+
+
+def being_written() -> Judgement:
+    """Return the judgement of a log that changed each time while it was read."""
+    row = BEING_WRITTEN
+    return Judgement(row.answer, row.code, row.meaning, decided_by=row.decided_by)
 
 
 def _of_findings(codes: Codes, findings: Iterable[Finding]) -> Iterable[Ground]:

@@ -198,11 +198,14 @@ class FileLife(NamedTuple):
         identity: as `LogFile.identity`.
         generation: as `LogFile.generation`.
         size: number of bytes that may hold records.
+        begin: offset of the first byte that stays as it is while the file lives; None: that of the
+            first record.
     """
 
     identity: int | None
     generation: int | None
     size: int
+    begin: int | None = None
 
 
 @runtime_checkable
@@ -221,6 +224,18 @@ class FileByFile(Protocol):
 
         The split contains every record that ends at or after ``offset``. 0 if only reading the file
         would find it.
+        """
+        ...
+
+
+@runtime_checkable
+class ProvesDurability(Protocol):
+    """A `LogReading` whose bytes tell which records are durable while the log is written."""
+
+    def durable_sequence(self, path: str, end: int) -> int:
+        """Return the highest `Record.sequence` that the log proves durable; 0 if none.
+
+        ``end`` is where the last whole record of the file ends.
         """
         ...
 
@@ -275,6 +290,15 @@ class ChangeBatches(Protocol):
 
         A batch has at most ``rows`` rows.
         """
+        ...
+
+
+@runtime_checkable
+class AttributeBatches(Protocol):
+    """A `LogReading` whose records come as Arrow batches with their attributes, too."""
+
+    def attribute_batches(self, split: Split | None, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield what ``batches`` yields, with the column ``attributes`` filled."""
         ...
 
 
