@@ -29,7 +29,7 @@ from tallystick.errors import (
 from tallystick.roles import Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import opens_log
+from tallystick.storage.opening import closing_log, opens_log
 from tallystick.systems.cloudtran.format.entries import (
     ENTRY_FLAGS_AT,
     ENTRY_NUMBER_AT,
@@ -258,7 +258,8 @@ class BlockLog:
             return
         self._flusher.close()
         try:
-            self._finish()
+            with closing_log(self.folder):
+                self._finish()
         finally:
             self._closed = True
             self._lock.release()

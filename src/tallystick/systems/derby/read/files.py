@@ -201,7 +201,7 @@ class OpenedLog:
         self.problems: list[Finding] = []
         self._sources = [one for path in source.files if (one := self._open(path)) is not None]
         files = LogFiles.sorted_by_name(self._sources)
-        properties = _properties(source.path)
+        properties = {**options.settings, **_properties(source.path)}
         if ENCRYPTED not in properties and not all(map(files.is_plain, files.files)):
             properties[ENCRYPTED] = "true"
         self.files = replace(files, properties=properties)
