@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tallystick.arrow.schemas import BATCH_ROWS, finding_rows
 from tallystick.errors import TallystickError
+from tallystick.pipeline.change_feed import feed
 from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import Piece, Task
 from tallystick.reading.survey import error_finding
@@ -38,8 +39,9 @@ JOINED_BYTES = 1 << 20
 
 def execute(task: Task, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the task's pieces, then of its findings, in the columns that are wanted."""
-    names = selected(options.table, options.columns).names
-    batches = (batch for _, batch in tables_of(task.pieces, options, [options.table]))
+    names = options.schema.names
+    read = (batch for _, batch in tables_of(task.pieces, options, [options.table]))
+    batches = feed(read) if options.feeds else read
     for batch in _joined(chain(batches, _finding_batches(list(task.problems)))):
         yield batch.select(names)
     _freeze_loaded_objects()
@@ -91,7 +93,7 @@ def _read(
 ) -> Iterator[pa.RecordBatch]:
     if options.salvage and table == "records":
         return salvaged_batches(reading)
-    columns = options.columns if table == options.table else ()
+    columns = options.columns if table == options.table == "records" else ()
     return batches_of(reading, table, piece.split, schema=selected(table, columns))
 
 
