@@ -68,8 +68,7 @@ class TpcResource(ConnectionResource[Any]):
         binary: bool = False,
         rights: str = "what tpc_recover of its driver needs",
     ) -> None:
-        self.errors = TpcErrors(driver, unknown)
-        super().__init__(name, connect, self.errors)
+        super().__init__(name, connect, TpcErrors(driver, unknown))
         self.driver = driver
         self._binary = binary
         self._rights = rights

@@ -30,6 +30,7 @@ from tallystick.services.transactions.resources.connection_resource import (
     ConnectionResource,
     DriverErrors,
     NoTableError,
+    check_scheme,
     closed_by_application,
     message_of,
     no_rows,
@@ -42,6 +43,7 @@ try:
     import psycopg
     from psycopg import generators
     from psycopg.pq import ExecStatus, TransactionStatus
+    from psycopg.rows import tuple_row
 except ImportError as error:  # pragma: no cover - the extra is missing
     raise MissingExtraError("psycopg", "postgres") from error
 
@@ -105,14 +107,15 @@ class PostgresResource(ConnectionResource[Connection]):
         connect_async: Callable[[], Awaitable[AsyncConnection]] | None = None,
         detect_read_only: bool = False,
     ) -> None:
-        super().__init__(name, connect, driver_errors, _alive)
+        super().__init__(name, connect, driver_errors, alive)
         self.detect_read_only = detect_read_only
         self.begin_async = None if connect_async is None else self._begin_async
         self._tasks = None if connect_async is None else AsyncPool(connect_async, _finish)
 
     @classmethod
     def from_url(cls, name: str, url: str) -> PostgresResource:
-        """Return the database of a libpq connection string or URL."""
+        """Return the database of a libpq connection string or URL, with libpq's options."""
+        check_scheme(name, url, "psycopg")
         plain = url.replace("postgresql+psycopg://", "postgresql://", 1)
         return cls(
             name,
@@ -157,23 +160,24 @@ class PostgresResource(ConnectionResource[Connection]):
         with driver_errors:
             return await self._tasks.begin(start)
 
+    dialect = "postgresql"
     keeps_rows = True
 
     def make_table(self, connection: Connection) -> str:
         """Return the table of outcome rows, in the first schema of the search path."""
         try:
-            (schema,) = connection.execute(_SCHEMA).fetchone() or (None,)
+            (schema,) = _query(connection, _SCHEMA).fetchone() or (None,)
             if schema is None or not schema.isascii():
                 raise NoTableError(f"{schema} is no schema for it")
             table = f"{schema}.{OUTCOMES}"
             query = "SELECT to_regclass(%s) IS NOT NULL"
-            (there,) = connection.execute(query, (table,)).fetchone() or (False,)
+            (there,) = _query(connection, query, (table,)).fetchone() or (False,)
             if not there:
                 with suppress(psycopg.errors.UniqueViolation):  # made by another at this moment
-                    connection.execute(f"CREATE TABLE IF NOT EXISTS {table} {_COLUMNS}")
+                    _query(connection, f"CREATE TABLE IF NOT EXISTS {table} {_COLUMNS}")
                     connection.commit()
                 connection.rollback()
-            (allowed,) = connection.execute(_RIGHTS, {"table": table}).fetchone() or (False,)
+            (allowed,) = _query(connection, _RIGHTS, {"table": table}).fetchone() or (False,)
             if not allowed:
                 raise NoTableError(f"the user lacks rights to {table}")
         except (psycopg.errors.InsufficientPrivilege, psycopg.errors.ReadOnlySqlTransaction) as no:
@@ -189,7 +193,7 @@ class PostgresResource(ConnectionResource[Connection]):
             return []
         query = f"SELECT gtrid FROM {self.outcome_table} WHERE resource = %s"
         with driver_errors, self.pool.borrow() as connection:
-            rows = connection.execute(query, (self.name,)).fetchall()
+            rows = _query(connection, query, (self.name,)).fetchall()
             connection.rollback()
         return [bytes.fromhex(gtrid) for (gtrid,) in rows]
 
@@ -199,14 +203,14 @@ class PostgresResource(ConnectionResource[Connection]):
             return
         statement = f"DELETE FROM {self.outcome_table} WHERE gtrid = ANY(%s) AND resource = %s"
         with driver_errors, self.pool.borrow() as connection:
-            connection.execute(statement, ([gtrid.hex() for gtrid in gtrids], self.name))
+            _query(connection, statement, ([gtrid.hex() for gtrid in gtrids], self.name))
             connection.commit()
 
     def identity(self) -> str | None:
         """Return the identifier of the cluster and the oid of the database."""
         with driver_errors, self.pool.borrow() as connection:
             try:
-                found = connection.execute(_IDENTITY).fetchone()
+                found = _query(connection, _IDENTITY).fetchone()
             except psycopg.errors.InsufficientPrivilege:
                 return None
             finally:
@@ -231,7 +235,7 @@ class PostgresResource(ConnectionResource[Connection]):
         """List the prepared transactions of this database whose ids are XA ids."""
         query = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
         with driver_errors, self.pool.borrow() as connection:
-            rows = connection.execute(query).fetchall()
+            rows = _query(connection, query).fetchall()
             connection.rollback()
         return [xid for (gid,) in rows if (xid := parse_gid(gid)) is not None]
 
@@ -250,7 +254,7 @@ class PostgresResource(ConnectionResource[Connection]):
     def preflight(self) -> Sequence[Problem]:
         """Check that the server accepts PREPARE TRANSACTION."""
         with driver_errors, self.pool.borrow() as connection:
-            row = connection.execute("SHOW max_prepared_transactions").fetchone()
+            row = _query(connection, "SHOW max_prepared_transactions").fetchone()
             connection.rollback()
         self.prepare_for_rows(again=True)
         problems = []
@@ -504,6 +508,11 @@ def execute(connection: Connection, command: str) -> PGresult:
     return connection.pgconn.exec_(command.encode("ascii"))
 
 
+def _query(connection: Connection, query: str, parameters: Any = None) -> Any:
+    """Run a query; its rows are tuples, whatever those of the application are."""
+    return connection.cursor(row_factory=tuple_row).execute(query, parameters)
+
+
 def command_tag(result: PGresult) -> str:
     """Return the command tag of an answer. Raises `BranchUnknown`, or the driver's error."""
     if result.status == ExecStatus.COMMAND_OK:
@@ -530,7 +539,8 @@ def _finish(connection: AsyncConnection) -> None:
     connection.pgconn.finish()
 
 
-def _alive(connection: Connection) -> bool:
+def alive(connection: Connection) -> bool:
+    """Return True if the server answers on the connection."""
     if connection.closed:
         return False
     return connection.pgconn.exec_(b"").status == ExecStatus.EMPTY_QUERY

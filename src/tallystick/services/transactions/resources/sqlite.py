@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
+from tallystick.errors import TransactionUsageError
 from tallystick.records import Xid
 from tallystick.services.transactions.resource import (
     BranchRolledBack,
@@ -26,6 +27,8 @@ from tallystick.services.transactions.resources.connection_resource import (
     OUTCOMES,
     ConnectionResource,
     DriverErrors,
+    check_scheme,
+    url_options,
 )
 from tallystick.services.transactions.resources.handle import Handle
 
@@ -44,6 +47,8 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
         timeout: seconds to wait for its lock.
     """
 
+    dialect = "sqlite"
+
     def __init__(self, name: str, path: str | Path, *, timeout: float = 30.0) -> None:
         super().__init__(name, self._connect, driver_errors)
         self._path = str(path)
@@ -51,20 +56,35 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
 
     @classmethod
     def from_url(cls, name: str, url: str) -> SqliteResource:
-        """Return the database of ``sqlite:///relative`` or ``sqlite:////absolute``."""
-        return cls(name, url.partition(":///")[2])
+        """Return the database of ``sqlite:///relative`` or ``sqlite:////absolute``.
+
+        The one option is ``timeout``, in seconds.
+        """
+        check_scheme(name, url, "pysqlite")
+        path = url.partition(":///")[2].partition("?")[0]
+        if path in ("", ":memory:"):
+            raise TransactionUsageError(
+                f"the database of {name!r} is in memory: it cannot keep an outcome",
+                expected="sqlite:///path",
+            )
+        return cls(name, path, **url_options(name, url, {"timeout": float}))
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
             self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False
         )
-        connection.execute("PRAGMA synchronous=FULL")
-        connection.execute(_CREATE)
+        set_up(connection)
         return connection
 
     def start(self, connection: sqlite3.Connection, xid: Xid) -> SqliteBranch:
-        """Begin a transaction."""
-        connection.execute("BEGIN")
+        """Begin a transaction, unless a listener of an engine has begun it."""
+        if getattr(connection, "autocommit", None) is False:  # from Python 3.12
+            raise TransactionUsageError(
+                f"the connections of {self.name!r} begin transactions themselves",
+                advice="Connect without autocommit=False",
+            )
+        if not connection.in_transaction:
+            connection.execute("BEGIN")
         return SqliteBranch(self, connection, xid)
 
     def in_doubt(self) -> Sequence[Xid]:
@@ -126,6 +146,18 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
                 "PRAGMA journal_mode=WAL",
             )
         ]
+
+
+def set_up(connection: sqlite3.Connection) -> None:
+    """Make commits of a connection durable, and a place for outcome rows."""
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute(_CREATE)
+
+
+def set_up_for_recovery(connection: sqlite3.Connection) -> None:
+    """Set a connection up on which no statement may begin a transaction by itself."""
+    connection.isolation_level = None
+    set_up(connection)
 
 
 class SqliteBranch:
