@@ -1,4 +1,4 @@
-"""The live logs of five systems with one interface, so that the same trials run over each.
+"""The live logs of all systems with one interface, so that the same trials run over each.
 
 In: numbers to keep, numbers to drop. Out: which numbers a log holds. `Live.put` returns when the
 number is durable; `Live.drop` promises nothing but that it does not come back once it is gone
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from tallystick.roles.decision_log import DecisionOutcome
 from tallystick.storage.files import FileSystem
 from tallystick.systems.bitronix.format.layout import ACTIVE, COMMITTED, COMMITTING
 from tallystick.systems.bitronix.live.log import DiskJournal
@@ -27,6 +28,10 @@ from tallystick.systems.derby.live.log import LogToFile
 from tallystick.systems.h2.live.role import H2UndoRedoLog
 from tallystick.systems.jboss.live.role import JBossRecordJournal
 from tallystick.systems.jboss.live.settings import JournalSettings
+from tallystick.systems.tally.format.layout import SEGMENT_SIZE_MIN
+from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.roles.decision_log import TallyDecisionLog
+from tallystick.systems.tally.live.settings import Settings
 from tests.systems.bitronix.logs import gtrid, number_of
 
 BODY = 90
@@ -196,10 +201,32 @@ class Derby:
         self.log.close()
 
 
+class Tally:
+    """Open decisions of the native log."""
+
+    SETTINGS = Settings(segment_size=SEGMENT_SIZE_MIN)
+
+    def __init__(self, fs: FileSystem, folder: str) -> None:
+        self.log = TallyDecisionLog(TallyLog(folder, settings=self.SETTINGS, fs=fs))
+
+    def put(self, number: int) -> None:
+        self.log.decide(gtrid(number), ("jdbc/a", "jms/b")).wait()
+
+    def drop(self, number: int) -> None:
+        self.log.finish(gtrid(number), ("jdbc/a", "jms/b"), DecisionOutcome.COMMITTED)
+
+    def numbers(self) -> set[int]:
+        return {number_of(one) for one in self.log.open_decisions()}
+
+    def close(self) -> None:
+        self.log.close()
+
+
 LIVE: dict[str, Callable[[FileSystem, str], Live]] = {
     "bitronix": Bitronix,
     "jboss": JBoss,
     "h2": H2,
     "cloudtran": CloudTran,
     "derby": Derby,
+    "tally": Tally,
 }

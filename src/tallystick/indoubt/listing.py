@@ -8,12 +8,13 @@ decision table of `tallystick.reconcile`, as the pipeline judges, too. Nothing i
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tallystick.reading.names import log_name
+from tallystick.reading.settled import settled_findings
 from tallystick.reading.survey import NO_LOG, survey
 from tallystick.reconcile.coverage import hides_records
 from tallystick.reconcile.decision_table import Resolution
@@ -108,18 +109,18 @@ def gathered(
         found = survey(path, options=options)
         for reading in found.readings():
             with found.guard(reading.source):
-                _add_log(estate, reading)
+                _add_log(estate, reading, settled_findings(reading, found.known, found.options))
         problems = [one for one in found.problems if one.code != NO_LOG]
         estate.damaged.update(one.log for one in problems if _hides(one))
         report.problems += problems
     return estate
 
 
-def _add_log(estate: Estate, reading: LogReading) -> None:
+def _add_log(estate: Estate, reading: LogReading, findings: Iterable[Finding]) -> None:
     log = log_name(reading.source)
     for one in reading.transactions():
         estate.add_transaction(one, log, reading.clock.value)
-    if any(map(_hides, reading.findings())):
+    if any(map(_hides, findings)):
         estate.damaged.add(log)
 
 

@@ -25,6 +25,9 @@ SPLIT_BYTES = 128 << 20
 MODES = ("permissive", "failfast")
 """What an unreadable log does: become a finding, or fail the job."""
 
+ON_REWRITE = ("fail", "restart")
+"""What a stream does where a log no longer holds what it handed on."""
+
 NAMES = (
     "path",
     "paths",
@@ -41,6 +44,7 @@ NAMES = (
     "maxBytesPerTrigger",
     "maxFilesPerTrigger",
     "holdFolder",
+    "onRewrite",
 )
 """Every option of the data source, as the documentation spells it."""
 
@@ -101,6 +105,8 @@ class SourceOptions:
     timezone: str = "UTC"
     boot_password: str | None = None
     encryption_key: str | None = None
+    on_rewrite: str = "fail"
+    """One of `ON_REWRITE`; ``restart`` reads a rewritten file again, as a new one."""
     columns: tuple[str, ...] = ()
     """Columns that are wanted, in their order; none: all of the table."""
 
@@ -133,6 +139,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         given.get("timezone", "UTC"),
         _reference(given, "bootPassword"),
         _reference(given, "encryptionKey"),
+        _one_of({"onRewrite": given.get("onrewrite", "fail")}, "onRewrite", ON_REWRITE, "fail"),
         _columns(given, table),
     )
 

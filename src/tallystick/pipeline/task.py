@@ -13,21 +13,20 @@ from functools import cache, cached_property
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
-from tallystick.arrow.schemas import BATCH_ROWS, finding_rows
+from tallystick.arrow.schemas import BATCH_ROWS
 from tallystick.errors import TallystickError
 from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import Piece, Task
+from tallystick.reading.settled import settled_findings
 from tallystick.reading.survey import error_finding
 from tallystick.reading.tables import (
-    TABLES,
     batches_of,
-    batches_of_rows,
+    finding_batches,
     salvaged_batches,
     selected,
 )
-from tallystick.records import Finding
 from tallystick.systems.protocol import LogReading, LogSource
-from tallystick.systems.registry import system
+from tallystick.systems.registry import system, systems
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +39,7 @@ def execute(task: Task, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the task's pieces, then of its findings, in the columns that are wanted."""
     names = selected(options.table, options.columns).names
     batches = (batch for _, batch in tables_of(task.pieces, options, [options.table]))
-    for batch in _joined(chain(batches, _finding_batches(list(task.problems)))):
+    for batch in _joined(chain(batches, finding_batches(list(task.problems)))):
         yield batch.select(names)
     _freeze_loaded_objects()
 
@@ -70,7 +69,7 @@ def _tables_of(
             if options.mode == "failfast":
                 raise
             if table == "findings":
-                batches = _finding_batches([error_finding(piece.source, error)])
+                batches = finding_batches([error_finding(piece.source, error)])
                 yield from ((table, batch) for batch in batches)
 
 
@@ -91,8 +90,12 @@ def _read(
 ) -> Iterator[pa.RecordBatch]:
     if options.salvage and table == "records":
         return salvaged_batches(reading)
+    if table == "findings":
+        known = {one.name: one for one in systems()}
+        return finding_batches(settled_findings(reading, known, options.reading))
     columns = options.columns if table == options.table else ()
-    return batches_of(reading, table, piece.split, schema=selected(table, columns))
+    schema, attributes = selected(table, columns), "attributes" in columns
+    return batches_of(reading, table, piece.split, schema=schema, attributes=attributes)
 
 
 @cache
@@ -125,7 +128,3 @@ def _one(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
     joined: list[pa.RecordBatch] = pyarrow.Table.from_batches(batches).combine_chunks().to_batches()
     return joined
-
-
-def _finding_batches(findings: list[Finding]) -> Iterator[pa.RecordBatch]:
-    yield from batches_of_rows(finding_rows(findings), TABLES["findings"])

@@ -20,6 +20,9 @@ from tallystick.storage.source import is_remote, unreadable
 from tallystick.systems.protocol import Entry, Folder, LogSource, System
 from tallystick.systems.registry import systems
 
+_LISTINGS = 20
+"""How often a folder is listed at most whose files vanish before they are looked at."""
+
 
 @dataclass(slots=True)
 class Discovery:
@@ -52,10 +55,21 @@ def discover(
     for folder in _folders(root if only is None else parent(only), found, recurse=only is None):
         if progress is not None:
             progress(folder.path)
-        _search_folder(folder, candidates, found)
+        _search_settled(folder, candidates, found)
     if only is not None:
         _narrow(found, only)
     return found
+
+
+def search(path: str, known: Sequence[System]) -> list[LogSource]:
+    """Return the logs that a folder itself holds now; none if it cannot be read."""
+    found = Discovery()
+    try:
+        for folder in _folders(path, found, recurse=False):
+            _search_settled(folder, known, found)
+    except LogUnreadableError:
+        return []
+    return found.logs
 
 
 def parent(path: str) -> str:
@@ -89,6 +103,28 @@ def _narrow(found: Discovery, path: str) -> None:
     found.logs = [log for log in found.logs if path in log.files]
     found.others = [other for other in found.others if other == path]
     found.problems = [problem for problem in found.problems if problem.file == path]
+
+
+def _search_settled(folder: Folder, known: Sequence[System], found: Discovery) -> None:
+    """Search a folder; again where a file vanished meanwhile, as while a log is being written."""
+    for _ in range(_LISTINGS):
+        part = Discovery()
+        _search_folder(folder, known, part)
+        present = [one for one in part.problems if not _vanished(one.file)]
+        if len(present) == len(part.problems):
+            break
+        part.problems = present
+        try:
+            folder = next(_folders(folder.path, Discovery(), recurse=False), folder)
+        except LogUnreadableError:  # the folder vanished
+            break
+    found.logs += part.logs
+    found.others += part.others
+    found.problems += part.problems
+
+
+def _vanished(path: str | None) -> bool:
+    return path is not None and not is_remote(path) and not os.path.lexists(path)
 
 
 def _search_folder(folder: Folder, known: Sequence[System], found: Discovery) -> None:
@@ -140,6 +176,8 @@ def _folders(root: str, found: Discovery, *, recurse: bool) -> Iterator[Folder]:
 
     def refuse(error: OSError) -> None:
         where = str(error.filename or root)
+        if _vanished(where):
+            return
         found.problems.append(_problem(unreadable(where, error), where))
 
     for path, folders, names in os.walk(root, onerror=refuse):

@@ -11,14 +11,22 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
-from tallystick.errors import LogUnreadableError, TallystickError, UnsupportedFormatError
+from tallystick.errors import (
+    LogBeingWrittenError,
+    LogUnreadableError,
+    TallystickError,
+    UnsupportedFormatError,
+)
 from tallystick.reading.discovery import discover
 from tallystick.reading.names import log_name
 from tallystick.reading.results import Explanation, Inspection, Summary, Verification, summary_of
-from tallystick.records import Finding, Record, Severity
-from tallystick.storage.source import logical_name, read_head
+from tallystick.reading.settled import Observer
+from tallystick.records import Finding, Outcome, Record, Severity
+from tallystick.storage.source import logical_name, read_head, require_whole
+from tallystick.systems.findings import BEING_WRITTEN
 from tallystick.systems.protocol import LogReading, LogSource, ReadOptions, System
 from tallystick.systems.registry import systems
 
@@ -82,11 +90,20 @@ class Survey:
             )
         return self
 
+    def observers(self, progress: Progress | None = None) -> Iterator[Observer]:
+        """Yield an `Observer` of each log; ``progress`` is called with its path before."""
+        for source in self.logs:
+            if progress is not None:
+                progress(source.path)
+            with self.guard(source):
+                yield Observer(source, self.known, self.options)
+
     @contextmanager
     def guard(self, source: LogSource) -> Iterator[None]:
-        """Turn an error inside the block into one of ``problems``."""
+        """Turn an error inside the block, or bytes lost meanwhile, into one of ``problems``."""
         try:
             yield
+            require_whole(source.files)
         except (TallystickError, OSError) as error:
             self.problems.append(error_finding(source, error))
 
@@ -131,9 +148,11 @@ def scan(
     `LogUnreadableError` once everything else was read.
     """
     found = survey(path, options=options).refuse_unknown_settings()
-    for reading in found.readings():
-        with found.guard(reading.source):
-            yield from reading.records(salvage=salvage)
+    for log in found.observers():
+        with found.guard(log.source):
+            yield from log.stream(
+                lambda reading: reading.records(salvage=salvage), _damaged_file, _size
+            )
     _deliver(found, problems)
 
 
@@ -141,29 +160,49 @@ def read_arrow(
     path: Path,
     table: str = "records",
     *,
+    columns: Sequence[str] = (),
     salvage: bool = False,
     options: ReadOptions | None = None,
     problems: list[Finding] | None = None,
 ) -> pa.RecordBatchReader:
     """Return a `pyarrow.RecordBatchReader` of one table of every log below ``path``.
 
-    ``table`` is a key of `tallystick.reading.tables.TABLES`; records are decoded in whole buffers
-    (with ``salvage`` one by one). ``problems`` as for `scan`.
-    """
-    from tallystick.reading.tables import batches_of, reader_of, salvaged_batches
+    ``table`` is a key of `tallystick.reading.tables.TABLES`, ``columns`` are those that are wanted,
+    by default all. Records are decoded in whole buffers, many times faster, if ``columns`` leaves
+    out ``attributes`` (and without ``salvage``); one by one otherwise. ``problems`` as for `scan`.
 
+    Raises:
+        ValueError: there is no such table or column.
+    """
+    from tallystick.reading.tables import (
+        batches_of,
+        damaged_files,
+        finding_batches,
+        reader_of,
+        salvaged_batches,
+        selected,
+    )
+
+    schema = selected(table, columns)
     found = survey(path, options=options).refuse_unknown_settings()
 
+    def of_log(reading: LogReading) -> Iterator[pa.RecordBatch]:
+        wanted = salvage and table == "records"
+        attributes = "attributes" in schema.names
+        if wanted:
+            return salvaged_batches(reading)
+        return batches_of(reading, table, attributes=attributes)
+
     def batches() -> Iterator[pa.RecordBatch]:
-        for reading in found.readings():
-            with found.guard(reading.source):
-                if salvage and table == "records":
-                    yield from salvaged_batches(reading)
+        for log in found.observers():
+            with found.guard(log.source):
+                if table == "findings":
+                    yield from finding_batches(log.observe(lambda _: None).findings)
                 else:
-                    yield from batches_of(reading, table)
+                    yield from log.stream(of_log, damaged_files, lambda batch: batch.nbytes)
         _deliver(found, problems)
 
-    return reader_of(table, batches())
+    return reader_of(schema, batches())
 
 
 def explain(
@@ -172,11 +211,11 @@ def explain(
     """Return, per log below ``path``, what its engine would do and what the bytes prove."""
     found = survey(path, options=options).refuse_unknown_settings()
     answer = Explanation(found.path, [], [], found.problems, found.others)
-    for reading in found.readings(progress):
-        with found.guard(reading.source):
-            verdict = reading.verdict()
-            answer.findings.append(list(reading.findings()))
-            answer.logs.append(verdict)
+    for log in found.observers(progress):
+        with found.guard(log.source):
+            seen = log.observe(lambda reading: reading.verdict())
+            answer.findings.append(seen.findings)
+            answer.logs.append(seen.value)
     return answer
 
 
@@ -186,9 +225,11 @@ def inspect(
     """Return a summary of every log below ``path``."""
     found = survey(path, options=options).refuse_unknown_settings()
     logs: list[Summary] = []
-    for reading in found.readings(progress):
-        with found.guard(reading.source):
-            logs.append(summary_of(reading, found.known[reading.source.system].title))
+    for log in found.observers(progress):
+        with found.guard(log.source):
+            seen = log.observe(partial(summary_of, title=log.system.title))
+            seen.value.findings = seen.findings
+            logs.append(seen.value)
     return Inspection(found.path, logs, found.problems, found.others)
 
 
@@ -198,19 +239,20 @@ def verify(
     """Return the findings of every log below ``path``."""
     found = survey(path, options=options).refuse_unknown_settings()
     findings: list[Finding] = []
-    for reading in found.readings(progress):
-        with found.guard(reading.source):
-            findings += reading.findings()
+    for log in found.observers(progress):
+        with found.guard(log.source):
+            findings += log.observe(lambda _: None).findings
     return Verification(found.path, len(found.logs), findings + found.problems)
 
 
 def error_finding(source: LogSource, error: TallystickError | OSError) -> Finding:
     """Return the finding for a log whose reading stopped with ``error``."""
     code = "unreadable" if isinstance(error, LogUnreadableError | OSError) else "not-read"
+    written = isinstance(error, LogBeingWrittenError)
     known = error if isinstance(error, TallystickError) else TallystickError(str(error))
     return Finding(
-        code,
-        Severity.DAMAGE,
+        BEING_WRITTEN.code if written else code,
+        Severity.WARNING if written else Severity.DAMAGE,
         source.system,
         log_name(source),
         f"reading stopped: {error}",
@@ -220,6 +262,15 @@ def error_finding(source: LogSource, error: TallystickError | OSError) -> Findin
         found=known.found,
         advice=known.advice,
     )
+
+
+def _damaged_file(record: Record) -> tuple[str, ...]:
+    return (record.file,) if record.outcome is Outcome.CORRUPT else ()
+
+
+def _size(record: Record) -> int:
+    """Return about how many bytes of memory a record takes."""
+    return 1024 + len(record.body or b"")
 
 
 def _no_log(path: str, others: list[str]) -> Finding:

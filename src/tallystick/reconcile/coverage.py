@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from tallystick.records import Severity
+from tallystick.systems.findings import BEING_WRITTEN
 from tallystick.systems.registry import systems
 
 WHOLE_RECORDS = 3
@@ -32,4 +33,5 @@ def harmless() -> frozenset[tuple[str, str]]:
 
 def hides_records(system: str, code: str, severity: Severity) -> bool:
     """Return True for a finding after which a record may be missing from what was read."""
-    return severity in SEVERE and (system, code) not in harmless()
+    severe = severity in SEVERE and (system, code) not in harmless()
+    return severe or code == BEING_WRITTEN.code

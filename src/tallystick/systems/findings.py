@@ -41,16 +41,23 @@ UNREADABLE = Code(
     "A file of the log cannot be read.",
     "Read it with the rights of its owner, from a whole disk, or from a copy",
 )
-"""The row that every table has."""
+"""The row for files that no reader can read; every table has it."""
+BEING_WRITTEN = Code(
+    "being-written",
+    Severity.WARNING,
+    "The log changed each time while it was read: what looked damaged may be half written.",
+    "Read again while its writer rests, or read a copy that was taken at one moment (a snapshot)",
+)
+"""The row for logs that change while they are read; every table has it."""
 
 
 def codes(*rows: Code) -> Codes:
-    """Return the rows as a table, with `UNREADABLE`.
+    """Return the rows as a table, with `UNREADABLE` and `BEING_WRITTEN`.
 
     Raises:
         ValueError: a code stands in two rows.
     """
-    table = {UNREADABLE.code: UNREADABLE}
+    table = {row.code: row for row in (UNREADABLE, BEING_WRITTEN)}
     for row in rows:
         if row.code in table:
             raise ValueError(f"the code {row.code} stands twice in the table")

@@ -34,9 +34,9 @@ from tallystick.systems.protocol import ResourceTraits, System
 PACKAGES: dict[str, str] = {
     "tally": "tallystick.systems.tally",
     "bitronix": "tallystick.systems.bitronix",
-    "jboss": "tallystick.systems.jboss",
     "h2": "tallystick.systems.h2",
     "derby": "tallystick.systems.derby",
+    "jboss": "tallystick.systems.jboss",
     "cloudtran": "tallystick.systems.cloudtran",
 }
 

@@ -55,6 +55,7 @@ class TcpProxy:
     def __init__(self, port: int, host: str = "127.0.0.1") -> None:
         self._server = (host, port)
         self._swallowed: frozenset[str] = frozenset()
+        self._replaced = (b"", b"")
         self._links: set[_Link] = set()
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
@@ -70,6 +71,18 @@ class TcpProxy:
         """
         wanted = {"requests": requests, "answers": answers}
         self._swallowed = frozenset(direction for direction, on in wanted.items() if on)
+
+    def replace(self, wanted: bytes, instead: bytes) -> None:
+        """Replace bytes in what clients send from now on; nothing for empty ``wanted``.
+
+        Each piece that arrives is looked at by itself, so this suits short requests.
+
+        Raises:
+            ValueError: the lengths differ, which would break most protocols.
+        """
+        if len(wanted) != len(instead):
+            raise ValueError(f"{len(wanted)} bytes replaced by {len(instead)}")
+        self._replaced = (wanted, instead)
 
     def pass_on(self) -> None:
         """Let connections pass that are made from now on, and old ones that lost nothing."""
@@ -141,6 +154,8 @@ class TcpProxy:
                 link.lost.add(direction)
             if not data:
                 break
+            if direction == "requests" and self._replaced[0]:
+                data = data.replace(*self._replaced)
             if direction not in link.lost and target is not None:
                 with contextlib.suppress(OSError):
                     target.sendall(data)

@@ -26,6 +26,7 @@ from tallystick.reconcile.coverage import SEVERE, WHOLE_RECORDS, harmless
 from tallystick.reconcile.ids import BITRONIX, SUFFIX
 from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS, judged
 from tallystick.records import State
+from tallystick.systems.findings import BEING_WRITTEN
 
 PARTS = (
     "system",
@@ -135,6 +136,7 @@ def _with_damage(journals: DataFrame, findings: DataFrame | None) -> DataFrame:
     severe = F.col("severity").isin(*(one.value for one in SEVERE))
     known = [F.struct(F.lit(system), F.lit(code)) for system, code in sorted(harmless())]
     hides = severe & ~F.struct("system", "code").isin(*known)
+    hides = hides | (F.col("code") == BEING_WRITTEN.code)
     damage = findings.groupBy("log").agg(F.bool_or(hides).alias("damaged"))
     return journals.join(damage, "log", "left").fillna(value=False, subset=["damaged"])
 

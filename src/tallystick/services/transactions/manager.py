@@ -6,14 +6,13 @@ several resources or over none, across crashes of this process and of the resour
 
 from __future__ import annotations
 
-import functools
 import inspect
 import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from tallystick.errors import LogClosedError, TransactionUsageError
 from tallystick.printable import logger
@@ -23,6 +22,9 @@ from tallystick.services.transactions.coordinator_dir import (
     open_coordinator_dir,
 )
 from tallystick.services.transactions.deadlines import Reaper, TimedResources
+from tallystick.services.transactions.messaging.handlers import Handler, decorate
+from tallystick.services.transactions.messaging.keys import IdempotencyKey
+from tallystick.services.transactions.messaging.retry import Retry
 from tallystick.services.transactions.metrics import Statistics, TransactionMetrics
 from tallystick.services.transactions.recovery import (
     BackgroundRecovery,
@@ -136,6 +138,11 @@ class TransactionManager:
         self._reaper.start()
         self._background.start()
 
+    def __repr__(self) -> str:
+        state = "forked" if self._forked else "closed" if self._closed else "open"
+        names = ", ".join(self.resources) or "no resource"
+        return f"<{type(self).__name__} {self.node!r}: {state}, {names}>"
+
     # -- transactions ---------------------------------------------------------------------
 
     def begin(self, timeout: float | None = None) -> Transaction:
@@ -154,27 +161,55 @@ class TransactionManager:
         protocol = TwoPhaseCommit(self._xids.gtrid(), self._context, seconds)
         return face(protocol, self.resources, self._xids, *more)
 
+    @overload
     def transactional(
-        self, function: Callable[_Parameters, _Result]
-    ) -> Callable[_Parameters, _Result]:
+        self, function: Callable[_Parameters, _Result], /
+    ) -> Callable[_Parameters, _Result]: ...
+
+    @overload
+    def transactional(
+        self, *, key: IdempotencyKey | None = None, retry: Retry | int = 0
+    ) -> Callable[[Callable[_Parameters, _Result]], Callable[_Parameters, _Result]]: ...
+
+    def transactional(
+        self,
+        function: Callable[..., Any] | None = None,
+        *,
+        key: IdempotencyKey | None = None,
+        retry: Retry | int = 0,
+    ) -> Any:
         """Decorate a function: each call is one transaction, given by `current`.
 
         A call within a transaction of this manager joins it.
+
+        Args:
+            function: the function, if the decorator is used without arguments.
+            key: keeps the outcome of each request in a database, in the same transaction: a call
+                with the same key is answered with it.
+            retry: how often a call is repeated after a deadlock or a serialisation failure.
 
         Raises:
             TransactionUsageError: the function is a coroutine function or a generator: a call of it
                 ends before its body runs.
         """
-        refuse_lazy(function)
 
-        @functools.wraps(function)
-        def call(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
-            if is_running(self._current.get()):
-                return function(*args, **kwargs)
-            with self.begin():
-                return function(*args, **kwargs)
+        def decorated(found: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+            refuse_lazy(found)
+            return decorate(self._handler(found, self.begin, self._current, key, retry), found)
 
-        return call
+        return decorated if function is None else decorated(function)
+
+    def _handler(
+        self,
+        function: Callable[..., Any],
+        begin: Callable[[], Any],
+        current: ContextVar[Any],
+        key: IdempotencyKey | None,
+        retry: Retry | int,
+    ) -> Handler:
+        return Handler(
+            function, begin, lambda: is_running(current.get()), key, retry, self.resources
+        )
 
     def current(self) -> Transaction:
         """Return the transaction whose ``with`` block, or `transactional` call, is running."""

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from enum import Enum
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from tallystick.errors import RolledBackError, TransactionUsageError
 from tallystick.printable import logger
@@ -40,6 +40,20 @@ class Status(Enum):
 
 _TIMED_OUT = "Roll it back; begin with a longer timeout if the work needs it"
 OPEN = (Status.ACTIVE, Status.MARKED)
+
+
+_Handle = TypeVar("_Handle")
+
+
+def of_kind(handle: object, name: str, kind: type[_Handle]) -> _Handle:
+    """Return a handle whose class is known. Raises `TransactionUsageError` if it has another."""
+    if not isinstance(handle, kind):
+        raise TransactionUsageError(
+            f"the handle of {name!r} is of another class",
+            expected=f"{kind.__module__}.{kind.__qualname__}",
+            found=f"{type(handle).__module__}.{type(handle).__qualname__}",
+        )
+    return handle
 
 
 class GlobalTransaction:
@@ -80,6 +94,10 @@ class GlobalTransaction:
         self._after: list[Callable[[Status], object]] = []
         self.gtrid = protocol.gtrid
         self.status = Status.ACTIVE
+
+    def __repr__(self) -> str:
+        names = ", ".join(self._protocol.branches) or "no resource"
+        return f"<{type(self).__name__} {self.gtrid.hex()}: {self.status.value}, {names}>"
 
     @property
     def branches(self) -> dict[str, AnyBranch]:
@@ -279,6 +297,18 @@ class Transaction(GlobalTransaction):
         """
         self._require_new(name)
         return self[name]
+
+    def connection(self, name: str, kind: type[_Handle]) -> _Handle:
+        """Return ``transaction[name]`` as what it is, so that type checkers know it.
+
+        Args:
+            name: the resource, which is enlisted at its first use.
+            kind: the class of its handle, such as ``psycopg.Connection``.
+
+        Raises:
+            TransactionUsageError: the handle is something else.
+        """
+        return of_kind(self[name], name, kind)
 
     def suspend(self) -> None:
         """Release the transaction, so that another thread may `resume` it."""

@@ -25,7 +25,13 @@ from tallystick.records import (
 )
 from tallystick.systems.protocol import FileLife, LogSource, ReadOptions, Split
 from tallystick.systems.tally.columns.deferred_runs import DeferredRunReader
-from tallystick.systems.tally.columns.splits import group_before, split_steps, splits_of, witnesses
+from tallystick.systems.tally.columns.splits import (
+    durable_near,
+    group_before,
+    split_steps,
+    splits_of,
+    witnesses,
+)
 from tallystick.systems.tally.format.headers import SegmentHeader
 from tallystick.systems.tally.format.layout import DATA_OFFSET, VERSION
 from tallystick.systems.tally.read.changes import ChangeFeed
@@ -41,7 +47,7 @@ from tallystick.systems.tally.read.scan import Scan, Step
 from tallystick.systems.tally.read.spans import cut, doubled_spans, remains, segment_spans
 from tallystick.systems.tally.read.transactions import ended_first, transactions_of
 from tallystick.systems.tally.read.walk import Place, RunReader, SegmentView
-from tallystick.systems.tally.verdict.strict import Judgement, judge
+from tallystick.systems.tally.verdict.strict import JudgedLog, judge
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,7 +110,9 @@ class TallyReading:
     def lives(self) -> Mapping[str, FileLife]:
         """Return identity, number and size of every live segment."""
         return {
-            file.path: FileLife(_identity(file.header), file.header.number, file.header.size)
+            file.path: FileLife(
+                _identity(file.header), file.header.number, file.header.size, DATA_OFFSET
+            )
             for file in self.catalog.segments
             if file.header is not None
         }
@@ -115,6 +123,10 @@ class TallyReading:
         0 if the segment has no index.
         """
         return group_before(self.catalog, self._access, path, offset)
+
+    def durable_sequence(self, path: str, end: int) -> int:
+        """Return the highest LSN that the control block, a successor or a later group proves."""
+        return durable_near(self.catalog, self._access, path, end)
 
     def _control_file(self) -> LogFile:
         path = self.catalog.control_path
@@ -196,23 +208,23 @@ class TallyReading:
     # -- verdicts -----------------------------------------------------------------------
 
     @cached_property
-    def _judgement(self) -> Judgement:
+    def _judged(self) -> JudgedLog:
         scan = Scan(self.catalog, self._access, run_reader=DeferredRunReader())
         return judge(scan, self._key)
 
     def findings(self) -> Sequence[Finding]:
         """Return what is wrong with the log, heads of files first."""
-        return tuple(self._judgement.scan.findings)
+        return tuple(self._judged.scan.findings)
 
     def verdict(self) -> Verdict:
         """Return what recovery does with the log, and what its bytes prove."""
         records = self._transaction_records()
         transactions = ended_first(self.source.path, records, self._incomplete)
-        return self._judgement.verdict(self.format, transactions)
+        return self._judged.verdict(self.format, transactions)
 
     @property
     def _incomplete(self) -> Mapping[int, str]:
-        return self._judgement.state.incomplete
+        return self._judged.state.incomplete
 
     # -- batches ------------------------------------------------------------------------
 
@@ -223,12 +235,20 @@ class TallyReading:
         from tallystick.systems.tally.columns.batches import step_batches
         from tallystick.systems.tally.columns.group_runs import CompiledRunReader
 
-        reader = CompiledRunReader(rows)
-        if split is None:
-            steps = self._steps(reader)
-        else:
-            steps = split_steps(self.catalog, self._access, split, reader)
+        steps = self._steps_of(split, CompiledRunReader(rows))
         return step_batches(self.source.path, steps, self._key, rows)
+
+    def attribute_batches(self, split: Split | None, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield what ``batches`` yields, with the column ``attributes`` filled."""
+        from tallystick.systems.tally.columns.batches import step_batches
+
+        steps = self._steps_of(split, None)
+        return step_batches(self.source.path, steps, self._key, rows, attributes=True)
+
+    def _steps_of(self, split: Split | None, reader: RunReader | None) -> Iterator[Step]:
+        if split is None:
+            return self._steps(reader)
+        return split_steps(self.catalog, self._access, split, reader)
 
     def splits(self, target_bytes: int) -> Sequence[Split]:
         """Return splits of about ``target_bytes`` that together give every record once."""

@@ -103,6 +103,9 @@ class ConnectionResource(ABC, Generic[_Connection]):
         self.outcome_table: str | None = None
         self.no_table = ""
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
     def prepare_for_rows(self, *, again: bool = False) -> None:
         """Look for a place for outcome rows, once; ``again`` if there was none before.
 

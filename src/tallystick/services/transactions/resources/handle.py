@@ -20,6 +20,10 @@ class Handle:
         self._connection = connection
         self.name = name
 
+    def __repr__(self) -> str:
+        state = "over" if self._connection is None else "open"
+        return f"<handle of {self.name!r}: {state}>"
+
     def cursor(self) -> Any:
         """Return a DB-API cursor of the branch."""
         return self._open().cursor()

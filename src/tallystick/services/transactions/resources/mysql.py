@@ -103,6 +103,7 @@ class MySqlResource(ConnectionResource[Connection]):
 
         super().__init__(name, connect_autocommit, driver_errors, alive)
 
+    dialect = "mysql"
     keeps_rows = True
 
     def make_table(self, connection: Connection) -> str:

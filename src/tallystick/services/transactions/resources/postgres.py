@@ -158,6 +158,7 @@ class PostgresResource(ConnectionResource[Connection]):
         with driver_errors:
             return await self._tasks.begin(start)
 
+    dialect = "postgresql"
     keeps_rows = True
 
     def make_table(self, connection: Connection) -> str:

@@ -184,6 +184,9 @@ class SqlAlchemyResource:
     def __getattr__(self, attribute: str) -> Any:
         return getattr(self._inner, attribute)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
     def begin(self, xid: Xid) -> Branch:
         """Begin a branch of the native resource under a SQLAlchemy connection."""
         inner = self._inner

@@ -47,6 +47,8 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
         timeout: seconds to wait for its lock.
     """
 
+    dialect = "sqlite"
+
     def __init__(self, name: str, path: str | Path, *, timeout: float = 30.0) -> None:
         super().__init__(name, self._connect, driver_errors)
         self._path = str(path)
