@@ -11,6 +11,9 @@ export SPARK_LOCAL_IP := 127.0.0.1
 # Two workers: the suites are bound by processors. Spark's tests share one Java process instead.
 WORKERS ?= 2
 
+# What runs on the compiled core of group commit, where it could be built, and once more without it.
+BOTH_CORES := tests/storage tests/systems/tally tests/services/journal
+
 run: $(READY)
 	@scripts/ensure.sh java
 	@$(PYTHON) examples/run.py
@@ -19,6 +22,8 @@ test: $(READY)
 	@scripts/ensure.sh java maven postgres mariadb browser
 	$(PYTHON) -m pytest -n $(WORKERS) --dist loadfile -m "not soak and not interop and not spark" $(ARGS)
 	$(PYTHON) -m pytest -m "spark and not soak and not interop" $(ARGS)
+	@test -n "$(ARGS)" || TALLYSTICK_PURE=1 $(PYTHON) -m pytest -n $(WORKERS) --dist loadfile \
+	  -m "not soak and not interop and not spark" $(BOTH_CORES)
 
 interop: $(READY)
 	@scripts/ensure.sh java maven
@@ -44,11 +49,14 @@ format: $(READY)
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements.lock pyproject.toml fast/tallystick_fast.c fast/setup.py
 	@scripts/ensure.sh python
 	@test -x $(PYTHON) || python3 -m venv $(VENV)
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@scripts/ensure.sh compiler; $(PYTHON) -m pip install --quiet --disable-pip-version-check ./fast \
+	  && echo "The compiled core is built." \
+	  || echo "The compiled core is not built: everything runs in Python, with slower commits."
 	@touch $@
 
 lock: $(READY)

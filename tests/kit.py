@@ -2,15 +2,25 @@
 
 * `untouched`: nothing below a folder changes while a test reads it
 * `same_json`: compare with an oracle and show the first difference by its path
+* `same_rows`: the vectorised path of a reader gives the rows of its records, in every column
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tallystick.arrow.schemas import RECORDS, plain, record_batches
+from tallystick.reading.names import log_name
+from tallystick.reading.tables import batches_of
+
+if TYPE_CHECKING:
+    from tallystick.systems.protocol import LogReading
 
 
 @contextmanager
@@ -57,3 +67,38 @@ def same_json(ours: Any, oracle: Any) -> None:
     """Assert equality, naming the first difference by its path."""
     difference = first_difference(ours, oracle)
     assert difference is None, difference
+
+
+def same_rows(reading: LogReading, rows: int = 10_000) -> int:
+    """Assert that scan, batches, batches of splits and `read_arrow` agree; return how many rows.
+
+    All columns are compared; of batches all but ``attributes``, which they may leave out.
+    """
+    whole = _rows(batches_of(reading, "records", rows=rows))
+    complete = _rows(
+        record_batches(reading.records(), log_name(reading.source), reading.clock.value)
+    )
+    _same(whole, complete)
+    expected = [one | {"log": reading.source.path} for one in complete]
+    _same(_rows(map(plain, reading.batches(rows=rows))), expected, "attributes")
+    largest = max((one.size for one in reading.files()), default=0)
+    parts = reading.splits(max(8192, largest // 4))
+    in_parts = [row for part in parts for row in _rows(map(plain, reading.batches(part)))]
+    _same(sorted(in_parts, key=_place), sorted(expected, key=_place), "attributes")
+    return len(expected)
+
+
+def _rows(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pa.Table.from_batches(list(batches), RECORDS).to_pylist()
+    return rows
+
+
+def _place(row: dict[str, Any]) -> tuple[str, int, int]:
+    return str(row["file"]), row["offset"], row["sequence"] or 0
+
+
+def _same(ours: list[dict[str, Any]], expected: list[dict[str, Any]], *but: str) -> None:
+    for number, (one, other) in enumerate(zip(ours, expected, strict=False)):
+        differing = [name for name in other if name not in but and one[name] != other[name]]
+        assert not differing, f"row {number}: {[(n, one[n], other[n]) for n in differing]}"
+    assert len(ours) == len(expected)

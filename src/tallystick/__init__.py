@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tallystick.errors import (
     BusyError,
     CorruptLogError,
+    FileShrankError,
     HeuristicError,
     IncompleteLogError,
     InDoubtError,
@@ -31,13 +32,17 @@ from tallystick.errors import (
     TransactionUsageError,
     UnsupportedFormatError,
 )
-from tallystick.reading import explain, inspect, read_arrow, scan
+from tallystick.reading import explain, inspect, read_arrow, scan, triage
 from tallystick.reading.results import Explanation, Inspection, Summary
+from tallystick.reading.triaging import Triage
 from tallystick.records import (
+    Answer,
+    AtStake,
     Change,
     Clock,
     Difference,
     Finding,
+    Judgement,
     Kind,
     LogFile,
     Outcome,
@@ -78,14 +83,17 @@ _SERVICES = {
 }
 
 __all__ = [
+    "Answer",
     "AsyncJournal",
     "AsyncTransactionManager",
+    "AtStake",
     "BusyError",
     "Change",
     "Clock",
     "CorruptLogError",
     "Difference",
     "Explanation",
+    "FileShrankError",
     "Finding",
     "HeuristicError",
     "IdempotencyKey",
@@ -93,6 +101,7 @@ __all__ = [
     "IncompleteLogError",
     "Inspection",
     "Journal",
+    "Judgement",
     "Kind",
     "LogBeingWrittenError",
     "LogClosedError",
@@ -122,6 +131,7 @@ __all__ = [
     "TransactionError",
     "TransactionManager",
     "TransactionUsageError",
+    "Triage",
     "UnsupportedFormatError",
     "Verdict",
     "WriteBehind",
@@ -131,6 +141,7 @@ __all__ = [
     "inspect",
     "read_arrow",
     "scan",
+    "triage",
 ]
 
 

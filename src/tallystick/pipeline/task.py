@@ -94,7 +94,8 @@ def _read(
         known = {one.name: one for one in systems()}
         return finding_batches(settled_findings(reading, known, options.reading))
     columns = options.columns if table == options.table else ()
-    return batches_of(reading, table, piece.split, schema=selected(table, columns))
+    schema, attributes = selected(table, columns), "attributes" in columns
+    return batches_of(reading, table, piece.split, schema=schema, attributes=attributes)
 
 
 @cache

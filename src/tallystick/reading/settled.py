@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from tallystick.errors import LogBeingWrittenError, TallystickError
+from tallystick.errors import FileShrankError, LogBeingWrittenError, TallystickError
 from tallystick.reading.discovery import search
 from tallystick.reading.names import log_name
 from tallystick.reading.results import is_severe
@@ -113,6 +113,7 @@ class Observer:
         """Return what ``take`` returns of a reading, and its findings.
 
         Raises:
+            FileShrankError: a file became shorter while it was read.
             LogBeingWrittenError: the log could not be read to its end, as it changed all the time.
             TallystickError: the log, which does not change, cannot be read.
         """
@@ -126,6 +127,8 @@ class Observer:
                 reading = self.system.read(before.source, self.options)
                 value, findings = take(reading), list(reading.findings())
                 require_whole(before.source.files)
+            except FileShrankError:
+                raise
             except (TallystickError, OSError) as error:
                 if not self._changed(before):
                     raise
@@ -153,6 +156,7 @@ class Observer:
         an item.
 
         Raises:
+            FileShrankError: a file became shorter while it was read.
             LogBeingWrittenError: the log changes, and items after the yielded ones do not stand.
             TallystickError: the log, which does not change, cannot be read.
         """
@@ -173,6 +177,9 @@ class Observer:
                         yield from held or (item,)
                         held = []
                 require_whole(before.source.files)
+            except FileShrankError:
+                yield from held
+                raise
             except (TallystickError, OSError) as error:
                 if not self._changed(before):
                     yield from held

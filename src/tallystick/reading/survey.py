@@ -160,14 +160,19 @@ def read_arrow(
     path: Path,
     table: str = "records",
     *,
+    columns: Sequence[str] = (),
     salvage: bool = False,
     options: ReadOptions | None = None,
     problems: list[Finding] | None = None,
 ) -> pa.RecordBatchReader:
     """Return a `pyarrow.RecordBatchReader` of one table of every log below ``path``.
 
-    ``table`` is a key of `tallystick.reading.tables.TABLES`; records are decoded in whole buffers
-    (with ``salvage`` one by one). ``problems`` as for `scan`.
+    ``table`` is a key of `tallystick.reading.tables.TABLES`, ``columns`` are those that are wanted,
+    by default all. Records are decoded in whole buffers, many times faster, if ``columns`` leaves
+    out ``attributes`` (and without ``salvage``); one by one otherwise. ``problems`` as for `scan`.
+
+    Raises:
+        ValueError: there is no such table or column.
     """
     from tallystick.reading.tables import (
         batches_of,
@@ -175,13 +180,18 @@ def read_arrow(
         finding_batches,
         reader_of,
         salvaged_batches,
+        selected,
     )
 
+    schema = selected(table, columns)
     found = survey(path, options=options).refuse_unknown_settings()
 
     def of_log(reading: LogReading) -> Iterator[pa.RecordBatch]:
         wanted = salvage and table == "records"
-        return salvaged_batches(reading) if wanted else batches_of(reading, table)
+        attributes = "attributes" in schema.names
+        if wanted:
+            return salvaged_batches(reading)
+        return batches_of(reading, table, attributes=attributes)
 
     def batches() -> Iterator[pa.RecordBatch]:
         for log in found.observers():
@@ -192,7 +202,7 @@ def read_arrow(
                     yield from log.stream(of_log, damaged_files, lambda batch: batch.nbytes)
         _deliver(found, problems)
 
-    return reader_of(table, batches())
+    return reader_of(schema, batches())
 
 
 def explain(

@@ -15,7 +15,13 @@ from tallystick.arrow.schemas import BATCH_ROWS
 from tallystick.reading.names import log_name
 from tallystick.records import Finding, Outcome
 from tallystick.storage.source import require_whole
-from tallystick.systems.protocol import ChangeBatches, LogReading, LogSource, Split
+from tallystick.systems.protocol import (
+    AttributeBatches,
+    ChangeBatches,
+    LogReading,
+    LogSource,
+    Split,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,21 +42,26 @@ def batches_of(
     split: Split | None = None,
     rows: int = BATCH_ROWS,
     schema: pa.Schema | None = None,
+    *,
+    attributes: bool = True,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the batches of the table, of at most ``rows`` rows each.
 
     ``split`` and ``schema`` (columns of the table, where not all are wanted) apply to records
     only. The column ``log`` is `log_name`, so that no two logs share a name.
 
+    Records are decoded in whole buffers if the schema lacks the column ``attributes``, or if
+    ``attributes`` is False: the column may then be null. Otherwise those of systems that do not
+    give it in batches are decoded one by one.
+
     Raises:
-        LogUnreadableError: After the last batch: a file lost bytes while it was read.
+        FileShrankError: After the last batch: a file lost bytes while it was read.
     """
     source = reading.source
+    wanted = schema or schemas.RECORDS
     if table == "records":
-        for batch in reading.batches(split, rows=rows):
-            yield from _pieces(
-                schemas.plain(_named(batch, source), schema or schemas.RECORDS), rows
-            )
+        for batch in _records(reading, split, rows, attributes and "attributes" in wanted.names):
+            yield from _pieces(schemas.plain(_named(batch, source), wanted), rows)
     elif table == "changes" and isinstance(reading, ChangeBatches):
         for batch in reading.change_batches(rows):
             yield _named(batch, source)
@@ -58,6 +69,21 @@ def batches_of(
         for batch in batches_of_rows(_ROWS[table](reading), TABLES[table], rows):
             yield _named(batch, source)
     require_whole(source.files)
+
+
+def _records(
+    reading: LogReading, split: Split | None, rows: int, attributes: bool
+) -> Iterator[pa.RecordBatch]:
+    if not attributes:
+        return reading.batches(split, rows=rows)
+    if isinstance(reading, AttributeBatches):
+        return reading.attribute_batches(split, rows)
+    wanted = (
+        record
+        for record in reading.records()
+        if split is None or (record.file == split.file and split.begin <= record.offset < split.end)
+    )
+    return schemas.record_batches(wanted, reading.source.path, reading.clock.value, rows)
 
 
 def salvaged_batches(reading: LogReading, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
@@ -68,10 +94,18 @@ def salvaged_batches(reading: LogReading, rows: int = BATCH_ROWS) -> Iterator[pa
 
 
 def selected(table: str, columns: Sequence[str]) -> pa.Schema:
-    """Return the schema of some columns of a table, or of all where none are named."""
+    """Return the schema of some columns of a table, or of all where none are named.
+
+    Raises:
+        ValueError: there is no such table, or it has no such column.
+    """
     import pyarrow
 
-    whole = TABLES[table]
+    whole = TABLES.get(table)
+    if whole is None:
+        raise ValueError(f"there is no table {table!r}; there are {', '.join(TABLES)}")
+    if unknown := sorted(set(columns) - set(whole.names)):
+        raise ValueError(f"the table {table} has no column {', '.join(unknown)}")
     return pyarrow.schema([whole.field(name) for name in columns or whole.names])
 
 
@@ -93,11 +127,12 @@ def damaged_files(batch: pa.RecordBatch) -> list[str]:
     return [one for one in files if one is not None]
 
 
-def reader_of(table: str, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader:
-    """Return batches of that table as one stream, which polars, duckdb and others take too."""
+def reader_of(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader:
+    """Return the columns of the schema as one stream, which polars, duckdb and others take too."""
     import pyarrow
 
-    return pyarrow.RecordBatchReader.from_batches(TABLES[table], batches)
+    wanted = (batch.select(schema.names) for batch in batches)
+    return pyarrow.RecordBatchReader.from_batches(schema, wanted)
 
 
 def batches_of_rows(

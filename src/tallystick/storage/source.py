@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import IO, Any, Self
 
-from tallystick.errors import LogUnreadableError, MissingExtraError
+from tallystick.errors import FileShrankError, LogUnreadableError, MissingExtraError
 from tallystick.storage.mapped import lost_pages, map_file
 
 READ_WHOLE_MAX = 32 << 20
@@ -137,10 +137,10 @@ def require_whole(paths: Iterable[str]) -> None:
     """Check that no mapped file lost bytes while it was read; call it after reading.
 
     Raises:
-        LogUnreadableError: One did: zeros were read in place of what it had.
+        FileShrankError: One did: zeros were read in place of what it had.
     """
     for path in lost_pages(paths):
-        raise LogUnreadableError(
+        raise FileShrankError(
             "it became shorter, or its disk failed, while it was read",
             file=path,
             advice="What was read of it is not whole: read it again, or read a copy",

@@ -293,6 +293,15 @@ class ChangeBatches(Protocol):
         ...
 
 
+@runtime_checkable
+class AttributeBatches(Protocol):
+    """A `LogReading` whose records come as Arrow batches with their attributes, too."""
+
+    def attribute_batches(self, split: Split | None, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield what ``batches`` yields, with the column ``attributes`` filled."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
     """A log system and its capabilities: one value per system, listed in `registry`.

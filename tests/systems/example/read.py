@@ -15,7 +15,6 @@ from tallystick.systems.protocol import Folder, LogSource, ReadOptions, Split
 from tests.systems.example.notes import MAGIC, Note, decode
 
 CODES = codes(Code("torn-tail", r.Severity.WARNING, "The last note was not written whole."))
-
 REASONS = reasons(Reason("notes-end", r.Answer.SAFE, "Every note but the last one is whole."))
 
 

@@ -18,6 +18,7 @@ from tallystick.cli.output import (
     progress,
     read_options,
     reading_options,
+    stake_text,
 )
 from tallystick.cli.phrases import phrase
 from tallystick.reading import explain
@@ -60,6 +61,8 @@ def _show_log(out: Printer, verdict: Verdict, findings: list[Finding]) -> None:
     out.line(answer, f"  {verdict.system}  {verdict.path}  ({verdict.format})")
     out.line(f"  {headline(verdict)}", style="bold")
     out.line(f"  Why: {one.text}")
+    if stake := stake_text(one):
+        out.line(f"  At stake: {stake}")
     if one.decided_by:
         out.line(f"  What would decide it: {one.decided_by}")
     _show_list(out, "In doubt", verdict.strict.get("in_doubt"))

@@ -130,6 +130,6 @@ class FollowedLog:
 
         reading, end = self._reading, min(end, self.lives[path].size)
         begin = reading.resume(path, begin) if isinstance(reading, FileByFile) else 0
-        for batch in batches_of(reading, "records", Split(path, begin, end)):
+        for batch in batches_of(reading, "records", Split(path, begin, end), attributes=False):
             ours = pc.equal(batch.column("file"), path)
             yield batch.filter(pc.and_(ours, pc.equal(batch.column("outcome"), _VALID)))

@@ -235,12 +235,20 @@ class TallyReading:
         from tallystick.systems.tally.columns.batches import step_batches
         from tallystick.systems.tally.columns.group_runs import CompiledRunReader
 
-        reader = CompiledRunReader(rows)
-        if split is None:
-            steps = self._steps(reader)
-        else:
-            steps = split_steps(self.catalog, self._access, split, reader)
+        steps = self._steps_of(split, CompiledRunReader(rows))
         return step_batches(self.source.path, steps, self._key, rows)
+
+    def attribute_batches(self, split: Split | None, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield what ``batches`` yields, with the column ``attributes`` filled."""
+        from tallystick.systems.tally.columns.batches import step_batches
+
+        steps = self._steps_of(split, None)
+        return step_batches(self.source.path, steps, self._key, rows, attributes=True)
+
+    def _steps_of(self, split: Split | None, reader: RunReader | None) -> Iterator[Step]:
+        if split is None:
+            return self._steps(reader)
+        return split_steps(self.catalog, self._access, split, reader)
 
     def splits(self, target_bytes: int) -> Sequence[Split]:
         """Return splits of about ``target_bytes`` that together give every record once."""
