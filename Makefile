@@ -1,5 +1,5 @@
 # make run: the pipeline over the example estate.  make test: every check that a clone alone allows.
-.PHONY: run test lint format types interop soak bench clean lock
+.PHONY: run test lint format types interop pythons soak bench clean lock
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -11,6 +11,9 @@ export SPARK_LOCAL_IP := 127.0.0.1
 # Two workers: the suites are bound by processors. Spark's tests share one Java process instead.
 WORKERS ?= 2
 
+# What runs on the compiled core of group commit, where it could be built, and once more without it.
+BOTH_CORES := tests/storage tests/systems/tally tests/services/journal
+
 run: $(READY)
 	@scripts/ensure.sh java
 	@$(PYTHON) examples/run.py
@@ -19,10 +22,16 @@ test: $(READY)
 	@scripts/ensure.sh java maven postgres mariadb browser
 	$(PYTHON) -m pytest -n $(WORKERS) --dist loadfile -m "not soak and not interop and not spark" $(ARGS)
 	$(PYTHON) -m pytest -m "spark and not soak and not interop" $(ARGS)
+	@test -n "$(ARGS)" || TALLYSTICK_PURE=1 $(PYTHON) -m pytest -n $(WORKERS) --dist loadfile \
+	  -m "not soak and not interop and not spark" $(BOTH_CORES)
 
 interop: $(READY)
 	@scripts/ensure.sh java maven
 	$(PYTHON) -m pytest -m "interop and not soak" $(ARGS)
+
+# Storage, systems, journal and command line on the other Pythons that are found.
+pythons: $(READY)
+	@scripts/pythons.sh $(ARGS)
 
 soak: $(READY)
 	@scripts/ensure.sh java maven postgres mariadb
@@ -40,11 +49,14 @@ format: $(READY)
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements.lock pyproject.toml fast/tallystick_fast.c fast/setup.py
 	@scripts/ensure.sh python
 	@test -x $(PYTHON) || python3 -m venv $(VENV)
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@scripts/ensure.sh compiler; $(PYTHON) -m pip install --quiet --disable-pip-version-check ./fast \
+	  && echo "The compiled core is built." \
+	  || echo "The compiled core is not built: everything runs in Python, with slower commits."
 	@touch $@
 
 lock: $(READY)
@@ -53,4 +65,4 @@ lock: $(READY)
 	  --extra all --group dev pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis out
+	rm -rf $(VENV)* .mypy_cache .ruff_cache .pytest_cache .hypothesis out

@@ -23,7 +23,7 @@ from tallystick.systems.derby.format.compressed_numbers import (
 )
 from tallystick.systems.derby.format.layout import (
     HEADER_SIZE,
-    OVERHEAD,
+    LOG_RECORD_FIXED_OVERHEAD_SIZE,
     Control,
     Group,
     encode_control,
@@ -65,8 +65,8 @@ def generate(folder: Path, mib: int, rows: int, flush_each: bool) -> int:
         number += 1
         for body in _transaction(number, rows, image):
             end += writer.reserve_space_for_checksum(len(body), 1, end)
-            writer.write_log_record(make_instant(1, end), body)
-            end += len(body) + OVERHEAD
+            writer.write_log_record(len(body), make_instant(1, end), body)
+            end += len(body) + LOG_RECORD_FIXED_OVERHEAD_SIZE
             records += 1
         if flush_each:
             writer.flush_log_access_file()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import shop
 
-from tallystick.cli.output import Printer
+from tallystick.cli.output import ANSWER_STYLES, Printer
 from tallystick.cli.summary import show_summary
 from tallystick.pipeline.runner import Run
 from tallystick.pipeline.session import start
@@ -69,11 +69,11 @@ def show_recovery(out: Printer, answer: shop.Recovered) -> None:
 def show_restarts(out: Printer, source: str) -> None:
     """One line per log: what its own recovery would do."""
     answer = explain(source)
-    for verdict, findings in zip(answer.logs, answer.findings, strict=True):
+    for verdict in answer.logs:
         place = Path(verdict.path).relative_to(source) if verdict.path != source else "."
-        out.line(f"  {verdict.system:<9} {place}")
-        style = "bold red" if verdict.differences else ""
-        out.line(f"            {headline(verdict, findings)}", style=style)
+        words = (f"  {verdict.judgement.words}", ANSWER_STYLES[verdict.judgement.answer])
+        out.line(words, f"  {verdict.system}  {place}")
+        out.line(f"            {headline(verdict)}")
 
 
 if __name__ == "__main__":

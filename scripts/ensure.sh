@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a fresh machine may lack. Usage: scripts/ensure.sh python|java|postgres|mariadb|browser ...
+# What a fresh machine may lack. Usage: scripts/ensure.sh python|compiler|java|postgres|mariadb|browser ...
 # Installs it where that is possible (Debian, root or password-less sudo) and otherwise says what
 # to type. Only java and python are needed to run; without the others their tests are skipped,
 # loudly, unless TALLYSTICK_REQUIRE names them.
@@ -28,6 +28,12 @@ python_is_new() {
   python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
 }
 
+compiler_works() { # for extensions of the python3 that is in use
+  local headers
+  headers=$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))') &&
+    printf '#include <Python.h>\n' | ${CC:-cc} -x c -fsyntax-only -I"$headers" - 2>/dev/null
+}
+
 have() {
   case $1 in
     python) python_is_new ;;
@@ -35,6 +41,7 @@ have() {
     maven) command -v mvn >/dev/null ;;
     postgres) ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || command -v postgres >/dev/null ;;
     mariadb) command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ] ;;
+    compiler) compiler_works ;;
     browser) command -v chromium >/dev/null && command -v chromedriver >/dev/null ;;
     *) echo "ensure: unknown: $1" >&2; exit 2 ;;
   esac
@@ -47,6 +54,7 @@ packages() {
     maven) echo maven ;;
     postgres) echo postgresql ;;
     mariadb) echo mariadb-server ;;
+    compiler) echo gcc libc6-dev python3-dev ;;
     browser) echo chromium chromium-driver ;;
   esac
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["tests.servers"]
+pytest_plugins = ["tests.servers", "tallystick.testing.chaos.plugin"]
 
 # One example may be slow on a busy machine; the number of examples is the limit, not time.
 settings.register_profile("default", deadline=None, print_blob=True)

@@ -15,12 +15,18 @@ from pathlib import Path
 
 import pytest
 
+from tallystick.storage.group.core import CORE
+
 
 def need(thing: str) -> None:
     """Skip, or fail where it is required, if ``thing`` is not on this machine."""
     if _FINDERS[thing]():
         return
     text = f"{thing} is missing: run scripts/ensure.sh {thing}"
+    if thing == "core":
+        text = "the compiled core is not installed: pip install ./fast"
+    if thing == "core" and os.environ.get("TALLYSTICK_PURE") == "1":
+        pytest.skip("the pure twin was asked for")
     if thing in os.environ.get("TALLYSTICK_REQUIRE", "").split(","):
         pytest.fail(text)
     pytest.skip(text)  # the one place that skips; -ra prints each reason
@@ -55,6 +61,7 @@ def mariadb_server() -> Path | None:
 
 
 _FINDERS: dict[str, Callable[[], bool]] = {
+    "core": lambda: CORE is not None,
     "java": _java,
     "maven": lambda: shutil.which("mvn") is not None,
     "postgres": lambda: postgres_bin() is not None,

@@ -8,6 +8,7 @@ root, so root starts them as another user.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shutil
@@ -61,22 +62,61 @@ class Server:
                 return
 
     def kill(self) -> None:
-        """As a power cut would: no farewell, children included."""
-        self._end(signal.SIGKILL)
+        """End it as a power cut would: no farewell, children included.
 
-    def stop(self) -> None:
-        """An orderly end."""
-        self._end(signal.SIGINT if "postgres" in self.command[0] else signal.SIGTERM)
-
-    def _end(self, number: signal.Signals) -> None:
+        A PostgreSQL backend leads a process group of its own and goes on for a moment after
+        its server, so each process is killed by its id and waited for.
+        """
         if self.process is None:
             return
-        if number is signal.SIGKILL:
-            os.killpg(self.process.pid, number)
-        else:
-            self.process.send_signal(number)
+        self.process.send_signal(signal.SIGSTOP)  # so that it starts no further child
+        children = child_ids(self.process.pid)
+        for process in (self.process.pid, *children):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
         self.process.wait(timeout=START_SECONDS)
         self.process = None
+        deadline = time.monotonic() + START_SECONDS
+        while any(is_alive(child) for child in children):
+            assert time.monotonic() < deadline, f"{children} outlive their server"
+            time.sleep(0.005)
+
+    def stop(self) -> None:
+        """End it in good order."""
+        if self.process is None:
+            return
+        postgres = "postgres" in self.command[0]
+        self.process.send_signal(signal.SIGINT if postgres else signal.SIGTERM)
+        self.process.wait(timeout=START_SECONDS)
+        self.process = None
+
+
+def stat_fields(process: int) -> list[str]:
+    """Return what follows the command in ``/proc/PID/stat``: state, parent, group ...
+
+    Raises:
+        FileNotFoundError: There is no such process.
+        ProcessLookupError: It ended meanwhile.
+    """
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+
+
+def child_ids(parent: int) -> list[int]:
+    """Return the ids of the processes that ``parent`` started and that run still."""
+    children = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if int(stat_fields(int(folder.name))[1]) == parent:
+                children.append(int(folder.name))
+    return children
+
+
+def is_alive(process: int) -> bool:
+    """Tell whether the process runs; one that waits to be reaped does not."""
+    try:
+        return stat_fields(process)[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def free_port() -> int:

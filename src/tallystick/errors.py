@@ -6,7 +6,8 @@
     │   ├── NotALogError          the bytes are no log of any known system
     │   └── UnsupportedFormatError  a format or option that this version does not read
     ├── LogUnreadableError        the operating system could not read the bytes
-    │   └── LogBeingWrittenError  they changed while they were read; read again
+    │   ├── LogBeingWrittenError  they changed while they were read; read again
+    │   └── FileShrankError       bytes of a file were gone while it was read
     ├── LogWriteError             a record that cannot be written; the log is unharmed
     │   ├── RecordTooLargeError   larger than the log can ever hold
     │   └── LogFullError          no space; retriable once space was made
@@ -99,6 +100,10 @@ class LogUnreadableError(TallystickError):
 
 class LogBeingWrittenError(LogUnreadableError):
     """The log changed while it was read, each time; reading again may help."""
+
+
+class FileShrankError(LogUnreadableError):
+    """A file became shorter, or its disk failed, while it was read; what was read is not whole."""
 
 
 class LogWriteError(TallystickError):

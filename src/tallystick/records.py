@@ -7,7 +7,8 @@ nothing else of a log. Nothing here reads a file or knows a format.
 * A `Record` is one physical log record with its place and its meaning.
 * A `Transaction` is what one log says of one transaction.
 * A `Finding` is something a person should know, with its evidence.
-* A `Verdict` compares what the log's own engine would do with what the bytes prove.
+* A `Verdict` compares what the log's own engine would do with what the bytes prove, and its
+  `Judgement` is the answer that follows, with the reason for it.
 
 `tallystick.arrow.schemas` has the Arrow schemas of the same things.
 """
@@ -98,6 +99,19 @@ class Severity(StrEnum):
     """A restart would lose, or revive, acknowledged data."""
 
 
+class Answer(StrEnum):
+    """What a restart with a log does to what was acknowledged."""
+
+    SAFE = "safe"
+    """It keeps everything; said only with a proof."""
+    LOSES = "loses"
+    """It drops, revives or applies in part something that was acknowledged."""
+    REFUSES = "refuses"
+    """The log's own system does not start."""
+    CANNOT_TELL = "cannot-tell"
+    """The bytes do not prove any of the others."""
+
+
 class Clock(StrEnum):
     """What the numbers in `Record.time` count."""
 
@@ -170,6 +184,11 @@ class Record:
     record_id: int | None = None
     body: bytes | None = None
     attributes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def lsn(self) -> int | None:
+        """The number of the record in its log: ``sequence``, which is the LSN of a journal's."""
+        return self.sequence
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as ``tallystick dump --json`` prints it, with binary as lower-case hex.
@@ -316,14 +335,66 @@ class Difference:
         return {name: jsonable(getattr(self, name)) for name in self.__slots__}
 
 
+@dataclass(frozen=True, slots=True)
+class AtStake:
+    """How much an answer is about; None where the log does not tell.
+
+    Attributes:
+        transactions: for `Answer.LOSES`, those that a restart drops, revives or applies in part;
+            for `Answer.REFUSES`, those whose outcome stands in the log; at least so many.
+        rows: rows or records that these changed.
+    """
+
+    transactions: int | None = None
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The answer about one log, and why it is given. Without a reason nothing can be told.
+
+    Attributes:
+        answer: what a restart does.
+        reason: code of the reason, a row of the system's table (docs/verdicts.md).
+        text: the reason, one sentence for an operator.
+        after_crash: of `Answer.SAFE`: the log ends as a crash leaves it, not in a positive proof.
+        at_stake: how much the answer is about.
+        decided_by: of `Answer.CANNOT_TELL`: the file or fact that would decide it.
+    """
+
+    answer: Answer = Answer.CANNOT_TELL
+    reason: str = "not-judged"
+    text: str = "The reader of this system does not judge its logs."
+    after_crash: bool = False
+    at_stake: AtStake = AtStake()
+    decided_by: str = ""
+
+    @property
+    def words(self) -> str:
+        """The answer as a text begins with it."""
+        if self.answer is Answer.SAFE and self.after_crash:
+            return "SAFE AFTER A CRASH"
+        return self.answer.value.upper().replace("-", " ")
+
+    def reason_dict(self) -> dict[str, Any]:
+        """Return why the answer is given, as plain JSON values."""
+        return {
+            "code": self.reason,
+            "text": self.text,
+            "after_crash": self.after_crash,
+            "decided_by": self.decided_by or None,
+        }
+
+
 @dataclass(slots=True)
 class Verdict:
-    """Both judgements of one log.
+    """Both judgements of one log, and the answer that follows from them.
 
     ``engine`` is what the log's own software would do, in the words and keys of that
     system's oracle; ``strict`` is what can be known from the bytes, always with the keys
     ``records`` (counts by outcome), ``transactions`` (counts by state), ``in_doubt``,
     ``lost`` (what a restart would lose silently) and ``findings`` (codes and counts).
+    ``judgement`` is the answer; a system that gives none cannot tell.
     """
 
     system: str
@@ -332,13 +403,18 @@ class Verdict:
     engine: dict[str, Any]
     strict: dict[str, Any]
     differences: tuple[Difference, ...] = ()
+    judgement: Judgement = Judgement()
 
     def to_dict(self) -> dict[str, Any]:
         """Return one entry of ``tallystick explain --json``."""
+        one = self.judgement
         return {
             "path": self.path,
             "system": self.system,
             "format": self.format,
+            "answer": one.answer.value,
+            "reason": one.reason_dict(),
+            "at_stake": {"transactions": one.at_stake.transactions, "rows": one.at_stake.rows},
             "engine": jsonable(self.engine),
             "strict": jsonable(self.strict),
             "differences": [difference.to_dict() for difference in self.differences],

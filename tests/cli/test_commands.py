@@ -38,13 +38,20 @@ def test_explain_prints_both_verdicts_and_their_difference(run: Run, logs: Path)
     answer = run("explain", "--json", logs)
     assert answer.code == 1
     bad = next(log for log in answer.json["logs"] if log["path"].endswith("bad"))
-    assert set(bad) == {"path", "system", "format", "engine", "strict", "differences"}
+    assert set(bad) == {
+        *("path", "system", "format", "answer", "at_stake", "reason"),
+        *("engine", "strict", "differences"),
+    }
+    assert bad["answer"] == "loses"
+    assert bad["at_stake"] == {"transactions": 1, "rows": None}
     assert bad["engine"] == {"broken": 1}
     assert bad["differences"][0]["meaning"] == "it is gone"
 
 
 def test_explain_speaks_to_a_tired_person(run: Run, logs: Path) -> None:
     answer = run("explain", logs)
+    first_words = [line.split()[0] for line in answer.out.splitlines() if line and line[0] != " "]
+    assert first_words == ["LOSES", "SAFE", "SAFE", "No"]
     assert (
         "A restart would keep 2, leave in doubt 1, undo 1, and lose nothing silently." in answer.out
     )

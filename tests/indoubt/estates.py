@@ -44,7 +44,7 @@ def committed_by_hand(folder: Path, case: str) -> Path:
         log = PageLog(store)
         log.recover(UNDO_STAGE)
         for one in log.get_in_doubt_transactions():
-            log.set_in_doubt_transaction_state(one.session, commit=True)
+            log.set_in_doubt_transaction_state(one.session, one.page, commit=True)
         log.close()
     before.unlink(missing_ok=True)
     packed.write_bytes(gzip.compress(fs.contents()["/bank.h2.db"]))

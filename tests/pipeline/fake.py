@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from tallystick.arrow.schemas import record_batches
 from tallystick.errors import CorruptLogError
 from tallystick.records import (
+    Answer,
+    AtStake,
     Change,
     Clock,
     Difference,
@@ -29,6 +31,8 @@ from tallystick.records import (
     Verdict,
 )
 from tallystick.storage.source import open_source
+from tallystick.systems.answers import Ground, Reason, judgement_of, reasons
+from tallystick.systems.findings import NO_CODES
 from tallystick.systems.protocol import Folder, LogSource, ReadOptions, Split, System
 
 if TYPE_CHECKING:
@@ -36,6 +40,10 @@ if TYPE_CHECKING:
 
 MARK = b"FAKE\n"
 
+REASONS = reasons(
+    Reason("skipped", Answer.LOSES, "Broken lines are skipped."),
+    Reason("ended", Answer.SAFE, "Every line is whole."),
+)
 _KINDS = {"committed": Kind.COMMIT, "prepared": Kind.PREPARE, "active": Kind.BEGIN}
 
 
@@ -170,8 +178,15 @@ class FakeReading:
             Difference("a broken line", "skips it", "damaged", "it is gone", file=one.file)
             for one in broken
         )
+        ground = Ground("skipped" if broken else "ended", at_stake=AtStake(len(broken)))
         return Verdict(
-            "fake", self.source.path, self.format, {"broken": len(broken)}, strict, differences
+            "fake",
+            self.source.path,
+            self.format,
+            {"broken": len(broken)},
+            strict,
+            differences,
+            judgement_of(REASONS, NO_CODES, [ground], broken),
         )
 
     def batches(

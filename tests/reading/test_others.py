@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tallystick.reading import explain, scan
-from tallystick.records import Finding
+from tallystick.records import Answer, Finding
 from tests.fixtures import fixture_dir
 
 
@@ -68,3 +68,6 @@ def test_a_cut_packed_log_is_read_as_far_as_it_goes_and_marked(tmp_path: Path, c
     found = explain(tmp_path)
     assert {"packed-damaged"} <= {one.code for ones in found.findings for one in ones}
     assert found.exit_code == 1
+    (verdict,) = found.logs
+    assert verdict.judgement.answer is Answer.CANNOT_TELL
+    assert "is cut" in verdict.judgement.text

@@ -175,7 +175,7 @@ def test_what_keeps_changing_is_being_written(tmp_path: Path) -> None:
     assert not seen.settled
     assert system.readings > 3
     assert seen.value.strict["lost"] == []
-    assert headline(seen.value, seen.findings) == (
+    assert headline(seen.value) == (
         "What a restart would do cannot be told: the log is being written."
     )
 

@@ -25,3 +25,4 @@ def test_the_guide_runs_as_it_stands(
     assert "(exhaustive)" in out
     assert "acknowledged but lost: ['one']" in out
     assert "survived 5 kills" in out
+    assert "9 trials at" in out

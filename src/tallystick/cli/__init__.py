@@ -2,15 +2,15 @@
 
 In: arguments. Out: text for a person, JSON for a program (``--json``), and an exit code:
 0 fine, 1 damage or disagreement found, 2 cannot read or wrong usage. Each command stands in
-the module of its name, as a click command called ``command``, and is loaded when it is used.
-A new one needs its module and one line in `COMMANDS`.
+a module below ``commands``, as a click command, and is loaded when it is used. A new one needs its
+module and one line in `COMMANDS`.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from importlib import import_module
+from pkgutil import resolve_name
 
 try:
     import click
@@ -22,22 +22,23 @@ from tallystick import __version__
 from tallystick.cli.output import BROKEN_PIPE, complain, complain_of_usage
 from tallystick.errors import TallystickError
 
-COMMANDS: tuple[str, ...] = (
-    "inspect",
-    "explain",
-    "verify",
-    "dump",
-    "export",
-    "pipeline",
-    "report",
-    "indoubt",
-    "convert",
-    "store",
-    "backlog",
-    "replay",
-    "bench",
-)
-"""Modules of this package, in the order of the help page."""
+COMMANDS: dict[str, str] = {
+    "triage": "triage:command",
+    "inspect": "inspect:command",
+    "explain": "explain:command",
+    "verify": "inspect:verify_command",
+    "dump": "dump:command",
+    "export": "export:command",
+    "pipeline": "pipeline:command",
+    "report": "report:command",
+    "indoubt": "indoubt:command",
+    "convert": "convert:command",
+    "store": "store:command",
+    "backlog": "backlog:command",
+    "replay": "replay:command",
+    "bench": "bench:command",
+}
+"""Module of this package and name of each command, in the order of the help page."""
 
 USAGE = 2
 
@@ -55,7 +56,7 @@ class _Commands(click.Group):
     ) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = import_module(f"tallystick.cli.commands.{cmd_name}").command
+        command = resolve_name(f"tallystick.cli.commands.{COMMANDS[cmd_name]}")
         assert isinstance(command, click.Command)
         return command
 

@@ -24,7 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tallystick.printable import printable, printable_lines
-from tallystick.records import Finding, Severity
+from tallystick.records import Answer, Finding, Judgement, Severity
 from tallystick.systems.protocol import ReadOptions
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -34,6 +34,13 @@ STYLES = {
     Severity.WARNING: "yellow",
     Severity.DAMAGE: "bold red",
     Severity.LOSS: "bold red",
+}
+
+ANSWER_STYLES = {
+    Answer.SAFE: "bold green",
+    Answer.CANNOT_TELL: "bold yellow",
+    Answer.REFUSES: "bold red",
+    Answer.LOSES: "bold red",
 }
 
 
@@ -165,6 +172,13 @@ def listed(counts: dict[str, int]) -> str:
     """Return counts as "12 valid, 3 torn"; zeros are left out."""
     shown = [f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if count]
     return ", ".join(shown) or "none"
+
+
+def stake_text(one: Judgement) -> str:
+    """Return what is at stake in words; empty where nothing is, or nothing is known."""
+    stake = one.at_stake
+    parts = ((stake.transactions, "transaction"), (stake.rows, "row"))
+    return ", ".join(f"{n:,} {name}{'s' if n > 1 else ''}" for n, name in parts if n)
 
 
 def place(file: str | None, offset: int | None) -> str:

@@ -1,11 +1,12 @@
 """Reading logs of any system below a path: one way for library, command line and pipeline.
 
 In: a path to a file, a folder or a tree, local or remote. Out: records, Arrow batches, summaries,
-both verdicts, findings, or a table as a file. Nothing is written to a log.
+both verdicts, answers, findings, or a table as a file. Nothing is written to a log.
 """
 
 from __future__ import annotations
 
 from tallystick.reading.survey import explain, inspect, read_arrow, scan, verify
+from tallystick.reading.triaging import triage
 
-__all__ = ["explain", "inspect", "read_arrow", "scan", "verify"]
+__all__ = ["explain", "inspect", "read_arrow", "scan", "triage", "verify"]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tallystick.records import Finding, Outcome, Severity, State, Verdict
+from tallystick.records import Answer, Finding, Outcome, Severity, State, Verdict
 from tallystick.systems.protocol import LogReading
 
 
@@ -27,9 +27,11 @@ class Explanation:
 
     @property
     def exit_code(self) -> int:
-        """0 fine, 1 damage or disagreement, 2 nothing could be read."""
+        """0 all safe and whole, 1 anything else, 2 nothing could be read."""
         if not self.logs:
             return 2
+        if any(verdict.judgement.answer is not Answer.SAFE for verdict in self.logs):
+            return 1
         severe = any(is_severe(one) for ones in self.findings for one in ones)
         differing = any(verdict.differences for verdict in self.logs)
         return int(severe or differing or any(map(is_severe, self.problems)))
@@ -108,10 +110,11 @@ class Verification:
         return int(any(map(is_severe, self.findings))) if self.logs else 2
 
 
-def headline(verdict: Verdict, findings: Sequence[Finding] = ()) -> str:
+def headline(verdict: Verdict) -> str:
     """Return one sentence: what a restart would keep, finish, undo, leave in doubt and lose.
 
-    Or that the system would not start, or that nothing can be said without the key.
+    Or that the system would not start, or that nothing can be said without the key. Calm words
+    stand in it only where the answer is safe.
     """
     if "encrypted" in counts(verdict.strict.get("findings")):
         return "What a restart would do cannot be told: the log is encrypted and no key was given."
@@ -123,23 +126,23 @@ def headline(verdict: Verdict, findings: Sequence[Finding] = ()) -> str:
         for words, members in _FATES.items()
         if (total := sum(states.get(state.value, 0) for state in members))
     ]
-    lost = amount(verdict.strict.get("lost"))
-    if refused(verdict):
-        fates = ", ".join(parts + [f"lose {lost:,}"] * bool(lost)) or "no transaction"
-        return f"A restart would fail. What the bytes say is due: {fates}."
-    fates = ", ".join(parts) or "find no transaction"
-    end = f"and silently lose {lost:,}" if lost else "and lose nothing silently"
-    severities = {one.severity for one in findings}
-    if not lost and Severity.DAMAGE in severities:
-        end = "and whether it loses anything cannot be told: bytes of the log are damaged"
-    elif not lost and Severity.LOSS in severities:
-        end = "and lose nothing beyond what is lost already"
-    return f"A restart would {fates}, {end}."
+    if verdict.judgement.answer is Answer.REFUSES:
+        return f"A restart would fail. What the bytes say is due: {_fates(parts)}."
+    return f"A restart would {_fates(parts)}, {_end(verdict)}."
 
 
-def refused(verdict: Verdict) -> bool:
-    """Return True if the original system refuses to start with this log."""
-    return verdict.strict.get("opens") is False or any(one.refuses for one in verdict.differences)
+def _fates(parts: list[str]) -> str:
+    return ", ".join(parts) or "find no transaction"
+
+
+def _end(verdict: Verdict) -> str:
+    answer, stake = verdict.judgement.answer, verdict.judgement.at_stake
+    if answer is Answer.SAFE:
+        return "and lose nothing silently"
+    if answer is Answer.CANNOT_TELL:
+        return "and whether it loses anything cannot be told"
+    lost = stake.transactions or amount(verdict.strict.get("lost"))
+    return f"and silently lose {lost:,}" if lost else "and lose changes that cannot be counted"
 
 
 _FATES: dict[str, tuple[State, ...]] = {

@@ -14,12 +14,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from tallystick.errors import LogBeingWrittenError, LogUnreadableError, TallystickError
+from tallystick.errors import (
+    FileShrankError,
+    LogBeingWrittenError,
+    LogUnreadableError,
+    TallystickError,
+)
 from tallystick.reading.discovery import search
 from tallystick.reading.names import log_name
 from tallystick.reading.results import is_severe
 from tallystick.records import Difference, Finding, Verdict
-from tallystick.storage.source import is_remote, packing_damage
+from tallystick.storage.source import is_remote, packing_damage, require_whole
+from tallystick.systems.answers import NO_REASONS, being_written, judgement_of
 from tallystick.systems.findings import BEING_WRITTEN, PACKED, UNREADABLE
 from tallystick.systems.protocol import LogReading, LogSource, ReadOptions, System
 
@@ -112,6 +118,7 @@ class Observer:
         """Return what ``take`` returns of a reading, and its findings.
 
         Raises:
+            FileShrankError: a file became shorter while it was read.
             LogBeingWrittenError: the log could not be read to its end, as it changed all the time.
             TallystickError: the log, which does not change, cannot be read.
         """
@@ -123,7 +130,11 @@ class Observer:
             first = first or before
             try:
                 reading = self.system.read(before.source, self.options)
-                value, findings = take(reading), _findings(reading, self.system)
+                findings = _findings(reading, self.system)
+                value = _judged_whole(take(reading), findings)
+                require_whole(before.source.files)
+            except FileShrankError:
+                raise
             except (TallystickError, OSError) as error:
                 if not self._changed(before):
                     raise
@@ -151,6 +162,7 @@ class Observer:
         an item.
 
         Raises:
+            FileShrankError: a file became shorter while it was read.
             LogBeingWrittenError: the log changes, and items after the yielded ones do not stand.
             TallystickError: the log, which does not change, cannot be read.
         """
@@ -170,6 +182,10 @@ class Observer:
                     if not holding:
                         yield from held or (item,)
                         held = []
+                require_whole(before.source.files)
+            except FileShrankError:
+                yield from held
+                raise
             except (TallystickError, OSError) as error:
                 if not self._changed(before):
                     yield from held
@@ -259,6 +275,14 @@ def _findings(reading: LogReading, system: System) -> list[Finding]:
     return found
 
 
+def _judged_whole(value: Any, findings: Iterable[Finding]) -> Any:
+    """Return a verdict that claims nothing of what could not be unpacked; other values as is."""
+    packed = [one for one in findings if one.code == PACKED.code]
+    if not packed or not isinstance(value, Verdict):
+        return value
+    return replace(value, judgement=judgement_of(NO_REASONS, {}, (), packed))
+
+
 def _suspects(value: object, findings: Iterable[Finding]) -> list[Suspect]:
     differences = value.differences if isinstance(value, Verdict) else ()
     return [*filter(is_severe, findings), *differences]
@@ -284,7 +308,8 @@ def _tempered_verdict(
     stands = any(map(is_severe, findings))
     strict = verdict.strict | {"being_written": True, "lost": lost if stands else _none_of(lost)}
     differences = tuple(one for one in verdict.differences if one in standing)
-    return replace(verdict, strict=strict, differences=differences)
+    judgement = verdict.judgement if stands else being_written()
+    return replace(verdict, strict=strict, differences=differences, judgement=judgement)
 
 
 def _none_of(lost: object) -> object:

@@ -25,7 +25,7 @@ from tallystick.reading.names import log_name
 from tallystick.reading.results import Explanation, Inspection, Summary, Verification, summary_of
 from tallystick.reading.settled import Observer
 from tallystick.records import Finding, Outcome, Record, Severity
-from tallystick.storage.source import logical_name, read_head
+from tallystick.storage.source import logical_name, read_head, require_whole
 from tallystick.systems.findings import BEING_WRITTEN
 from tallystick.systems.protocol import LogReading, LogSource, ReadOptions, System
 from tallystick.systems.registry import systems
@@ -100,9 +100,10 @@ class Survey:
 
     @contextmanager
     def guard(self, source: LogSource) -> Iterator[None]:
-        """Turn an error inside the block into one of ``problems``."""
+        """Turn an error inside the block, or bytes lost meanwhile, into one of ``problems``."""
         try:
             yield
+            require_whole(source.files)
         except (TallystickError, OSError) as error:
             self.problems.append(error_finding(source, error))
 

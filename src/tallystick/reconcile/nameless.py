@@ -9,10 +9,10 @@ In: per log, what claims a branch there and the bare records. Out: pairs of both
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tallystick.records import State, Transaction
+from tallystick.records import State
 from tallystick.systems.registry import resource_traits
 
 LIKELIHOOD = (State.COMMITTED, State.UNDECIDED, State.COMMITTING)
@@ -28,10 +28,11 @@ ENDED = (State.COMMITTED, State.ROLLED_BACK)
 """States of branches that were ended."""
 
 
-def is_bare_end(one: Transaction) -> bool:
+def is_bare_end(transaction: Row, attributes: Mapping[str, Any]) -> bool:
     """Return True for the end of a branch without the name of the branch."""
-    mark = resource_traits(one.system).nameless_end
-    return bool(mark and one.attributes.get(mark)) and one.gtrid is None and one.state in ENDED
+    mark = resource_traits(transaction["system"]).nameless_end
+    marked = bool(mark and attributes.get(mark))
+    return marked and transaction["gtrid"] is None and transaction["state"] in ENDED
 
 
 def likelihood(state: str) -> int:

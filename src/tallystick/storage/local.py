@@ -185,6 +185,23 @@ def _distrust_cache(fd: int) -> None:
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
+def sync_for_reading(path: str, begin: int, end: int) -> None:
+    """Make the bytes that a reader has read durable, through a descriptor that cannot write.
+
+    They leave the cache, so that whoever reads them next has them from the disk.
+
+    Raises:
+        OSError: the file is gone, or a sync failed.
+    """
+    fd = os.open(path.removeprefix("file://"), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _datasync(fd)
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(fd, begin, end - begin, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(fd)
+
+
 class _RangeLock:
     """A lock on bytes of an open file; it ends with the file's descriptor at the latest."""
 

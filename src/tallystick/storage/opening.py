@@ -1,7 +1,8 @@
-"""What the operating system refuses while a log is opened, as errors of `tallystick.errors`.
+"""What the operating system refuses while a log is opened or closed, as `tallystick.errors`.
 
 In: a function that opens something at a path. Out: the same function, which raises no bare
 `OSError`: no room is a `LogFullError`, all else a `LogUnreadableError`, with file and advice.
+What fails inside `closing_log` is a `LogPoisonedError`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from functools import wraps
 from inspect import signature
 from typing import ParamSpec, TypeVar
 
-from tallystick.errors import LogFullError, LogUnreadableError, TallystickError
+from tallystick.errors import LogFullError, LogPoisonedError, LogUnreadableError, TallystickError
 
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
@@ -44,7 +45,8 @@ def opens_log(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
 
     @wraps(function)
     def opening(*arguments: _Given.args, **options: _Given.kwargs) -> _Result:
-        with opening_log(options[name] if name in options else arguments[1]):
+        given = options.get(name, arguments[1] if len(arguments) > 1 else "")
+        with opening_log(given or ""):
             return function(*arguments, **options)
 
     return opening
@@ -58,6 +60,20 @@ def opening_log(path: object) -> Iterator[None]:
         yield
     except OSError as error:
         raise refused(place, error) from error
+
+
+@contextmanager
+def closing_log(path: str) -> Iterator[None]:
+    """Raise `LogPoisonedError` for what fails inside, while the log at ``path`` is closed."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error) or type(error).__name__
+        raise LogPoisonedError(
+            f"the end of the log could not be written: {reason}",
+            file=error.filename if isinstance(error.filename, str) else path,
+            advice="What was acknowledged is there; the next opening recovers the log",
+        ) from error
 
 
 def refused(path: str, error: OSError) -> TallystickError:

@@ -4,12 +4,12 @@ In: a path (local, or a URL that fsspec knows). Out: a `ByteSource` whose ``data
 read-only memoryview of the unpacked bytes. Reading changes nothing: files are opened
 without updating the access time where the system allows it.
 
-Files up to `READ_WHOLE_MAX` are read into memory at once, so that a file which shrinks while
-it is read cannot hurt; larger ones are mapped, because memory for a copy of them would cost
-more time than most of what is done with the bytes. ``.gz`` and ``.zst`` are unpacked to an
-unnamed temporary file in pieces, never more than `UNPACKED_MAX` bytes (or what the environment
-variable ``TALLYSTICK_UNPACKED_MAX`` says), nor more than there is room for. Of a packed file that
-is cut or damaged, what can be unpacked is given, and `ByteSource.damage` says so.
+Files up to `READ_WHOLE_MAX` are read into memory at once; larger ones are mapped, because memory
+for a copy of them would cost more time than most of what is done with the bytes. Where a mapped
+file shrinks meanwhile, zeros are read, and `require_whole` says so. ``.gz`` and ``.zst`` are
+unpacked to an unnamed temporary file in pieces, never more than `UNPACKED_MAX` bytes (or what the
+environment variable ``TALLYSTICK_UNPACKED_MAX`` says), nor more than there is room for. Of a
+packed file that is cut or damaged, what can be unpacked is given; `ByteSource.damage` says so.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import IO, Any, Self
 
-from tallystick.errors import LogUnreadableError, MissingExtraError
+from tallystick.errors import FileShrankError, LogUnreadableError, MissingExtraError
+from tallystick.storage.mapped import lost_pages, map_file
 
 READ_WHOLE_MAX = 32 << 20
 """Most bytes of a file that is read rather than mapped."""
@@ -84,6 +85,7 @@ class ByteSource:
             self.data.release()
             if self._map is not None:
                 self._map.close()
+                self._map = None
 
     def __enter__(self) -> Self:
         return self
@@ -146,6 +148,20 @@ def packing_damage(path: str) -> str:
         return ""
     with open_source(path) as source:
         return source.damage
+
+
+def require_whole(paths: Iterable[str]) -> None:
+    """Check that no mapped file lost bytes while it was read; call it after reading.
+
+    Raises:
+        FileShrankError: One did: zeros were read in place of what it had.
+    """
+    for path in lost_pages(paths):
+        raise FileShrankError(
+            "it became shorter, or its disk failed, while it was read",
+            file=path,
+            advice="What was read of it is not whole: read it again, or read a copy",
+        )
 
 
 def unreadable(path: str, error: Exception) -> LogUnreadableError:
@@ -310,8 +326,11 @@ def _require_room(path: str, total: int, limit: int, free: int, folder: str) -> 
 def _from_descriptor(path: str, descriptor: int) -> ByteSource:
     size = os.fstat(descriptor).st_size
     if size > READ_WHOLE_MAX:
-        mapped = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
-        return ByteSource(path, memoryview(mapped), mapped)
+        try:
+            mapped = map_file(path, descriptor, size)
+        except ValueError:  # it shrank since it was measured
+            return _from_descriptor(path, descriptor)
+        return ByteSource(path, memoryview(mapped), _map=mapped)
     return ByteSource(path, memoryview(_read_whole(descriptor, size)))
 
 

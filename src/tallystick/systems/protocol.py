@@ -23,6 +23,7 @@ from tallystick.records import (
 )
 from tallystick.roles import Operation, Role
 from tallystick.storage.source import ByteSource, logical_name, open_source, read_head
+from tallystick.systems.answers import Reasons
 from tallystick.systems.findings import Codes, FindingBuilder
 
 if TYPE_CHECKING:
@@ -197,11 +198,14 @@ class FileLife(NamedTuple):
         identity: as `LogFile.identity`.
         generation: as `LogFile.generation`.
         size: number of bytes that may hold records.
+        begin: offset of the first byte that stays as it is while the file lives; None: that of the
+            first record.
     """
 
     identity: int | None
     generation: int | None
     size: int
+    begin: int | None = None
 
 
 @runtime_checkable
@@ -220,6 +224,18 @@ class FileByFile(Protocol):
 
         The split contains every record that ends at or after ``offset``. 0 if only reading the file
         would find it.
+        """
+        ...
+
+
+@runtime_checkable
+class ProvesDurability(Protocol):
+    """A `LogReading` whose bytes tell which records are durable while the log is written."""
+
+    def durable_sequence(self, path: str, end: int) -> int:
+        """Return the highest `Record.sequence` that the log proves durable; 0 if none.
+
+        ``end`` is where the last whole record of the file ends.
         """
         ...
 
@@ -277,6 +293,31 @@ class ChangeBatches(Protocol):
         ...
 
 
+@runtime_checkable
+class ChangesBetween(Protocol):
+    """A `LogReading` whose commits have numbers that grow and stay, so that they can be followed.
+
+    `Change.commit_sequence` is the `Record.sequence` of the record that committed it.
+    """
+
+    def changes_between(self, after: int, until: int) -> Iterator[Change]:
+        """Yield the changes that records above ``after`` and up to ``until`` commit, in order.
+
+        Raises:
+            TallystickError: some of these records are damaged or gone.
+        """
+        ...
+
+
+@runtime_checkable
+class AttributeBatches(Protocol):
+    """A `LogReading` whose records come as Arrow batches with their attributes, too."""
+
+    def attribute_batches(self, split: Split | None, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield what ``batches`` yields, with the column ``attributes`` filled."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
     """A log system and its capabilities: one value per system, listed in `registry`.
@@ -290,11 +331,13 @@ class System:
         detector: function ``(Folder) -> list[LogSource]``.
         reader: class or function ``(LogSource, ReadOptions) -> LogReading``.
         codes: the table of codes of its findings (`tallystick.systems.findings.codes`).
+        reasons: the table of reasons of its answers (`tallystick.systems.answers.reasons`).
         roles: the class that plays each role; called with the path and ``fs=``.
         role_options: further keyword arguments that the class of a role takes.
         clocks: what `Record.time` of its logs can count.
         followable: records are only appended to files and can be read exactly once while the log
             is written; False where the engine overwrites its log in place.
+        change_feed: its readings are `ChangesBetween`: committed changes can be followed.
         splittable: a record can be found from the middle of a file, so that one file can be read
             by several tasks.
         secrets: the fields of `ReadOptions` that may hold a key of its logs.
@@ -312,10 +355,12 @@ class System:
     detector: str
     reader: str
     codes: str = "tallystick.systems.findings:NO_CODES"
+    reasons: str = "tallystick.systems.answers:NO_REASONS"
     roles: Mapping[Role, str] = field(default_factory=dict)
     role_options: Mapping[Role, frozenset[str]] = field(default_factory=dict)
     clocks: frozenset[Clock] = frozenset({Clock.NONE})
     followable: bool = True
+    change_feed: bool = False
     splittable: bool = True
     secrets: frozenset[str] = frozenset()
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -346,6 +391,11 @@ class System:
     def code_table(self) -> Codes:
         """The rows of its table of codes."""
         return cast(Codes, resolve_name(self.codes))
+
+    @property
+    def reason_table(self) -> Reasons:
+        """The rows of its table of reasons."""
+        return cast(Reasons, resolve_name(self.reasons))
 
     def read(self, source: LogSource, options: ReadOptions) -> LogReading:
         """Return a reading of one log; its files are read when they are needed."""

@@ -2,7 +2,8 @@
 
 In: code that makes its file calls through a `tallystick.storage.files.FileSystem`. Out: proof, or a
 counterexample, that it survives crashes (`RecordingFileSystem`, `check_recovery`), failing calls
-(`FaultyFileSystem`, `every_fault`) and kills (`check_kills`); see ``docs/guide/testing.md``.
+(`FaultyFileSystem`, `every_fault`), kills (`check_kills`) and lost networks (`TcpProxy`); see
+``docs/guide/testing.md``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tallystick.testing.faults import (
 )
 from tallystick.testing.kill import Killed, Reporter, check_kills, run_and_kill
 from tallystick.testing.memory import MemoryFileSystem
+from tallystick.testing.proxy import TcpProxy
 from tallystick.testing.spans import check_tiling
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "MemoryFileSystem",
     "RecordingFileSystem",
     "Reporter",
+    "TcpProxy",
     "check_items",
     "check_kills",
     "check_recovery",

@@ -79,13 +79,9 @@ def check_recovery(
         report.states += 1
         if state.key not in known:
             known[state.key] = _recovered(state, recover, report, again, seed)
-        check_items(
-            state.submitted,
-            state.acknowledged,
-            known[state.key],
-            writer_of=writer_of,
-            where=f"{state.describe()} (seed {seed}, limit {limit})",
-        )
+        where = f"{state.describe()} (seed {seed}, limit {limit})"
+        submitted, acknowledged, found = state.submitted, state.acknowledged, known[state.key]
+        check_items(submitted, acknowledged, found, writer_of=writer_of, where=where)
     return report
 
 

@@ -77,6 +77,11 @@ class Killed:
     acknowledged: list[Hashable] = field(default_factory=list)
     finished: bool = False
 
+    def add(self, later: Killed) -> None:
+        """Add what a later child reported."""
+        self.submitted += later.submitted
+        self.acknowledged += later.acknowledged
+
 
 def run_and_kill(
     work: Callable[[Reporter], object],
@@ -104,12 +109,7 @@ def run_and_kill(
         AssertionError: The child failed by itself; its traceback is on stderr.
         TimeoutError: The child has stopped reporting.
     """
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reading)
-        _run_child(work, Reporter(writing, run))
-    os.close(writing)
+    child, reading = _start_child(work, run)
     try:
         lines = _read_until(reading, after, timeout)
         time.sleep(seconds)
@@ -159,17 +159,22 @@ def check_kills(
     total = Killed()
     for number in range(kills):
         after, seconds = rng.randrange(after_max), rng.uniform(0, seconds_max)
-        killed = run_and_kill(work, after=after, seconds=seconds, run=number)
-        total.submitted += killed.submitted
-        total.acknowledged += killed.acknowledged
-        check_items(
-            total.submitted,
-            total.acknowledged,
-            list(recover()),
-            writer_of=writer_of,
-            where=f"kill {number} of seed {seed}",
-        )
+        total.add(run_and_kill(work, after=after, seconds=seconds, run=number))
+        submitted, acknowledged, found = total.submitted, total.acknowledged, list(recover())
+        where = f"kill {number} of seed {seed}"
+        check_items(submitted, acknowledged, found, writer_of=writer_of, where=where)
     return len(total.acknowledged)
+
+
+def _start_child(work: Callable[[Reporter], object], run: int) -> tuple[int, int]:
+    """Run ``work`` in a forked child; return its process id and the pipe to read its reports."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        _run_child(work, Reporter(writing, run))
+    os.close(writing)
+    return child, reading
 
 
 def _run_child(work: Callable[[Reporter], object], reporter: Reporter) -> NoReturn:

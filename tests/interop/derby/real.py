@@ -17,7 +17,7 @@ from tallystick.systems.derby.format.compressed_numbers import (
 from tallystick.systems.derby.format.field_types import Page
 from tallystick.systems.derby.live.log import LogToFile
 from tallystick.systems.derby.reader import DerbyReading
-from tests.interop.java import classpath, compile_java, run_java
+from tests.interop.java import classpath, compile_java, run_java, start_java
 from tests.systems.derby.logs import reading_of
 
 Rows = dict[int, str]
@@ -47,6 +47,12 @@ def derby(database: Path | str, *steps: str) -> dict[str, str]:
         else rest
         for word, _, rest in lines
     }
+
+
+def writer_calls(lines: list[str]) -> list[str]:
+    """The answers of Derby's own LogAccessFile to calls, one for each (see WriterCalls.java)."""
+    with start_java("WriterCalls", classpath=_classpath()) as process:
+        return process.communicate("\n".join(lines) + "\n", timeout=120)[0].splitlines()
 
 
 def rows_of(text: str) -> Rows:

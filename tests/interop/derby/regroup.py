@@ -11,7 +11,7 @@ from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.layout import (
     CHECKSUM_RECORD_SIZE,
     HEADER_SIZE,
-    OVERHEAD,
+    LOG_RECORD_FIXED_OVERHEAD_SIZE,
     Group,
     decode_control,
     make_instant,
@@ -42,8 +42,8 @@ def regroup(database: Path, per_group: int) -> None:
         assert len(fresh) == len(raw)
         end += writer.reserve_space_for_checksum(len(fresh), 1, end)
         assert make_instant(1, end) == moved[place]
-        writer.write_log_record(moved[place], fresh)
-        end += len(fresh) + OVERHEAD
+        writer.write_log_record(len(fresh), moved[place], fresh)
+        end += len(fresh) + LOG_RECORD_FIXED_OVERHEAD_SIZE
         if per_group and index % per_group == per_group - 1:
             writer.flush_log_access_file()
     writer.flush_log_access_file()
@@ -70,7 +70,7 @@ def _new_places(bodies: list[tuple[int, Body, bytes]], per_group: int) -> dict[i
         if per_group and index % per_group == 0:
             end += CHECKSUM_RECORD_SIZE
         moved[place] = make_instant(1, end)
-        end += len(raw) + OVERHEAD
+        end += len(raw) + LOG_RECORD_FIXED_OVERHEAD_SIZE
     return moved
 
 

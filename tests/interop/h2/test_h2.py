@@ -13,10 +13,14 @@ import pytest
 from tallystick.records import Kind, State, Xid
 from tallystick.systems.h2.engine.opening import EngineResult
 from tallystick.systems.h2.engine.tables import Tables, UndonePages
+from tallystick.systems.h2.format import layout
+from tallystick.systems.h2.format.entries import Type
 from tallystick.systems.h2.format.values.encode import encode_row
 from tallystick.systems.h2.live.files import PageStoreFile
 from tallystick.systems.h2.live.log import PageLog
 from tallystick.systems.h2.read.changes import table_names
+from tallystick.systems.h2.read.scan import whole_entries
+from tallystick.systems.h2.read.stream import LogStream, open_stream
 from tallystick.testing import RecordingFileSystem
 from tests.interop.java import classpath, compile_java, run_java
 from tests.systems.h2.kit import reading_of, xid_name
@@ -140,7 +144,7 @@ def test_sections_that_we_dropped_stay_dropped(database: Path) -> None:
         ours.put(200 + round_, "x" * 3000)
         ours.log.commit(SESSION).wait()
         ours.log.checkpoint().wait()
-    ours.log.remove_until(ours.log.section_id)
+    ours.log.remove_until(ours.log.log_section_id)
     ours.put(300, "after")
     ours.log.commit(SESSION).wait()
     ours.die()
@@ -176,7 +180,8 @@ def test_in_doubt_transactions_are_listed_and_decided(database: Path, commit: bo
     ours.put(61, "other", session=SESSION + 1)
     ours.log.commit(SESSION + 1).wait()
     if commit is not None:
-        ours.log.set_in_doubt_transaction_state(SESSION, commit=commit)
+        (one,) = ours.log.get_in_doubt_transactions()
+        ours.log.set_in_doubt_transaction_state(SESSION, one.page, commit=commit)
     ours.die()
     (answer,) = h2("report", database)
     assert answer.doubt == ({xid_name(XID): "IN_DOUBT"} if commit is None else {})
@@ -249,6 +254,37 @@ def test_we_read_what_it_wrote_and_left_by_dying(database: Path) -> None:
     assert engine["recovery"] == {"opened": True, "read_only": False, "in_doubt": []}
     (answer,) = h2("report", database)
     assert answer.rows == died.rows
+
+
+def leaked(path: Path) -> list[int]:
+    """Pages that the free list marks as used though they are empty: nothing will free them."""
+    with PageStoreFile(str(path)) as store:
+        kinds = store.view().types()
+        empty = [page for page, kind in enumerate(kinds) if kind == layout.EMPTY]
+        return store.listed(empty, {})
+
+
+def test_the_real_engine_frees_the_pages_that_our_free_log_names(database: Path) -> None:
+    """Its own log's pages are marked in its free list; ours replaced that log, and crashed."""
+    (died,) = h2("work", database, 4, 200, "")
+    ours = Ours(database, carry=True)
+    ours.die()
+    freed = [
+        entry.pages
+        for entry in whole_entries(reading_stream(database))
+        if entry.code == Type.FREE_LOG
+    ]
+    assert freed
+    assert freed[-1]
+    h2("decide", database, "CHECKPOINT")
+    assert leaked(database) == []
+    (answer,) = h2("report", database)
+    assert answer == Answer(died.rows)
+
+
+def reading_stream(path: Path) -> LogStream:
+    with PageStoreFile(str(path)) as store:
+        return open_stream(store.view(), store.header)
 
 
 def test_we_read_its_transaction_in_doubt(database: Path) -> None:

@@ -128,7 +128,7 @@ def _check(seed: int) -> None:
     assert set(chaos.acknowledged) <= set(disk.durable), f"seed {seed}"
     if not chaos.writer.poisoned:
         assert disk.items == disk.durable, f"seed {seed}"
-    assert chaos.writer._leader_wait.pending_count() == 0, f"seed {seed}: waiters miscounted"
+    assert chaos.writer._queue.pending == 0, f"seed {seed}: waiters miscounted"
 
 
 @pytest.mark.parametrize("seed", range(100))

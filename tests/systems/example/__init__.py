@@ -12,5 +12,6 @@ SYSTEM = System(
     detector="tests.systems.example.read:detect",
     reader="tests.systems.example.read:NotesReading",
     codes="tests.systems.example.read:CODES",
+    reasons="tests.systems.example.read:REASONS",
     splittable=False,
 )

@@ -9,11 +9,13 @@ from pyarrow import RecordBatch
 from tallystick import records as r
 from tallystick.arrow.schemas import record_batches
 from tallystick.storage.source import open_source
+from tallystick.systems.answers import Ground, Reason, judgement_of, reasons
 from tallystick.systems.findings import Code, FindingBuilder, codes
 from tallystick.systems.protocol import Folder, LogSource, ReadOptions, Split
 from tests.systems.example.notes import MAGIC, Note, decode
 
 CODES = codes(Code("torn-tail", r.Severity.WARNING, "The last note was not written whole."))
+REASONS = reasons(Reason("notes-end", r.Answer.SAFE, "Every note but the last one is whole."))
 
 
 def detect(folder: Folder) -> list[LogSource]:
@@ -52,12 +54,12 @@ class NotesReading:
 
     def findings(self) -> Sequence[r.Finding]:
         finding = FindingBuilder("example", self.source.path, CODES, self.source.files[0])
-        torn = [note for note in self.notes if note.reason]
-        return [finding("torn-tail", note.reason, offset=note.offset) for note in torn]
+        return [finding("torn-tail", n.reason, offset=n.offset) for n in self.notes if n.reason]
 
     def verdict(self) -> r.Verdict:
         strict = {"records": {"valid": len(self.notes) - len(self.findings())}}
-        return r.Verdict("example", self.source.path, self.format, {}, strict, ())
+        answer = judgement_of(REASONS, CODES, [Ground("notes-end")], self.findings())
+        return r.Verdict("example", self.source.path, self.format, {}, strict, (), answer)
 
     # A file is one split: a note is found from the start of the file only.
     def batches(self, split: Split | None = None, *, rows: int = 9_999) -> Iterator[RecordBatch]:

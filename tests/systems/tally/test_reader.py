@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,9 +17,26 @@ from tallystick.errors import TallystickError
 from tallystick.reading.discovery import discover
 from tallystick.records import Outcome, State
 from tallystick.storage.crc import crc32
+from tallystick.storage.files import Bytes
 from tallystick.systems.protocol import ReadOptions
 from tallystick.systems.registry import system
-from tallystick.systems.tally.format.layout import GROUP_MAGIC
+from tallystick.systems.tally.format import sealing
+from tallystick.systems.tally.format.headers import (
+    decode_segment_header,
+    doubled,
+    encode_segment_header,
+)
+from tallystick.systems.tally.format.layout import (
+    DATA_OFFSET,
+    GROUP_MAGIC,
+    HEADER_SIZE,
+    LENGTH_MAX,
+    ZSTD,
+    GroupHeader,
+    encode_group_header,
+    group_length,
+)
+from tallystick.systems.tally.format.sealing import decompress
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.live.sharded import ShardedLog, merged
@@ -50,6 +69,20 @@ def test_batches_agree_with_records(make: type[MemoryFileSystem], rows: int) -> 
     batches = list(one.batches(rows=rows))
     assert all(batch.num_rows <= rows for batch in batches)
     assert _table(batches).equals(plain_table)
+
+
+@pytest.mark.parametrize("make", [every_kind, segments_of_plain])
+@pytest.mark.parametrize("rows", [1, 7, 10_000])
+def test_batches_with_attributes_are_those_of_the_records(
+    make: type[MemoryFileSystem], rows: int
+) -> None:
+    one = reading(make())
+    expected = pa.Table.from_batches(record_batches(one.records(), FOLDER, "wall_us"), RECORDS)
+    batches = list(one.attribute_batches(None, rows))
+    assert all(batch.num_rows <= rows for batch in batches)
+    assert pa.Table.from_batches(map(plain, batches), RECORDS).equals(expected)
+    parts = [batch for part in one.splits(1) for batch in one.attribute_batches(part, rows)]
+    assert pa.Table.from_batches(map(plain, parts), RECORDS).equals(expected)
 
 
 def test_batches_of_large_groups_agree_with_records() -> None:
@@ -210,8 +243,9 @@ def _segment(fs: MemoryFileSystem) -> bytearray:
     return bytearray(file.pread(file.size(), 0))
 
 
-def _read_all(content: bytes) -> None:
-    fs = segments_of_plain(5)
+def _read_all(content: bytes, fs: MemoryFileSystem | None = None) -> None:
+    """Read a log of one segment that has these bytes."""
+    fs = fs or segments_of_plain(5)
     file = fs.open(SEGMENT)
     file.truncate(0)
     file.pwrite(content, 0)
@@ -225,6 +259,44 @@ def _read_all(content: bytes) -> None:
         one.verdict()
     except TallystickError:
         return
+
+
+def _hostile_segment(claimed: int, fs: MemoryFileSystem) -> bytes:
+    """A signed segment whose one group unpacks to ``claimed`` zeros, packed by zstd."""
+    known = decode_segment_header(_segment(fs))
+    assert known is not None
+    header = replace(known, size=LENGTH_MAX)
+    stream = zstandard.ZstdCompressor().compressobj()
+    piece = bytes(1 << 20)
+    packed = b"".join(stream.compress(piece) for _ in range(claimed >> 20)) + stream.flush()
+    length = group_length(len(packed), header.sector_size)
+    content = packed.ljust(length - 2 * HEADER_SIZE, b"\0")
+    group = encode_group_header(
+        GroupHeader(
+            flags=ZSTD, length=length, segment=1, offset=DATA_OFFSET, first_lsn=1, count=1,
+            columns=0, stored=len(packed), raw=claimed, time_us=1, durable_lsn=0,
+            payload_crc=crc32(content), chain=header.checksum(), tag=header.tag,
+        )
+    )  # fmt: skip
+    head = doubled(encode_segment_header(header)).ljust(DATA_OFFSET, b"\0")
+    return head + group + content + group
+
+
+@pytest.mark.parametrize(("claimed", "is_unpacked"), [(32 << 20, True), (512 << 20, False)])
+def test_a_group_is_not_unpacked_to_more_than_a_writer_can_have_packed(
+    claimed: int, is_unpacked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs, unpacked = segments_of_plain(5), list[int]()
+    content = _hostile_segment(claimed, fs)
+    assert len(content) < 64 << 10
+
+    def counting(data: Bytes, flag: int, raw: int) -> Bytes:
+        unpacked.append(raw)
+        return decompress(data, flag, raw)
+
+    monkeypatch.setattr(sealing, "decompress", counting)
+    _read_all(content, fs)
+    assert set(unpacked) == ({claimed} if is_unpacked else set())
 
 
 @given(st.data())

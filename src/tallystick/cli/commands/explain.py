@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from tallystick.cli.output import (
+    ANSWER_STYLES,
     STYLES,
     Printer,
     as_json,
@@ -17,6 +18,7 @@ from tallystick.cli.output import (
     progress,
     read_options,
     reading_options,
+    stake_text,
 )
 from tallystick.cli.phrases import phrase
 from tallystick.reading import explain
@@ -54,10 +56,15 @@ def _show(out: Printer, answer: Explanation) -> None:
 
 
 def _show_log(out: Printer, verdict: Verdict, findings: list[Finding]) -> None:
-    out.line((verdict.system, "bold"), f"  {verdict.path}  ({verdict.format})")
-    lost = amount(verdict.strict.get("lost"))
-    style = "bold red" if lost or verdict.differences else "bold"
-    out.line(f"  {headline(verdict, findings)}", style=style)
+    one = verdict.judgement
+    answer = (one.words, ANSWER_STYLES[one.answer])
+    out.line(answer, f"  {verdict.system}  {verdict.path}  ({verdict.format})")
+    out.line(f"  {headline(verdict)}", style="bold")
+    out.line(f"  Why: {one.text}")
+    if stake := stake_text(one):
+        out.line(f"  At stake: {stake}")
+    if one.decided_by:
+        out.line(f"  What would decide it: {one.decided_by}")
     _show_list(out, "In doubt", verdict.strict.get("in_doubt"))
     _show_list(out, "A restart would lose without a word", verdict.strict.get("lost"))
     for difference in verdict.differences:

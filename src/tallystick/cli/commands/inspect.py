@@ -1,4 +1,4 @@
-"""``tallystick inspect PATH``: a summary of every log below PATH."""
+"""``tallystick inspect PATH``, a summary of every log; ``verify PATH``, its findings only."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from tallystick.cli.output import (
     listed,
     path_argument,
     print_json,
+    print_json_lines,
     print_problems,
     progress,
     read_options,
     reading_options,
 )
-from tallystick.reading import inspect
+from tallystick.reading import inspect, verify
 from tallystick.reading.results import Inspection, Summary
 
 
@@ -34,6 +35,27 @@ def command(ctx: click.Context, /, path: str, as_json: bool, **options: Any) -> 
         print_json(answer.to_dict())
     else:
         _show(Printer(), answer)
+    ctx.exit(answer.exit_code)
+
+
+@click.command(name="verify")
+@path_argument
+@as_json
+@reading_options
+@click.pass_context
+def verify_command(ctx: click.Context, /, path: str, as_json: bool, **options: Any) -> None:
+    """Print the findings of every log below PATH, and nothing where all is well.
+
+    With --json one object a line.
+    """
+    with progress("Verifying") as tell:
+        answer = verify(path, options=read_options(**options), progress=tell)
+    if as_json:
+        print_json_lines(finding.to_dict() for finding in answer.findings)
+    else:
+        out = Printer()
+        for finding in answer.findings:
+            out.finding(finding)
     ctx.exit(answer.exit_code)
 
 

@@ -11,11 +11,20 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tallystick.errors import TallystickError
+from tallystick.pipeline.change_feed import feed
 from tallystick.pipeline.fingerprint import forget_listings
 from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import LOGS_MAX, find
 from tallystick.pipeline.source.followed_log import FollowedLog
-from tallystick.pipeline.source.positions import Life, Position, begin_of
+from tallystick.pipeline.source.positions import (
+    HistoryRewrittenError,
+    Life,
+    Position,
+    begin_of,
+    digests_of,
+    life_of,
+    require_unchanged,
+)
 from tallystick.systems.protocol import LogSource
 
 if TYPE_CHECKING:
@@ -31,16 +40,20 @@ class FileRange:
     life: Life
     begin: int
     end: int
+    digests: str = ""
+    """Digests of the bytes before ``end``."""
 
 
 def file_ranges(options: SourceOptions, start: Position, end: Position) -> list[FileRange]:
     """Return what lies between two positions, one range per file."""
     sources = {path: log for log in find(options.paths).logs for path in log.files}
     found = []
-    for path, (identity, generation, stop) in end.items():
-        begin = begin_of(start, path, (identity, generation))
+    for path, entry in end.items():
+        life, stop = life_of(entry), int(entry[2])
+        begin = begin_of(start, path, life)
         if begin < stop and path in sources:
-            found.append(FileRange(sources[path], path, (identity, generation), begin, stop))
+            known = digests_of(entry)
+            found.append(FileRange(sources[path], path, life, begin, stop, known))
     return found
 
 
@@ -65,7 +78,11 @@ def read(found: Iterable[FileRange], options: SourceOptions) -> Iterator[pa.Reco
     """Yield the records of ranges.
 
     A file that was recycled or removed since gives none, unless ``mode`` is failfast: then
-    `TallystickError` says that records are gone.
+    `TallystickError` says that records are gone. So does one that was rewritten, where the options
+    say to read it again.
+
+    Raises:
+        HistoryRewrittenError: a file was rewritten.
     """
     for source, parts in groupby(found, lambda one: one.source):
         log = None
@@ -74,23 +91,38 @@ def read(found: Iterable[FileRange], options: SourceOptions) -> Iterator[pa.Reco
                 if log is None:
                     forget_listings(one.file)
                     log = FollowedLog(source, options.reading)
-                yield from _read(log, one)
-            except (TallystickError, OSError):
-                if options.mode == "failfast":
+                rows = _read(log, one)
+                yield from _committed(log, rows) if options.feeds else rows
+            except (TallystickError, OSError) as error:
+                rewritten = isinstance(error, HistoryRewrittenError)
+                strict = options.mode == "failfast" or options.feeds
+                if strict or (rewritten and options.on_rewrite == "fail"):
                     raise
 
 
 def _read(log: FollowedLog, one: FileRange) -> Iterator[pa.RecordBatch]:
     now = log.lives.get(one.file)
-    if now is None or now[:2] != one.life:
+    if now is None or now[:2] != one.life[:2]:
         raise TallystickError(
             "records are gone: the file was recycled before they were read",
             file=one.file,
             offset=one.begin,
             advice="Hold files back until the stream has read them (option holdFolder)",
         )
+    if one.digests:
+        require_unchanged(one.file, log.first(one.file), one.end, one.digests)
     for batch in log.batches(one.file, one.begin, one.end):
         yield from _between(batch, one.begin, one.end)
+
+
+def _committed(log: FollowedLog, records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the changes that these records of one file commit, as a change feed."""
+    import pyarrow.compute as pc
+
+    limits = [pc.min_max(batch.column("sequence")).as_py() for batch in records]
+    if limits:
+        after = min(one["min"] for one in limits) - 1
+        yield from feed(log.changes(after, max(one["max"] for one in limits)))
 
 
 def _between(batch: pa.RecordBatch, begin: int, end: int) -> Iterator[pa.RecordBatch]:

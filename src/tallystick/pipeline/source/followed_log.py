@@ -3,6 +3,10 @@
 In: a log. Out: of each of its files its life, where its whole records end, and their rows. Only
 whole, valid records before the first torn one count, so a record in the making is read once it is
 whole. One file is read at a time where its system can tell its records without those of the others.
+
+A record is handed on once it is proved durable. A log that notes what is durable proves it
+(`ProvesDurability`), and what it does not prove waits. Of any other log the reader proves it: it
+syncs the file that it has read, through a descriptor that cannot write.
 """
 
 from __future__ import annotations
@@ -15,13 +19,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from tallystick.reading.tables import batches_of
+from tallystick.arrow.schemas import CHANGES, change_rows
+from tallystick.reading.names import log_name
+from tallystick.reading.tables import batches_of, batches_of_rows
 from tallystick.records import Outcome
+from tallystick.storage.local import sync_for_reading
+from tallystick.storage.source import is_remote
 from tallystick.systems.protocol import (
+    ChangesBetween,
     FileByFile,
     FileLife,
     LogReading,
     LogSource,
+    ProvesDurability,
     ReadOptions,
     Split,
 )
@@ -44,6 +54,8 @@ class FollowedLog:
 
     source: LogSource
     options: ReadOptions
+    held_back: bool = False
+    """True if the records whose ends were asked for last are followed by some not yet durable."""
 
     @cached_property
     def _reading(self) -> LogReading:
@@ -69,23 +81,56 @@ class FollowedLog:
             for file in reading.files()
         }
 
+    def first(self, path: str) -> int:
+        """Return the offset of the first byte that stays as it is while the file lives."""
+        life = self.lives[path]
+        if life.begin is not None:
+            return life.begin
+        for batch in self.batches(path, 0, life.size):
+            if batch.num_rows:
+                return int(min(batch.column("offset").to_pylist()))
+        return 0
+
     def ends(self, path: str, begin: int = 0) -> Ends:
         """Return the ends of the records of a file after ``begin``, ascending.
 
         The end at ``begin`` itself is included, and some ends before it may be.
         """
-        size = self.lives[path].size
-        ends = [np.empty(0, np.int64)]
+        size, self.held_back = self.lives[path].size, False
+        places = [np.empty((3, 0), np.int64)]
         for batch in self.batches(path, begin, size):
-            offsets, lengths = (batch.column(name).to_numpy() for name in ("offset", "length"))
-            ends.append(offsets + lengths)
-        found = np.sort(np.concatenate(ends))
+            columns = ("offset", "length", "sequence")
+            places.append(np.stack([batch.column(name).to_numpy(False) for name in columns]))
+        offsets, lengths, sequences = np.concatenate(places, 1)
+        ends = offsets + lengths
+        if isinstance(self._reading, ProvesDurability) and len(ends):
+            kept = sequences <= self._reading.durable_sequence(path, int(ends.max()))
+            self.held_back = not kept.all()
+            ends = ends[kept]
+        found = np.sort(ends).astype(np.int64)
         return found[found <= size]
+
+    def make_durable(self, path: str, begin: int, end: int) -> None:
+        """Sync what was read of a file between two offsets, unless the log itself proves it.
+
+        Raises:
+            OSError: that failed, and nothing is proved.
+        """
+        if begin < end and not is_remote(path) and not isinstance(self._reading, ProvesDurability):
+            sync_for_reading(path, begin, end)
 
     def last_ends(self, path: str) -> Ends:
         """Return where the last records of a file end, ascending: at least one, if there is any."""
         ends = self.ends(path, self.lives[path].size)
         return self.ends(path) if self.file_by_file and not len(ends) else ends
+
+    def changes(self, after: int, until: int) -> Iterator[pa.RecordBatch]:
+        """Yield the changes that records above ``after``, up to ``until``, commit, in order."""
+        reading = self._reading
+        assert isinstance(reading, ChangesBetween)
+        rows = change_rows(reading.changes_between(after, until), reading.clock.value)
+        name = log_name(self.source)
+        yield from batches_of_rows((row | {"log": name} for row in rows), CHANGES)
 
     def batches(self, path: str, begin: int, end: int) -> Iterator[pa.RecordBatch]:
         """Yield the valid records of a file that end after ``begin`` and begin before ``end``.

@@ -18,7 +18,18 @@ from tallystick.pipeline.fingerprint import fingerprint, gone
 from tallystick.pipeline.options import Limit, SourceOptions
 from tallystick.pipeline.planning import find
 from tallystick.pipeline.source.followed_log import Ends, FollowedLog
-from tallystick.pipeline.source.positions import Life, Position, begin_of, passed
+from tallystick.pipeline.source.positions import (
+    HistoryRewrittenError,
+    Life,
+    Position,
+    begin_of,
+    digests,
+    digests_of,
+    life_of,
+    passed,
+    require_unchanged,
+)
+from tallystick.reading.discovery import parent
 from tallystick.systems.protocol import LogSource
 from tallystick.systems.registry import system
 
@@ -30,17 +41,27 @@ QUIET_NS = 2_000_000_000
 class _Seen:
     """What was found in a file when it was last looked at."""
 
-    fingerprint: list[int]
+    fingerprints: list[list[int]]
+    """Of the file; of all files of its log where one of them may prove more of it durable."""
     life: Life
     ends: Ends
     """Ends of valid records after ``since``, ascending."""
     since: int
     last: int
     """Where the last valid record ends; 0 if there is none."""
+    first: int
+    """Where the digests of its history begin."""
 
-    def settled(self, now: list[int]) -> bool:
-        """Return True if the file is unchanged, and its time is old enough to be trusted."""
-        return self.fingerprint == now and time.time_ns() - now[1] > QUIET_NS
+    def settled(self, now: list[int], log: list[list[int]]) -> bool:
+        """Return True if nothing changed, and times are old enough to be trusted."""
+        seen = self.fingerprints
+        newest = max(changed for _, changed in seen)
+        return seen in ([now], log) and time.time_ns() - newest > QUIET_NS
+
+    def entry(self, path: str, end: int) -> list[object]:
+        """Return what a position says once the file was read up to ``end``."""
+        identity, generation, rewrites = self.life
+        return [identity, generation, end, digests(path, self.first, end), rewrites]
 
     def ends_after(self, begin: int) -> Ends:
         """Return the ends of records after ``begin``, and forget those before it."""
@@ -70,6 +91,7 @@ class Tailer:
         files without records do not enter it.
         """
         logs = self._logs()
+        self._require_newest(start, logs)
         there = {path for source in logs for path in source.files}
         position = {path: at for path, at in start.items() if path in there or not gone(path)}
         if limit is not None and limit != Limit():
@@ -95,8 +117,10 @@ class Tailer:
             begin = begin_of(start, path, seen.life)
             if taken := budget.take(begin, seen.ends_after(begin)):
                 self._turns[source.path, source.name] = self._step
-            if taken or path in start:
-                position[path] = [*seen.life, taken or begin]
+            if taken:
+                position[path] = seen.entry(path, taken)
+            elif path in start and life_of(start[path]) != seen.life:
+                position[path] = seen.entry(path, 0)
             if budget.spent:
                 return
 
@@ -108,7 +132,7 @@ class Tailer:
     def latest(self) -> Position:
         """Return the position after everything that is there now."""
         found = {
-            path: [*seen.life, seen.last]
+            path: seen.entry(path, seen.last)
             for source in self._logs()
             for path, seen in self._look(source, None)
             if seen.last
@@ -126,8 +150,8 @@ class Tailer:
         def whole(path: str) -> bool:
             if path not in there:
                 return gone(path)
-            *life, end = there[path]
-            return life != position[path][:2] or end <= position[path][2]
+            now, then = there[path], position[path]
+            return now[:2] != then[:2] or now[2] <= then[2]
 
         found = {}
         for folder, paths in passed(position).items():
@@ -140,19 +164,35 @@ class Tailer:
         if self.options.mode == "failfast":
             plan.require_readable()
         found = plan.logs
-        followed = [source for source in found if system(source.system).followable]
+        followed = [source for source in found if self._can_follow(source)]
         if len(followed) < len(found) and (not followed or self.options.mode == "failfast"):
-            refused = next(source for source in found if not system(source.system).followable)
-            raise UnsupportedFormatError(
-                "this log cannot be followed: its pages are given back at each checkpoint and "
-                "written over at once, so records come and go between two looks",
-                file=refused.files[0],
-                expected="a log that is appended to",
-                found=refused.system,
-                advice="Read it in batch: tallystick pipeline run --stream reads it anew whenever "
-                "it changed",
-            )
+            refused = next(source for source in found if not self._can_follow(source))
+            raise self._refusal(refused)
         return followed
+
+    def _can_follow(self, source: LogSource) -> bool:
+        known = system(source.system)
+        return known.followable and (known.change_feed or not self.options.feeds)
+
+    def _refusal(self, source: LogSource) -> UnsupportedFormatError:
+        if system(source.system).followable:
+            return UnsupportedFormatError(
+                "the changes of this log cannot be followed: its commits have no numbers that stay "
+                "when files are given up or compacted",
+                file=source.files[0],
+                expected="a log whose commits are numbered",
+                found=source.system,
+                advice="Stream its records; or read its changes in batch",
+            )
+        return UnsupportedFormatError(
+            "this log cannot be followed: its pages are given back at each checkpoint and "
+            "written over at once, so records come and go between two looks",
+            file=source.files[0],
+            expected="a log that is appended to",
+            found=source.system,
+            advice="Read it in batch: tallystick pipeline run --stream reads it anew whenever "
+            "it changed",
+        )
 
     def _look(self, source: LogSource, start: Position | None) -> Iterator[tuple[str, _Seen]]:
         """Yield the files of a log in order, with the ends of records after ``start``.
@@ -161,39 +201,133 @@ class Tailer:
         """
         log = FollowedLog(source, self.options.reading)
         fingerprints = {path: fingerprint(path) for path in source.files}
-        stale = {path for path, now in fingerprints.items() if not self._covered(path, now, start)}
+        stale = {path for path in source.files if not self._covered(path, fingerprints, start)}
         for path in source.files:
             if path in stale or (stale and not _alone(log)):
-                self._read(log, path, fingerprints[path], start)
+                self._read(log, path, fingerprints, start)
             if path in self._seen:
                 yield path, self._seen[path]
 
-    def _covered(self, path: str, now: list[int], start: Position | None) -> bool:
+    def _covered(
+        self, path: str, fingerprints: dict[str, list[int]], start: Position | None
+    ) -> bool:
         seen = self._seen.get(path)
-        if seen is None or not seen.settled(now):
+        if seen is None or not seen.settled(fingerprints[path], [*fingerprints.values()]):
             return False
-        return start is None or seen.since <= begin_of(start, path, seen.life)
+        if start is None or path not in start:
+            return start is None or seen.since == 0
+        return seen.life == life_of(start[path]) and seen.since <= start[path][2]
 
-    def _read(self, log: FollowedLog, path: str, now: list[int], start: Position | None) -> None:
+    def _read(
+        self,
+        log: FollowedLog,
+        path: str,
+        fingerprints: dict[str, list[int]],
+        start: Position | None,
+    ) -> None:
         before = self._seen.pop(path, None)
         try:
-            if path not in log.lives:
-                return
-            identity, generation, _ = log.lives[path]
-            life = (identity, generation)
-            since = None
-            if start is not None:
-                since = begin_of(start, path, life)
-            elif before is not None and before.life == life:
-                since = before.since
-            ends = log.last_ends(path) if since is None else log.ends(path, since)
-        except (TallystickError, OSError):
+            if path in log.lives:
+                self._seen[path] = self._look_into(log, path, fingerprints, start, before)
+        except (TallystickError, OSError) as error:
+            if isinstance(error, HistoryRewrittenError):
+                raise
             if self.options.mode == "failfast" and not gone(path):
                 raise
-            return  # it is gone, or is being made: the next look decides
+            # it is gone, or is being made: the next look decides
+
+    def _look_into(
+        self,
+        log: FollowedLog,
+        path: str,
+        fingerprints: dict[str, list[int]],
+        start: Position | None,
+        before: _Seen | None,
+    ) -> _Seen:
+        first = log.first(path)
+        life = self._life(log, path, first, start, before)
+        since = None
+        if start is not None:
+            since = begin_of(start, path, life)
+        elif before is not None and before.life == life:
+            since = before.since
+        ends = log.last_ends(path) if since is None else log.ends(path, since)
         last = int(ends[-1]) if len(ends) else since or 0
         since = last if since is None else since
-        self._seen[path] = _Seen(now, life, ends[ends > since], since, last)
+        log.make_durable(path, since, last)
+        held = log.held_back
+        marks = [*fingerprints.values()] if held else [fingerprints[path]]
+        return _Seen(marks, life, ends[ends > since], since, last, first)
+
+    def _life(
+        self,
+        log: FollowedLog,
+        path: str,
+        first: int,
+        start: Position | None,
+        before: _Seen | None,
+    ) -> Life:
+        """Return the life of a file: a new one where its history is not the one that was read.
+
+        Raises `HistoryRewrittenError` unless the options say to read such a file again.
+        """
+        identity, generation = log.lives[path][:2]
+        known = (start or {}).get(path)
+        if known is None or known[:2] != [identity, generation]:
+            same = before is not None and before.life[:2] == (identity, generation)
+            return identity, generation, before.life[2] if before is not None and same else 0
+        rewrites = life_of(known)[2]
+        if digests_of(known):
+            try:
+                require_unchanged(path, first, known[2], digests_of(known))
+            except HistoryRewrittenError:
+                if self.options.on_rewrite == "fail":
+                    raise
+                rewrites += 1
+        return identity, generation, rewrites
+
+    def _require_newest(self, start: Position, logs: list[LogSource]) -> None:
+        """Check that logs did not go back behind the newest file that was read of them.
+
+        Files are given up oldest first, or once there are newer ones.
+        """
+        if self.options.on_rewrite != "fail":
+            return
+        missing = self._taken_back(start, logs)
+        if missing and (missing := self._taken_back(start, self._logs())):
+            raise HistoryRewrittenError(
+                "records that the stream has handed on were taken back: the newest file is gone, "
+                "and older ones are there",
+                file=missing[0],
+                expected=f"the bytes up to {start[missing[0]][2]} that were read",
+                found="no such file, and no newer one",
+                advice="Put the log back as it was; or go on with the option onRewrite=restart",
+            )
+
+    def _taken_back(self, start: Position, logs: list[LogSource]) -> list[str]:
+        newest: dict[str, str] = {}
+        for path, entry in start.items():
+            folder = parent(path)
+            if entry[1] is not None and (
+                folder not in newest or entry[1] > start[newest[folder]][1]
+            ):
+                newest[folder] = path
+        there = {path for source in logs for path in source.files}
+        suspects = {folder: path for folder, path in newest.items() if path not in there}
+        return [
+            path
+            for folder, path in suspects.items()
+            if gone(path) and self._only_older(folder, start[path][1], logs)
+        ]
+
+    def _only_older(self, folder: str, generation: int, logs: list[LogSource]) -> bool:
+        """Return True if a folder has files of logs, and none of that generation or later."""
+        found: list[int] = []
+        for source in logs:
+            if any(parent(path) == folder for path in source.files):
+                lives = FollowedLog(source, self.options.reading).lives
+                found += [life.generation for life in lives.values() if life.generation is not None]
+        return bool(found) and max(found) < generation
 
 
 def _alone(log: FollowedLog) -> bool:

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from tallystick.services.transactions.aio import AsyncTransaction, AsyncTransactionManager
 from tallystick.services.transactions.manager import TransactionManager
+from tallystick.services.transactions.messaging.keys import IdempotencyKey, forget_keys
+from tallystick.services.transactions.messaging.outbox import Message, Outbox, Pending
+from tallystick.services.transactions.messaging.relay import Relay, from_journal
+from tallystick.services.transactions.messaging.retry import Retry
 from tallystick.services.transactions.recovery import BranchInDoubt, RecoveryReport
 from tallystick.services.transactions.resource import Problem, Resource, Vote
 from tallystick.services.transactions.transaction import Status, Transaction
@@ -17,11 +21,19 @@ __all__ = [
     "AsyncTransaction",
     "AsyncTransactionManager",
     "BranchInDoubt",
+    "IdempotencyKey",
+    "Message",
+    "Outbox",
+    "Pending",
     "Problem",
     "RecoveryReport",
+    "Relay",
     "Resource",
+    "Retry",
     "Status",
     "Transaction",
     "TransactionManager",
     "Vote",
+    "forget_keys",
+    "from_journal",
 ]

@@ -9,23 +9,24 @@ threads, one call at a time, so that no event loop blocks.
 from __future__ import annotations
 
 import asyncio
-import functools
 import inspect
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from tallystick.errors import TransactionUsageError
 from tallystick.roles import DecisionLog
 from tallystick.services.transactions.manager import (
     TransactionManager,
-    is_running,
     refuse_lazy,
     require_running,
 )
+from tallystick.services.transactions.messaging.handlers import decorate_task
+from tallystick.services.transactions.messaging.keys import IdempotencyKey
+from tallystick.services.transactions.messaging.retry import Retry
 from tallystick.services.transactions.metrics import Statistics
 from tallystick.services.transactions.recovery import RecoveryReport
 from tallystick.services.transactions.resource import Problem, Resource, is_instant
@@ -36,12 +37,14 @@ from tallystick.services.transactions.transaction import (
     GlobalTransaction,
     Status,
     Transaction,
+    of_kind,
 )
 from tallystick.services.transactions.two_phase_commit import TwoPhaseCommit
 from tallystick.services.transactions.xids import XidFactory
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
+_Handle = TypeVar("_Handle")
 
 THREADS = 64
 """Worker threads of a manager by default: the number of transactions that can wait at the same
@@ -62,12 +65,11 @@ class AsyncTransaction(GlobalTransaction):
         protocol: TwoPhaseCommit,
         resources: Mapping[str, Resource],
         xids: XidFactory,
-        timeout: float,
         workers: Executor,
         end_workers: Executor,
         running: ContextVar[AsyncTransaction | None],
     ) -> None:
-        super().__init__(protocol, resources, xids, timeout)
+        super().__init__(protocol, resources, xids)
         self._running = running
         self._outer: AsyncTransaction | None = None
         self._workers = workers
@@ -102,6 +104,20 @@ class AsyncTransaction(GlobalTransaction):
         self._require_new(name)
         await self._do(self._begin(name))
         return self[name]
+
+    async def connection(self, name: str, kind: type[_Handle]) -> _Handle:
+        """Return the handle of a resource as what it is, so that type checkers know it.
+
+        Args:
+            name: the resource, which is enlisted at its first use.
+            kind: the class of its handle, such as ``psycopg.AsyncConnection``.
+
+        Raises:
+            TransactionUsageError: the handle is something else.
+        """
+        if name not in self._protocol.branches:
+            await self._do(self._begin(name))
+        return of_kind(self[name], name, kind)
 
     async def run(self, name: str, work: Callable[[Any], _Result]) -> _Result:
         """Call ``work(handle)`` in a worker thread and return its result.
@@ -217,11 +233,17 @@ class AsyncTransaction(GlobalTransaction):
         self._running.set(self)
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: object
+    ) -> None:
         self._running.set(self._outer)
         if self.status not in OPEN:
             return
-        await (self.commit() if kind is None else self.rollback())
+        if kind is None:
+            await self.commit()
+        else:
+            await self.rollback()
+            self._explain(error)
 
 
 class AsyncTransactionManager:
@@ -241,6 +263,9 @@ class AsyncTransactionManager:
         self._workers = ThreadPoolExecutor(threads, "tallystick-transaction")
         # Separate: work may wait for locks that only the end of another transaction releases.
         self._end_workers = ThreadPoolExecutor(threads, "tallystick-transaction-end")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.manager!r}>"
 
     @property
     def node(self) -> str:
@@ -284,27 +309,45 @@ class AsyncTransactionManager:
 
         return await self._in_thread(whole)
 
+    @overload
     def transactional(
-        self, function: Callable[_Parameters, Awaitable[_Result]]
-    ) -> Callable[_Parameters, Awaitable[_Result]]:
+        self, function: Callable[_Parameters, Awaitable[_Result]], /
+    ) -> Callable[_Parameters, Awaitable[_Result]]: ...
+
+    @overload
+    def transactional(
+        self, *, key: IdempotencyKey | None = None, retry: Retry | int = 0
+    ) -> Callable[
+        [Callable[_Parameters, Awaitable[_Result]]], Callable[_Parameters, Awaitable[_Result]]
+    ]: ...
+
+    def transactional(
+        self,
+        function: Callable[..., Any] | None = None,
+        *,
+        key: IdempotencyKey | None = None,
+        retry: Retry | int = 0,
+    ) -> Any:
         """Decorate a coroutine function: each call is one transaction, given by `current`.
 
         A call within a transaction of this manager joins it.
 
+        Args:
+            function: the function, if the decorator is used without arguments.
+            key: see `TransactionManager.transactional`.
+            retry: see there.
+
         Raises:
             TransactionUsageError: the function is an asynchronous generator.
         """
-        if inspect.isasyncgenfunction(function):
-            refuse_lazy(function)
 
-        @functools.wraps(function)
-        async def call(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
-            if is_running(self._current.get()):
-                return await function(*args, **kwargs)
-            async with self.begin():
-                return await function(*args, **kwargs)
+        def decorated(found: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+            if inspect.isasyncgenfunction(found):
+                refuse_lazy(found)
+            handler = self.manager._handler(found, self.begin, self._current, key, retry)
+            return decorate_task(handler, found)
 
-        return call
+        return decorated if function is None else decorated(function)
 
     def current(self) -> AsyncTransaction:
         """Return the transaction whose block, or `transactional` call, is running."""

@@ -37,6 +37,16 @@ class GroupCounters:
         self.records += records
         self.bytes += size
 
+    def add_lone(self, size: int, seconds: float) -> None:
+        """Count one item that was written and synced by itself, and the flush."""
+        self.groups += 1
+        self.records += 1
+        self.bytes += size
+        self.fsyncs += 1
+        self.seconds += seconds
+        milliseconds = int(seconds * 1000)
+        self.histogram[min(milliseconds.bit_length(), BUCKETS - 1)] += 1
+
     def add_time(self, seconds: float) -> None:
         """Count one flush of this duration."""
         self.seconds += seconds

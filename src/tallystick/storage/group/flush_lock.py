@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 
-from tallystick.errors import LogWriteError
+from tallystick.storage.group.core import own_flush_error
 
 
 class FlushLock:
@@ -46,8 +46,4 @@ class FlushLock:
     def refuse_owner(self) -> None:
         """Raise `LogWriteError` if the caller owns the lock: it would wait for ever."""
         if self._owner == threading.get_ident():
-            raise LogWriteError(
-                "a flush cannot wait for itself",
-                file=self._name,
-                advice="Wait outside of write, sync and exclusive blocks",
-            )
+            raise own_flush_error(self._name)

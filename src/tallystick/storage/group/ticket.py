@@ -1,6 +1,6 @@
 """A group of items, and the ticket that each caller holds for its item.
 
-In: items, by `tallystick.storage.group.writer.GroupWriter`. Out: waiting threads and tasks, woken
+In: items, by `tallystick.storage.group.queue.PureQueue`. Out: waiting threads and tasks, woken
 once per group.
 
 A group's *gate* is a lock that its waiting threads queue at. An open gate means: the group is
@@ -19,7 +19,7 @@ from collections.abc import Generator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from tallystick.errors import TallystickError, copy_error
-from tallystick.storage.group.tasks import Loop, TaskFlusher, TaskWaiter, TaskWaiters
+from tallystick.storage.group.tasks import Loop, TaskWaiter, TaskWaiters
 
 Item = TypeVar("Item")
 
@@ -27,9 +27,8 @@ Item = TypeVar("Item")
 class Flushing(Protocol):
     """What a group and its tickets need of their writer."""
 
-    @property
-    def task_flusher(self) -> TaskFlusher:
-        """The thread that flushes for tasks, and for callers that do not wait."""
+    def request_flush(self) -> None:
+        """Have the thread flush that does so for tasks, and for callers that do not wait."""
         ...
 
     def wait_for(self, group: Group[Any], timeout: float | None = None) -> None:
@@ -99,12 +98,12 @@ class Group(Generic[Item]):
         """Have the task flusher flush this group."""
         # The flag first: a running flush reads it after it has released the flush lock.
         self.requested = True
-        self.writer.task_flusher.request()
+        self.writer.request_flush()
 
     def add_loop(self, loop: Loop) -> TaskWaiters:
         """Create the list of waiting tasks of this loop, and have the task flusher run."""
         # In the loop's next round: by then every task that is ready now has submitted.
-        loop.call_soon(self.writer.task_flusher.request)
+        loop.call_soon(self.writer.request_flush)
         waiters = self.tasks[loop] = TaskWaiters()
         return waiters
 

@@ -30,16 +30,18 @@ I4. A failed write or sync poisons the writer: every unfinished and every later 
 I5. While a group with waiters is unfinished, the flush lock is taken, or the group's gate is open,
     or the task flusher has a request: no wake-up is lost. The thread that releases the flush
     lock re-establishes this.
-I6. The writer's lock guards the buffers and is held for moments, never during ``write``, ``sync``
-    or a wait. A thread that needs both takes the flush lock first.
+I6. The queue's lock (the interpreter lock, in the compiled core) guards the groups and is held for
+    moments, never during ``write``, ``sync`` or a wait. A thread that needs both takes the flush
+    lock first.
+
+What costs per item, steps 1, 3 and the waking, is in the queue: `tallystick.storage.group.queue`,
+or the compiled core that has the same interface. What costs per group is here, for both.
 """
 
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic
 
@@ -52,18 +54,15 @@ from tallystick.errors import (
 )
 from tallystick.storage.fork import forked_error, register_in_child
 from tallystick.storage.group.counters import GroupCounters
-from tallystick.storage.group.flush_lock import FlushLock
-from tallystick.storage.group.leader_wait import LeaderWait
+from tallystick.storage.group.queue import new_queue
 from tallystick.storage.group.tasks import TaskFlusher, in_event_loop
-from tallystick.storage.group.ticket import Flushing, Group, GroupTicket, Item
+from tallystick.storage.group.ticket import Group, GroupTicket, Item
 from tallystick.storage.signals import defer_sigint
 
 GROUP_BYTES = 1 << 20
 """Default limit of one group in bytes; a larger item is a group of its own."""
 PENDING_BYTES = 8 << 20
 """Default limit of the dirty groups in bytes, above which `GroupWriter.submit` writes them."""
-_NOTHING_FITS = 1 << 62
-"""Size of the current group of a writer that has stopped, so that `submit` finds it full."""
 
 
 class GroupWriter(Generic[Item]):
@@ -83,6 +82,8 @@ class GroupWriter(Generic[Item]):
         pending_bytes: Limit of the groups that wait to be written.
         delay: Seconds that a leader waits for more items, if ``siblings`` are there already.
         siblings: See ``delay``.
+        through: Writes and syncs one item in the compiled core, see
+            `tallystick.storage.group.queue.new_queue`; what it does is not seen by ``write``.
     """
 
     def __init__(
@@ -95,25 +96,20 @@ class GroupWriter(Generic[Item]):
         pending_bytes: int = PENDING_BYTES,
         delay: float = 0.0,
         siblings: int = 5,
+        through: Callable[[Item], int | None] | None = None,
     ) -> None:
         self.name = name
         self.counters = GroupCounters()
         self._write = write
         self._sync = sync
-        self._group_bytes = group_bytes
-        self._pending_bytes = pending_bytes
         self._delay = delay
         self._siblings = siblings
-        self._stop: TallystickError | None = None
-        self._make_locks()
-        self._buffers: Buffers[Item] = Buffers(self)
+        self._make_flusher()
+        self._queue = new_queue(self, group_bytes, pending_bytes, through, self._ended_through)
         register_in_child(self)
 
-    def _make_locks(self) -> None:
-        self._lock = threading.Lock()
-        self._flush_lock = FlushLock(self.name)
-        self._leader_wait = LeaderWait()
-        self.task_flusher = TaskFlusher(self._flush_for_tasks, f"flusher of {self.name}")
+    def _make_flusher(self) -> None:
+        self._task_flusher = TaskFlusher(self._flush_for_tasks, f"flusher of {self.name}")
 
     # -- for callers ----------------------------------------------------------------------
 
@@ -138,19 +134,7 @@ class GroupWriter(Generic[Item]):
             LogClosedError: The writer is closed, or belongs to the parent of this process.
             LogPoisonedError: A write or sync has failed before.
         """
-        with self._lock:
-            group = self._buffers.current
-            if group.bytes + size > self._group_bytes:
-                group = self._rotate()
-            items = group.items
-            ticket = GroupTicket(group, len(items))
-            items.append(item)
-            group.bytes += size
-            if sync:
-                group.sync = True
-        if self._buffers.dirty_bytes > self._pending_bytes:
-            self._write_dirty()
-        return ticket
+        return self._queue.submit(item, size, sync)
 
     def commit(self, item: Item, size: int = 0) -> int:
         """Submit an item and wait for it, at less cost than the two calls.
@@ -165,18 +149,7 @@ class GroupWriter(Generic[Item]):
         Raises:
             TallystickError: As `submit` and `GroupTicket.wait` do.
         """
-        if self._buffers.idle():
-            with defer_sigint():
-                if self._flush_lock.try_acquire():
-                    # Again: from now on only the caller can write what came in between.
-                    if (
-                        self._buffers.idle()
-                        and not self._leader_wait.pending_count()
-                        and self._stop is None
-                    ):
-                        return self._commit_alone(item, size)
-                    self._release_flush_lock()
-        return self.submit(item, size).wait()
+        return self._queue.commit(item, size)
 
     def flush(self) -> None:
         """Return when everything submitted so far is durable.
@@ -184,11 +157,11 @@ class GroupWriter(Generic[Item]):
         Raises:
             TallystickError: As `GroupTicket.wait` does, if any of it is not.
         """
-        with self._lock:
-            self._refuse_if_stopped()
-            groups = self._buffers.unfinished()
+        queue = self._queue
+        queue.refuse_if_stopped()
+        groups = queue.unfinished()
         if groups:
-            self.wait_for(groups[-1])
+            queue.wait_for(groups[-1])
         for group in groups:
             if group.error is not None:
                 raise copy_error(group.error)
@@ -199,13 +172,13 @@ class GroupWriter(Generic[Item]):
         Raises:
             TallystickError: As `flush` does; the writer is closed all the same.
         """
-        if self._stop is None:
+        if self._queue.stopped is None:
             try:
                 self.flush()
             finally:
-                with self.exclusive(), self._lock:
-                    self._stop_with(LogClosedError("the log is closed", file=self.name))
-        self.task_flusher.join()
+                with self.exclusive():
+                    self._queue.stop(LogClosedError("the log is closed", file=self.name))
+        self._task_flusher.join()
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -216,152 +189,118 @@ class GroupWriter(Generic[Item]):
         Raises:
             LogWriteError: Inside the block, by whatever would wait for a flush.
         """
-        self._flush_lock.acquire()
+        self._queue.acquire()
         try:
             yield
         finally:
-            self._release_flush_lock()
+            self.release()
 
     @property
     def poisoned(self) -> bool:
         """True after a failed write or sync."""
-        return isinstance(self._stop, LogPoisonedError)
+        return isinstance(self._queue.stopped, LogPoisonedError)
 
-    # -- waiting ---------------------------------------------------------------------------
+    # -- for the queue ---------------------------------------------------------------------
 
-    def wait_for(self, group: Group[Item], timeout: float | None = None) -> None:
-        """Block until ``group`` is finished, leading a flush if no other thread does.
+    def request_flush(self) -> None:
+        """Have the task flusher flush soon."""
+        self._task_flusher.request()
 
-        Raises `TimeoutError` after ``timeout`` seconds; the task flusher then takes over.
-        """
-        deadline = None if timeout is None else time.monotonic() + timeout
-        try:
-            while not group.finished:
-                if not group.gate.acquire(blocking=False):
-                    self._wait_at_gate(group, deadline)
-                if not group.finished:
-                    self._lead_for(group)
-        finally:
-            # For the next waiter, also if this one was interrupted after it passed the gate.
-            group.open_gate()
-
-    def _wait_at_gate(self, group: Group[Item], deadline: float | None) -> None:
-        self._flush_lock.refuse_owner()
-        group.waiting.append(None)
-        try:
-            rest = -1 if deadline is None else max(deadline - time.monotonic(), 0)
-            if not group.gate.acquire(timeout=rest) and group.unfinished():
-                group.request_flush()
-                raise TimeoutError(f"{self.name}: not durable in time; it may still become so")
-        finally:
-            group.waiting.pop()
-            if group.finished:
-                self._leader_wait.woken(group.waiting)
-
-    # -- leading ----------------------------------------------------------------------------
-
-    def _lead_for(self, group: Group[Item]) -> None:
-        """Flush, unless another thread does or has just finished ``group``."""
+    def write_dirty(self) -> None:
+        """Have the caller of `submit` write what waits, before it may submit more."""
+        if self._queue.owned:
+            return
+        if in_event_loop():
+            self.request_flush()
+            return
         with defer_sigint():
-            if self._flush_lock.try_acquire():
-                if group.unfinished():
-                    self._lead(sync=True)
-                else:
-                    self._release_flush_lock()
+            self._queue.acquire()
+            self.lead(sync=False)
+        self._queue.refuse_if_stopped()
 
     def _flush_for_tasks(self) -> bool:
         """Flush in the task flusher's thread; returns False once it may end."""
-        if self._flush_lock.try_acquire():
-            self._lead(sync=True)
-        return self._stop is None
-
-    def _write_dirty(self) -> None:
-        """Have the caller of `submit` write what waits, before it may submit more."""
-        if self._flush_lock.owned:
-            return
-        if in_event_loop():
-            self.task_flusher.request()
-            return
-        with defer_sigint():
-            self._flush_lock.acquire()
-            self._lead(sync=False)
-        self._refuse_if_stopped()
-
-    def _refuse_if_stopped(self) -> None:
-        if self._stop is not None:
-            raise copy_error(self._stop)
+        if self._queue.try_acquire():
+            self.lead(sync=True)
+        return self._queue.stopped is None
 
     # -- flushing: the caller owns the flush lock (I1), and these release it ------------------
 
-    def _lead(self, *, sync: bool) -> None:
+    def lead(self, sync: bool) -> None:
         """Flush everything that waits."""
-        try:
-            if sync:
-                self._leader_wait.wait()
-                if self._delay and len(self._buffers.current.items) >= self._siblings:
-                    time.sleep(self._delay)
-            self._flush(sync)
-        except BaseException as error:
-            self._poison(error)
-        finally:
-            self._release_flush_lock()
+        with defer_sigint():
+            try:
+                if sync:
+                    self._queue.wait_for_woken()
+                    if self._delay and self._has_siblings():
+                        time.sleep(self._delay)
+                self._flush(sync)
+            except BaseException as error:
+                self._poison(error)
+            finally:
+                self.release()
 
-    def _commit_alone(self, item: Item, size: int) -> int:
+    def commit_alone(self, item: Item, size: int) -> int:
         """Write and sync one item, without a group; returns its log sequence number."""
-        started = time.perf_counter()
-        written = False
-        try:
-            lsns = self._write_items([item])
-            written = True
-            self.counters.add_group(1, size)
-            self.counters.fsyncs += 1
-            self._sync()
-            return lsns[0]
-        except BaseException as error:
-            if isinstance(error, LogWriteError) and not written:
-                self.counters.refused += 1
-                raise
-            raise copy_error(self._poison(error)) from error
-        finally:
-            self.counters.add_time(time.perf_counter() - started)
-            self._release_flush_lock()
+        with defer_sigint():
+            started = time.perf_counter()
+            written = False
+            try:
+                lsns = self._write_items([item])
+                written = True
+                self.counters.add_group(1, size)
+                self.counters.fsyncs += 1
+                self._sync()
+                return lsns[0]
+            except BaseException as error:
+                if isinstance(error, LogWriteError) and not written:
+                    self.counters.refused += 1
+                    raise
+                raise copy_error(self._poison(error)) from error
+            finally:
+                self.counters.add_time(time.perf_counter() - started)
+                self.release()
 
-    def _release_flush_lock(self) -> None:
+    def _has_siblings(self) -> bool:
+        waiting = self._queue.unfinished()
+        return bool(waiting) and len(waiting[-1].items) >= self._siblings
+
+    def _ended_through(self, size: int, seconds: float, error: BaseException | None) -> None:
+        """End what `commit_alone` does, where the compiled core has written and synced."""
+        try:
+            if error is not None:
+                raise copy_error(self._poison(error)) from error
+            self.counters.add_lone(size, seconds)
+        finally:
+            self.release()
+
+    def release(self) -> None:
         """End a flush, and have the groups formed meanwhile flushed next (I5)."""
-        with self._lock:
-            self._flush_lock.release()
-            groups = self._buffers.unfinished()
-            for group in groups:
-                group.open_gate()
-        if self._stop is not None or any(group.needs_flusher() for group in groups):
-            self.task_flusher.request_if_running()
+        if self._queue.release():
+            self._task_flusher.request_if_running()
 
     # -- flushing: the caller owns the flush lock (I1) -----------------------------------------
 
     def _flush(self, sync: bool) -> None:
-        assert self._flush_lock.owned, "I1"
-        with self._lock:
-            groups = self._buffers.take()
-        if not self._buffers.unsynced:
+        queue = self._queue
+        assert queue.owned, "I1"
+        groups = queue.take()
+        if not queue.unsynced:
             return
         started = time.perf_counter()
         for group in groups:
             self._write_group(group)
-        if self._buffers.unsynced and (sync or any(group.sync for group in groups)):
+        if queue.unsynced and (sync or any(group.sync for group in groups)):
             self.counters.fsyncs += 1
             self._sync()
-            with self._lock:
-                self._leader_wait.flushed(time.perf_counter() - started)
-                self._finish(self._buffers.take_synced())
+            queue.finish(time.perf_counter() - started)
         self.counters.add_time(time.perf_counter() - started)
 
     def _write_group(self, group: Group[Item]) -> None:
         try:
             lsns = self._write_items(group.items)
         except LogWriteError as error:
-            with self._lock:
-                self._buffers.unsynced.remove(group)
-                self._finish([group], error)
+            self._queue.refuse(group, error)
             self.counters.refused += len(group.items)
             return
         group.lsns = lsns
@@ -384,97 +323,15 @@ class GroupWriter(Generic[Item]):
             advice="Close the log and open it again: recovery reads what is on the disk",
         )
         cause.__cause__ = error
-        with self._lock:
-            reported = self._stop_with(cause)
+        reported = self._queue.stop(cause)
         if not isinstance(error, Exception):
             raise error
         return reported
-
-    # -- the caller holds the writer's lock (I6) -------------------------------------------------
-
-    def _rotate(self) -> Group[Item]:
-        """Make the current group dirty and return the new one."""
-        self._refuse_if_stopped()
-        self._buffers.rotate()
-        return self._buffers.current
-
-    def _finish(self, groups: list[Group[Item]], error: TallystickError | None = None) -> None:
-        self._leader_wait.expect([group.waiting for group in groups if group.waiting])
-        for group in groups:
-            assert not group.finished, "I3"
-            group.error = error
-            group.finish()
-
-    def _stop_with(self, cause: TallystickError) -> TallystickError:
-        """Fail every unfinished group and every later submit; returns the first cause."""
-        if self._stop is None:
-            self._stop = cause
-        self._finish(self._buffers.end(), self._stop)
-        return self._stop
 
     # -- forks ------------------------------------------------------------------------------
 
     def forked(self) -> None:
         """Stop the writer of a forked child: its parent writes, and its lock owners are gone."""
-        self._make_locks()
-        for group in self._buffers.unfinished():
-            group.forget_waiters()
-        self._stop_with(forked_error(self.name))
-
-
-class Buffers(Generic[Item]):
-    """The groups that are not finished. Every method runs under the writer's lock.
-
-    ``current`` is being filled, ``dirty`` groups are full, ``unsynced`` ones were taken for
-    writing. ``dirty_bytes`` is the size of the dirty ones.
-    """
-
-    __slots__ = ("_writer", "current", "dirty", "dirty_bytes", "unsynced")
-
-    def __init__(self, writer: Flushing) -> None:
-        self._writer = writer
-        self.current: Group[Item] = Group(writer)
-        self.dirty: deque[Group[Item]] = deque()
-        self.dirty_bytes = 0
-        self.unsynced: list[Group[Item]] = []
-
-    def idle(self) -> bool:
-        """Return True if no item is unfinished; may be called without the lock, as a hint."""
-        return not (self.current.items or self.unsynced or self.dirty or self.current.bytes)
-
-    def rotate(self) -> None:
-        """Make the current group dirty, unless it is empty, and start an empty one."""
-        full = self.current
-        if full.items:
-            self.dirty.append(full)
-            self.dirty_bytes += full.bytes
-            self.current = Group(self._writer)
-
-    def take(self) -> list[Group[Item]]:
-        """Return every group that waits to be written, oldest first; they are unsynced now."""
-        self.rotate()
-        groups = [*self.dirty]
-        self.dirty.clear()
-        self.dirty_bytes = 0
-        self.unsynced += groups
-        return groups
-
-    def take_synced(self) -> list[Group[Item]]:
-        """Return every unsynced group: a sync has made them durable."""
-        groups, self.unsynced = self.unsynced, []
-        return groups
-
-    def unfinished(self) -> list[Group[Item]]:
-        """Return all groups that hold items, oldest first."""
-        current = [self.current] if self.current.items else []
-        return [*self.unsynced, *self.dirty, *current]
-
-    def end(self) -> list[Group[Item]]:
-        """Return all groups that hold items, keep none, and take no item any more."""
-        groups = self.unfinished()
-        self.unsynced = []
-        self.dirty.clear()
-        self.dirty_bytes = 0
-        self.current = Group(self._writer)
-        self.current.bytes = _NOTHING_FITS
-        return groups
+        self._make_flusher()
+        self._queue.forget_waiters()
+        self._queue.stop(forked_error(self.name))

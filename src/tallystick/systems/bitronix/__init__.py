@@ -16,6 +16,7 @@ SYSTEM = System(
     detector="tallystick.systems.bitronix.read.detect:detect",
     reader="tallystick.systems.bitronix.reader:BitronixReading",
     codes="tallystick.systems.bitronix.codes:CODES",
+    reasons="tallystick.systems.bitronix.codes:REASONS",
     roles={
         Role.DECISION_LOG: "tallystick.systems.bitronix.live.role:BitronixDecisionLog",
     },

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tallystick.records import Severity
+from tallystick.records import Answer, Severity
+from tallystick.systems.answers import Reason, reasons
 from tallystick.systems.findings import Code, codes
 
 _PUT_BACK = "Put the file back from a backup; do not delete the pair, it may hold open decisions"
@@ -114,5 +115,39 @@ CODES = codes(
         Severity.INFO,
         "A server id may have been cut or altered by the manager.",
         "Choose a server id of at most 51 ASCII characters",
+    ),
+)
+
+REASONS = reasons(
+    Reason(
+        "start-refused",
+        Answer.REFUSES,
+        "The manager does not start with this journal.",
+    ),
+    Reason(
+        "decision-changed",
+        Answer.LOSES,
+        "A restart loses a decision to commit, revives a closed one, or takes it to be open on "
+        "other resources.",
+    ),
+    Reason(
+        "older-file-in-use",
+        Answer.CANNOT_TELL,
+        "The manager opens the older file; no decision differs now, and its next change of files "
+        "overwrites the newer one.",
+        "the newer file, put in use before the start",
+    ),
+    Reason(
+        "closed-header",
+        Answer.SAFE,
+        "Whole records stand up to the position in both file headers, and the later file says that "
+        "the manager was shut down in order.",
+    ),
+    Reason(
+        "unclean-header",
+        Answer.SAFE,
+        "Whole records stand up to the position in both file headers, and nothing newer follows: "
+        "a record is forced before its transaction is told to commit.",
+        after_crash=True,
     ),
 )

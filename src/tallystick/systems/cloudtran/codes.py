@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tallystick.records import Severity
+from tallystick.records import Answer, Severity
+from tallystick.systems.answers import Reason, reasons
 from tallystick.systems.findings import Code, codes
 
 ADVICE_ON_LOSS = (
@@ -86,5 +87,32 @@ CODES = codes(
         "stale-tail",
         Severity.WARNING,
         "A file ends in blocks of an earlier life of its space; they are ignored.",
+    ),
+)
+
+REASONS = reasons(
+    Reason(
+        "start-stops",
+        Answer.REFUSES,
+        "A start stops at the first acknowledged block that is lost.",
+    ),
+    Reason(
+        "odd-tail",
+        Answer.CANNOT_TELL,
+        "The last block is damaged, and no sector of it was left unwritten: a crash does not "
+        "leave that.",
+        "a copy of the newest file from before the damage",
+    ),
+    Reason(
+        "closing-block",
+        Answer.SAFE,
+        "The sequence of blocks has no gap, and the newest file ends in its closing block.",
+    ),
+    Reason(
+        "last-block-whole",
+        Answer.SAFE,
+        "The sequence of blocks has no gap up to the last whole one, and after that comes nothing, "
+        "or one of which sectors were never written: a block is acknowledged after its sync.",
+        after_crash=True,
     ),
 )

@@ -15,6 +15,7 @@ SYSTEM = System(
     detector="tallystick.systems.derby.read.detect:detect",
     reader="tallystick.systems.derby.reader:DerbyReading",
     codes="tallystick.systems.derby.codes:CODES",
+    reasons="tallystick.systems.derby.codes:REASONS",
     clocks=frozenset({Clock.NONE}),
     secrets=frozenset({"boot_password", "encryption_key"}),
     settings={

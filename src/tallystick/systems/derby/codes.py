@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tallystick.records import Severity
+from tallystick.records import Answer, Severity
+from tallystick.systems.answers import Reason, reasons
 from tallystick.systems.findings import Code, codes
 
 COPY_FIRST = "Copy the log folder before anything starts the database"
@@ -111,5 +112,94 @@ CODES = codes(
         Severity.WARNING,
         "A prepared transaction waits for the decision of its coordinator.",
         "List it with tallystick indoubt list, beside the log of its coordinator",
+    ),
+)
+
+REASONS = reasons(
+    Reason(
+        "no-boot",
+        Answer.REFUSES,
+        "The database does not boot with this log.",
+    ),
+    Reason(
+        "encrypted",
+        Answer.CANNOT_TELL,
+        "The log is encrypted and no key was given.",
+        "the boot password or the external key",
+    ),
+    Reason(
+        "boot-depends",
+        Answer.CANNOT_TELL,
+        "Whether the database boots does not follow from the log.",
+        "a second copy of the database, booted",
+    ),
+    Reason(
+        "new-log",
+        Answer.LOSES,
+        "The engine finds no log to recover from and creates an empty one.",
+    ),
+    Reason(
+        "checkpoint-past-end",
+        Answer.LOSES,
+        "The checkpoint is after the end of the log: what was committed there is gone, and undo "
+        "meets newer pages.",
+    ),
+    Reason(
+        "last-file-missing",
+        Answer.LOSES,
+        "An end marker is written after the header of the next file, and that file is missing.",
+    ),
+    Reason(
+        "commits-dropped",
+        Answer.LOSES,
+        "Committed transactions stand after the end that a restart finds; it drops them.",
+    ),
+    Reason(
+        "files-after-end",
+        Answer.CANNOT_TELL,
+        "The log ends before its last file, and the later files do not continue it.",
+        "the log file in which it ends, from a backup",
+    ),
+    Reason(
+        "not-preallocated",
+        Answer.CANNOT_TELL,
+        "The last log file ends with its last record and is smaller than the 1 MiB that Derby "
+        "gives it by default: it was cut, or derby.storage.fileSyncTransactionLog was set.",
+        "derby.properties: with --set derby.storage.fileSyncTransactionLog=true the end is sound",
+    ),
+    Reason(
+        "odd-size",
+        Answer.CANNOT_TELL,
+        "The last log file has not the size that Derby gives a new one: it was cut.",
+        "derby.properties: --set derby.storage.logSwitchInterval=SIZE if it has that size",
+    ),
+    Reason(
+        "odd-group",
+        Answer.CANNOT_TELL,
+        "The last group is damaged, and no sector of it was left unwritten: a crash does not "
+        "leave that.",
+        "a copy of the log file from before the damage",
+    ),
+    Reason(
+        "zeros-to-the-end",
+        Answer.SAFE,
+        "Every group from the start of recovery on is whole, and after the last one the "
+        "preallocated file was never written: a commit is acknowledged after its group is synced.",
+        after_crash=True,
+    ),
+    Reason(
+        "unfinished-group",
+        Answer.SAFE,
+        "Every group from the start of recovery on is whole but the last one, of which whole "
+        "sectors were never written: no commit in it was acknowledged.",
+        after_crash=True,
+    ),
+    Reason(
+        "file-grown",
+        Answer.SAFE,
+        "Every group from the start of recovery on is whole, and the file, which is not "
+        "preallocated any more, ends with the last one: a commit is acknowledged after its group "
+        "is synced.",
+        after_crash=True,
     ),
 )

@@ -123,7 +123,7 @@ class DerbyReading:
         return verdict(
             self.source.path,
             self.format,
-            self.log,
+            self.scan,
             self._analysis,
             self.recovery,
             self.findings(),

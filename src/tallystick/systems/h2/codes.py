@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tallystick.records import Severity
+from tallystick.records import Answer, Severity
+from tallystick.systems.answers import Reason, reasons
 from tallystick.systems.findings import Code, codes
 
 CODES = codes(
@@ -56,6 +57,13 @@ CODES = codes(
         "table-page-empty",
         Severity.LOSS,
         "The root page of a table is zeroed; the engine opens the table without any row.",
+        "Copy the file before any restart; restore the table from a backup",
+    ),
+    Code(
+        "table-page-damaged",
+        Severity.DAMAGE,
+        "A page of a table cannot be read, and the log has no image of it: the engine opens the "
+        "database and fails, or finds no rows, when it comes to the page.",
         "Copy the file before any restart; restore the table from a backup",
     ),
     Code(
@@ -148,5 +156,60 @@ CODES = codes(
         "stale-names",
         Severity.INFO,
         "Names of finished transactions are in log pages that are no longer in use.",
+    ),
+)
+
+REASONS = reasons(
+    Reason(
+        "does-not-open",
+        Answer.REFUSES,
+        "The engine refuses to open the database.",
+    ),
+    Reason(
+        "encrypted",
+        Answer.CANNOT_TELL,
+        "The file is encrypted, or its third header line is damaged.",
+        "a start of the engine on a copy, with the password",
+    ),
+    Reason(
+        "changes-lost",
+        Answer.LOSES,
+        "The engine opens the file without some of the changes that stand in it.",
+    ),
+    Reason(
+        "ends-in-checkpoint",
+        Answer.CANNOT_TELL,
+        "The last record is a checkpoint, which fills its page, and the page that the log would go "
+        "on with is zero: never written, or zeroed.",
+        "a copy of the file from before",
+    ),
+    Reason(
+        "ends-in-prepare",
+        Answer.CANNOT_TELL,
+        "The last record is a prepare, which fills its page, and the page that the log would go on "
+        "with is zero: never written, or zeroed. The engine says that a prepared transaction is "
+        "committed before it writes that.",
+        "the log of the coordinator: what it decided for the prepared transactions",
+    ),
+    Reason(
+        "full-last-page",
+        Answer.CANNOT_TELL,
+        "The last log page is full, and the page that the log would go on with is zero: never "
+        "written, or zeroed.",
+        "a copy of the file from before",
+    ),
+    Reason(
+        "log-closed",
+        Answer.SAFE,
+        "The header names no log, as closing the database leaves it: every change is in the "
+        "tables.",
+    ),
+    Reason(
+        "flushed-end",
+        Answer.SAFE,
+        "Every log page is whole, and the last one ends in the zeros of a flush, which only the "
+        "last page has. The engine acknowledges a commit up to WRITE_DELAY (500 ms) before it "
+        "writes it: such commits may be missing.",
+        after_crash=True,
     ),
 )

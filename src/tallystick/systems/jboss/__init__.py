@@ -16,6 +16,7 @@ SYSTEM = System(
     detector="tallystick.systems.jboss.read.detect:detect",
     reader="tallystick.systems.jboss.reader:JournalReading",
     codes="tallystick.systems.jboss.codes:CODES",
+    reasons="tallystick.systems.jboss.codes:REASONS",
     roles={
         Role.RECORD_JOURNAL: "tallystick.systems.jboss.live.role:JBossRecordJournal",
     },

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tallystick.records import Severity
+from tallystick.records import Answer, Severity
+from tallystick.systems.answers import Reason, reasons
 from tallystick.systems.findings import Code, codes
 
 _EXPORT_FIRST = "Copy the journal now; export it with --salvage before any restart"
@@ -109,5 +110,77 @@ CODES: Final = codes(
         Severity.WARNING,
         "A file was created and filled, and its header never written.",
         "It holds nothing; remove it after a copy",
+    ),
+)
+
+REASONS = reasons(
+    Reason(
+        "load-refused",
+        Answer.REFUSES,
+        "The journal's own loader gives up, and the application does not start.",
+    ),
+    Reason(
+        "records-lost",
+        Answer.LOSES,
+        "A restart drops records, applies a transaction in part, or shows deleted records.",
+    ),
+    Reason(
+        "file-missing",
+        Answer.LOSES,
+        "Live records were updated and their adds are nowhere: a file with a live record is never "
+        "reclaimed, so one is missing.",
+    ),
+    Reason(
+        "elements-missing",
+        Answer.CANNOT_TELL,
+        "Elements of a transaction stand in a file that is gone: reclaimed, or lost.",
+        "the missing file, from a backup",
+    ),
+    Reason(
+        "same-file-id",
+        Answer.CANNOT_TELL,
+        "Two files have the same id: one is a copy, or its header is damaged.",
+        "which of the two files the journal wrote",
+    ),
+    Reason(
+        "ids-missing",
+        Answer.CANNOT_TELL,
+        "A file id is missing that no reuse of a file and no compaction explains: the file was "
+        "deleted as not needed, or lost.",
+        "a listing of the journal's folder from before",
+    ),
+    Reason(
+        "compaction-pending",
+        Answer.CANNOT_TELL,
+        "A compaction, or the creation of a file, was not finished; a load carries it out or "
+        "drops it.",
+        "a load of a copy of the journal",
+    ),
+    Reason(
+        "gap-between-records",
+        Answer.CANNOT_TELL,
+        "Between two records of one life of a file stand bytes that no append leaves: records may "
+        "have stood there.",
+        "a copy of the file from before",
+    ),
+    Reason(
+        "odd-end",
+        Answer.CANNOT_TELL,
+        "After the last record stand bytes that are neither the fill of a file, nor an earlier "
+        "life of it, nor an unfinished record.",
+        "a copy of the file from before",
+    ),
+    Reason(
+        "next-file-missing",
+        Answer.CANNOT_TELL,
+        "The newest file holds records, and a journal opens the next file before it needs it.",
+        "a listing of the journal's folder from before",
+    ),
+    Reason(
+        "next-file",
+        Answer.SAFE,
+        "Whole records stand end to end, nothing was written after the last one, and the next file "
+        "is there: a record is acknowledged after its sync.",
+        after_crash=True,
     ),
 )

@@ -18,6 +18,7 @@ SYSTEM = System(
     detector="tallystick.systems.tally.read.detect:detect",
     reader="tallystick.systems.tally.reader:TallyReading",
     codes="tallystick.systems.tally.codes:CODES",
+    reasons="tallystick.systems.tally.codes:REASONS",
     roles={
         Role.JOURNAL: f"{_ROLES}.journal:open_journal",
         Role.DECISION_LOG: f"{_ROLES}.decision_log:TallyDecisionLog",
@@ -26,6 +27,7 @@ SYSTEM = System(
         Role.PERSIST_LOG: f"{_ROLES}.persist_log:TallyPersistLog",
     },
     clocks=frozenset({Clock.WALL_US}),
+    change_feed=True,
     secrets=frozenset({"encryption_key"}),
     companions=frozenset({"backup", "fresh", "identity", "lock", "node", "pages", "recovered"}),
     persist_entry="tallystick.systems.tally.read.records:stored_entry",

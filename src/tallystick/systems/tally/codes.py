@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tallystick.records import Severity
+from tallystick.records import Answer, Severity
+from tallystick.systems.answers import Reason, reasons
 from tallystick.systems.findings import Code, codes
 
 CODES = codes(
@@ -93,5 +94,46 @@ CODES = codes(
         Severity.DAMAGE,
         "The content of a whole group cannot be decoded.",
         "Check the key of the log, and that this version of Tallystick knows its format",
+    ),
+)
+
+REASONS = reasons(
+    Reason(
+        "refused",
+        Answer.REFUSES,
+        "Opening the log is refused: acknowledged data is damaged or missing.",
+    ),
+    Reason(
+        "encrypted",
+        Answer.CANNOT_TELL,
+        "Groups are encrypted and no key was given.",
+        "the log's key",
+    ),
+    Reason(
+        "odd-group",
+        Answer.CANNOT_TELL,
+        "The last group is damaged, and no sector of it was left unwritten: a crash does not leave "
+        "that. Opening the log cuts it off.",
+        "a copy of the segment from before the damage",
+    ),
+    Reason(
+        "durable-mark",
+        Answer.SAFE,
+        "Every group is whole up to the record that the control block says was durable, and none "
+        "was written after it.",
+    ),
+    Reason(
+        "last-group-whole",
+        Answer.SAFE,
+        "Every group is whole up to the end of the log, where nothing was written: a group is "
+        "acknowledged after its sync.",
+        after_crash=True,
+    ),
+    Reason(
+        "last-group-cut",
+        Answer.SAFE,
+        "Every group is whole but the last one, of which sectors were never written: it was not "
+        "acknowledged.",
+        after_crash=True,
     ),
 )

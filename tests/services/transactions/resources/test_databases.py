@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pymysql
 import pytest
 import sqlalchemy
 import sqlalchemy.orm
+from psycopg.rows import dict_row
+from sqlalchemy import make_url
 
 from tallystick.errors import InDoubtError, RolledBackError, TransactionUsageError
 from tallystick.records import Xid
@@ -56,7 +59,7 @@ class Bank:
 
     def maria(self) -> Any:
         adapted = MySqlResource.from_url("maria", self.urls["maria"])
-        return adapted.pool.take()
+        return adapted.connect()
 
     def manager(
         self, *names: str, face: Face = FACES["blocking"], **settings: Any
@@ -78,6 +81,18 @@ class Bank:
             f"UPDATE accounts SET balance = balance + {mark} WHERE id = {mark}",
             (amount, self.account),
         )
+
+    def balances_of(self, name: str) -> int:
+        """The balance in PostgreSQL or MariaDB; the other one is not asked."""
+        query = f"SELECT balance FROM accounts WHERE id = {self.account}"
+        if name == "pg":
+            with psycopg.connect(self.urls["pg"]) as pg:
+                row = pg.execute(query).fetchone()
+                assert row is not None
+                return int(row[0])
+        with self.maria() as maria, maria.cursor() as cursor:
+            cursor.execute(query)
+            return int(cursor.fetchone()[0])
 
     def balances(self) -> dict[str, int]:
         query = f"SELECT balance FROM accounts WHERE id = {self.account}"
@@ -428,3 +443,27 @@ def test_engines_and_sessions_take_part(bank: Bank) -> None:
 def test_an_engine_without_two_phase_commit_is_refused() -> None:
     with pytest.raises(TransactionUsageError, match="no two-phase commit through sqlite"):
         from_engine("x", sqlalchemy.create_engine("sqlite://"))
+
+
+def test_connections_of_the_application_may_give_dictionaries(bank: Bank) -> None:
+    url = make_url(bank.urls["maria"])
+
+    def pg() -> psycopg.Connection[Any]:
+        return psycopg.connect(bank.urls["pg"], row_factory=dict_row)
+
+    def maria() -> Any:
+        return pymysql.connect(
+            host=url.host, port=url.port or 0, user=url.username, database=url.database,
+            cursorclass=pymysql.cursors.DictCursor,
+        )  # fmt: skip
+
+    resources = {"pg": PostgresResource("pg", pg), "maria": MySqlResource("maria", maria)}
+    with TransactionManager(bank.folder / "node", resources, recovery_interval=None) as tm:
+        assert not tm.preflight()
+        with tm.begin() as tx:
+            bank.pay(tx, "pg", 3)
+            bank.pay(tx, "maria", 3)
+            rows = tx["pg"].execute("SELECT 1 AS one"), tx["maria"].execute("SELECT 1 AS one")
+            assert [row.fetchone() for row in rows] == [{"one": 1}, {"one": 1}]
+        assert tm.recover().clean
+    assert bank.balances() == {"pg": 3, "maria": 3, "lite": 0}

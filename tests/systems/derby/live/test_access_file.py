@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tallystick.errors import LogFullError
+from tallystick.errors import LogFullError, LogWriteError
 from tallystick.systems.derby.format.crypto import LogCipher
 from tallystick.systems.derby.format.layout import (
     CHECKSUM_OPERATION,
+    END_MARKER,
     HEADER_SIZE,
+    LOG_RECORD_FIXED_OVERHEAD_SIZE,
     encode_header,
     make_instant,
 )
@@ -108,7 +114,7 @@ class Player:
                 "switch": self.writer.switch_log_buffer,
                 "dirty": self.writer.flush_dirty_buffers,
                 "sync": self.writer.sync_log_access_file,
-                "end": self.writer.write_end_marker,
+                "end": lambda: self.writer.write_end_marker(END_MARKER),
                 "close": self.writer.close,
                 "corrupt": self.writer.corrupt,
             }
@@ -124,7 +130,9 @@ class Player:
         reserved = self.writer.reserve_space_for_checksum(length, self.number, self.end)
         self.end += reserved
         place = self.end
-        self.writer.write_log_record(make_instant(self.number, place), data, optional)
+        self.writer.write_log_record(
+            length, make_instant(self.number, place), data, 0, optional, 0, optional_size
+        )
         self.end += length + 16
         return [reserved, place, self.end]
 
@@ -168,7 +176,7 @@ def rebuilt(
     end = position
     for body in bodies:
         end += writer.reserve_space_for_checksum(len(body), number, end)
-        writer.write_log_record(make_instant(number, end), body)
+        writer.write_log_record(len(body), make_instant(number, end), body)
         end += len(body) + 16
     writer.flush_log_access_file()
     return bytes(file.content)
@@ -198,7 +206,7 @@ def body_of_file(number: int, groups: list[list[bytes]]) -> bytes:
     for group in groups:
         for body in group:
             end += writer.reserve_space_for_checksum(len(body), number, end)
-            writer.write_log_record(make_instant(number, end), body)
+            writer.write_log_record(len(body), make_instant(number, end), body)
             end += len(body) + 16
         writer.flush_log_access_file()
     return bytes(file.content)
@@ -213,8 +221,167 @@ def test_encrypted_checksum_record_fills_cipher_blocks() -> None:
     writer = LogAccessFile(file, HEADER_SIZE, cipher=cipher)
     sealed = cipher.encrypt(bytes(32))
     assert writer.reserve_space_for_checksum(len(sealed), 1, HEADER_SIZE) == 48
-    writer.write_log_record(make_instant(1, HEADER_SIZE + 48), sealed)
+    writer.write_log_record(len(sealed), make_instant(1, HEADER_SIZE + 48), sealed)
     writer.flush_log_access_file()
     clear = cipher.decrypt(bytes(file.content[12:44]))
     assert clear.startswith(bytes.fromhex("0081 4900 0000 01c5 01"))
     assert int.from_bytes(clear[13:21]) == zlib.crc32(file.content[48:])
+
+
+# -- the members, one by one --------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Cut:
+    """An array, and the part of it that is to be written."""
+
+    array: bytes
+    offset: int
+    length: int
+
+    @property
+    def part(self) -> bytes:
+        return self.array[self.offset : self.offset + self.length]
+
+
+@st.composite
+def cuts(draw: st.DrawFn, smallest: int) -> Cut:
+    array = draw(st.binary(min_size=smallest, max_size=300))
+    offset = draw(st.integers(0, len(array) - smallest))
+    return Cut(array, offset, draw(st.integers(smallest, len(array) - offset)))
+
+
+@given(
+    records=st.lists(st.tuples(cuts(1), cuts(0), st.booleans()), max_size=12),
+    buffer_size=st.integers(40, 400),
+    checksums=st.booleans(),
+    in_parts=st.booleans(),
+)
+def test_record_looks_as_if_written_by_the_small_calls(
+    records: list[tuple[Cut, Cut, bool]], buffer_size: int, checksums: bool, in_parts: bool
+) -> None:
+    file, small = RecordingFile(), RecordingFile()
+    one = LogAccessFile(file, 0, buffer_size=buffer_size, checksums=checksums, in_parts=in_parts)
+    many = LogAccessFile(small, 0, buffer_size=buffer_size, checksums=checksums, in_parts=in_parts)
+    end = 0
+    for data, optional, flushed in records:
+        length = data.length + optional.length
+        reserved = one.reserve_space_for_checksum(length, 1, end)
+        assert many.reserve_space_for_checksum(length, 1, end) == reserved
+        end += reserved
+        instant = make_instant(1, end)
+        one.write_log_record(
+            length,
+            instant,
+            data.array,
+            data.offset,
+            optional.array,
+            optional.offset,
+            optional.length,
+        )
+        if length + LOG_RECORD_FIXED_OVERHEAD_SIZE <= many.current.bytes_free:
+            by_small_calls(many, instant, data, optional)
+        else:
+            many.flush_log_access_file()
+            large = LogAccessFile(small, many.position, buffer_size=1000, checksums=checksums)
+            assert large.reserve_space_for_checksum(length, 1, end - reserved) == reserved
+            by_small_calls(large, instant, data, optional)
+            large.flush_log_access_file()
+            many.position = large.position
+        end += length + LOG_RECORD_FIXED_OVERHEAD_SIZE
+        if flushed:
+            one.flush_log_access_file()
+            many.flush_log_access_file()
+    one.write_end_marker(END_MARKER)
+    many.write_end_marker(END_MARKER)
+    assert bytes(file.content) == bytes(small.content)
+    assert len(file.content) == end + 4
+
+
+def by_small_calls(writer: LogAccessFile, instant: int, data: Cut, optional: Cut) -> None:
+    writer.write_int(data.length + optional.length)
+    writer.write_long(instant)
+    writer.write(data.array, data.offset, data.length)
+    for byte in optional.part:
+        writer.write(byte)
+    writer.write_int(data.length + optional.length)
+
+
+def test_counters_are_the_writes_that_succeeded_and_their_bytes() -> None:
+    file = RecordingFile()
+    writer = LogAccessFile(file, 0, buffer_size=100, checksums=False, in_parts=True)
+    assert (writer.mon_num_writes_to_log, writer.mon_num_bytes_to_log) == (0, 0)
+    writer.write_log_record(4, 1, b"data")
+    assert writer.mon_num_writes_to_log == 0
+    file.failing_writes = 3
+    writer.flush_log_access_file()
+    assert (writer.mon_num_writes_to_log, writer.mon_num_bytes_to_log) == (1, 20)
+    writer.write_log_record(150, 2, bytes(120), 0, bytes(30), 0, 30)
+    assert (writer.mon_num_writes_to_log, writer.mon_num_bytes_to_log) == (5, 186)
+    writer.write_end_marker(END_MARKER)
+    assert (writer.mon_num_writes_to_log, writer.mon_num_bytes_to_log) == (6, 190)
+
+
+def test_large_record_without_reservation_stays_after_what_was_buffered() -> None:
+    file = RecordingFile()
+    writer = LogAccessFile(file, 0, buffer_size=50, checksums=False)
+    writer.write_log_record(2, 1, b"ab")
+    writer.write_log_record(60, 2, b"c" * 60)
+    assert file.content[12:14] == b"ab"
+    assert file.content[30:90] == b"c" * 60
+
+
+@pytest.mark.parametrize("marker", [0, 7, -1])
+def test_end_marker_has_the_value_given(marker: int) -> None:
+    file = RecordingFile()
+    LogAccessFile(file, 0).write_end_marker(marker)
+    assert file.content == marker.to_bytes(4, signed=True)
+
+
+CONTRADICTIONS: dict[str, Callable[[LogAccessFile], None]] = {
+    "offset-after-data": lambda w: w.write_log_record(5, 1, b"12345", 1),
+    "offset-negative": lambda w: w.write_log_record(3, 1, b"12345", -1),
+    "data-too-short": lambda w: w.write_log_record(6, 1, b"12345"),
+    "length-zero": lambda w: w.write_log_record(0, 1, b""),
+    "optional-larger-than-length": lambda w: w.write_log_record(2, 1, b"12", 0, b"345", 0, 3),
+    "optional-offset-outside": lambda w: w.write_log_record(4, 1, b"12", 0, b"345", 2, 2),
+    "optional-length-negative": lambda w: w.write_log_record(1, 1, b"12", 0, b"345", 0, -1),
+    "bytes-outside": lambda w: w.write(b"12", 1, 2),
+    "bytes-length-negative": lambda w: w.write(b"12", 1, -1),
+    "int-too-large": lambda w: w.write_int(1 << 31),
+    "long-too-large": lambda w: w.write_long(1 << 63),
+    "larger-than-the-buffer": lambda w: w.write(bytes(100)),
+    "marker-too-large": lambda w: w.write_end_marker(1 << 31),
+    "longer-than-reserved": lambda w: w.write_log_record(70, 1, bytes(70)),
+}
+
+
+@pytest.mark.parametrize("case", CONTRADICTIONS)
+def test_contradiction_is_refused_and_nothing_is_written(case: str) -> None:
+    file = RecordingFile()
+    writer = LogAccessFile(file, 0, buffer_size=110)
+    writer.write_log_record(1, writer.reserve_space_for_checksum(1, 1, 0), b"a")
+    position = writer.current.position
+    with pytest.raises(LogWriteError):
+        CONTRADICTIONS[case](writer)
+    assert file.calls == []
+    assert writer.current.position == position
+    writer.flush_log_access_file()
+    assert file.content[37 + 12 : 37 + 13] == b"a"
+    assert len(file.content) == 37 + 17
+
+
+@pytest.mark.parametrize("size", [1, 100], ids=["buffered", "direct"])
+def test_group_without_a_reserved_place_is_refused(size: int) -> None:
+    file = RecordingFile()
+    writer = LogAccessFile(file, 0, buffer_size=110)
+    writer.reserve_space_for_checksum(size, 1, 0)
+    writer.write_log_record(size, 37, bytes(size))
+    writer.flush_log_access_file()
+    before = bytes(file.content)
+    with pytest.raises(LogWriteError, match="reserve_space_for_checksum"):
+        writer.write_log_record(size, len(before), bytes(size))
+    with pytest.raises(LogWriteError, match="reserve_space_for_checksum"):
+        writer.write(b"a")
+    writer.flush_log_access_file()
+    assert file.content == before

@@ -32,8 +32,15 @@ from tallystick.systems.h2.database.nodes import (
     Node,
     codec,
 )
+from tallystick.systems.h2.database.paged_log import H2PagedLog
 from tallystick.systems.h2.database.tables import pack, unpack
+from tallystick.systems.h2.engine.recovery import recover, used_pages
 from tallystick.systems.h2.format import layout
+from tallystick.systems.h2.format.entries import Type
+from tallystick.systems.h2.format.values.datetime import Zone
+from tallystick.systems.h2.live.files import PageStoreFile
+from tallystick.systems.h2.read.scan import whole_entries
+from tallystick.systems.h2.read.stream import open_stream
 from tallystick.systems.registry import open_undo_redo_log, system
 from tests.services.page_store.rows import put_rows
 
@@ -199,3 +206,37 @@ def test_a_closed_store_has_no_log_and_ends_with_its_last_page(tmp_path: Path) -
     assert (header.first_trunk, header.first_data) == (0, 0)
     assert not {layout.STREAM_TRUNK, layout.STREAM_DATA} & set(kinds(content).values())
     assert len(content) // SIZE == max(kinds(content)) + 1
+
+
+def test_the_free_list_never_marks_a_page_of_our_own_log(tmp_path: Path) -> None:
+    """So sections may be dropped without FREE_LOG: recovery can restore no mark on their pages."""
+    chance = random.Random(3)
+    dropped = 0
+    for _ in range(2):
+        store = PageStore(tmp_path / "s", system="h2", cache_bytes=0, checkpoint_bytes=100_000)
+        if not store.tables():
+            store.create_table("t")
+        for _ in range(25):
+            with store.begin() as tx:
+                for key in chance.sample(range(300), 4):
+                    tx.table("t")[key] = chance.randbytes(chance.choice((5, 900, 9000)))
+            left = Path(shutil.copy(tmp_path / "s" / FILE, tmp_path / FILE))
+            assert marks_on_log_pages(left) == []
+        log = store._log
+        assert isinstance(log, H2PagedLog)
+        dropped += log._log.log_first_section_id
+        store._close_files()
+    assert dropped > 3
+
+
+def marks_on_log_pages(path: Path) -> list[int]:
+    """Pages of the log that the free list marks once recovery has restored its images."""
+    with PageStoreFile(str(path)) as store:
+        stream = open_stream(store.view(), store.header)
+        recovery = recover(stream, Zone())
+        images = {
+            entry.page: entry.image
+            for entry in whole_entries(stream)
+            if entry.code == Type.UNDO and recovery.undo_applied(entry)
+        }
+        return store.listed(used_pages(stream), images)

@@ -59,7 +59,7 @@ def open_for_writing(data: bytes, *, carry: bool) -> None:
         log.recover(REDO_STAGE, Store())
         if not carry:
             for one in log.get_in_doubt_transactions():
-                log.set_in_doubt_transaction_state(one.session, commit=True)
+                log.set_in_doubt_transaction_state(one.session, one.page, commit=True)
         log.open_for_writing(carry=carry)
         log.log_add_or_remove_row(7, 16, 3, ROW)
         log.commit(7).wait()

@@ -8,20 +8,25 @@ from pathlib import Path
 import pytest
 
 from tallystick.errors import (
+    CorruptLogError,
     IncompleteLogError,
     LogClosedError,
+    LogWriteError,
     RecordTooLargeError,
 )
 from tallystick.records import State
+from tallystick.systems.h2.engine.opening import EngineResult
 from tallystick.systems.h2.engine.recovery import ALLOCATE_STAGE, REDO_STAGE, UNDO_STAGE, used_pages
 from tallystick.systems.h2.format import layout
-from tallystick.systems.h2.format.entries import encode_prepare
+from tallystick.systems.h2.format.entries import Type, encode_prepare
+from tallystick.systems.h2.format.numbers import encode_var_int, encode_var_long, var_long_size
 from tallystick.systems.h2.format.values.encode import encode_row
 from tallystick.systems.h2.live.files import PageStoreFile
 from tallystick.systems.h2.live.log import PageLog
+from tallystick.systems.h2.read.scan import Scan, whole_entries
 from tallystick.testing.spans import check_tiling
 from tests.roles.contract_undo_redo_log import Store
-from tests.systems.h2.kit import reading_of
+from tests.systems.h2.kit import fixture, reading_of
 
 SIZE = 512
 ROW = encode_row([1, "one"])
@@ -103,20 +108,20 @@ def test_undo_is_logged_once_per_section(path: Path, log: PageLog) -> None:
 
 
 def test_sections_positions_and_sizes(log: PageLog) -> None:
-    assert (log.section_id, log.first_section_id, log.position) == (0, 0, 0)
+    assert (log.log_section_id, log.log_first_section_id, log.log_pos) == (0, 0, 0)
     sizes = [log.size]
     for number in range(30):
         log.log_add_or_remove_row(3, 16, number, ROW)
         log.commit(3).wait()
         sizes.append(log.size)
     assert sizes == sorted(sizes)
-    assert log.position == 30
+    assert log.log_pos == 30
     log.checkpoint().wait()
-    assert (log.section_id, log.position) == (1, 0)
+    assert (log.log_section_id, log.log_pos) == (1, 0)
     log.remove_until(0)
-    assert log.first_section_id == 0
+    assert log.log_first_section_id == 0
     log.remove_until(1)
-    assert log.first_section_id == 1
+    assert log.log_first_section_id == 1
     assert log.size < sizes[-1]
     log.close()
 
@@ -127,12 +132,12 @@ def test_sections_with_uncommitted_changes_are_kept(path: Path, log: PageLog) ->
         log.log_add_or_remove_row(3, 16, 100 + number, ROW)
         log.commit(3).wait()
     log.checkpoint().wait()
-    log.remove_until(log.section_id)
-    assert log.first_section_id == 0
+    log.remove_until(log.log_section_id)
+    assert log.log_first_section_id == 0
     log.commit(9).wait()
     log.checkpoint().wait()
-    log.remove_until(log.section_id)
-    assert log.first_section_id == 2
+    log.remove_until(log.log_section_id)
+    assert log.log_first_section_id == 2
     log.close()
     assert "ADD" not in types(path)
 
@@ -171,7 +176,7 @@ def test_in_doubt_is_kept_until_decided_and_decided_in_place(
     with pytest.raises(IncompleteLogError, match="in doubt"):
         again.open_for_writing()
     before = path.read_bytes()
-    again.set_in_doubt_transaction_state(3, commit=commit)
+    again.set_in_doubt_transaction_state(3, doubtful.page, commit=commit)
     after = path.read_bytes()
     changed = {at // SIZE for at in range(len(before)) if before[at] != after[at]}
     assert len(changed) == 1
@@ -179,7 +184,7 @@ def test_in_doubt_is_kept_until_decided_and_decided_in_place(
     (transaction,) = reading_of(path).transactions()
     assert transaction.state is (State.COMMITTED if commit else State.ROLLED_BACK)
     with pytest.raises(KeyError):
-        again.set_in_doubt_transaction_state(3, commit=commit)
+        again.set_in_doubt_transaction_state(3, doubtful.page, commit=commit)
 
 
 def test_new_log_frees_the_old_one_and_never_uses_a_key_again(path: Path, log: PageLog) -> None:
@@ -217,7 +222,7 @@ def test_log_at_the_end_stays_after_every_other_page(log: PageLog) -> None:
     count = log.store.page_count
     again = PageLog(log.store, batch=8)
     again.open_for_writing(at_end=True)
-    assert again.minimum_page >= count
+    assert again.min_page_id >= count
     again.close()
 
 
@@ -231,3 +236,207 @@ def test_free_leaves_a_file_that_was_closed_in_order(path: Path, log: PageLog) -
     assert engine["recovery"]["opened"]
     with pytest.raises(LogClosedError):
         log.commit(3)
+
+
+# -- the numbers that the description's calls take ------------------------------------------------
+
+
+def logged(log: PageLog, sections: int = 3) -> list[int]:
+    """Log a row in each of some sections; return the data pages at which the sections begin."""
+    starts = []
+    for number in range(sections):
+        starts.append(log.store.header.first_data if number == 0 else log._state.starts[number])
+        log.log_add_or_remove_row(3, 16, number, ROW)
+        log.commit(3).wait()
+        log.checkpoint().wait()
+    log.close()
+    return starts
+
+
+def test_a_log_is_read_by_the_numbers_given(log: PageLog) -> None:
+    head = log.store.header
+    starts = logged(log)
+    again = PageLog(log.store)
+    same = again.open_for_reading(head.log_key, head.first_trunk, head.first_data)
+    assert same.data_pages == again.open_for_reading().data_pages
+    later = again.open_for_reading(new_first_data_page=starts[2])
+    assert later.data_pages == same.data_pages[same.data_pages.index(starts[2]) :]
+    found = Store()
+    again.recover(UNDO_STAGE)
+    again.recover(REDO_STAGE, found)
+    assert found.rows == {(16, 2): ROW}
+
+
+@pytest.mark.parametrize("numbers", [(99, None, None), (None, 4, None), (None, -1, None),
+                                     (None, 1 << 20, None), (None, None, 4)])  # fmt: skip
+def test_numbers_that_lead_to_no_log_are_refused(
+    path: Path, log: PageLog, numbers: tuple[int | None, int | None, int | None]
+) -> None:
+    logged(log)
+    before = path.read_bytes()
+    with pytest.raises(CorruptLogError, match="lead to no log"):
+        PageLog(log.store).open_for_reading(*numbers)
+    assert path.read_bytes() == before
+
+
+def test_the_pages_of_the_headers_log_stay_while_another_is_read(log: PageLog) -> None:
+    """A crash before the new header must find the header's log whole; its keys are taken."""
+    logged(log, sections=12)
+    named = used_pages(stream := PageLog(log.store).open_for_reading())
+    key = stream.chain.trunks[-1].key
+    assert key > log.store.header.log_key + 1
+    log.store.load_free_list()
+    again = PageLog(log.store, batch=8)
+    again.open_for_reading(0, 0, 0)
+    again.open_for_writing()
+    assert not used_pages(again.open_for_reading()) & named
+    assert again.store.header.log_key > key
+    again.close()
+
+
+@pytest.mark.parametrize("at_end", [False, True])
+def test_the_log_begins_at_the_trunk_page_given(log: PageLog, at_end: bool) -> None:
+    logged(log)
+    again = PageLog(log.store, batch=8)
+    page = log.store.allocate(log.store.page_count - 30)
+    again.open_for_writing(page, at_end)
+    assert again.store.header.first_trunk == page
+    assert again.min_page_id == (page if at_end else 0)
+    mine = used_pages(again.open_for_reading())
+    assert (min(mine) == page) is at_end
+    again.log_add_or_remove_row(3, 16, 1, ROW)
+    again.commit(3).wait()
+    again.close()
+    assert not PageLog(log.store).recover(UNDO_STAGE)
+
+
+UNDER_UNDO = 200
+
+
+@pytest.mark.parametrize("page", [-1, 0, 3, 4, "log", "list", "table", UNDER_UNDO, 1 << 20])
+def test_a_page_that_can_be_no_trunk_is_refused(path: Path, log: PageLog, page: int | str) -> None:
+    log.add_undo(UNDER_UNDO, None)
+    log.prepare_commit(3, "branch").wait()
+    store = log.store
+    store.grow(5000)
+    named = {"log": store.header.first_trunk, "list": store.free_list_pages[1], "table": 150}
+    log.close()
+    listed_as_used(store, [150])
+    before = path.read_bytes()
+    again = PageLog(store, batch=8)
+    again.recover(UNDO_STAGE, Store())
+    with pytest.raises(LogWriteError, match="cannot be the first trunk page"):
+        again.open_for_writing(named.get(str(page), page), carry=True)  # type: ignore[arg-type]
+    assert path.read_bytes() == before
+    assert [one.name for one in again.get_in_doubt_transactions()] == ["branch"]
+
+
+def listed_as_used(store: PageStoreFile, pages: list[int]) -> None:
+    """Mark pages in the free list on disk, as the engine does with those of its log."""
+    for page in pages:
+        first = layout.FREE_LIST_ROOT
+        content = bytearray(store.file.pread(SIZE, first * SIZE))
+        content[layout.FREE_LIST_START + (page - first >> 3)] |= 1 << (page - first & 7)
+        store.write_page(first, bytes(content))
+
+
+def test_a_decision_for_a_page_without_the_prepare_is_refused(path: Path, log: PageLog) -> None:
+    log.prepare_commit(3, "branch").wait()
+    log.prepare_commit(5, "other").wait()
+    one, other = log.get_in_doubt_transactions()
+    log.flush().wait()
+    before = path.read_bytes()
+    for page in (other.page, one.page + 9, 0, -1):
+        with pytest.raises(LogWriteError, match="no prepare record of session 3"):
+            log.set_in_doubt_transaction_state(3, page, commit=True)
+    assert path.read_bytes() == before
+    log.set_in_doubt_transaction_state(3, one.page, commit=True)
+    assert [one.session for one in log.get_in_doubt_transactions()] == [5]
+    log.close()
+
+
+# -- rows ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", ["committed-512", "types-4096", "v1.3.176-types-2048"])
+def test_a_row_factory_gets_key_and_values_of_every_row_of_the_engine(case: str) -> None:
+    result = fixture(case)._result
+    assert isinstance(result, EngineResult)
+    file = result.file
+    assert file.stream is not None
+    rows = 0
+    for entry in Scan(file.stream, file.zone).entries():
+        if entry.code != Type.ADD or entry.fault:
+            continue
+        record = file.stream.raw(entry.start, entry.length)
+        at = entry.length - len(entry.row) - var_long_size(entry.key)
+        at -= len(encode_var_int(len(entry.row)))
+        made, end = PageLog.read_row(lambda *row: row, record, at, file.zone)
+        assert made == (entry.key, entry.values)
+        assert end == len(record)
+        rows += 1
+    assert rows >= 4
+
+
+@pytest.mark.parametrize("cut", [0, 1, 3, -1])
+def test_a_row_that_is_cut_is_refused(cut: int) -> None:
+    row = encode_var_long(-7) + encode_var_int(len(ROW)) + ROW
+    assert PageLog.read_row(lambda key, values: (key, len(values)), row) == ((-7, 2), len(row))
+    with pytest.raises(CorruptLogError, match="row"):
+        PageLog.read_row(lambda *_: None, row[:cut])
+
+
+def test_a_row_with_surplus_bytes_is_refused() -> None:
+    row = encode_var_long(1) + encode_var_int(len(ROW) + 1) + ROW + b"x"
+    with pytest.raises(CorruptLogError, match="as long as"):
+        PageLog.read_row(lambda *_: None, row)
+
+
+# -- FREE_LOG -----------------------------------------------------------------------------------
+
+
+def freed_pages(log: PageLog) -> list[tuple[int, ...]]:
+    entries = whole_entries(log.open_for_reading())
+    return [entry.pages for entry in entries if entry.code == Type.FREE_LOG]
+
+
+@pytest.mark.parametrize("carry", [False, True])
+def test_marks_of_old_log_pages_in_the_free_list_are_freed_in_the_log(
+    log: PageLog, carry: bool
+) -> None:
+    store = log.store
+    old = used_pages(log.open_for_reading())
+    spare = log.open_for_reading().chain.trunks[-1].next
+    log.log_add_or_remove_row(3, 16, 1, ROW)
+    log.commit(3).wait()
+    log.close()
+    marked = sorted(old)[1:4]
+    listed_as_used(store, [*marked, spare])
+    again = PageLog(store, batch=8)
+    again.open_for_writing(carry=carry)
+    again.close()
+    assert freed_pages(PageLog(store)) == [(*marked, spare)]
+
+
+def test_marks_that_a_carried_image_restores_are_freed(log: PageLog) -> None:
+    """On disk the marks are gone already; stage 0 puts them back."""
+    store = log.store
+    marked = sorted(used_pages(log.open_for_reading()))[:2]
+    clear = store.read_page(layout.FREE_LIST_ROOT)
+    listed_as_used(store, marked)
+    log.add_undo(layout.FREE_LIST_ROOT, store.read_page(layout.FREE_LIST_ROOT))
+    log.flush().wait()
+    store.write_page(layout.FREE_LIST_ROOT, clear)
+    log.close()
+    again = PageLog(store, batch=8)
+    again.open_for_writing(carry=True)
+    again.close()
+    assert freed_pages(PageLog(store)) == [tuple(marked)]
+
+
+def test_a_log_of_our_own_has_nothing_to_free(log: PageLog) -> None:
+    logged(log)
+    again = PageLog(log.store, batch=8)
+    again.open_for_writing(carry=True)
+    again.close()
+    assert freed_pages(PageLog(log.store)) == []

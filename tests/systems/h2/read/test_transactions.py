@@ -46,7 +46,7 @@ def test_what_the_engine_wrote_over_a_prepare_record_is_read_as_that(
     assert by_hand(path) == expected
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(30))
 def test_fills_of_our_own_log_prove_nothing(tmp_path: Path, seed: int) -> None:
     """It fills a page after every forced write, so only a rollback over a prepare record shows."""
     rng = random.Random(seed)
@@ -81,7 +81,7 @@ def settle(path: Path, rng: random.Random) -> set[tuple[int | None, State]]:
         log.recover(UNDO_STAGE)
         for one in log.get_in_doubt_transactions():
             commit = rng.random() < 0.5
-            log.set_in_doubt_transaction_state(one.session, commit=commit)
+            log.set_in_doubt_transaction_state(one.session, one.page, commit=commit)
             settled.add((one.session, State.COMMITTED if commit else State.ROLLED_BACK))
         log.close()
     return settled

@@ -7,10 +7,16 @@ first branch, and in each recovery until there is one, a place for outcome rows 
 
 from __future__ import annotations
 
+import os
+import socket
+import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, ClassVar, Generic, TypeVar
+from urllib.parse import parse_qsl
 
 from tallystick.errors import TransactionUsageError
 from tallystick.records import Xid
@@ -20,7 +26,7 @@ from tallystick.services.transactions.resource import (
     ResourceAnswer,
     ResourceUnreachable,
 )
-from tallystick.services.transactions.resources.pool import Closable, Pool
+from tallystick.services.transactions.resources.pool import Closable, Connections, Pool
 
 _Connection = TypeVar("_Connection", bound=Closable)
 
@@ -58,6 +64,12 @@ class DriverErrors:
             raise self.answer(error) from error
 
 
+def shut_down(descriptor: int) -> None:
+    """Shut the socket of a session down; calls that wait for it fail, in whichever thread."""
+    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as end:
+        end.shutdown(socket.SHUT_RDWR)
+
+
 class NoTableError(Exception):
     """There is no place for outcome rows in a database."""
 
@@ -66,6 +78,8 @@ class ConnectionResource(ABC, Generic[_Connection]):
     """A database under its unique name, over pooled connections.
 
     Attributes:
+        connect: makes a connection.
+        pool: its connections; another pool can take its place before the first use.
         outcome_table: the table of outcome rows as statements name it; None if there is none.
         no_table: why there is none.
     """
@@ -80,11 +94,17 @@ class ConnectionResource(ABC, Generic[_Connection]):
         alive: Callable[[_Connection], bool] = lambda _: True,
     ) -> None:
         self.name = name
-        self.pool: Pool[_Connection] = Pool(connect, alive)
-        self._errors = errors
+        self.connect = connect
+        self.pool: Connections[_Connection] = Pool(connect, alive)
+        self.errors = errors
         self._prepared_for_rows = False
+        self._watched: dict[object, tuple[float, Any]] = {}
+        self._watching = threading.Lock()
         self.outcome_table: str | None = None
         self.no_table = ""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
 
     def prepare_for_rows(self, *, again: bool = False) -> None:
         """Look for a place for outcome rows, once; ``again`` if there was none before.
@@ -94,7 +114,7 @@ class ConnectionResource(ABC, Generic[_Connection]):
         """
         if self._prepared_for_rows and not (again and self.outcome_table is None):
             return
-        with self._errors, self.pool.borrow() as connection:
+        with self.lend() as connection:
             try:
                 self.outcome_table = self.make_table(connection)
             except NoTableError as error:
@@ -109,12 +129,52 @@ class ConnectionResource(ABC, Generic[_Connection]):
         """
         raise NoTableError(f"{type(connection).__name__} has none")
 
+    @contextmanager
+    def lend(self) -> Iterator[_Connection]:
+        """Lend a connection for a block that ends in time, or fails with `ResourceUnreachable`."""
+        with self.errors, self.pool.borrow() as connection, self.watch(connection):
+            yield connection
+
+    @contextmanager
+    def watch(self, connection: Any) -> Iterator[None]:
+        """Let `reap` end the session of a connection if the block takes too long."""
+        key = object()
+        self._watched[key] = time.monotonic(), connection
+        try:
+            yield
+        finally:
+            with self._watching:  # afterwards others use the connection
+                del self._watched[key]
+
+    def reap(self, before: float) -> None:
+        """End the sessions of blocks that began before this moment of the monotonic clock."""
+        for began, _ in list(self._watched.values()):
+            if began < before:
+                break
+        else:
+            return
+        with self._watching:
+            for began, connection in self._watched.values():
+                if began < before:
+                    self.end_session(connection)
+
+    def end_session(self, connection: Any) -> None:
+        """End the session of a connection, so that a call that waits for it fails.
+
+        Any thread may call it. A driver that offers nothing of the kind has no limit of time.
+        """
+
     def begin(self, xid: Xid) -> Branch:
         """Begin a branch on a connection of its own."""
         if self.keeps_rows and not self._prepared_for_rows:
             self.prepare_for_rows()
-        with self._errors:
-            return self.pool.begin(lambda connection: self.start(connection, xid))
+
+        def start(connection: _Connection) -> Branch:
+            with self.watch(connection):
+                return self.start(connection, xid)
+
+        with self.errors:
+            return self.pool.begin(start)
 
     @abstractmethod
     def start(self, connection: _Connection, xid: Xid) -> Branch:
@@ -123,6 +183,55 @@ class ConnectionResource(ABC, Generic[_Connection]):
     def close(self) -> None:
         """Close idle connections, and the others when they come back."""
         self.pool.close()
+
+
+def check_scheme(name: str, url: str, driver: str) -> None:
+    """Raise `TransactionUsageError` for a URL that asks for another driver."""
+    wanted = url.partition("://")[0].partition("+")[2]
+    if wanted not in ("", driver):
+        raise TransactionUsageError(
+            f"the resource {name!r} is reached through {driver}, not {wanted}",
+            advice="Leave the driver out of the URL, or write a Resource over that driver",
+        )
+
+
+def url_options(name: str, url: str, known: Mapping[str, Callable[[str], Any]]) -> dict[str, Any]:
+    """Return the options of a URL as settings of a driver.
+
+    Args:
+        name: the resource.
+        url: with options after a question mark, perhaps.
+        known: by name, what makes the value of a text, and raises `ValueError` if it is none.
+
+    Raises:
+        TransactionUsageError: an option is not known, given twice, or its value is none.
+    """
+    settings: dict[str, Any] = {}
+    for option, text in parse_qsl(url.partition("?")[2], keep_blank_values=True):
+        if option not in known or option in settings:
+            raise TransactionUsageError(
+                f"the option {option!r} of {name!r} is "
+                + ("given twice" if option in settings else "not known"),
+                expected=f"options among {', '.join(sorted(known))}" if known else "no options",
+                advice="Connect through a SQLAlchemy engine for what a URL cannot say",
+            )
+        try:
+            settings[option] = known[option](text)
+        except ValueError as error:
+            raise TransactionUsageError(
+                f"{text!r} is no value of the option {option!r} of {name!r}"
+            ) from error
+    return settings
+
+
+def yes_or_no(text: str) -> bool:
+    """Return the meaning of a word in a URL. Raises `ValueError` for another one."""
+    try:
+        return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[
+            text.lower()
+        ]
+    except KeyError as error:
+        raise ValueError(text) from error
 
 
 def no_rows(name: str, why: str) -> Problem:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from tallystick.errors import MissingExtraError
+from tallystick.errors import MissingExtraError, TransactionUsageError
 from tallystick.records import Xid
 from tallystick.services.transactions.resource import (
     BranchHeuristic,
@@ -30,9 +30,13 @@ from tallystick.services.transactions.resources.connection_resource import (
     ConnectionResource,
     DriverErrors,
     NoTableError,
+    check_scheme,
     closed_by_application,
     message_of,
     no_rows,
+    shut_down,
+    url_options,
+    yes_or_no,
 )
 from tallystick.services.transactions.resources.handle import Handle
 
@@ -63,6 +67,28 @@ _NOT_ALLOWED = frozenset({1044, 1142, 1143, 1227})
 _LITERAL = re.compile(r"[xX]?'[^']*'")
 
 
+_OPTIONS: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys(
+        (
+            "bind_address", "charset", "collation", "init_command", "program_name",
+            "read_default_file", "read_default_group", "server_public_key", "sql_mode", "ssl_ca",
+            "ssl_cert", "ssl_key", "ssl_key_password", "unix_socket",
+        ),
+        str,
+    ),
+    **dict.fromkeys(
+        ("client_flag", "connect_timeout", "max_allowed_packet", "read_timeout", "write_timeout"),
+        int,
+    ),
+    **dict.fromkeys(
+        ("local_infile", "ssl_disabled", "ssl_verify_cert", "ssl_verify_identity", "use_unicode"),
+        yes_or_no,
+    ),
+}  # fmt: skip
+"""PyMySQL's settings that a URL can have, and how their values are read."""
+
+_TLS = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_cert", "ssl_verify_identity")
+
 driver_errors = DriverErrors(pymysql.err.Error)
 
 
@@ -72,16 +98,17 @@ class MySqlResource(ConnectionResource[Connection]):
     def __init__(self, name: str, connect: Callable[[], Connection]) -> None:
         def connect_autocommit() -> Connection:
             connection = connect()
-            connection.autocommit(True)  # MariaDB ends no branch in a session without it
+            set_autocommit(connection)
             return connection
 
-        super().__init__(name, connect_autocommit, driver_errors, _alive)
+        super().__init__(name, connect_autocommit, driver_errors, alive)
 
+    dialect = "mysql"
     keeps_rows = True
 
     def make_table(self, connection: Connection) -> str:
         """Return the table of outcome rows, in the database of the connection."""
-        with connection.cursor() as cursor:
+        with _cursor(connection) as cursor:
             cursor.execute("SELECT DATABASE()")
             (database,) = cursor.fetchone()
             if database is None:
@@ -105,7 +132,7 @@ class MySqlResource(ConnectionResource[Connection]):
         self.prepare_for_rows(again=True)
         if self.outcome_table is None:
             return []
-        with driver_errors, self.pool.borrow() as connection, connection.cursor() as cursor:
+        with self.lend() as connection, _cursor(connection) as cursor:
             query = f"SELECT gtrid FROM {self.outcome_table} WHERE resource = %s"
             cursor.execute(query, (self.name,))
             return [bytes.fromhex(gtrid) for (gtrid,) in cursor.fetchall()]
@@ -114,7 +141,7 @@ class MySqlResource(ConnectionResource[Connection]):
         """Delete outcome rows."""
         if self.outcome_table is None or not gtrids:
             return
-        with driver_errors, self.pool.borrow() as connection, connection.cursor() as cursor:
+        with self.lend() as connection, _cursor(connection) as cursor:
             # By the whole key: a range would wait for rows of branches in doubt.
             statement = f"DELETE FROM {self.outcome_table} WHERE gtrid = %s AND resource = %s"
             cursor.execute("BEGIN")
@@ -128,7 +155,7 @@ class MySqlResource(ConnectionResource[Connection]):
             return None
         query = f"SELECT MIN(resource) FROM {self.outcome_table} WHERE gtrid = %s"
         known = (IDENTITY.hex(),)
-        with driver_errors, self.pool.borrow() as connection, connection.cursor() as cursor:
+        with self.lend() as connection, _cursor(connection) as cursor:
             cursor.execute(query, known)
             (token,) = cursor.fetchone()
             if token is None:
@@ -142,16 +169,41 @@ class MySqlResource(ConnectionResource[Connection]):
 
     @classmethod
     def from_url(cls, name: str, url: str) -> MySqlResource:
-        """Return the server of ``mariadb://user:password@host:port/database``."""
+        """Return the server of ``mariadb://user:password@host:port/database?option=value``.
+
+        Raises:
+            TransactionUsageError: the driver has no such option, or the value is none of its.
+        """
+        check_scheme(name, url, "pymysql")
         parts = urlsplit(url)
+        if parts.fragment:
+            advice = "Write '#' as %23 in names, passwords and options"
+            raise TransactionUsageError(f"the URL of {name!r} has a fragment", advice=advice)
         settings: dict[str, Any] = {
             "host": parts.hostname or "localhost",
             "port": parts.port or 3306,
             "user": unquote(parts.username or ""),
             "password": unquote(parts.password or ""),
-            "database": parts.path.lstrip("/") or None,
-        }
-        return cls(name, lambda: pymysql.connect(**settings))
+            "database": unquote(parts.path.lstrip("/")) or None,
+        } | url_options(name, url, _OPTIONS)
+        encrypted = any(settings.get(option) for option in _TLS)
+
+        def connect() -> Connection:
+            connection = pymysql.Connection(**settings, defer_connect=True)
+            with resource.watch(connection):  # PyMySQL limits the time of TCP's handshake only
+                connection.connect()
+                if encrypted:
+                    _refuse_plain_text(connection)
+            return connection
+
+        resource = cls(name, connect)
+        return resource
+
+    def end_session(self, connection: Connection) -> None:
+        """End the session."""
+        sock = connection._sock
+        if sock is not None:
+            shut_down(sock.fileno())
 
     def start(self, connection: Connection, xid: Xid) -> MySqlBranch:
         """Begin the branch on the server."""
@@ -164,7 +216,7 @@ class MySqlResource(ConnectionResource[Connection]):
 
         Ids that the server made itself are left out: format 1, gtrid ``MySQLXid...``.
         """
-        with driver_errors, self.pool.borrow() as connection, connection.cursor() as cursor:
+        with self.lend() as connection, _cursor(connection) as cursor:
             maria = "MariaDB" in connection.get_server_info()
             cursor.execute(_RECOVER_MARIADB if maria else _RECOVER_MYSQL)
             rows = cursor.fetchall()
@@ -181,12 +233,12 @@ class MySqlResource(ConnectionResource[Connection]):
         self._finish("XA ROLLBACK", xid)
 
     def _finish(self, command: str, xid: Xid) -> None:
-        with driver_errors, self.pool.borrow() as connection, connection.cursor() as cursor:
+        with self.lend() as connection, _cursor(connection) as cursor:
             run(cursor, f"{command} {literal(xid)}")
 
     def preflight(self) -> Sequence[Problem]:
         """Check the rights of the user and the version of the server."""
-        with driver_errors, self.pool.borrow() as connection, connection.cursor() as cursor:
+        with self.lend() as connection, _cursor(connection) as cursor:
             cursor.execute("SELECT VERSION()")
             (version,) = cursor.fetchone()
             problems = []
@@ -223,19 +275,17 @@ class MySqlBranch:
         "_ended",
         "_handle",
         "_literal",
-        "_outcome_table",
         "_over",
-        "_pool",
         "_prepare_sent",
+        "_resource",
         "xid",
     )
 
     def __init__(self, resource: MySqlResource, connection: Connection, xid: Xid) -> None:
         self.xid = xid
-        self._pool = resource.pool
-        self._outcome_table = resource.outcome_table
+        self._resource = resource
         self._connection = connection
-        self._cursor = connection.cursor()  # one for all XA statements: they have no rows
+        self._cursor = _cursor(connection)  # one for all XA statements: they have no rows
         self._literal = literal(xid)
         self._ended = False
         self._prepare_sent = False
@@ -259,8 +309,9 @@ class MySqlBranch:
     def prepare(self) -> Vote:
         """Store the outcome row, which is there if the branch commits; XA END and XA PREPARE."""
         with driver_errors:
-            if self._outcome_table is not None and self._connection.open and not self._ended:
-                statement = f"INSERT INTO {self._outcome_table} VALUES (%s, %s)"
+            table = self._resource.outcome_table
+            if table is not None and self._connection.open and not self._ended:
+                statement = f"INSERT INTO {table} VALUES (%s, %s)"
                 self._cursor.execute(statement, (self.xid.gtrid.hex(), self._handle.name))
             self._end()
             self._prepare_sent = True
@@ -305,7 +356,16 @@ class MySqlBranch:
         """Give the connection back."""
         self._handle.detach()
         broken = not self._connection.open or not self._over
-        self._pool.give(self._connection, broken=broken)
+        self._resource.pool.give(self._connection, broken=broken)
+
+    def abort(self) -> None:
+        """End the session, so that a call that waits for it fails."""
+        self._resource.end_session(self._connection)
+
+    def discard(self, *, prepared: bool) -> None:  # noqa: ARG002 - the session ends either way
+        """Close the connection; the server rolls back what is not prepared."""
+        self._handle.detach()
+        self._resource.pool.give(self._connection, broken=True)
 
 
 def run(cursor: Any, statement: str) -> None:
@@ -344,7 +404,28 @@ def _unquoted(literal_part: str) -> bytes:
     return bytes.fromhex(text) if literal_part[0] in "xX" else text.encode("ascii")
 
 
-def _alive(connection: Connection) -> bool:
+def _cursor(connection: Connection) -> Any:
+    """Return a cursor whose rows are tuples, whatever those of the application are."""
+    return connection.cursor(pymysql.cursors.Cursor)
+
+
+def _refuse_plain_text(connection: Connection) -> None:
+    """Close a connection without TLS: old drivers do without if the server has none."""
+    with _cursor(connection) as cursor:
+        cursor.execute("SHOW STATUS LIKE 'Ssl_cipher'")
+        if cursor.fetchone()[1]:
+            return
+    connection.close()
+    raise pymysql.err.OperationalError(0, "the server offers no TLS, which its URL asks for")
+
+
+def set_autocommit(connection: Connection) -> None:
+    """Set the mode in which alone MariaDB ends branches that another session prepared."""
+    connection.autocommit(True)
+
+
+def alive(connection: Connection) -> bool:
+    """Return True if the server answers on the connection."""
     try:
         connection.ping(reconnect=False)
     except pymysql.err.Error:

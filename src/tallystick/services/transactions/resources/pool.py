@@ -21,11 +21,32 @@ class Closable(Protocol):
 
 
 _Connection = TypeVar("_Connection", bound=Closable)
+_Lent = TypeVar("_Lent")
 _Awaited = TypeVar("_Awaited")
 _Held = TypeVar("_Held")
 _Begun = TypeVar("_Begun")
 
 IDLE_MAX = 64
+
+
+class Connections(Protocol[_Lent]):
+    """What a resource needs of a pool; `Pool` is one."""
+
+    def begin(self, start: Callable[[_Lent], _Begun]) -> _Begun:
+        """Call ``start`` with a connection, which it keeps; see `Pool.begin`."""
+        ...
+
+    def borrow(self) -> contextlib.AbstractContextManager[_Lent]:
+        """Lend a connection that is alive for a block; close it if the block fails."""
+        ...
+
+    def give(self, connection: _Lent, *, broken: bool = False) -> None:
+        """Take back a connection that a branch kept; a broken one is closed."""
+        ...
+
+    def close(self) -> None:
+        """Close the idle ones now and the others when they come back."""
+        ...
 
 
 class Idle(Generic[_Held]):
@@ -86,8 +107,14 @@ class Pool(Generic[_Connection]):
         self._connect = connect
         self._alive = alive
         self._idle: Idle[_Connection] = Idle(lambda connection: connection.close())
-        self.give = self._idle.give
-        self.close = self._idle.close
+
+    def give(self, connection: _Connection, *, broken: bool = False) -> None:
+        """Take a connection back; a broken one is closed."""
+        self._idle.give(connection, broken=broken)
+
+    def close(self) -> None:
+        """Close the idle ones now and the others when they come back."""
+        self._idle.close()
 
     def take(self) -> _Connection:
         """Return an idle connection or a new one. Raises the driver's errors."""

@@ -7,8 +7,9 @@ two-phase support of the dialects is not used: it records no decision, and its i
 
 from __future__ import annotations
 
-import threading
-from typing import Any
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar, cast
 
 from tallystick.errors import MissingExtraError, TransactionUsageError
 from tallystick.records import Xid
@@ -18,6 +19,8 @@ from tallystick.services.transactions.resource import (
     Resource,
     ResourceUnreachable,
     Vote,
+    abort,
+    discard,
     send_commit,
     send_prepare,
 )
@@ -28,6 +31,9 @@ except ImportError as error:  # pragma: no cover - the extra is missing
     raise MissingExtraError("sqlalchemy", "sql") from error
 
 
+_Begun = TypeVar("_Begun")
+
+
 def from_engine(name: str, engine: Any) -> Resource:
     """Return the resource for an engine.
 
@@ -36,34 +42,130 @@ def from_engine(name: str, engine: Any) -> Resource:
     """
     if not isinstance(engine, sqlalchemy.Engine):
         raise TransactionUsageError(
-            f"{type(engine).__name__} cannot be a resource",
-            expected="a sqlalchemy.Engine (an AsyncEngine has one as sync_engine)",
+            f"{type(engine).__name__} cannot be a resource", expected="a sqlalchemy.Engine"
         )
     return SqlAlchemyResource(name, engine, _native(name, engine))
 
 
 def _native(name: str, engine: sqlalchemy.Engine) -> Any:
-    def connect() -> Any:
-        return engine.dialect.connect(*arguments, **settings)
-
-    arguments, settings = engine.dialect.create_connect_args(engine.url)
+    """Return the resource of the engine's dialect, over the engine's connections."""
     dialect = f"{engine.dialect.name}+{engine.dialect.driver}"
+    native: Any
+    if engine.dialect.is_async:
+        raise TransactionUsageError(
+            f"{dialect} of {name!r} is asynchronous", expected="an engine of create_engine()"
+        )
     if dialect == "postgresql+psycopg":
-        from tallystick.services.transactions.resources.postgres import PostgresResource
+        from tallystick.services.transactions.resources import postgres
 
-        return PostgresResource(name, connect)
-    if dialect in ("mysql+pymysql", "mariadb+pymysql"):
-        from tallystick.services.transactions.resources.mysql import MySqlResource
+        native = postgres.PostgresResource(name, _connects_itself)
+        native.pool = EnginePool(engine, postgres.alive)
+    elif dialect in ("mysql+pymysql", "mariadb+pymysql"):
+        from tallystick.services.transactions.resources import mysql
 
-        return MySqlResource(name, connect)
-    if dialect == "sqlite+pysqlite" and engine.url.database:
-        from tallystick.services.transactions.resources.sqlite import SqliteResource
+        native = mysql.MySqlResource(name, _connects_itself)
+        native.pool = EnginePool(engine, mysql.alive, mysql.set_autocommit)
+    elif dialect == "sqlite+pysqlite" and engine.url.database not in (None, "", ":memory:"):
+        from tallystick.services.transactions.resources import sqlite
 
-        return SqliteResource(name, engine.url.database)
-    raise TransactionUsageError(
-        f"no two-phase commit through {dialect}",
-        expected="postgresql+psycopg, mysql+pymysql, mariadb+pymysql or sqlite+pysqlite (a file)",
-    )
+        native = sqlite.SqliteResource(name, str(engine.url.database))
+        native.pool = EnginePool(engine, lambda _: True, sqlite.set_up_for_recovery)
+    else:
+        raise TransactionUsageError(
+            f"no two-phase commit through {dialect}",
+            expected="postgresql+psycopg, mysql+pymysql, mariadb+pymysql or sqlite+pysqlite"
+            " (a file)",
+        )
+    return native
+
+
+def _connects_itself() -> Any:
+    raise AssertionError("the engine makes the connections")  # `pool` is replaced before its use
+
+
+class EnginePool:
+    """The connections of an engine: its pool, its events, its settings.
+
+    Branches use the engine's own pool, within its bounds. Recovery uses a second one that is made
+    alike: it must work while transactions that wait for it hold all connections of the first.
+
+    Args:
+        engine: makes the connections.
+        alive: returns whether the server answers on a connection of the driver.
+        set_up: is called with each connection that is lent to recovery.
+    """
+
+    def __init__(
+        self,
+        engine: sqlalchemy.Engine,
+        alive: Callable[[Any], bool],
+        set_up: Callable[[Any], object] = lambda _: None,
+    ) -> None:
+        self._engine = engine
+        self._alive = alive
+        self._set_up = set_up
+        self._for_recovery = engine.pool.recreate()
+        self._out: dict[int, sqlalchemy.PoolProxiedConnection] = {}
+
+    def begin(self, start: Callable[[Any], _Begun]) -> _Begun:
+        """Call ``start`` with a connection of the driver; see `Pool.begin`."""
+        return self.check_out(lambda proxied: start(proxied.driver_connection))
+
+    def check_out(self, start: Callable[[sqlalchemy.PoolProxiedConnection], _Begun]) -> _Begun:
+        """Call ``start`` with a connection of the engine's pool, until one is alive.
+
+        Raises:
+            ResourceUnreachable: the pool has none in time.
+        """
+        while True:
+            proxied = _connect(self._engine.pool)
+            raw = proxied.driver_connection
+            self._out[id(raw)] = proxied
+            try:
+                return start(proxied)
+            except BaseException as error:
+                self.give(raw, broken=True)
+                if not self._was_idle_too_long(error, raw):
+                    raise
+
+    def _was_idle_too_long(self, error: BaseException, raw: Any) -> bool:
+        """Return True if a connection is dead; the next one is another, or a new one."""
+        driver = self._engine.dialect.loaded_dbapi.Error
+        return isinstance(error, driver) and self._engine.dialect.is_disconnect(error, raw, None)
+
+    @contextlib.contextmanager
+    def borrow(self) -> Iterator[Any]:
+        """Lend a connection of the driver for a block; see `Pool.borrow`."""
+        proxied = _connect(self._for_recovery)
+        while not self._alive(proxied.driver_connection):
+            proxied.invalidate()
+            proxied = _connect(self._for_recovery)
+        try:
+            self._set_up(proxied.driver_connection)
+            yield proxied.driver_connection
+        except BaseException:
+            proxied.invalidate()
+            raise
+        finally:
+            proxied.close()
+
+    def give(self, connection: Any, *, broken: bool = False) -> None:
+        """Take a connection back into the engine's pool; a broken one is closed."""
+        proxied = self._out.pop(id(connection))
+        if broken and proxied.is_valid:
+            proxied.invalidate()
+        proxied.close()
+
+    def close(self) -> None:
+        """Close the connections of recovery; the engine belongs to the application."""
+        self._for_recovery.dispose()
+
+
+def _connect(pool: sqlalchemy.Pool) -> sqlalchemy.PoolProxiedConnection:
+    try:
+        return pool.connect()
+    except sqlalchemy.exc.TimeoutError as error:
+        raise ResourceUnreachable(str(error)) from error
 
 
 class SqlAlchemyResource:
@@ -77,78 +179,98 @@ class SqlAlchemyResource:
     def __init__(self, name: str, engine: sqlalchemy.Engine, inner: Any) -> None:
         self.name = name
         self._inner = inner
-        self._next = threading.local()
-        # A second engine of the same dialect: each "connect" of it is given a branch's connection.
-        self._engine = sqlalchemy.create_engine(
-            engine.url, creator=lambda: self._next.raw, poolclass=sqlalchemy.NullPool
-        )
+        self._engine = engine
 
     def __getattr__(self, attribute: str) -> Any:
         return getattr(self._inner, attribute)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
     def begin(self, xid: Xid) -> Branch:
         """Begin a branch of the native resource under a SQLAlchemy connection."""
-        inner = self._inner.begin(xid)
-        protected = self._next.raw = _ProtectedConnection(inner.raw)
-        try:
-            connection = self._engine.connect()
-            # A session joins a transaction that runs: its commit and its close leave it alone.
+        inner = self._inner
+        if inner.keeps_rows:
+            inner.prepare_for_rows()
+        with inner.errors:
+            try:
+                return cast(Branch, inner.pool.check_out(lambda proxied: self._start(proxied, xid)))
+            except sqlalchemy.exc.DBAPIError as error:
+                raise ResourceUnreachable(str(error)) from error
+
+    def _start(self, proxied: sqlalchemy.PoolProxiedConnection, xid: Xid) -> SqlAlchemyBranch:
+        protected = _Protected(proxied)
+        # Without revalidation: on another connection the application would leave the branch.
+        connection = sqlalchemy.Connection(
+            self._engine,
+            cast(sqlalchemy.PoolProxiedConnection, protected),
+            _allow_revalidate=False,
+        )
+        if connection.in_transaction():  # listeners of engine_connect have run statements
+            connection.commit()
+        raw: Any = proxied.driver_connection
+        # A session joins a transaction that runs: its commit and its close leave it alone.
+        if (
+            self._engine.dialect.name == "sqlite"
+        ):  # the listener for "begin" that is usual begins it
+            from tallystick.services.transactions.resources.sqlite import set_up
+
+            set_up(raw)
             connection.begin()
-            return SqlAlchemyBranch(inner, connection, protected)
-        except sqlalchemy.exc.DBAPIError as error:
-            inner.rollback()
-            inner.close()
-            raise ResourceUnreachable(str(error)) from error
+        with self._inner.watch(raw):
+            inner = self._inner.start(raw, xid)
+        protected.is_branch = True
+        if not connection.in_transaction():
+            connection.begin()
+        return SqlAlchemyBranch(inner, connection, protected)
 
 
-class _ProtectedConnection:
-    """A DB-API connection that only the coordinator can commit, roll back or close.
+class _Protected:
+    """A pooled connection whose branch only the coordinator can commit, roll back or close.
 
-    ``rolled_back`` is whether the application has asked for a rollback: then the branch may only
-    roll back.
+    Attributes:
+        is_branch: whether a branch has begun on it.
+        rolled_back: whether the application has asked for a rollback: then the branch may only
+            roll back.
     """
 
-    def __init__(self, raw: Any) -> None:
-        object.__setattr__(self, "_raw", raw)
-        object.__setattr__(self, "rolled_back", False)
-
-    # Dialects hand the connection to functions of the driver, which test its class.
-    @property  # type: ignore[misc]  # where object has an attribute that can be set
-    def __class__(self) -> type:
-        return type(self._raw)
+    def __init__(self, proxied: sqlalchemy.PoolProxiedConnection) -> None:
+        self._proxied = proxied
+        self.is_branch = False
+        self.rolled_back = False
 
     def __getattr__(self, attribute: str) -> Any:
-        return getattr(self._raw, attribute)
-
-    def __setattr__(self, attribute: str, value: Any) -> None:
-        setattr(self._raw, attribute, value)
+        return getattr(self._proxied, attribute)
 
     def commit(self) -> None:
         """Do nothing: the transaction manager commits."""
+        if not self.is_branch:
+            self._proxied.commit()
 
     def rollback(self) -> None:
         """Mark the branch: the transaction manager rolls back."""
-        object.__setattr__(self, "rolled_back", True)
-
-    def forget_rollback(self) -> None:
-        """Take back the mark: SQLAlchemy rolls back when it meets a connection."""
-        object.__setattr__(self, "rolled_back", False)
+        if self.is_branch:
+            self.rolled_back = True
+        else:
+            self._proxied.rollback()
 
     def close(self) -> None:
-        """Do nothing: the native resource keeps the connection."""
+        """Do nothing: the branch gives the connection back."""
+
+    def _close_special(self, transaction_reset: bool = False) -> None:
+        """Do nothing: SQLAlchemy closes in this way once it has rolled back."""
 
 
 class SqlAlchemyBranch:
     """A native branch whose handle is a SQLAlchemy connection over the same DB-API one."""
 
     def __init__(
-        self, inner: Any, connection: sqlalchemy.Connection, protected: _ProtectedConnection
+        self, inner: Any, connection: sqlalchemy.Connection, protected: _Protected
     ) -> None:
         self.xid: Xid = inner.xid
         self._inner = inner
         self._connection = connection
         self._protected = protected
-        protected.forget_rollback()
         self._prepared = False
 
     @property
@@ -194,7 +316,17 @@ class SqlAlchemyBranch:
         """Roll the native branch back."""
         self._inner.rollback()
 
+    def abort(self) -> None:
+        """End the session, so that a call that waits for it fails."""
+        abort(self._inner)
+
+    def discard(self, *, prepared: bool) -> None:
+        """Release the native branch."""
+        discard(self._inner, prepared=prepared)
+
     def close(self) -> None:
         """Close the SQLAlchemy connection and the native branch."""
-        self._connection.close()
-        self._inner.close()
+        try:
+            self._connection.close()
+        finally:
+            self._inner.close()

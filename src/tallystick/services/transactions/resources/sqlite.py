@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
+from tallystick.errors import TransactionUsageError
 from tallystick.records import Xid
 from tallystick.services.transactions.resource import (
     BranchRolledBack,
@@ -26,6 +27,8 @@ from tallystick.services.transactions.resources.connection_resource import (
     OUTCOMES,
     ConnectionResource,
     DriverErrors,
+    check_scheme,
+    url_options,
 )
 from tallystick.services.transactions.resources.handle import Handle
 
@@ -44,6 +47,8 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
         timeout: seconds to wait for its lock.
     """
 
+    dialect = "sqlite"
+
     def __init__(self, name: str, path: str | Path, *, timeout: float = 30.0) -> None:
         super().__init__(name, self._connect, driver_errors)
         self._path = str(path)
@@ -51,20 +56,35 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
 
     @classmethod
     def from_url(cls, name: str, url: str) -> SqliteResource:
-        """Return the database of ``sqlite:///relative`` or ``sqlite:////absolute``."""
-        return cls(name, url.partition(":///")[2])
+        """Return the database of ``sqlite:///relative`` or ``sqlite:////absolute``.
+
+        The one option is ``timeout``, in seconds.
+        """
+        check_scheme(name, url, "pysqlite")
+        path = url.partition(":///")[2].partition("?")[0]
+        if path in ("", ":memory:"):
+            raise TransactionUsageError(
+                f"the database of {name!r} is in memory: it cannot keep an outcome",
+                expected="sqlite:///path",
+            )
+        return cls(name, path, **url_options(name, url, {"timeout": float}))
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
             self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False
         )
-        connection.execute("PRAGMA synchronous=FULL")
-        connection.execute(_CREATE)
+        set_up(connection)
         return connection
 
     def start(self, connection: sqlite3.Connection, xid: Xid) -> SqliteBranch:
-        """Begin a transaction."""
-        connection.execute("BEGIN")
+        """Begin a transaction, unless a listener of an engine has begun it."""
+        if getattr(connection, "autocommit", None) is False:  # from Python 3.12
+            raise TransactionUsageError(
+                f"the connections of {self.name!r} begin transactions themselves",
+                advice="Connect without autocommit=False",
+            )
+        if not connection.in_transaction:
+            connection.execute("BEGIN")
         return SqliteBranch(self, connection, xid)
 
     def in_doubt(self) -> Sequence[Xid]:
@@ -82,19 +102,19 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
     def has_outcome(self, gtrid: bytes) -> bool:
         """Return True if there is an outcome row of the transaction."""
         query = f"SELECT 1 FROM {OUTCOMES} WHERE gtrid = ?"
-        with driver_errors, self.pool.borrow() as connection:
+        with self.lend() as connection:
             return connection.execute(query, (gtrid,)).fetchone() is not None
 
     def outcomes(self) -> Sequence[bytes]:
         """List the global ids of all outcome rows."""
-        with driver_errors, self.pool.borrow() as connection:
+        with self.lend() as connection:
             rows = connection.execute(f"SELECT gtrid FROM {OUTCOMES}").fetchall()
         return [gtrid for (gtrid,) in rows if not gtrid.startswith(IDENTITY)]
 
     def identity(self) -> str:
         """Return the token of the file, which is made at the first call."""
         query = f"SELECT min(gtrid) FROM {OUTCOMES} WHERE substr(gtrid, 1, ?) = ?"
-        with driver_errors, self.pool.borrow() as connection:
+        with self.lend() as connection:
             known = (len(IDENTITY), IDENTITY)
             (token,) = connection.execute(query, known).fetchone()
             if token is None:
@@ -107,7 +127,7 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
         """Delete outcome rows."""
         if not gtrids:
             return
-        with driver_errors, self.pool.borrow() as connection:
+        with self.lend() as connection:
             connection.execute("BEGIN IMMEDIATE")
             rows = [(gtrid,) for gtrid in gtrids]
             connection.executemany(f"DELETE FROM {OUTCOMES} WHERE gtrid = ?", rows)
@@ -115,7 +135,7 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
 
     def preflight(self) -> Sequence[Problem]:
         """Check that a crash during commit leaves the database whole."""
-        with driver_errors, self.pool.borrow() as connection:
+        with self.lend() as connection:
             (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
         if mode.lower() not in ("off", "memory"):
             return []
@@ -126,6 +146,18 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
                 "PRAGMA journal_mode=WAL",
             )
         ]
+
+
+def set_up(connection: sqlite3.Connection) -> None:
+    """Make commits of a connection durable, and a place for outcome rows."""
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute(_CREATE)
+
+
+def set_up_for_recovery(connection: sqlite3.Connection) -> None:
+    """Set a connection up on which no statement may begin a transaction by itself."""
+    connection.isolation_level = None
+    set_up(connection)
 
 
 class SqliteBranch:
@@ -175,6 +207,10 @@ class SqliteBranch:
         with driver_errors:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
+
+    def abort(self) -> None:
+        """Interrupt the statement that is at work."""
+        self._connection.interrupt()
 
     def close(self) -> None:
         """Give the connection back."""

@@ -18,7 +18,7 @@ from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import opens_log
+from tallystick.storage.opening import closing_log, opens_log
 from tallystick.systems.bitronix.format.layout import (
     CLOSING,
     COMMITTED,
@@ -251,12 +251,13 @@ class DiskJournal:
         """
         if self.active.closed:
             return
-        try:
-            self._writer.close()
-            if not self._writer.poisoned:
-                self._files.mark_clean()
-        finally:
-            self._files.close()
+        with closing_log(self.path):
+            try:
+                self._writer.close()
+                if not self._writer.poisoned:
+                    self._files.mark_clean()
+            finally:
+                self._files.close()
 
     def __enter__(self) -> DiskJournal:
         return self

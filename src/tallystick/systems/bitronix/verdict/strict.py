@@ -11,12 +11,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tallystick.records import Difference, Finding, Outcome, Severity, State, Transaction, Verdict
+from tallystick.systems.answers import judgement_of
+from tallystick.systems.bitronix.codes import CODES, REASONS
 from tallystick.systems.bitronix.engine.opening import OLDEST_LINE, cursor_events, open_pair
 from tallystick.systems.bitronix.engine.report import dangling_json, engine_verdict
 from tallystick.systems.bitronix.format.layout import FORMAT_NAME, SYSTEM_NAME
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tallystick.systems.bitronix.read.files import DualFiles
 from tallystick.systems.bitronix.read.transactions import transactions
+from tallystick.systems.bitronix.verdict.answer import grounds
 from tallystick.systems.bitronix.verdict.differences import differences
 
 _OPEN_STATES = (State.COMMITTING, State.UNDECIDED)
@@ -35,6 +38,7 @@ def verdict(pair: DualFiles, log: str, findings: Sequence[Finding]) -> Verdict:
         engine_verdict(pair.data, events),
         _strict(pair, log, strict_open, findings, found),
         found,
+        judgement_of(REASONS, CODES, grounds(pair, found, len(strict_open)), findings),
     )
 
 

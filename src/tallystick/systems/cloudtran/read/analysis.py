@@ -83,6 +83,10 @@ class LogAnalysis:
     closed: IntervalSet = field(default_factory=IntervalSet)
     """Numbers that every target holds, or that an operator gave up."""
     last_sequence: int = 0
+    ends_closed: bool = False
+    """The last block of the newest file is whole, and says that its file was closed."""
+    odd_tail: bool = False
+    """The newest file ends in a block that is damaged although all of it was written."""
     _partly: dict[int, set[str]] = field(default_factory=dict)
     _regions: list[BlockOccurrence] = field(default_factory=list)
     _torn: tuple[int, BlockOccurrence] | None = None
@@ -93,6 +97,8 @@ class LogAnalysis:
         """Add the next block."""
         self._enter(occurrence.index)
         block = occurrence.block
+        self.ends_closed = False
+        self.odd_tail = block.state is BlockState.TORN and not block.cut
         if block.state in LOST:
             self._regions.append(occurrence)
         elif block.state is BlockState.TORN:
@@ -119,6 +125,7 @@ class LogAnalysis:
     def _enter(self, index: int) -> None:
         while self._file < index:
             self._file += 1
+            self.ends_closed = self.odd_tail = False
             if (
                 self._file
                 and self.files[self._file].serial != self.files[self._file - 1].serial + 1
@@ -132,6 +139,7 @@ class LogAnalysis:
         block = occurrence.block
         if block.state is not BlockState.OK:
             self._warn(block.state.value, occurrence)
+        self.ends_closed = block.prologue.closing
         sequence = block.prologue.sequence
         if sequence > self.last_sequence:
             known = self.last_sequence > 0

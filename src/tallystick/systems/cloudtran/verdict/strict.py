@@ -11,9 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tallystick.records import Finding, Verdict
+from tallystick.systems.answers import judgement_of
+from tallystick.systems.cloudtran.codes import CODES, REASONS
 from tallystick.systems.cloudtran.engine.report import engine_verdict, loss_json
 from tallystick.systems.cloudtran.format.layout import FORMAT_NAME, SYSTEM_NAME
 from tallystick.systems.cloudtran.read.analysis import LogAnalysis
+from tallystick.systems.cloudtran.verdict.answer import grounds
 from tallystick.systems.cloudtran.verdict.differences import differences
 from tallystick.systems.cloudtran.verdict.findings import lost_numbers
 
@@ -29,6 +32,7 @@ def verdict(
         engine_verdict(analysis),
         _strict(analysis, outcomes, findings),
         tuple(differences(analysis)),
+        judgement_of(REASONS, CODES, grounds(analysis), findings),
     )
 
 

@@ -26,7 +26,12 @@ from tallystick.records import Clock, Kind
 from tallystick.systems.derby.columns import kernels
 from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.field_types import XID, FieldType
-from tallystick.systems.derby.format.layout import OVERHEAD, PREFIX, SYSTEM_NAME, Group
+from tallystick.systems.derby.format.layout import (
+    LOG_RECORD_FIXED_OVERHEAD_SIZE,
+    PREFIX,
+    SYSTEM_NAME,
+    Group,
+)
 from tallystick.systems.derby.format.operations import OPERATIONS, Operation
 from tallystick.systems.derby.read.files import LogBytes
 
@@ -80,7 +85,7 @@ def batch_of(log: str, file: LogBytes, data: Bytes, columns: kernels.Columns) ->
         whole_records(SYSTEM_NAME, log, file.path, Clock.NONE, count)
         | {
             "offset": numbers(offset, None),
-            "length": numbers(length + OVERHEAD, None),
+            "length": numbers(length + LOG_RECORD_FIXED_OVERHEAD_SIZE, None),
             "kind": coded(_kind_codes(operation, columns[kernels.GROUP]), _KIND_TEXTS),
             "type": coded(_NAME_CODES[operation], _NAME_TEXTS),
             "sequence": numbers(offset | file.number << 32, None),

@@ -32,7 +32,7 @@ from tallystick.systems.derby.format.layout import (
     HEADER_SIZE,
     LENGTH,
     LOG_FILE,
-    OVERHEAD,
+    LOG_RECORD_FIXED_OVERHEAD_SIZE,
     PREFIX,
     Envelope,
     Group,
@@ -147,7 +147,7 @@ class ForwardScan:
         length = LENGTH.unpack_from(file.data, position)[0]
         if length == 0:
             return self._next_file(file.number + 1)
-        if position + length + OVERHEAD > file.size:
+        if position + length + LOG_RECORD_FIXED_OVERHEAD_SIZE > file.size:
             self._note_end(True, "the record's length reaches beyond the file")
             return None
         return self._record(file, position, length)

@@ -44,6 +44,7 @@ from tallystick.systems.derby.format.layout import (
     END_MARKER,
     FLAG_BETA,
     HEADER_SIZE,
+    LENGTH,
     LOG_FILE,
     Control,
     Group,
@@ -290,7 +291,7 @@ def _lost_file(log: LogFiles, stop: int) -> int:
     file = log.files[number]
     sizes = {str(PREALLOCATED), log.properties.get(SWITCH_INTERVAL)}
     sizes |= {str(other.size) for other in log.files.values() if other is not file}
-    marked = file.data[position:] == END_MARKER and str(file.size) not in sizes
+    marked = file.data[position:] == LENGTH.pack(END_MARKER) and str(file.size) not in sizes
     return number + 1 if marked and number + 1 not in log.files else 0
 
 

@@ -199,4 +199,4 @@ class _Chain:
         if left < LENGTH.size:
             return "short"
         at = self._file.data[self.position : self.position + LENGTH.size]
-        return "zero" if at == END_MARKER else "length"
+        return "zero" if at == LENGTH.pack(END_MARKER) else "length"

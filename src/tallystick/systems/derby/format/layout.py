@@ -48,10 +48,12 @@ HEADER = struct.Struct(">iiqq")
 HEADER_SIZE = HEADER.size
 HEADER_CHECKED_SIZE = 16
 LENGTH = struct.Struct(">i")
+INSTANT = struct.Struct(">q")
 PREFIX = struct.Struct(">iq")
 """body length, instant."""
-OVERHEAD = PREFIX.size + LENGTH.size
-END_MARKER = bytes(4)
+LOG_RECORD_FIXED_OVERHEAD_SIZE = PREFIX.size + LENGTH.size
+END_MARKER = 0
+"""The length that ends a log file."""
 POSITION_MAX = 0x0FFFFFFF
 POSITION_MASK = 0x7FFFFFFF
 """The bits of an instant that hold the position."""
@@ -65,7 +67,7 @@ CHECKSUM = struct.Struct(">biq")
 """algorithm, length of the data after the record, CRC-32 of it."""
 CHECKSUM_HEAD = bytes.fromhex("0081 4900 0000 01c5")
 CHECKSUM_BODY_SIZE = len(CHECKSUM_HEAD) + CHECKSUM.size
-CHECKSUM_RECORD_SIZE = CHECKSUM_BODY_SIZE + OVERHEAD
+CHECKSUM_RECORD_SIZE = CHECKSUM_BODY_SIZE + LOG_RECORD_FIXED_OVERHEAD_SIZE
 
 
 class Group(IntFlag):
@@ -210,15 +212,15 @@ class Envelope:
     @property
     def end(self) -> int:
         """Offset after the trailing length."""
-        return self.position + self.length + OVERHEAD
+        return self.position + self.length + LOG_RECORD_FIXED_OVERHEAD_SIZE
 
 
 def read_envelope(data: memoryview, position: int) -> Envelope | None:
     """Return the envelope at ``position``; None unless its length is positive and fits the file."""
-    if position + OVERHEAD > len(data):
+    if position + LOG_RECORD_FIXED_OVERHEAD_SIZE > len(data):
         return None
     length, instant = PREFIX.unpack_from(data, position)
-    if length <= 0 or position + length + OVERHEAD > len(data):
+    if length <= 0 or position + length + LOG_RECORD_FIXED_OVERHEAD_SIZE > len(data):
         return None
     trailing = LENGTH.unpack_from(data, position + PREFIX.size + length)[0]
     return Envelope(position, length, instant, trailing)
@@ -241,7 +243,7 @@ def find_record(data: memoryview, number: int, position: int) -> int | None:
     """Return the first offset from ``position`` on of a whole record of file ``number``."""
     high = number.to_bytes(4)
     for start in range(position, len(data), _WINDOW):
-        window = bytes(data[start : start + _WINDOW + OVERHEAD])
+        window = bytes(data[start : start + _WINDOW + LOG_RECORD_FIXED_OVERHEAD_SIZE])
         hit = window.find(high)
         while hit >= 0:
             place = start + hit - LENGTH.size

@@ -36,9 +36,10 @@ from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.crypto import LogCipher
 from tallystick.systems.derby.format.field_types import Fields
 from tallystick.systems.derby.format.layout import (
+    END_MARKER,
     HEADER_SIZE,
     LENGTH,
-    OVERHEAD,
+    LOG_RECORD_FIXED_OVERHEAD_SIZE,
     POSITION_MASK,
     POSITION_MAX,
     Group,
@@ -351,14 +352,14 @@ class LogToFile:
         try:
             reserved = access.reserve_space_for_checksum(length, self._end >> 32, position)
             instant = self._end + reserved
-            access.write_log_record(instant, body)
+            access.write_log_record(length, instant, body)
         except OSError as error:
             self._poison(error)
-        self._end = instant + length + OVERHEAD
+        self._end = instant + length + LOG_RECORD_FIXED_OVERHEAD_SIZE
         return instant
 
     def _needed(self, length: int) -> int:
-        return OVERHEAD + length + LENGTH.size + self._access.checksum_size
+        return LOG_RECORD_FIXED_OVERHEAD_SIZE + length + LENGTH.size + self._access.checksum_size
 
     def _ensure_space(self, length: int) -> None:
         """Begin a new file if this one may not hold the record; requires the lock to be free."""
@@ -437,7 +438,7 @@ class LogToFile:
         self._access.flush_log_access_file()
         self._access.sync_log_access_file()
         file = self._folder.create(number, self._end, self._preallocated)
-        self._access.write_end_marker()
+        self._access.write_end_marker(END_MARKER)
         self._access.sync_log_access_file()
         self._access.close()
         self._end = make_instant(number, HEADER_SIZE)

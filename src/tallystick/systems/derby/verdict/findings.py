@@ -13,7 +13,7 @@ from tallystick.systems.derby.engine.recovery import JUDGED_VERSION, PREALLOCATE
 from tallystick.systems.derby.format.field_types import global_id_text
 from tallystick.systems.derby.format.layout import (
     CONTROL_NAMES,
-    OVERHEAD,
+    LOG_RECORD_FIXED_OVERHEAD_SIZE,
     SYSTEM_NAME,
     Control,
     instant_text,
@@ -105,7 +105,11 @@ def _sealed(build: FindingBuilder, log: LogFiles) -> Iterator[Finding]:
 
 def _damage(build: FindingBuilder, one: ByteRange) -> Finding:
     code = "torn-tail" if one.outcome is Outcome.TORN else "damaged"
-    if code == "torn-tail" and one.file.size < PREALLOCATED and any(one.file.data[-OVERHEAD:]):
+    if (
+        code == "torn-tail"
+        and one.file.size < PREALLOCATED
+        and any(one.file.data[-LOG_RECORD_FIXED_OVERHEAD_SIZE:])
+    ):
         code = "cut-short"
     return build(
         code,

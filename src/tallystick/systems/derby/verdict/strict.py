@@ -6,18 +6,21 @@ In: the analysis of all bytes, the engine's recovery and the findings. Out: a `V
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tallystick.records import Finding, Verdict
+from tallystick.systems.answers import judgement_of
+from tallystick.systems.derby.codes import CODES, REASONS
 from tallystick.systems.derby.engine.recovery import OpenTransaction, Recovery
 from tallystick.systems.derby.engine.report import report
 from tallystick.systems.derby.format.field_types import global_id_text
 from tallystick.systems.derby.format.layout import SYSTEM_NAME, instant_text
 from tallystick.systems.derby.read.analysis import LogAnalysis
-from tallystick.systems.derby.read.files import LogFiles
+from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange
 from tallystick.systems.derby.read.transactions import ACTIVE, PREPARED, LoggedTransaction
+from tallystick.systems.derby.verdict.answer import grounds
 from tallystick.systems.derby.verdict.differences import differences
 
 Json = dict[str, Any]
@@ -26,19 +29,20 @@ Json = dict[str, Any]
 def verdict(
     path: str,
     form: str,
-    log: LogFiles,
+    scan: LogScan,
     analysis: LogAnalysis,
     recovery: Recovery,
-    findings: Iterable[Finding],
+    findings: Sequence[Finding],
 ) -> Verdict:
     """Return both judgements and their differences; ``form`` is the log's format."""
     return Verdict(
         SYSTEM_NAME,
         path,
         form,
-        report(log, recovery),
+        report(scan.log, recovery),
         strict(analysis, recovery, findings),
         differences(analysis, recovery),
+        judgement_of(REASONS, CODES, grounds(scan, analysis, recovery), findings),
     )
 
 

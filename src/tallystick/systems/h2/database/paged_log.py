@@ -46,28 +46,17 @@ class H2PagedLog(SessionLog):
         super().__init__(store, PageLog(store, batch=batch))
         self.codec: Codec = nodes.codec(store.page_size)
         try:
-            self._begin(self._undo())
+            self._undo()
+            self._begin()
         except BaseException:
             store.close()
             raise
 
-    def _undo(self) -> list[int]:
-        """Restore every image, durably; return the log's pages that the free list marks as used."""
-        stream = self._log.open_for_reading()
+    def _undo(self) -> None:
+        """Restore every image, durably."""
+        self._released = used_pages(self._log.open_for_reading())
         if not self._log.recover(UNDO_STAGE):
             self._store.load_free_list()
-        self._released = used_pages(stream)
-        pages = set(self._released)
-        if stream.chain.trunks and self._is_spare(stream.chain.trunks[-1].next):
-            pages.add(stream.chain.trunks[-1].next)
-        return [page for page in sorted(pages) if self._store.is_used(page)]
-
-    def _is_spare(self, page: int) -> bool:
-        """Return True for the page that the log had allocated for its next trunk."""
-        if not layout.META_ROOT < page < self._store.page_count:
-            return False
-        (kind,) = self._store.file.pread(1, page * self._store.page_size)
-        return kind in (layout.EMPTY, layout.STREAM_TRUNK, layout.STREAM_DATA)
 
     @property
     def file(self) -> File:
@@ -77,7 +66,7 @@ class H2PagedLog(SessionLog):
     @property
     def section(self) -> int:
         """The section that is being logged."""
-        return self._log.section_id
+        return self._log.log_section_id
 
     def open_tables(self, pages: Pages) -> H2Tables:
         """Redo what the log holds, and return the tables with every committed row.

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from tallystick.systems.h2.format.lzf import compress
-from tallystick.systems.h2.format.numbers import encode_string, encode_var_int, encode_var_long
+from tallystick.systems.h2.format.numbers import (
+    Bytes,
+    decode_var_int,
+    decode_var_long,
+    encode_string,
+    encode_var_int,
+    encode_var_long,
+)
 from tallystick.systems.h2.format.values.types import Value
 
 
@@ -104,6 +111,23 @@ def encode_free_log(pages: list[int]) -> bytes:
     """Encode that the log gives these pages back."""
     head = bytes((Type.FREE_LOG,)) + encode_var_int(len(pages))
     return head + b"".join(encode_var_int(page) for page in pages)
+
+
+# -- decode ---------------------------------------------------------------------------------
+
+
+def decode_keyed_row(data: Bytes, at: int) -> tuple[int, bytes, int]:
+    """Return the key and the bytes of an added row, and the offset after it.
+
+    Raises:
+        IndexError: the data end before.
+    """
+    key, at = decode_var_long(data, at)
+    count, at = decode_var_int(data, at)
+    end = at + max(count, 0)
+    if end > len(data):
+        raise IndexError("the row ends after the data")
+    return key, bytes(data[at:end]), end
 
 
 # -- records of a scan ----------------------------------------------------------------------

@@ -137,13 +137,12 @@ def unpack(source: Any, out: Any, size: int) -> tuple[int, int, int]:
             at += length
             done += length
             continue
-        length = control >> 5
-        if length == LENGTH_CONTINUED and at < end:
+        length = (control >> 5) + 2
+        if length == LENGTH_CONTINUED + 2 and at < end:
             length += source[at]
             at += 1
         if at >= end:
             return at, done, TOO_EARLY
-        length += 2
         distance = ((control & 31) << 8 | source[at]) + 1
         at += 1
         if distance > done:

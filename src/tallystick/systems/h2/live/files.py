@@ -238,24 +238,24 @@ class PageStoreFile:
             self._file.allocate(pages * self.page_size)
             self._used += bytes(pages - self.page_count)
             self.page_count = pages
-            for page_id in self._free_list_pages():
+            for page_id in self.free_list_pages:
                 self._used[page_id] = _USED
 
     @property
     def _pages_per_list(self) -> int:
         return (self.page_size - layout.FREE_LIST_START) * 8
 
-    def _free_list_pages(self) -> range:
+    @property
+    def free_list_pages(self) -> range:
+        """The pages that hold the free list."""
         return range(layout.FREE_LIST_ROOT, self.page_count, self._pages_per_list)
 
     def load_free_list(self) -> None:
         """Read again from the file which pages are in use."""
         self._used = bytearray(self.page_count)
         self._used[: layout.FIRST_FREE_PAGE] = bytes((_USED,)) * layout.FIRST_FREE_PAGE
-        for first in self._free_list_pages():
-            page = self._raw(first)
-            if page[0] & ~layout.LAST == layout.FREE_LIST:
-                self._load_bits(first, page[layout.FREE_LIST_START :])
+        for first in self.free_list_pages:
+            self._load_bits(first, self._bits(self._raw(first)))
             self._used[first] = _USED
 
     def _load_bits(self, first: int, bitmap: bytes) -> None:
@@ -264,9 +264,29 @@ class PageStoreFile:
             if bitmap[at >> 3] >> (at & 7) & 1:
                 self._used[first + at] = _USED
 
+    def listed(self, pages: Collection[int], images: Mapping[int, bytes]) -> list[int]:
+        """Return those of the pages that the free list on disk marks as used, in order.
+
+        ``images`` are pages as recovery restores them; they stand for what is on disk.
+        """
+        found = []
+        for first in self.free_list_pages:
+            within = [page for page in pages if first < page < first + self._pages_per_list]
+            bits = self._bits(images.get(first, self._raw(first))) if within else b""
+            found += [
+                page for page in within if bits[(page - first) >> 3] >> (page - first & 7) & 1
+            ]
+        return sorted(found)
+
+    def _bits(self, page: bytes) -> bytes:
+        """Return the marks of a page of the free list; none where it is not one yet."""
+        if page[0] & ~layout.LAST == layout.FREE_LIST:
+            return page[layout.FREE_LIST_START :]
+        return bytes(self.page_size)
+
     def _free_lists(self) -> dict[int, bytes]:
         lists = {}
-        for first in self._free_list_pages():
+        for first in self.free_list_pages:
             page = bytearray(self.page_size)
             page[0] = layout.FREE_LIST
             for at, used in enumerate(self._used[first : first + self._pages_per_list]):
@@ -287,7 +307,7 @@ class PageStoreFile:
 
     def cut(self) -> None:
         """Truncate the file after the last page in use, pages of the free list aside."""
-        lists = self._free_list_pages()
+        lists = self.free_list_pages
         last = self._used.rfind(_USED)
         while last in lists:
             last = self._used.rfind(_USED, 0, last)

@@ -10,18 +10,21 @@ within its format:
 * The header is written with syncs before, between and after its two copies.
 * Log keys only grow; freed pages are zeroed once no header refers to them.
 
-Source: the PageLog description, part b. The names of its methods are mapped in the docs.
+Source: the PageLog description, part b; docs/documents.md lists its members.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 from tallystick.errors import (
     CorruptLogError,
     IncompleteLogError,
     LogClosedError,
+    LogWriteError,
     RecordTooLargeError,
 )
 from tallystick.roles import InDoubt, RecoveryHandler, Ticket
@@ -36,19 +39,39 @@ from tallystick.systems.h2.engine.recovery import (
 )
 from tallystick.systems.h2.format import entries as records
 from tallystick.systems.h2.format import layout
-from tallystick.systems.h2.format.entries import Entry, Type
+from tallystick.systems.h2.format.entries import Entry, Type, decode_keyed_row
 from tallystick.systems.h2.format.layout import VariableHeader
 from tallystick.systems.h2.format.values.datetime import Zone
+from tallystick.systems.h2.format.values.types import (
+    EngineFailureError,
+    FileCorruptedError,
+    Value,
+    decode_row,
+)
 from tallystick.systems.h2.live.files import PageStoreFile
-from tallystick.systems.h2.live.opening import require_numbers, require_pages, require_sound
+from tallystick.systems.h2.live.opening import (
+    require_numbers,
+    require_pages,
+    require_sound,
+    require_trunk_page,
+)
 from tallystick.systems.h2.live.replay import PagesOnly, redo, undo
 from tallystick.systems.h2.live.state import LiveState, Prepared
 from tallystick.systems.h2.live.writer import Item, LogWriter, replace_record
 from tallystick.systems.h2.read.scan import whole_entries
-from tallystick.systems.h2.read.stream import LogStream, open_stream
+from tallystick.systems.h2.read.stream import LogStream, TrunkChain, open_stream, walk_trunks
+
+Row = TypeVar("Row")
 
 CARRIED_AT_ONCE = 256
 """Records that are copied to a new log in one group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PagedInDoubt(InDoubt):
+    """A prepared transaction, and the data page that holds its prepare record; 0 until written."""
+
+    page: int
 
 
 class PageLog:
@@ -72,22 +95,22 @@ class PageLog:
         self._writer: LogWriter | None = None
         self._stream: LogStream | None = None
         self._recovery: Recovery | None = None
-        self._minimum_page = 0
+        self._min_page_id = 0
 
     # -- properties -----------------------------------------------------------------------
 
     @property
-    def section_id(self) -> int:
+    def log_section_id(self) -> int:
         """Id of the section being written; starts at 0 with every opening."""
         return self._state.section
 
     @property
-    def first_section_id(self) -> int:
+    def log_first_section_id(self) -> int:
         """Id of the oldest section kept."""
         return self._state.first_section
 
     @property
-    def position(self) -> int:
+    def log_pos(self) -> int:
         """Row and truncate records in the current section."""
         return self._state.position
 
@@ -97,9 +120,9 @@ class PageLog:
         return 0 if self._writer is None else self._writer.written * self.store.page_size
 
     @property
-    def minimum_page(self) -> int:
-        """Smallest page number of a log that was opened at the end of the file, else 0."""
-        return self._minimum_page
+    def min_page_id(self) -> int:
+        """The first trunk page, if the log was opened at the end of the file; else 0."""
+        return self._min_page_id
 
     @property
     def counters(self) -> GroupCounters:
@@ -123,16 +146,66 @@ class PageLog:
 
     # -- recovery -------------------------------------------------------------------------
 
-    def open_for_reading(self) -> LogStream:
-        """Read the log that the file's header names, as recovery will read it.
+    def open_for_reading(
+        self,
+        new_log_key: int | None = None,
+        new_first_trunk_page: int | None = None,
+        new_first_data_page: int | None = None,
+    ) -> LogStream:
+        """Read a log as recovery will read it.
+
+        Args:
+            new_log_key: key of its first trunk page.
+            new_first_trunk_page: number of that page.
+            new_first_data_page: number of the data page at which the log begins.
+                A number that is not given is that of the file's header.
 
         Raises:
-            CorruptLogError: the header leads to no log, or the log lists pages that cannot be its.
+            CorruptLogError: the numbers lead to no log, or the log lists pages that cannot be its.
         """
-        stream = open_stream(self.store.view(), self.store.header)
+        head = self.store.header
+        given = (new_log_key, new_first_trunk_page, new_first_data_page)
+        known = (head.log_key, head.first_trunk, head.first_data)
+        numbers = [new if old is None else old for old, new in zip(given, known, strict=True)]
+        stream = open_stream(self.store.view(), VariableHeader(head.write_counter, *numbers))
         require_sound(stream)
         self._stream = stream
         return stream
+
+    @staticmethod
+    def read_row(
+        row_factory: Callable[[int, tuple[Value | None, ...]], Row],
+        reader: bytes | memoryview,
+        at: int = 0,
+        zone: Zone | None = None,
+    ) -> tuple[Row, int]:
+        """Read the row of an ADD record: its key, its length, its columns.
+
+        Args:
+            row_factory: makes a row of the key and the values.
+            reader: bytes that hold the row.
+            at: offset of the row in ``reader``.
+            zone: time zone of the process that wrote it; None is UTC.
+
+        Returns:
+            What ``row_factory`` made, and the offset after the row.
+
+        Raises:
+            CorruptLogError: the row is cut, or its values are not as long as it says.
+        """
+        try:
+            key, row, end = decode_keyed_row(reader, at)
+            values, used = decode_row(row, zone or Zone())
+        except (IndexError, FileCorruptedError, EngineFailureError) as error:
+            raise CorruptLogError("no whole row", offset=at, found=str(error)) from error
+        if used != len(row):
+            raise CorruptLogError(
+                "the values of a row are not as long as the row",
+                offset=at,
+                expected=f"{len(row)} bytes",
+                found=str(used),
+            )
+        return row_factory(key, values), end
 
     def recover(self, stage: int, handler: RecoveryHandler | None = None) -> bool:
         """Run one stage of recovery; it may be interrupted and repeated.
@@ -150,7 +223,7 @@ class PageLog:
         """
         stream = self._stream or self.open_for_reading()
         if stage == ALLOCATE_STAGE:
-            self._mark_used(stream)
+            self._mark_used(used_pages(stream))
             return True
         if stage == UNDO_STAGE or self._recovery is None:
             self._recovery = recover(stream, Zone())
@@ -184,8 +257,8 @@ class PageLog:
             for state in recovery.in_doubt()
         }
 
-    def _mark_used(self, old: LogStream) -> None:
-        for page in used_pages(old):
+    def _mark_used(self, pages: set[int]) -> None:
+        for page in pages:
             if page < self.store.page_count:
                 self.store.mark_used(page)
 
@@ -195,23 +268,36 @@ class PageLog:
 
     # -- transactions in doubt ------------------------------------------------------------
 
-    def get_in_doubt_transactions(self) -> Sequence[InDoubt]:
+    def get_in_doubt_transactions(self) -> Sequence[PagedInDoubt]:
         """Return prepared transactions that are not decided, by session."""
         with self._mutex:
             found = sorted(self._state.prepared.items())
-        return [InDoubt(session, one.name) for session, one in found]
+        return [PagedInDoubt(session, one.name, page=one.page) for session, one in found]
 
-    def set_in_doubt_transaction_state(self, session: int, *, commit: bool) -> None:
+    def set_in_doubt_transaction_state(self, session: int, page: int, *, commit: bool) -> None:
         """Write COMMIT or ROLLBACK over the prepare record of the session, durably.
 
         In a log that was only read it takes effect with the next recovery.
 
+        Args:
+            session: a session in doubt.
+            page: the data page that holds its prepare record, as `get_in_doubt_transactions` says.
+            commit: True commits, False rolls back.
+
         Raises:
             KeyError: the session is not in doubt.
+            LogWriteError: the page does not hold its prepare record. Nothing is written.
         """
         record = records.encode_commit(session) if commit else records.encode_rollback(session)
         with self._mutex:
-            page = self._state.prepared[session].page
+            known = self._state.prepared[session].page
+        if page != known:
+            raise LogWriteError(
+                f"page {page} holds no prepare record of session {session}",
+                file=self.store.path,
+                expected=f"page {known}" if known else "a prepare whose ticket is done",
+                found=f"page {page}",
+            )
         if self._writer is not None:
             self._writer.replace(page, record).wait()
         else:
@@ -223,57 +309,115 @@ class PageLog:
     # -- opening for writing --------------------------------------------------------------
 
     def open_for_writing(
-        self, *, at_end: bool = False, carry: bool = False, freed: Sequence[int] = ()
+        self,
+        new_first_trunk_page: int | None = None,
+        at_end: bool = False,
+        *,
+        carry: bool = False,
     ) -> None:
         """Begin a new log; the pages of the old one are freed once the headers name the new one.
 
+        Where the free list marks pages of the old log as used, FREE_LOG is the last record of what
+        is carried: recovery would else restore these marks, and nothing would free the pages.
+
         Args:
-            at_end: place the log after all other pages of the file.
+            new_first_trunk_page: the page at which the log begins; None allocates one.
+            at_end: place the log after all other pages of the file, or after the given one.
             carry: copy the records of the old log to the new one. Otherwise the old one must have
                 been recovered and every change written.
-            freed: pages that the free list on disk has in use, though only the old log used
-                them; redo frees them.
 
         Raises:
             IncompleteLogError: transactions are in doubt, and ``carry`` is not given.
             CorruptLogError: the header, the log's lists or, if carried, its records are damaged.
+            LogWriteError: the trunk page cannot be one. Nothing is written.
         """
-        if self._state.prepared and not carry:
+        if not carry:
+            self._require_decided()
+        old = self._stream or self.open_for_reading()
+        recovery = recover(old, Zone()) if carry else Recovery()
+        self._require_readable(recovery)
+        images = self._restored_lists(old, recovery)
+        used = used_pages(old)
+        if new_first_trunk_page is not None:
+            taken = used.union(recovery.undo if self._own_pages else ())
+            require_trunk_page(self.store, new_first_trunk_page, taken, images)
+        freed = self._listed(old, used, images)
+        self._state = LiveState()
+        # Undo would overwrite these pages, even if the free list on disk says they are free.
+        self._state.undo_all.update(recovery.undo)
+        self._mark_used(used)
+        head = self.store.header
+        named = walk_trunks(self.store.view(), head.first_trunk, head.log_key)
+        hidden = self._only_in(named)
+        self._mark_used(hidden)
+        self._writer = self._begin((old.chain, named), new_first_trunk_page, at_end=at_end)
+        self._state.starts[0] = self._writer.output.page
+        if carry:
+            self._carry_over(old, self._writer)
+        if freed:
+            self._writer.write([records.encode_free_log(freed)])
+        self._writer.start()
+        self.store.release([page for page in used if page < self.store.page_count])
+        self.store.release(hidden, zero=())
+        self._stream = None
+
+    def _require_decided(self) -> None:
+        if self._state.prepared:
             names = [one.name for one in self._state.prepared.values()]
             raise IncompleteLogError(
                 f"transactions are in doubt: {names}",
                 file=self.store.path,
                 advice="Decide them, then recover again",
             )
-        old = self._stream or self.open_for_reading()
-        self._mark_used(old)
-        self._state = LiveState()
-        if carry:
-            # Undo would overwrite these pages, even if the free list on disk says they are free.
-            recovery = recover(old, Zone())
-            self._require_readable(recovery)
-            self._state.undo_all.update(recovery.undo)
-        self._writer = self._begin(old, at_end=at_end)
-        self._state.starts[0] = self._writer.output.page
-        if carry:
-            self._carry_over(old, self._writer)
-        if freed:
-            self._writer.write([records.encode_free_log(list(freed))])
-        self._writer.start()
-        self.store.release([page for page in used_pages(old) if page < self.store.page_count])
-        self._stream = None
 
-    def _begin(self, old: LogStream, *, at_end: bool) -> LogWriter:
-        key = max((trunk.key for trunk in old.chain.trunks), default=self.store.header.log_key)
+    def _restored_lists(self, old: LogStream, recovery: Recovery) -> dict[int, bytes]:
+        """Return the pages of the free list that a carried log will restore."""
+        lists = self.store.free_list_pages
+        if not self._own_pages or recovery.undo.keys().isdisjoint(lists):
+            return {}
+        return {
+            entry.page: entry.image
+            for entry in whole_entries(old)
+            if entry.code == Type.UNDO and entry.page in lists and recovery.undo_applied(entry)
+        }
+
+    def _only_in(self, named: TrunkChain) -> set[int]:
+        """Return what only the header's log uses, if another one was read; no impossible pages."""
+        pages = {trunk.page for trunk in named.trunks}.union(page for _, page in named.listed())
+        possible = range(layout.FIRST_FREE_PAGE, self.store.page_count)
+        return {page for page in pages if page in possible and not self.store.is_used(page)}
+
+    def _listed(self, old: LogStream, used: set[int], images: Mapping[int, bytes]) -> list[int]:
+        """Return the pages of the old log that the free list marks, as recovery restores it."""
+        if not self._own_pages:
+            return []
+        spare = {old.chain.trunks[-1].next} if old.chain.trunks else set()
+        return self.store.listed(used | {page for page in spare if self._is_spare(page)}, images)
+
+    def _is_spare(self, page: int) -> bool:
+        """Return True for the page that the log had allocated for its next trunk."""
+        if not layout.META_ROOT < page < self.store.page_count:
+            return False
+        (kind,) = self.store.file.pread(1, page * self.store.page_size)
+        return kind in (layout.EMPTY, layout.STREAM_TRUNK, layout.STREAM_DATA)
+
+    def _begin(
+        self, chains: Iterable[TrunkChain], first_trunk: int | None, *, at_end: bool
+    ) -> LogWriter:
+        keys = [trunk.key for chain in chains for trunk in chain.trunks]
+        key = max([self.store.header.log_key, *keys])
         require_numbers(self.store.path, self.store.header, key)
+        if first_trunk is not None:
+            self.store.mark_used(first_trunk)
         writer = LogWriter(
             self.store,
             key=key,
             batch=self._batch,
             exclude=self._state.undo_all if self._own_pages else (),
             at_end=at_end,
+            first_trunk=first_trunk,
         )
-        self._minimum_page = writer.first_trunk if at_end else 0
+        self._min_page_id = writer.first_trunk if at_end else 0
         return writer
 
     def _carry_over(self, old: LogStream, writer: LogWriter) -> None:

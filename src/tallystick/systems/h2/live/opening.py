@@ -7,10 +7,13 @@ that no writer leaves would destroy a header, or let the file grow without end.
 
 from __future__ import annotations
 
-from tallystick.errors import CorruptLogError
+from collections.abc import Collection, Mapping
+
+from tallystick.errors import CorruptLogError, LogWriteError
 from tallystick.systems.h2.engine.recovery import Recovery, used_pages
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.layout import VariableHeader
+from tallystick.systems.h2.live.files import PageStoreFile
 from tallystick.systems.h2.read.stream import LogStream
 
 GROWTH_MAX = 64
@@ -31,7 +34,7 @@ def require_sound(stream: LogStream) -> None:
     path = stream.pages.file
     if stream.misnamed:
         raise CorruptLogError(
-            "the header leads to no log",
+            "the numbers lead to no log",
             file=path,
             offset=stream.pages.page_size,
             expected="the first trunk page and data page of a log, or none",
@@ -81,6 +84,39 @@ def require_numbers(path: str, header: VariableHeader, key: int) -> None:
             expected=f"a key below {KEY_LIMIT} and a counter below {COUNTER_LIMIT}",
             found=f"{key} and {header.write_counter}",
             advice=_ADVICE,
+        )
+
+
+def require_trunk_page(
+    store: PageStoreFile, page: int, taken: Collection[int], lists: Mapping[int, bytes]
+) -> None:
+    """Require that a log can begin at this page.
+
+    Args:
+        store: the file.
+        page: the page.
+        taken: pages of an old log, and pages with an image in it.
+        lists: pages of the free list that recovery will restore.
+
+    Raises:
+        LogWriteError: it is outside the file, or holds something else.
+    """
+    found = ""
+    if not layout.FIRST_FREE_PAGE <= page < store.page_count:
+        found = "no page that can be allocated"
+    elif page in store.free_list_pages:
+        found = "a page of the free list"
+    elif page in taken:
+        found = "a page of the log that is open"
+    elif store.listed([page], lists):
+        found = "a page that the free list marks as used"
+    if found:
+        raise LogWriteError(
+            f"page {page} cannot be the first trunk page",
+            file=store.path,
+            expected=f"a free page from {layout.FIRST_FREE_PAGE} to {store.page_count - 1}",
+            found=found,
+            advice="Allocate one with PageStoreFile.allocate, or give none",
         )
 
 

@@ -48,11 +48,11 @@ class SessionLog:
         self._sessions: dict[int, int] = {}
         self._next = FIRST_SESSION
 
-    def _begin(self, freed: Sequence[int] = ()) -> None:
-        """Copy the records to a fresh log, ``freed`` as in `PageLog.open_for_writing`."""
+    def _begin(self) -> None:
+        """Copy the records to a fresh log."""
         found = self._sessions_in_log()
         self._next = 1 + max(found, default=FIRST_SESSION - 1)
-        self._log.open_for_writing(carry=True, freed=freed)
+        self._log.open_for_writing(carry=True)
         self._forget_open(found)
 
     def _sessions_in_log(self) -> set[int]:
@@ -115,8 +115,9 @@ class SessionLog:
     def rollback(self, session: int) -> Ticket:
         """Roll back what the session has logged since it last ended."""
         number = self._end(session)
-        if any(one.session == number for one in self._log.get_in_doubt_transactions()):
-            self._log.set_in_doubt_transaction_state(number, commit=False)
+        for one in self._log.get_in_doubt_transactions():
+            if one.session == number:
+                self._log.set_in_doubt_transaction_state(number, one.page, commit=False)
         self._log.forget(number)
         return self._log.flush()
 
@@ -130,7 +131,7 @@ class SessionLog:
         """Start a new section and return its id; every changed page must be written before."""
         with self._mutex:
             ticket = self._log.checkpoint()
-            section = self._log.section_id
+            section = self._log.log_section_id
         ticket.wait()
         return section
 
@@ -150,8 +151,8 @@ class SessionLog:
         Raises:
             KeyError: no transaction in doubt has this name.
         """
-        session = {one.name: one.session for one in self.in_doubt()}[name]
-        self._log.set_in_doubt_transaction_state(session, commit=commit)
+        one = {one.name: one for one in self._log.get_in_doubt_transactions()}[name]
+        self._log.set_in_doubt_transaction_state(one.session, one.page, commit=commit)
         return self._log.flush()
 
     def close(self) -> None:

@@ -157,7 +157,10 @@ class LogOutput:
 
 
 class LogWriter:
-    """Writes one log, from a fresh first trunk page on, with a key above ``key``."""
+    """Writes one log, from its first trunk page on, with a key above ``key``.
+
+    ``first_trunk`` is a page that is marked as used; None allocates one.
+    """
 
     def __init__(
         self,
@@ -167,10 +170,15 @@ class LogWriter:
         batch: int,
         exclude: Collection[int],
         at_end: bool,
+        first_trunk: int | None = None,
     ) -> None:
         self.store = store
         above = store.page_count - 1 if at_end else 0
-        self.first_trunk = store.allocate(above, exclude)
+        if first_trunk is None:
+            first_trunk = store.allocate(above, exclude)
+        elif at_end:
+            above = first_trunk
+        self.first_trunk = first_trunk
         self.output = LogOutput(
             store, key + 1, self.first_trunk, batch=batch, exclude=exclude, above=above
         )
@@ -280,8 +288,8 @@ class LogWriter:
     def remove_before(self, page: int) -> None:
         """Let the log begin at data page ``page``, which begins a section; free the trunks before.
 
-        FREE_LOG is not logged: these pages were never marked in the free list on disk, so redo
-        may have given them to a table by the time it would come to that record, and free them.
+        FREE_LOG is not logged: the free list never marks these pages, so recovery cannot restore
+        a mark. It would do harm: redo may have given such a page to a table before that record.
         """
         self.submit(b"").wait()
         trunks = self.output.trunks

@@ -23,6 +23,7 @@ from tallystick.systems.h2.format.entries import (
     UNKNOWN_FIRST,
     Entry,
     Type,
+    decode_keyed_row,
 )
 from tallystick.systems.h2.format.lzf import ExpansionError, expand_into
 from tallystick.systems.h2.format.numbers import decode_string, decode_var_int, decode_var_long
@@ -171,16 +172,15 @@ class Scan:
         return at
 
     def _add(self, data: bytes, at: int, entry: Entry) -> int:
-        at = self._remove(data, at, entry)
-        count, at = decode_var_int(data, at)
-        entry.row = bytes(_exactly(data, at, max(count, 0)))
+        at = self._table(data, at, entry)
+        entry.key, entry.row, at = decode_keyed_row(data, at)
         self._fill(entry.row)
         entry.values, used = self._row_values(entry.row)
         if used > len(entry.row):
             entry.fault = "its values run over the row's end into stale bytes"
         elif used < len(entry.row):
             entry.fault = f"{len(entry.row) - used} bytes of the row belong to no value"
-        return at + max(count, 0)
+        return at
 
     def _fill(self, row: bytes) -> None:
         if len(row) >= len(self._buffer):

@@ -154,29 +154,64 @@ def hand_commits(entries: Iterable[Entry]) -> frozenset[int]:
     None in a log that has a fill without a cause: a checkpoint, a prepare record, or what replaced
     one. The engine fills pages for nothing else; our live log does, after every forced write.
     """
-    found: dict[int, tuple[int, bool]] = {}
-    packed = False
+    ends = _LoneEnds()
+    causes: list[tuple[int, ...]] = []
     for window in _windows(entries):
-        entry, after = window[3:5]
+        entry = window[3]
         assert entry is not None
-        if _is_fill(entry) and not _has_cause(window):
-            return frozenset()
-        if entry.code in _ENDS:
-            packed = packed or not (after is None or _is_fill(after))
+        ends.add(entry, window)
+        if _is_fill(entry) and (cause := _ends_beside(window)) is not None:
+            causes.append(cause)
+            if not cause:
+                return frozenset()
+    replaced = ends.replaced()
+    if not all(any(start in replaced for start in cause) for cause in causes):
+        return frozenset()
+    return frozenset(start for start, proved in replaced.items() if proved)
+
+
+class _LoneEnds:
+    """COMMITs and ROLLBACKs that may stand over a prepare record."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, tuple[int, bool] | None] = {}
+        """By session, its last end: where it is, and whether it is proved; None if it cannot be."""
+        self._changed: set[int] = set()
+        self._named: set[int] = set()
+
+    def add(self, entry: Entry, window: _Window) -> None:
+        """Take the entry in the middle of the window."""
+        session = entry.session
+        if entry.code == Type.PREPARE_COMMIT:
+            self._named.add(session)
+        elif entry.session_bound:
+            self._changed.add(session)
+        elif entry.code in _ENDS:
+            fits = session in self._changed and session not in self._named
             proved = entry.code == Type.COMMIT and _is_over_prepare(window)
-            found[entry.session] = (entry.start, proved)
-    # A branch that was in doubt has no later end: the process that prepared it is gone.
-    return frozenset(start for start, proved in found.values() if proved and packed)
+            self._last[session] = (entry.start, proved) if fits else None
+            self._changed.discard(session)
+            self._named.discard(session)
+
+    def replaced(self) -> dict[int, bool]:
+        """Return where they are, and which are proved.
+
+        A branch that was in doubt has no later end: the process that prepared it is gone.
+        """
+        return dict(one for one in self._last.values() if one is not None)
 
 
-def _has_cause(window: _Window) -> bool:
-    """Return True if the fill in the middle of the window has a cause."""
+def _ends_beside(window: _Window) -> tuple[int, ...] | None:
+    """Return where ends are that may be the cause of a fill; None if it has another cause."""
     _, fill_before, before, _, after, fill_after = window
     if after is None or after.type in (INCOMPLETE, UNKNOWN):
-        return True
-    prepares = after.code == Type.PREPARE_COMMIT or _code(before) in _FILLING
-    replaced = after.code in _ENDS and _is_fill(fill_after)
-    return prepares or replaced or (_code(before) in _ENDS and _is_fill(fill_before))
+        return None
+    if after.code == Type.PREPARE_COMMIT or _code(before) in _FILLING:
+        return None
+    found = [after] if after.code in _ENDS and _is_fill(fill_after) else []
+    if before is not None and before.code in _ENDS and _is_fill(fill_before):
+        found.append(before)
+    return tuple(one.start for one in found)
 
 
 def _is_over_prepare(window: _Window) -> bool:

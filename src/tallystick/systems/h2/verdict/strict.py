@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tallystick.records import Finding, Outcome, Severity, State, Verdict
+from tallystick.systems.answers import judgement_of
+from tallystick.systems.h2.codes import CODES, REASONS
 from tallystick.systems.h2.engine.opening import EngineResult
 from tallystick.systems.h2.engine.report import engine_part
 from tallystick.systems.h2.format.entries import INCOMPLETE, UNKNOWN
@@ -19,6 +21,7 @@ from tallystick.systems.h2.read.records import outcome_of
 from tallystick.systems.h2.read.scan import Scan
 from tallystick.systems.h2.read.stream import LogStream
 from tallystick.systems.h2.read.transactions import LoggedTransaction, transactions_of
+from tallystick.systems.h2.verdict.answer import grounds
 from tallystick.systems.h2.verdict.differences import differences
 from tallystick.systems.h2.verdict.losses import lost_with
 
@@ -32,6 +35,7 @@ def verdict_of(result: EngineResult, log: str, form: str, findings: Sequence[Fin
         engine_part(result),
         strict_part(result, findings),
         differences(findings),
+        judgement_of(REASONS, CODES, grounds(result, findings), findings),
     )
 
 
@@ -44,7 +48,8 @@ def unreadable_verdict(log: str, form: str, finding: Finding) -> Verdict:
         "lost": {"records": 0, "rows": 0, "ends": []},
         "findings": {finding.code: 1},
     }
-    return Verdict(SYSTEM_NAME, log, form, {}, strict)
+    judgement = judgement_of(REASONS, CODES, (), [finding])
+    return Verdict(SYSTEM_NAME, log, form, {}, strict, judgement=judgement)
 
 
 def strict_part(result: EngineResult, findings: Sequence[Finding]) -> dict[str, Any]:

@@ -90,9 +90,12 @@ def _has_record(head: bytes, shape: Shape) -> bool:
     if not known or not 0 < header.file_id < FILE_ID_MAX:
         return False
     data = memoryview(head)
-    rows = scan(data, shape, header.stamp)
-    if any(row.status in (VALID, STALE) for row in rows):
-        return True
+    end = shape.header_size
+    for row in scan(data, shape, header.stamp):
+        # One stale record amid other bytes may be chance: it counts where something ends.
+        if row.status == VALID or (row.status == STALE and row.offset == end):
+            return True
+        end = row.offset + row.size
     return _begins_record(head, shape.header_size, header.stamp)
 
 

@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from tallystick.records import Finding, Outcome, State, Transaction, Verdict
+from tallystick.systems.answers import judgement_of
+from tallystick.systems.jboss.codes import CODES, REASONS
 from tallystick.systems.jboss.engine.report import engine_report
 from tallystick.systems.jboss.format.layout import SYSTEM_NAME
 from tallystick.systems.jboss.read.analysis import GONE_MAX
 from tallystick.systems.jboss.read.transactions import transactions
+from tallystick.systems.jboss.verdict.answer import grounds
 from tallystick.systems.jboss.verdict.differences import Evidence, differences
 
 
@@ -26,6 +29,7 @@ def verdict(evidence: Evidence, findings: list[Finding], format_name: str) -> Ve
         engine_report(evidence.engine),
         _strict(evidence, findings),
         tuple(differences(evidence)),
+        judgement_of(REASONS, CODES, grounds(evidence), findings),
     )
 
 

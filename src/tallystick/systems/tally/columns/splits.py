@@ -20,6 +20,7 @@ from tallystick.systems.tally.format.layout import (
     decode_group_header,
 )
 from tallystick.systems.tally.read.files import Catalog, FileAccess, FileStatus, SegmentFile
+from tallystick.systems.tally.read.header_search import magic_places
 from tallystick.systems.tally.read.scan import Step, open_segment
 from tallystick.systems.tally.read.walk import Expected, RunReader, SegmentView
 
@@ -86,6 +87,28 @@ def group_before(catalog: Catalog, access: FileAccess, path: str, offset: int) -
     index = read_index(file, access) if file is not None and offset > 0 else None
     row = bisect_left(index.offsets, offset) - 1 if index is not None else -1
     return index.offsets[row] if index is not None and row >= 0 else 0
+
+
+def durable_near(catalog: Catalog, access: FileAccess, path: str, end: int) -> int:
+    """Return the highest LSN that is proved durable, of a segment whose records end at ``end``.
+
+    The header after the last whole group says so for that group even where its own group is still
+    being written.
+    """
+    file = _live(catalog, path)
+    if file is None or file.header is None:
+        return 0
+    durable = file.durable_lsn
+    if file.stated_end is not None or not end:
+        return durable
+    segment = file.header
+    start = max(end - HEADER_SIZE, 0) // HEADER_SIZE * HEADER_SIZE
+    data = access.part(path, start, segment.sector_size + 4 * HEADER_SIZE)
+    for place in magic_places(data, 0):
+        header = decode_group_header(data, place)
+        if header and (header.segment, header.tag) == (segment.number, segment.tag):
+            durable = max(durable, header.durable_lsn)
+    return durable
 
 
 def split_steps(

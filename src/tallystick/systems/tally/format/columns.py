@@ -237,8 +237,7 @@ def decode_columns(data: Bytes, count: int, bits: int) -> Columns:
     Raises:
         CorruptLogError: the columns do not fit ``data``.
     """
-    place = 0
-    size = len(data)
+    place, size, bitmap = 0, len(data), -(-count // 8)
 
     def take(bytes_: int, *, present: bool = True) -> int:
         nonlocal place
@@ -252,7 +251,6 @@ def decode_columns(data: Bytes, count: int, bits: int) -> Columns:
 
     codes = take(count, present=bool(bits & CODES))
     offsets = take(4 * (count + 1))
-    bitmap = -(-count // 8)
     transactions = take(8 * count, present=bool(bits & TRANSACTIONS))
     transaction_validity = take(bitmap, present=bool(bits & TRANSACTION_NULLS))
     keys = take(8 * count, present=bool(bits & KEYS))

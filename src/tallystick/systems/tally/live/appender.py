@@ -103,6 +103,11 @@ class Appender:
         self.index: list[tuple[int, int, int]] = []
         self.marked = True
 
+    @property
+    def stores_plain(self) -> bool:
+        """True if payloads are stored as they are: neither compressed nor encrypted."""
+        return not self._packing and self._key is None
+
     # -- groups -------------------------------------------------------------------------
 
     def resume(

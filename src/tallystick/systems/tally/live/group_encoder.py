@@ -7,10 +7,12 @@ synced. The group writer calls one function at a time.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from tallystick.errors import LogPoisonedError, LogWriteError
+from tallystick.storage.group.core import CORE
+from tallystick.storage.local import LocalFile
 from tallystick.systems.tally.format.bodies import Ending, encode_ending
 from tallystick.systems.tally.format.columns import (
     GroupPayload,
@@ -19,6 +21,7 @@ from tallystick.systems.tally.format.columns import (
     encode_plain,
     encode_records,
 )
+from tallystick.systems.tally.format.index import ENTRY_SIZE
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.live.appender import Appender
 from tallystick.systems.tally.live.items import (
@@ -78,6 +81,17 @@ class GroupEncoder:
                 file=self._path,
                 advice="Make room and reopen the log; recovery rolls back what is not whole",
             ) from error
+
+    def through(self) -> Callable[[Item], int | None] | None:
+        """Return what writes and syncs one plain record in the compiled core, if there is one."""
+        if CORE is None or not self._appender.stores_plain:
+            return None
+        control = self._appender.control
+        plain: Callable[[Item], int | None] = CORE.Plain(
+            self._appender, self._state.plain_lsns, LocalFile, control.sector_size,
+            control.segment_size, ENTRY_SIZE, control.shard, control.tag,
+        )  # fmt: skip
+        return plain
 
     def write_durably(self, bundles: Sequence[Bundle]) -> None:
         """Write and sync the bundles that fit in a group; call it in an `Action` only."""

@@ -93,6 +93,7 @@ class TallyLog:
             group_bytes=self.group_bytes,
             delay=self.settings.delay_s,
             siblings=self.settings.siblings,
+            through=self._encoder.through(),
         )
         self._closed = False
         self._mark_timer = IdleMarkTimer(self, self.settings.idle_mark_s)

@@ -118,7 +118,7 @@ class LogState:
         self.next_transaction = 1
         self.next_key = 1
         self._live_in: Counter[int] = Counter()
-        self._plain_lsn: dict[int, int] = {}
+        self.plain_lsns: dict[int, int] = {}
 
     def apply(self, row: Row) -> None:
         """Apply one record; unknown codes change nothing."""
@@ -153,7 +153,7 @@ class LogState:
 
     def apply_plain(self, segment: int, last_lsn: int) -> None:
         """Apply plain records outside of transactions, up to ``last_lsn``, at once."""
-        self._plain_lsn[segment] = last_lsn
+        self.plain_lsns[segment] = last_lsn
 
     def needed_from(self) -> int | None:
         """Return the first segment that holds anything needed; None if none does."""
@@ -163,14 +163,14 @@ class LogState:
         needed += [segment for segment, _ in self.heuristics.values()]
         needed += [one.segment for one in self.pending.values()]
         needed += [
-            segment for segment, lsn in self._plain_lsn.items() if lsn >= self.checkpoint_lsn
+            segment for segment, lsn in self.plain_lsns.items() if lsn >= self.checkpoint_lsn
         ]
         return min(needed, default=None)
 
     def forget_before(self, segment: int) -> None:
         """Forget the segments below ``segment``: their files are freed."""
         self.first_segment = segment
-        for counts in (self._live_in, self._plain_lsn):
+        for counts in (self._live_in, self.plain_lsns):
             for old in [one for one in counts if one < segment]:
                 del counts[old]
 
@@ -198,7 +198,7 @@ class LogState:
 
     def _take(self, one: Element) -> None:
         if one.code == Code.APPEND:
-            self._plain_lsn[one.segment] = one.lsn
+            self.plain_lsns[one.segment] = one.lsn
             return
         if one.key is None:
             return
@@ -251,10 +251,10 @@ class LogState:
     # -- undo/redo log ------------------------------------------------------------------
 
     def _page(self, row: Row) -> None:
-        self._plain_lsn[row.segment] = row.lsn
+        self.plain_lsns[row.segment] = row.lsn
 
     def _redo(self, row: Row) -> None:
-        self._plain_lsn[row.segment] = row.lsn
+        self.plain_lsns[row.segment] = row.lsn
         if row.record.transaction is not None:
             self._open(row.record.transaction, row.segment)
 

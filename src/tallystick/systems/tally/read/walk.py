@@ -53,6 +53,10 @@ class GroupRun(Protocol):
         ...
 
 
+RAW_MIN = 64 << 20
+"""Bytes that a payload may have unpacked although the file is shorter: it may have been cut."""
+
+
 @dataclass(frozen=True, slots=True)
 class Expected:
     """The group that must follow at ``offset``: its first LSN, and its chain value."""
@@ -130,9 +134,11 @@ class SegmentView:
     durable_lsn: int = 0
     _copies: HeaderCopies | None = None
     _tag: bytes = field(init=False)
+    _raw_max: int = field(init=False)
 
     def __post_init__(self) -> None:
         self._tag = self.header.tag
+        self._raw_max = min(self.header.size, max(len(self.data), RAW_MIN))
 
     def first(self) -> Expected:
         """Return what is due at the start of the segment."""
@@ -264,7 +270,12 @@ class SegmentView:
         )
 
     def _own(self, header: GroupHeader) -> bool:
-        return header.segment == self.header.number and header.tag == self._tag
+        """Tell whether a writer of this segment can have written the header."""
+        return (
+            header.segment == self.header.number
+            and header.tag == self._tag
+            and header.raw <= self._raw_max  # no payload is larger before it is packed
+        )
 
     def _trailing(self, due: Expected, lead: GroupHeader | None) -> GroupHeader | None:
         """Return the whole trailing header of the group at this place."""

@@ -1,6 +1,6 @@
 """Judge a native log: what recovery makes of it, and what its bytes prove.
 
-In: a scan of the log, and its transactions. Out: a `Judgement`: the state after recovery, the
+In: a scan of the log, and its transactions. Out: a `JudgedLog`: the state after recovery, the
 findings, and the `Verdict`.
 """
 
@@ -21,17 +21,23 @@ from tallystick.records import (
     Transaction,
     Verdict,
 )
+from tallystick.systems.answers import judgement_of
 from tallystick.systems.findings import FindingBuilder
+from tallystick.systems.tally.codes import CODES, REASONS
 from tallystick.systems.tally.format.layout import SYSTEM_NAME
 from tallystick.systems.tally.format.sealing import KeyMissingError
 from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.scan import Scan
 from tallystick.systems.tally.read.state import LogState, apply_step, state_of
 from tallystick.systems.tally.read.walk import Place
+from tallystick.systems.tally.verdict.answer import grounds
+
+_ENDED = (State.COMMITTED, State.COMMITTING, State.PREPARED, State.PENDING)
+"""States of transactions whose outcome stands in the log."""
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class JudgedLog:
     """A log after one pass.
 
     Attributes:
@@ -46,13 +52,16 @@ class Judgement:
 
     def verdict(self, log_format: str, transactions: Iterable[Transaction]) -> Verdict:
         """Put the verdict together."""
+        strict = self._strict(transactions)
+        ended = sum(strict["transactions"].get(state.value, 0) for state in _ENDED)
         return Verdict(
             SYSTEM_NAME,
             self.scan.catalog.folder,
             log_format,
             self._engine(),
-            self._strict(transactions),
+            strict,
             tuple(self._differences()),
+            judgement_of(REASONS, CODES, grounds(self.scan, ended), self.scan.findings),
         )
 
     def _engine(self) -> dict[str, Any]:
@@ -113,7 +122,7 @@ class Judgement:
         return dict(Counter(finding.code for finding in self.scan.findings))
 
 
-def judge(scan: Scan, key: bytes | None) -> Judgement:
+def judge(scan: Scan, key: bytes | None) -> JudgedLog:
     """Walk the whole log; add to the findings of ``scan`` those that the records give."""
     state = state_of(scan.catalog.control)
     outcomes: Counter[str] = Counter()
@@ -144,7 +153,7 @@ def judge(scan: Scan, key: bytes | None) -> Judgement:
         )
         for number, holes in state.incomplete.items()
     ]
-    return Judgement(scan, state, outcomes)
+    return JudgedLog(scan, state, outcomes)
 
 
 def _count(place: Place, outcomes: Counter[str]) -> None:

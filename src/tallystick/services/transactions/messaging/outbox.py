@@ -1,0 +1,213 @@
+"""The outbox: a message is a row beside the rows that it tells of, until it was delivered.
+
+In: messages of the application, in a branch of its transaction. Out: rows of the table
+``tallystick_outbox``, one per message and consumer, which a `relay.Relay` delivers and deletes.
+
+A delivered row is deleted rather than passed over by a position that only grows: offsets are
+given when rows are written, and a transaction may commit after another one with higher offsets.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from tallystick.errors import TransactionUsageError
+from tallystick.services.transactions.messaging.statements import (
+    MYSQL,
+    POSTGRES,
+    SQLITE,
+    Ask,
+    Manager,
+    SyncTransaction,
+    Table,
+    TaskAsk,
+    TaskTransaction,
+    ThreadAsk,
+    dialect_of,
+    resource_of,
+)
+from tallystick.services.transactions.resource import Resource
+from tallystick.services.transactions.steps import Steps, drive, follow
+
+NAME_MAX = 255
+"""Characters of the name of a consumer, and of a topic."""
+
+MESSAGES = Table(
+    "tallystick_outbox",
+    {
+        POSTGRES: (
+            (
+                "CREATE TABLE IF NOT EXISTS {table} (id bigserial PRIMARY KEY, "
+                "consumer text NOT NULL, topic text NOT NULL, headers text NOT NULL, "
+                "body bytea NOT NULL, created timestamptz NOT NULL DEFAULT now(), "
+                "attempts integer NOT NULL DEFAULT 0, error text, "
+                "parked boolean NOT NULL DEFAULT false)"
+            ),
+            ("CREATE INDEX IF NOT EXISTS tallystick_outbox_due ON {table} (consumer, parked, id)"),
+        ),
+        MYSQL: (
+            (
+                "CREATE TABLE IF NOT EXISTS {table} (id BIGINT AUTO_INCREMENT PRIMARY KEY, "
+                "consumer VARCHAR(255) NOT NULL, topic VARCHAR(255) NOT NULL, "
+                "headers LONGTEXT NOT NULL, body LONGBLOB NOT NULL, "
+                "created TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, "
+                "attempts INTEGER NOT NULL DEFAULT 0, error TEXT, "
+                "parked BOOLEAN NOT NULL DEFAULT false, KEY (consumer, parked, id)) "
+                "ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+            ),
+        ),
+        SQLITE: (
+            (
+                "CREATE TABLE IF NOT EXISTS {table} (id INTEGER PRIMARY KEY AUTOINCREMENT, "
+                "consumer TEXT NOT NULL, topic TEXT NOT NULL, headers TEXT NOT NULL, "
+                "body BLOB NOT NULL, "
+                "created INTEGER NOT NULL DEFAULT (CAST(strftime('%s', 'now') AS INTEGER)), "
+                "attempts INTEGER NOT NULL DEFAULT 0, error TEXT, "
+                "parked BOOLEAN NOT NULL DEFAULT false)"
+            ),
+        ),
+    },
+)
+
+
+_AGE = {
+    POSTGRES: "extract(epoch FROM clock_timestamp() - min(created))",
+    MYSQL: "UNIX_TIMESTAMP() - UNIX_TIMESTAMP(min(created))",
+    SQLITE: "CAST(strftime('%s', 'now') AS INTEGER) - min(created)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """What waits for a consumer: messages, given-up ones among them, seconds of the oldest."""
+
+    messages: int
+    parked: int
+    oldest_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message that is due.
+
+    Attributes:
+        offset: its number in the outbox: the same at each delivery, never given twice, so a
+            consumer can tell by it whether it has the message. Numbers may be missing, and a
+            message with a lower one may come later.
+        topic: what it is about; the name of a queue, for example.
+        body: its bytes.
+        headers: text by name.
+        attempts: how many deliveries have failed.
+    """
+
+    offset: int
+    topic: str
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+    attempts: int = 0
+
+
+class Outbox:
+    """The outbox in one database, whose table is made if it is not there.
+
+    Args:
+        manager: a `TransactionManager` or an `AsyncTransactionManager`.
+        resource: the name of the database among its resources.
+        consumers: who gets each message; each has a `Relay` of its own.
+
+    Raises:
+        ResourceUnreachable: the database is away.
+        TransactionUsageError: it cannot keep the table.
+    """
+
+    def __init__(
+        self, manager: Manager, resource: str, consumers: Sequence[str] = ("default",)
+    ) -> None:
+        self.manager: Manager = getattr(manager, "manager", manager)
+        self.consumers = tuple(dict.fromkeys(consumers))
+        if not self.consumers:
+            raise TransactionUsageError("an outbox without a consumer keeps no message")
+        for name in self.consumers:
+            require_name(name, "a consumer")
+        self.resource = resource
+        self.database = resource_of(manager, resource)
+        self.table = MESSAGES.of(self.database)
+        self.mark = mark_of(self.database)
+        names = "consumer, topic, headers, body"
+        values = ", ".join([self.mark] * 4)
+        self._insert = f"INSERT INTO {self.table} ({names}) VALUES ({values})"
+
+    def __repr__(self) -> str:
+        return f"Outbox({self.resource!r}, consumers={list(self.consumers)})"
+
+    def add(
+        self,
+        transaction: SyncTransaction,
+        topic: str,
+        body: bytes,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Add a message to a transaction: it is delivered if that commits, and only then.
+
+        Args:
+            transaction: a `Transaction`.
+            topic: 1 to 255 characters.
+            body: any bytes.
+            headers: text by name.
+        """
+        drive(self._add(ThreadAsk(transaction, self.resource), topic, body, headers))
+
+    async def add_awaiting(
+        self,
+        transaction: TaskTransaction,
+        topic: str,
+        body: bytes,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Add a message to an `AsyncTransaction`; see `add`."""
+        await follow(self._add(TaskAsk(transaction, self.resource), topic, body, headers))
+
+    def _add(
+        self, ask: Ask, topic: str, body: bytes, headers: Mapping[str, str] | None
+    ) -> Steps[None]:
+        require_name(topic, "a topic")
+        text = json.dumps(dict(headers or {}))
+        for consumer in self.consumers:
+            yield partial(ask, self._insert, consumer, topic, text, bytes(body))
+
+    def pending(self, consumer: str = "default") -> Pending:
+        """Return what a consumer has not got yet."""
+        age = _AGE[dialect_of(self.database)]
+        query = (
+            f"SELECT count(*), sum(CASE WHEN parked THEN 1 ELSE 0 END), {age} "
+            f"FROM {self.table} WHERE consumer = {self.mark}"
+        )
+        with self.manager.begin() as transaction:
+            ((count, parked, oldest),) = ThreadAsk(transaction, self.resource)(query, consumer).rows
+        return Pending(int(count), int(parked or 0), max(float(oldest or 0), 0.0))
+
+    def unpark(self, consumer: str = "default") -> int:
+        """Make the messages that were given up due again; return how many."""
+        statement = (
+            f"UPDATE {self.table} SET parked = false, attempts = 0 "
+            f"WHERE consumer = {self.mark} AND parked"
+        )
+        with self.manager.begin() as transaction:
+            return ThreadAsk(transaction, self.resource)(statement, consumer).changed
+
+
+def mark_of(resource: Resource) -> str:
+    """Return how statements for a database mark a parameter."""
+    return "?" if dialect_of(resource) == SQLITE else "%s"
+
+
+def require_name(text: str, what: str) -> None:
+    """Raise `TransactionUsageError` for a name that a table could not hold."""
+    if not 0 < len(text) <= NAME_MAX or "\0" in text:
+        raise TransactionUsageError(
+            f"{what} with a name of {len(text)} characters",
+            expected=f"1 to {NAME_MAX} characters, none of them NUL",
+        )

@@ -1,0 +1,290 @@
+"""The relay of an outbox: delivers its messages at least once, in order, and deletes them.
+
+In: an `Outbox` and a function that delivers one message. Out: deliveries; a row is deleted after
+its delivery has returned, so a stop between the two repeats the delivery and loses none.
+
+One relay of a consumer works at a time: it holds a lease, a row of the table ``tallystick_relays``,
+by the clock of the database; others stand by. No transaction is open during a delivery.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, Self
+
+from tallystick.errors import LogClosedError, TransactionUsageError
+from tallystick.printable import logger, printable
+from tallystick.services.transactions.messaging.outbox import Message, Outbox
+from tallystick.services.transactions.messaging.statements import (
+    MYSQL,
+    POSTGRES,
+    SQLITE,
+    Table,
+    ThreadAsk,
+    dialect_of,
+)
+
+_log = logger("tallystick.transactions.relay")
+
+RELAYS = Table(
+    "tallystick_relays",
+    {
+        POSTGRES: (
+            (
+                "CREATE TABLE IF NOT EXISTS {table} (consumer text PRIMARY KEY, owner text, "
+                "until double precision NOT NULL)"
+            ),
+        ),
+        MYSQL: (
+            (
+                "CREATE TABLE IF NOT EXISTS {table} (consumer VARCHAR(255) PRIMARY KEY, "
+                "owner VARCHAR(64), until DOUBLE NOT NULL) "
+                "ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+            ),
+        ),
+        SQLITE: (
+            (
+                "CREATE TABLE IF NOT EXISTS {table} (consumer TEXT PRIMARY KEY, owner TEXT, "
+                "until REAL NOT NULL)"
+            ),
+        ),
+    },
+)
+_NEW = {
+    POSTGRES: "INSERT INTO {} VALUES (%s, '', 0) ON CONFLICT DO NOTHING",
+    MYSQL: "INSERT IGNORE INTO {} VALUES (%s, '', 0)",
+    SQLITE: "INSERT OR IGNORE INTO {} VALUES (?, '', 0)",
+}
+_NOW = {
+    POSTGRES: "extract(epoch FROM clock_timestamp())",
+    MYSQL: "UNIX_TIMESTAMP(NOW(6))",
+    SQLITE: "((julianday('now') - 2440587.5) * 86400.0)",
+}
+_ERROR_MAX = 1000
+"""Characters of an error that are kept with a message."""
+
+
+class _Appendable(Protocol):
+    """A `Journal`."""
+
+    def append(self, body: bytes) -> int:
+        """Append a record."""
+        ...
+
+
+class Relay:
+    """Delivers the messages of one consumer; a context manager that works in a thread.
+
+    After a failed delivery it waits, twice as long each time, and begins with the same message.
+
+    Args:
+        outbox: where the messages are.
+        deliver: is called with a `Message` and returns once it is safe with its receiver; an
+            exception means that it may not be. Or a `Journal`, see `to_journal`.
+        consumer: whose messages.
+        batch: messages that are read at once.
+        idle: seconds between two looks into an empty outbox.
+        first: seconds to wait after a failed delivery.
+        most: the longest such wait, in seconds.
+        give_up_after: failed deliveries after which a message is parked, so that others pass it;
+            None for never, as order may matter.
+        lease: seconds after which another relay takes over from one that has stopped. A delivery
+            that takes longer may be repeated there.
+
+    Attributes:
+        delivered: the number of deliveries that returned.
+        failed: the number of those that raised.
+    """
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        deliver: Callable[[Message], object] | _Appendable,
+        *,
+        consumer: str = "default",
+        batch: int = 100,
+        idle: float = 1.0,
+        first: float = 0.1,
+        most: float = 60.0,
+        give_up_after: int | None = None,
+        lease: float = 30.0,
+    ) -> None:
+        if consumer not in outbox.consumers:
+            raise TransactionUsageError(
+                f"{consumer!r} is no consumer of the outbox",
+                expected=f"one of {list(outbox.consumers)}",
+            )
+        self.consumer = consumer
+        self.delivered = self.failed = 0
+        self._outbox = outbox
+        self._deliver = deliver if callable(deliver) else to_journal(deliver)
+        self._batch, self._idle, self._first, self._most = batch, idle, first, most
+        self._give_up_after = give_up_after
+        self._lease = lease
+        self._owner = secrets.token_hex(16)
+        self._dialect = dialect_of(outbox.database)
+        self._leases = RELAYS.of(outbox.database)
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __repr__(self) -> str:
+        return f"Relay({self._outbox!r}, consumer={self.consumer!r}, delivered={self.delivered})"
+
+    # -- one round --------------------------------------------------------------------------
+
+    def run_once(self) -> float:
+        """Deliver what is due, at most one batch.
+
+        Returns:
+            Seconds to wait before the next call: 0 if there may be more.
+
+        Raises:
+            ResourceUnreachable: the database is away.
+            LogClosedError: the transaction manager is closed.
+        """
+        until = time.monotonic() + self._lease / 2
+        messages = self._due()
+        done: list[int] = []
+        try:
+            for message in messages:
+                if self._stopping.is_set() or time.monotonic() > until:
+                    break
+                pause = self._try(message, done)
+                if pause is not None:
+                    return pause
+        finally:
+            self._forget(done)
+        return 0.0 if messages else self._idle
+
+    def _due(self) -> Sequence[Message]:
+        """Take or renew the lease, and read a batch; nothing while another relay has the lease."""
+        mark, now = self._outbox.mark, _NOW[self._dialect]
+        take = (
+            f"UPDATE {self._leases} SET owner = {mark}, until = {now} + {mark} "
+            f"WHERE consumer = {mark} AND (owner = {mark} OR until < {now})"
+        )
+        query = (
+            f"SELECT id, topic, body, headers, attempts FROM {self._outbox.table} "
+            f"WHERE consumer = {mark} AND NOT parked ORDER BY id LIMIT {mark}"
+        )
+        with self._outbox.manager.begin() as transaction:
+            ask = ThreadAsk(transaction, self._outbox.resource)
+            ask(_NEW[self._dialect].format(self._leases), self.consumer)
+            if not ask(take, self._owner, self._lease, self.consumer, self._owner).changed:
+                return []
+            rows = ask(query, self.consumer, self._batch).rows
+        return [
+            Message(int(number), topic, bytes(body), json.loads(headers), attempts)
+            for number, topic, body, headers, attempts in rows
+        ]
+
+    def _try(self, message: Message, done: list[int]) -> float | None:
+        """Deliver a message; return the seconds to wait if it failed and has to be repeated."""
+        try:
+            self._deliver(message)
+        except Exception as error:  # whatever the application's client raises
+            self.failed += 1
+            return self._note_failure(message, error)
+        self.delivered += 1
+        done.append(message.offset)
+        return None
+
+    def _note_failure(self, message: Message, error: Exception) -> float | None:
+        failures = message.attempts + 1
+        parked = self._give_up_after is not None and failures >= self._give_up_after
+        text = printable(f"{type(error).__name__}: {error}")[:_ERROR_MAX]
+        extra = {"offset": message.offset, "failures": failures, "error": text, "parked": parked}
+        _log.warning("a message could not be delivered", extra=extra)
+        mark = self._outbox.mark
+        self._run(
+            f"UPDATE {self._outbox.table} SET attempts = {mark}, error = {mark}, parked = {mark} "
+            f"WHERE id = {mark}",
+            *(failures, text, parked, message.offset),
+        )
+        if parked:
+            return None
+        wait = min(self._most, self._first * 2.0 ** min(message.attempts, 60))
+        return wait * random.uniform(0.5, 1.0)
+
+    def _forget(self, offsets: Sequence[int]) -> None:
+        """Delete messages that were delivered."""
+        if offsets:
+            marks = ", ".join([self._outbox.mark] * len(offsets))
+            self._run(f"DELETE FROM {self._outbox.table} WHERE id IN ({marks})", *offsets)
+
+    def _run(self, text: str, *parameters: Any) -> None:
+        with self._outbox.manager.begin() as transaction:
+            ThreadAsk(transaction, self._outbox.resource)(text, *parameters)
+
+    # -- until it is stopped ------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Deliver until `stop` is called or the manager is closed; then give up the lease."""
+        failures = 0
+        while not self._stopping.is_set():
+            try:
+                pause = self.run_once()
+                failures = 0
+            except (LogClosedError, TransactionUsageError):
+                _log.info("the relay ends with its manager", extra={"consumer": self.consumer})
+                return
+            except Exception:  # of any driver: the database may come back
+                _log.warning("the outbox cannot be read", exc_info=True)
+                pause = min(self._most, self._first * 2.0 ** min(failures, 60))
+                failures += 1
+            self._stopping.wait(pause)
+        self._release()
+
+    def _release(self) -> None:
+        mark = self._outbox.mark
+        try:
+            self._run(f"UPDATE {self._leases} SET until = 0 WHERE owner = {mark}", self._owner)
+        except Exception:  # of any driver: the lease ends by itself
+            _log.info("the lease could not be given up", extra={"consumer": self.consumer})
+
+    def start(self) -> None:
+        """Begin to deliver in a thread; while it runs, a second call does nothing."""
+        if self._thread is None:
+            self._stopping.clear()
+            self._thread = threading.Thread(target=self.run, name="tallystick-relay", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Stop after the delivery that is under way, and wait for it."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def to_journal(journal: _Appendable) -> Callable[[Message], object]:
+    """Return a delivery that appends each message to a journal; `from_journal` reads it."""
+
+    def deliver(message: Message) -> None:
+        head = {"offset": message.offset, "topic": message.topic, "headers": dict(message.headers)}
+        journal.append(json.dumps(head).encode() + b"\n" + message.body)
+
+    return deliver
+
+
+def from_journal(body: bytes) -> Message:
+    """Return the message in the body of a journal's record.
+
+    Raises:
+        ValueError: `to_journal` did not write it.
+    """
+    head, _, rest = body.partition(b"\n")
+    values = json.loads(head)
+    return Message(values["offset"], values["topic"], rest, values["headers"])

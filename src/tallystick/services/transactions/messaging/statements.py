@@ -1,0 +1,244 @@
+"""Statements of ours within a branch of the application, for every kind of handle.
+
+In: the handle of a branch, or a transaction of tasks, and statements. Out: their rows and counts,
+whatever the driver, its rows and its calls look like; tables of ours, made at their first use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+from tallystick.errors import TransactionUsageError
+from tallystick.services.transactions.resource import Resource
+
+POSTGRES, MYSQL, SQLITE = "postgresql", "mysql", "sqlite"
+
+
+class Answer(NamedTuple):
+    """What a statement returned: the number of rows it concerned, and the rows."""
+
+    changed: int
+    rows: Sequence[tuple[Any, ...]]
+
+
+class SyncTransaction(Protocol):
+    """The part of a `Transaction` that is needed here."""
+
+    def __getitem__(self, name: str) -> Any: ...
+
+
+class TaskTransaction(Protocol):
+    """The part of an `AsyncTransaction` that is needed here."""
+
+    def __getitem__(self, name: str) -> Any: ...
+
+    @property
+    def branches(self) -> Mapping[str, Any]:
+        """Enlisted branches."""
+        ...
+
+    def enlist(self, name: str) -> Awaitable[Any]:
+        """Enlist a resource."""
+        ...
+
+    def run(self, name: str, work: Callable[[Any], Any]) -> Awaitable[Any]:
+        """Call ``work(handle)`` in a worker thread."""
+        ...
+
+
+class Manager(Protocol):
+    """The part of a transaction manager that is needed here."""
+
+    @property
+    def resources(self) -> Mapping[str, Resource]:
+        """The resources by name."""
+        ...
+
+    def begin(self) -> Any:
+        """Begin a transaction."""
+        ...
+
+
+class ThreadAsk:
+    """Runs statements in the branch of the resource ``name``, in this thread."""
+
+    def __init__(self, transaction: SyncTransaction, name: str) -> None:
+        self._transaction = transaction
+        self._name = name
+
+    def __call__(self, text: str, *parameters: Any) -> Answer:
+        """Return the answer to a statement."""
+        return run_on(self._transaction[self._name], text, parameters)
+
+    def table(self, table: Table, resource: Resource) -> str:
+        """Return a table as statements name it; see `Table.of`."""
+        return table.of(resource)
+
+
+class TaskAsk:
+    """The same for a transaction of tasks: its answers are awaited."""
+
+    def __init__(self, transaction: TaskTransaction, name: str) -> None:
+        self._transaction = transaction
+        self._name = name
+
+    async def __call__(self, text: str, *parameters: Any) -> Answer:
+        """Return the answer to a statement."""
+        name, transaction = self._name, self._transaction
+        if name not in transaction.branches:
+            await transaction.enlist(name)
+        handle = transaction[name]
+        if not inspect.iscoroutinefunction(getattr(handle, "execute", None)):
+            work = partial(run_on, text=text, parameters=parameters)
+            answer: Answer = await transaction.run(name, work)
+            return answer
+        async with handle.cursor(row_factory=_plain_rows()) as cursor:
+            await cursor.execute(text, parameters)
+            rows = await cursor.fetchall() if cursor.description else []
+            return Answer(cursor.rowcount, rows)
+
+    async def table(self, table: Table, resource: Resource) -> str:
+        """Return a table as statements name it; see `Table.of`."""
+        return await asyncio.to_thread(table.of, resource)
+
+
+Ask = ThreadAsk | TaskAsk
+
+
+def run_on(handle: Any, text: str, parameters: Sequence[Any]) -> Answer:
+    """Run a statement on the handle of a thread: of a driver, ours, or SQLAlchemy's."""
+    if hasattr(handle, "exec_driver_sql"):
+        options = {"preserve_rowcount": True}
+        result = handle.exec_driver_sql(text, tuple(parameters), execution_options=options)
+        rows = result.fetchall() if result.returns_rows else []
+        return Answer(result.rowcount, [tuple(row) for row in rows])
+    cursor = handle.cursor(row_factory=_plain_rows()) if _is_psycopg(handle) else handle.cursor()
+    try:
+        cursor.execute(text, parameters)
+        found = cursor.fetchall() if cursor.description else []
+        rows = [tuple(row.values() if isinstance(row, Mapping) else row) for row in found]
+        return Answer(cursor.rowcount, rows)
+    finally:
+        cursor.close()
+
+
+def _is_psycopg(handle: Any) -> bool:
+    return hasattr(handle, "pgconn")
+
+
+def _plain_rows() -> Any:
+    from psycopg.rows import tuple_row
+
+    return tuple_row
+
+
+class Table:
+    """A table of ours, in databases of the application.
+
+    Args:
+        name: its name, without a schema.
+        make: the statements that make it, by dialect; ``{table}`` stands for the table.
+    """
+
+    def __init__(self, name: str, make: Mapping[str, Sequence[str]]) -> None:
+        self.name = name
+        self._make = make
+        self._names: weakref.WeakKeyDictionary[Resource, str] = weakref.WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def of(self, resource: Resource) -> str:
+        """Return the table as statements name it; make it if it is not there.
+
+        Raises:
+            TransactionUsageError: the resource is no database of SQL, or the user lacks rights.
+            ResourceUnreachable: the database is away.
+        """
+        with self._lock:
+            known = self._names.get(resource)
+            if known is None:
+                known = self._names[resource] = self._find(resource)
+        return known
+
+    def _find(self, resource: Any) -> str:
+        statements = self._make.get(dialect_of(resource), ())
+        with resource.errors, resource.pool.borrow() as connection:
+            ask = partial(_ask_plain, connection)
+            table = f"{_schema(dialect_of(resource), ask, resource.name)}.{self.name}"
+            if not self._is_there(connection, table):
+                try:
+                    for statement in statements:
+                        ask(statement.format(table=table))
+                    connection.commit()
+                except Exception as error:  # whatever its driver raises
+                    connection.rollback()
+                    if not self._is_there(connection, table):  # made by another at this moment
+                        raise TransactionUsageError(
+                            f"the table {self.name} cannot be made in {resource.name!r}: {error}",
+                            advice="Make it by hand: "
+                            + "; ".join(statement.format(table=table) for statement in statements),
+                        ) from error
+        return table
+
+    @staticmethod
+    def _is_there(connection: Any, table: str) -> bool:
+        try:
+            _ask_plain(connection, f"SELECT 1 FROM {table} WHERE 1 = 0")
+        except Exception:  # each driver has its own for a table that is not there
+            return False
+        finally:
+            connection.rollback()
+        return True
+
+
+def resource_of(manager: Manager, name: str) -> Resource:
+    """Return a resource of a manager. Raises `TransactionUsageError` if there is none."""
+    return named(manager.resources, name)
+
+
+def named(resources: Mapping[str, Resource], name: str) -> Resource:
+    """Return the resource of a name. Raises `TransactionUsageError` if there is none."""
+    if name not in resources:
+        raise TransactionUsageError(
+            f"there is no resource {name!r}",
+            expected=f"one of {sorted(resources)}",
+            advice="Give it to the manager under that name",
+        )
+    return resources[name]
+
+
+def dialect_of(resource: Any) -> str:
+    """Return the dialect of a resource.
+
+    Raises:
+        TransactionUsageError: it is no database of SQL.
+    """
+    dialect = getattr(resource, "dialect", None)
+    if dialect is None:
+        raise TransactionUsageError(
+            f"{resource.name!r} keeps no table",
+            expected="PostgreSQL, MariaDB, MySQL or SQLite, by URL or by a SQLAlchemy engine",
+        )
+    return str(dialect)
+
+
+def _ask_plain(connection: Any, text: str) -> Answer:
+    return run_on(connection, text, ())
+
+
+def _schema(dialect: str, ask: Callable[[str], Answer], name: str) -> str:
+    if dialect == SQLITE:
+        return "main"
+    mysql = dialect == MYSQL
+    found = ask("SELECT DATABASE()" if mysql else "SELECT quote_ident(current_schema())").rows[0][0]
+    if found is None:
+        raise TransactionUsageError(
+            f"the connections of {name!r} have no schema",
+            advice="Name a database in its address, or set search_path",
+        )
+    return f"`{found.replace('`', '``')}`" if mysql else str(found).replace("%", "%%")

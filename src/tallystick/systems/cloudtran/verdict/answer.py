@@ -1,0 +1,27 @@
+"""What a start does with a block log, and why that can be said.
+
+In: the `LogAnalysis` of the files. Out: the `Ground`s of the answer. A block is one write, synced
+before it is acknowledged; a file that was left in order ends in a closing block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tallystick.records import AtStake
+from tallystick.systems.answers import Ground
+from tallystick.systems.cloudtran.read.analysis import LogAnalysis
+from tallystick.systems.cloudtran.verdict.findings import loss_text, lost_numbers
+
+
+def grounds(analysis: LogAnalysis) -> Iterator[Ground]:
+    """Yield what holds of the log."""
+    if analysis.losses:
+        first = analysis.losses[0]
+        count = sum(len(numbers) for numbers in lost_numbers(analysis))
+        text = f"{first.name}, offset {first.offset}: {loss_text(first, first.blocks or 'some')}"
+        yield Ground("start-stops", text, AtStake(count or None))
+    if analysis.odd_tail:
+        yield Ground("odd-tail")
+    elif analysis.files:
+        yield Ground("closing-block" if analysis.ends_closed else "last-block-whole")

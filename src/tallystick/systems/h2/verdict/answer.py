@@ -1,0 +1,78 @@
+"""What the engine does with the changes of a log when it opens the file, and why that can be said.
+
+In: an `EngineResult` and its findings. Out: the `Ground`s of the answer. The engine acknowledges
+before it writes: with its default WRITE_DELAY the commits of the last 500 ms are in no file. So an
+end as a crash leaves it is safe but for these, and the text says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tallystick.records import AtStake, Finding, Severity, State
+from tallystick.systems.answers import Ground
+from tallystick.systems.h2.engine.opening import EngineResult
+from tallystick.systems.h2.format.entries import Type
+from tallystick.systems.h2.format.values.datetime import Zone
+from tallystick.systems.h2.read.files import OpenedFile
+from tallystick.systems.h2.read.scan import Scan
+from tallystick.systems.h2.read.stream import LogStream
+from tallystick.systems.h2.read.transactions import transactions_of
+from tallystick.systems.h2.verdict.losses import lost_with
+
+_SURE = frozenset({"file-would-be-replaced", "table-page-empty"})
+"""Codes of losses that are certain although the log does not count them."""
+_PAGE_ENDS: dict[int, str] = {
+    Type.CHECKPOINT: "ends-in-checkpoint",
+    Type.PREPARE_COMMIT: "ends-in-prepare",
+}
+"""Records after which a page is filled with zeros and the log goes on with the next one."""
+_ENDED = (State.COMMITTED, State.PREPARED)
+
+
+def grounds(result: EngineResult, findings: Sequence[Finding]) -> Iterator[Ground]:
+    """Yield what holds of the file."""
+    opening, file = result.opening, result.file
+    if file.encrypted:
+        yield Ground("encrypted")
+        return
+    if not opening.opened:
+        text = f"The database does not open: error {opening.error_code}, {opening.error}."
+        yield Ground("does-not-open", text, AtStake(_ended(file.stream, file.zone)))
+    yield from _losses(result, findings)
+    if file.stream is not None and opening.opened:
+        yield from _proof(file, file.stream)
+
+
+def _ended(stream: LogStream | None, zone: Zone) -> int | None:
+    if stream is None:
+        return None
+    every = transactions_of(Scan(stream, zone).entries(), keep_rows=False)
+    return sum(one.state in _ENDED for one in every)
+
+
+def _losses(result: EngineResult, findings: Sequence[Finding]) -> Iterator[Ground]:
+    losses = [one for one in findings if one.severity is Severity.LOSS]
+    counted = [(one, lost_with(result, one.code)) for one in losses]
+    known = [loss for _, loss in counted if loss is not None]
+    commits, rows = sum(one.commits for one in known), sum(one.rows for one in known)
+    for one, loss in counted:
+        if one.code in _SURE or (loss is not None and (loss.commits or loss.rows)):
+            yield Ground("changes-lost", one.message, AtStake(commits or None, rows or None))
+
+
+def _proof(file: OpenedFile, stream: LogStream) -> Iterator[Ground]:
+    header = file.header
+    if header is not None and not header.first_trunk and not header.first_data:
+        yield Ground("log-closed")
+        return
+    last = filled = None
+    for entry in Scan(stream, file.zone).entries():
+        filled = entry.code == Type.NOOP
+        last = last if filled else entry
+    if last is None:
+        return
+    if last.code in _PAGE_ENDS:
+        yield Ground(_PAGE_ENDS[last.code])
+    else:
+        yield Ground("flushed-end" if filled else "full-last-page")

@@ -1,0 +1,113 @@
+"""Whether a file looks as its own appends leave it: end to end, and untouched after the last one.
+
+In: `FileReading`s. Out: what no append leaves, in words. A file is filled before it is used, with
+one byte over and over, and a reused file still holds the records of its earlier life. Records are
+appended without gaps; block-aligned writing fills up to the next block with zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from tallystick.records import Outcome
+from tallystick.storage.zeros import is_zero
+from tallystick.systems.jboss.format.file_names import number_of
+from tallystick.systems.jboss.format.layout import CHECK_SIZE, FILL, FILL_J, FILL_ZERO
+from tallystick.systems.jboss.read.classify import NO_TYPE, Classified, FileReading
+
+BLOCKS = (512, 4096)
+"""Block sizes of aligned writing, in bytes."""
+_TAIL = 16
+"""Bytes after the written part of an unfinished record; the first may be zeros that it holds."""
+_ZEROS_MAX = 8
+"""So many of them: the longest field of an ending record."""
+
+
+def block_size(readings: Iterable[FileReading]) -> int | None:
+    """Return the block size, in bytes, that explains every gap between records; 1 without gaps.
+
+    None if there is none.
+    """
+    gaps = [(reading.file.data(), *gap) for reading in readings for gap in _gaps(reading)]
+    if not gaps:
+        return 1
+    for block in BLOCKS:
+        if all(not end % block and end - begin < block for _, begin, end in gaps):
+            return block if all(is_zero(*gap) for gap in gaps) else None
+    return None
+
+
+def never_left(reading: FileReading, block: int) -> str:
+    """Return what after the last record of a file no append leaves; empty if there is nothing.
+
+    A last record that was not written whole is such an end if its last bytes were never written.
+    """
+    data, end = reading.file.data(), reading.shape.header_size
+    for one in reading.ranges:
+        if one.outcome is Outcome.TORN:
+            return "" if _unfinished(data, one) else "the last record is damaged, not unfinished"
+        end = one.row.end if reading.belongs(one) else end
+    padded = min(-(-end // block) * block, len(data))
+    end = padded if is_zero(data, end, padded) else end
+    return (
+        "" if _untouched(reading, data, end) else "after the last record stand bytes of no record"
+    )
+
+
+def lost_ids(readings: Sequence[FileReading]) -> list[range]:
+    """Return ranges of missing file ids that no reuse of a file and no compaction explains.
+
+    A file keeps its name when it is reused under a higher id, so it may have had every id from the
+    number in its name on. A compaction gives its files lower ids than their names have.
+    """
+    ids = {one.effective_id: number_of(one.file.name) for one in readings}
+    compacted = max((name for number, name in ids.items() if name > number), default=0)
+    begin, found = min(ids, default=0), []
+    known = [(0, compacted + 1), *((min(name or one, one), one + 1) for one, name in ids.items())]
+    for first, end in sorted(known):
+        if first > begin:
+            found.append(range(begin, first))
+        begin = max(begin, end)
+    return found
+
+
+def _gaps(reading: FileReading) -> Iterator[tuple[int, int]]:
+    place = reading.shape.header_size
+    for one in reading.ranges:
+        if reading.belongs(one):
+            if one.row.offset != place:
+                yield place, one.row.offset
+            place = one.row.end
+
+
+def _unfinished(data: memoryview, torn: Classified) -> bool:
+    """Return whether what follows the written part was never written: one byte of fill, repeated.
+
+    A writer begins at the type byte, so a record with another one there was damaged.
+    """
+    after = bytes(data[torn.row.end : torn.row.end + _TAIL])
+    fill = after.lstrip(bytes([FILL_ZERO]))
+    zeros = len(after) - len(fill)
+    all_zero = not fill and data[-1] != FILL_J
+    few_zeros = bool(fill) and not fill.strip(bytes([FILL_J])) and zeros <= _ZEROS_MAX
+    return torn.reason != NO_TYPE and (all_zero or few_zeros)
+
+
+def _untouched(reading: FileReading, data: memoryview, end: int) -> bool:
+    stale = next((one.row.offset for one in reading.ranges if one.row.offset >= end), len(data))
+    rest = bytes(data[end:stale])
+    if not rest.strip(rest[:1]) and (not rest or rest[0] in FILL):
+        return True
+    # What is left of the record of the earlier life that the last one has overwritten in part.
+    tail = end + len(rest.rstrip(FILL)) if stale == len(data) else stale
+    tails = range(tail, min(stale, tail + CHECK_SIZE) + 1)
+    reused = reading.file.file_id != number_of(reading.file.name)
+    return reused and any(_overlaps(data, end, one) for one in tails)
+
+
+def _overlaps(data: memoryview, end: int, tail: int) -> bool:
+    """Return whether a record that ends at ``tail`` says that it began before ``end``."""
+    if tail - end < CHECK_SIZE:
+        return True
+    size = int.from_bytes(data[tail - CHECK_SIZE : tail])
+    return tail - end < size < len(data)

@@ -1,0 +1,75 @@
+"""What a load does with the records of a journal, and why that can be said.
+
+In: an `Evidence`. Out: the `Ground`s of the answer. Records are appended end to end to files that
+were filled before, and acknowledged after a sync; the next file is opened before the current one
+is full. So the file after the last record's, and what stands after that record, prove the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from tallystick.records import AtStake, Severity, State
+from tallystick.systems.answers import Ground
+from tallystick.systems.jboss.read.ends import block_size, lost_ids, never_left
+from tallystick.systems.jboss.read.transactions import transactions
+from tallystick.systems.jboss.verdict.differences import Evidence, differences
+
+_AGAIN = "deleted-and-added-again"
+_PARTIAL = "partial-transaction"
+
+
+def grounds(evidence: Evidence) -> Iterator[Ground]:
+    """Yield what holds of the journal."""
+    found = list(differences(evidence))
+    for one in found:
+        if one.refuses:
+            yield Ground("load-refused", f"The loader {one.engine}.", AtStake(_ended(evidence)))
+    losses = [one for one in found if one.severity is Severity.LOSS or one.what == _AGAIN]
+    if losses:
+        dropped = evidence.analysis.dropped
+        numbers = {one.item.transaction for one in dropped} - {None}
+        partial = sum(one.what == _PARTIAL for one in losses)
+        again = len(evidence.lost_ids()) if any(one.what == _AGAIN for one in losses) else 0
+        stake = AtStake((partial + len(numbers)) or None, (len(dropped) + again) or None)
+        yield Ground("records-lost", losses[0].meaning, stake)
+    if orphans := evidence.analysis.orphan_updates:
+        yield Ground("file-missing", at_stake=AtStake(None, len(orphans)))
+    if doubtful := [one for one in found if one.what == _PARTIAL]:
+        yield Ground("elements-missing", f"{doubtful[0].engine}: {doubtful[0].strict}.")
+    yield from _doubts(evidence)
+    yield from _proof(evidence)
+
+
+def _ended(evidence: Evidence) -> int:
+    every = transactions(evidence.log, evidence.analysis)
+    return sum(one.state in (State.COMMITTED, State.PREPARED) for one in every)
+
+
+def _doubts(evidence: Evidence) -> Iterator[Ground]:
+    readings = evidence.analysis.readings
+    for before, one in pairwise(readings):
+        if before.file.file_id == one.file.file_id:
+            text = f"{before.file.name} and {one.file.name} have the same id."
+            yield Ground("same-file-id", text)
+    if gone := lost_ids(readings):
+        text = f"No file has the id {gone[0][0]}, and no reuse of a file explains that."
+        yield Ground("ids-missing", text)
+    if evidence.journal.leftovers:
+        yield Ground("compaction-pending")
+
+
+def _proof(evidence: Evidence) -> Iterator[Ground]:
+    """Yield the ground for safety: only what appends leave, and a file after the last record's."""
+    readings = evidence.analysis.readings
+    block = block_size(readings)
+    if block is None:
+        yield Ground("gap-between-records")
+        return
+    for one in readings:
+        if problem := never_left(one, block):
+            yield Ground("odd-end", f"{one.file.name}: {problem}.")
+            return
+    if readings:
+        yield Ground("next-file-missing" if readings[-1].has_records else "next-file")

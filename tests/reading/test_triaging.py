@@ -1,0 +1,77 @@
+"""Triage: gravest first, one command per log that a shell takes as it stands."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import tallystick
+from tallystick.reading.triaging import shell_quoted
+from tests.fixtures import fixture_dir
+
+CASES = {
+    "lost": ("h2", "corrupt-checksum-2048", "loses"),
+    "stuck": ("bitronix", "damaged-hole", "refuses"),
+    "sealed": ("derby", "encrypted-aes-external-key", "cannot-tell"),
+    "prepared": ("h2", "indoubt-many-512", "safe"),
+    "closed": ("bitronix", "committed-2pc", "safe"),
+}
+
+
+@pytest.fixture(scope="module")
+def estate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("an estate")
+    for name, (system, case, _) in CASES.items():
+        shutil.copytree(fixture_dir(system) / case, root / name)
+    return root
+
+
+def test_the_gravest_log_stands_first(estate: Path) -> None:
+    answer = tallystick.triage(estate)
+    names = [Path(one.path).relative_to(estate).parts[0] for one in answer.logs]
+    assert names == list(CASES)
+    assert [one.judgement.answer.value for one in answer.logs] == [row[2] for row in CASES.values()]
+    assert answer.exit_code == 1
+    assert json.loads(json.dumps(answer.to_dict()))["logs"][0]["at_stake"]["transactions"] == 34
+
+
+def test_each_log_has_one_command_that_names_it(estate: Path) -> None:
+    words = {}
+    for one in tallystick.triage(estate).logs:
+        *command, path = shlex.split(one.command)
+        assert path == one.path
+        words[Path(path).relative_to(estate).parts[0]] = " ".join(command)
+    assert words == {
+        "lost": "tallystick explain",
+        "stuck": "tallystick explain",
+        "sealed": "tallystick explain --boot-password SECRET",
+        "prepared": "tallystick indoubt list",
+        "closed": "tallystick inspect",
+    }
+
+
+def test_it_agrees_with_explain(estate: Path) -> None:
+    explained = {one.path: one.judgement for one in tallystick.explain(estate).logs}
+    assert {one.path: one.judgement for one in tallystick.triage(estate).logs} == explained
+
+
+def test_it_exits_with_0_only_if_every_log_is_safe(estate: Path, tmp_path: Path) -> None:
+    assert tallystick.triage(estate / "closed").exit_code == 0
+    assert tallystick.triage(estate / "prepared").exit_code == 0
+    assert tallystick.triage(estate / "sealed").exit_code == 1
+    assert tallystick.triage(tmp_path).exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["plain", "two words", "it's", "-x", "a\nb\x1b[31m", "é\\'\t"])
+def test_a_path_is_quoted_so_that_a_shell_gives_it_back(name: str) -> None:
+    quoted = shell_quoted(name)
+    assert quoted.isprintable()
+    given = subprocess.run(
+        ["bash", "-c", f"printf %s {quoted}"], capture_output=True, check=True
+    ).stdout
+    assert given.decode().removeprefix("./") == name

@@ -1,0 +1,126 @@
+"""The compiled core beside its twin; the other tests of this folder run on whichever is in use."""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import os
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from typing import Any
+
+import pytest
+
+from tallystick.storage.group.core import CORE
+from tallystick.storage.group.queue import PureQueue
+from tallystick.storage.group.ticket import GroupTicket
+from tallystick.storage.group.writer import GroupWriter
+from tests.need import need
+from tests.storage.disks import SlowDisk
+
+THREADS = 12
+
+
+@pytest.fixture
+def core() -> Any:
+    need("core")
+    return CORE
+
+
+def _names(kind: object) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+def test_both_cores_have_the_same_calls(core: Any) -> None:
+    assert _names(PureQueue) | {"stopped"} == _names(core.Queue) | {"request_flush"}
+    assert _names(GroupTicket) == _names(core.Ticket)
+
+
+@pytest.mark.parametrize("pure", [True, False])
+def test_the_environment_chooses_the_core(pure: bool) -> None:
+    code = "from tallystick.storage.group.core import CORE; print(CORE is not None)"
+    environment = {**os.environ, "TALLYSTICK_PURE": "1" if pure else ""}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    installed = importlib.util.find_spec("tallystick_fast") is not None
+    assert done.stdout.strip() == str(installed and not pure)
+
+
+def test_a_caller_that_does_something_else_after_its_commit_holds_up_no_other() -> None:
+    disk = SlowDisk(seconds=0.01)
+    writer: GroupWriter[int] = GroupWriter(disk.write, disk.sync)
+    busy = threading.Lock()
+    release = threading.Event()
+    done: list[float] = []
+    for _ in range(3):
+        start = threading.Barrier(THREADS)
+
+        def work(number: int, start: threading.Barrier = start) -> None:
+            start.wait()
+            writer.commit(number, 8)
+            if busy.acquire(blocking=False):
+                release.wait(20)  # without the interpreter lock, and not in the writer
+            done.append(time.monotonic())
+
+        threads = [threading.Thread(target=work, args=[n], daemon=True) for n in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        deadline = time.monotonic() + 10
+        while len(done) % THREADS != THREADS - 1:
+            assert time.monotonic() < deadline, f"{len(done)} callers have returned"
+            time.sleep(0.001)
+        release.set()
+        for thread in threads:
+            thread.join(20)
+        busy.release()
+        release.clear()
+    writer.close()
+
+
+def test_a_writer_that_was_never_closed_is_collected() -> None:
+    disk = SlowDisk()
+    writer: GroupWriter[int] = GroupWriter(disk.write, disk.sync)
+    writer.commit(1)
+    ticket = writer.submit(2)
+    gone = weakref.ref(writer)
+    del writer, ticket
+    gc.collect()
+    assert gone() is None
+
+
+def test_the_core_refuses_what_would_break_it(core: Any) -> None:
+    for kind in (core.Group, core.Ticket):
+        with pytest.raises(TypeError):
+            kind()
+    with pytest.raises(TypeError):
+        core.Queue()
+    disk = SlowDisk()
+    queue: Any = GroupWriter(disk.write, disk.sync)._queue
+    for call in (queue.submit, queue.commit, queue.wait_for, queue.refuse):
+        with pytest.raises(TypeError):
+            call("one")
+    with pytest.raises(TypeError):
+        queue.submit(1, "large", True)
+
+
+def test_many_threads_share_syncs_thirty_to_one() -> None:
+    disk = SlowDisk(seconds=0.001)
+    writer: GroupWriter[int] = GroupWriter(disk.write, disk.sync)
+
+    def work(number: int) -> None:
+        for step in range(50):
+            writer.commit(number * 1000 + step, 8)
+
+    threads = [threading.Thread(target=work, args=[n], daemon=True) for n in range(64)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive(), "a waiter hangs"
+    assert writer.counters.records == 64 * 50
+    assert writer.counters.fsyncs * 30 <= writer.counters.records + 30 * 5
+    writer.close()

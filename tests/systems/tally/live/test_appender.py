@@ -1,0 +1,150 @@
+"""The end of a log, and the compiled core that writes there for a lone caller."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tallystick.errors import LogPoisonedError
+from tallystick.storage.crc import crc32
+from tallystick.storage.files import Bytes, File
+from tallystick.storage.group.core import CORE
+from tallystick.storage.local import LocalFile, LocalFileSystem
+from tallystick.systems.tally.format.columns import encode_plain
+from tallystick.systems.tally.format.kinds import Code
+from tallystick.systems.tally.format.layout import (
+    HEADER_SIZE,
+    decode_group_header,
+    encode_group_header,
+)
+from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.settings import Settings
+from tests.need import need
+
+SIZES = [0, 1, 7, 8, 9, 119, 120, 247, 248, 249, 256, 1000, 4095, 8191, 8192, 8193, 20_000]
+
+
+@pytest.mark.parametrize("sector", [512, 4096])
+def test_each_byte_of_a_lone_record_is_as_specified(tmp_path: Path, sector: int) -> None:
+    settings = Settings(sector_size=sector, segment_size=1 << 20)
+    before = None
+    with TallyLog(str(tmp_path), settings=settings) as log:
+        for number, size in enumerate(SIZES, start=1):
+            appender = log._appender
+            offset, chain, durable = appender.end, appender.chain, appender.durable_lsn
+            body = os.urandom(size)
+            assert log.append_durably(body) == number
+            data = Path(appender._file.path).read_bytes()[offset : appender.end]  # type: ignore[union-attr]
+            header = decode_group_header(data, 0)
+            assert header is not None
+            payload = b"".join(encode_plain(Code.APPEND, [body]).buffers)
+            middle = payload.ljust(len(data) - 2 * HEADER_SIZE, b"\0")
+            assert len(data) % sector == 0
+            assert data == encode_group_header(header) + middle + encode_group_header(header)
+            assert (header.offset, header.first_lsn, header.count) == (offset, number, 1)
+            assert (header.chain, header.durable_lsn) == (chain, durable)
+            assert (header.payload_crc, header.raw) == (crc32(middle), len(payload))
+            assert header.tag == log.identity[:8]
+            assert before is None or header.time_us >= before
+            assert (appender.chain, appender.time_us) == (header.checksum, header.time_us)
+            assert appender.index[-1] == (offset, number, header.time_us)
+            assert (log.next_lsn, log.durable_lsn) == (number + 1, number)
+            before = header.time_us
+        counters = log.counters
+        assert counters.groups == counters.records == counters.fsyncs == len(SIZES)
+
+
+class _RecordedFile(LocalFile):
+    """A real file that notes what is written through it."""
+
+    __slots__ = ("content",)
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.content = bytearray(self.pread(self.size(), 0))
+
+    def pwrite(self, data: Bytes, offset: int) -> None:
+        super().pwrite(data, offset)
+        if len(self.content) < offset + len(data):
+            self.content.extend(bytes(offset + len(data) - len(self.content)))
+        self.content[offset : offset + len(data)] = data
+
+
+class _Recorder(LocalFileSystem):
+    def __init__(self) -> None:
+        super().__init__()
+        self.files: list[_RecordedFile] = []
+
+    def open(self, path: str, *, write: bool = True) -> File:
+        return self._noted(_RecordedFile(path, os.O_RDWR if write else os.O_RDONLY))
+
+    def create(self, path: str) -> File:
+        return self._noted(_RecordedFile(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+
+    def _noted(self, file: _RecordedFile) -> File:
+        self.files.append(file)
+        return file
+
+
+def test_nothing_bypasses_a_file_system_that_records(tmp_path: Path) -> None:
+    recorder = _Recorder()
+    with TallyLog(str(tmp_path), settings=Settings(segment_size=64 << 10), fs=recorder) as log:
+        for number in range(200):
+            log.append_durably(b"%d " % number * 40)
+            log.append(b"one").wait()
+        written = [file for file in recorder.files if file._fd >= 0]
+        assert written
+        for file in written:
+            assert bytes(file.content) == file.pread(file.size(), 0)
+
+
+def test_the_core_writes_to_a_plain_file_of_the_system_alone(tmp_path: Path) -> None:
+    need("core")
+    with TallyLog(str(tmp_path / "plain")) as log:
+        through = log._encoder.through()
+        assert through is not None
+        assert through(b"body") == 1
+        assert through(bytearray(b"no bytes")) is None  # type: ignore[arg-type]
+    recorder = _Recorder()
+    with TallyLog(str(tmp_path / "recorded"), fs=recorder) as log:
+        through = log._encoder.through()
+        assert through is not None
+        assert through(b"body") is None
+    with TallyLog(str(tmp_path / "packed"), settings=Settings(compression="zlib")) as log:
+        assert log._encoder.through() is None
+
+
+@pytest.mark.parametrize("device", ["/dev/full", "pipe"])
+def test_a_write_or_sync_that_fails_poisons_the_log(tmp_path: Path, device: str) -> None:
+    log = TallyLog(str(tmp_path))
+    assert log.append_durably(b"one") == 1
+    file = log._appender._file
+    assert isinstance(file, LocalFile)
+    kept = os.dup(file.fd)
+    if device == "pipe":
+        reading, wrong = os.pipe()  # takes no offsets: the write fails
+        os.close(reading)
+    else:
+        wrong = os.open(device, os.O_RDWR)
+    os.dup2(wrong, file.fd)
+    for _ in range(2):
+        with pytest.raises(LogPoisonedError) as caught:
+            log.append_durably(b"two")
+        assert isinstance(caught.value.__cause__, OSError)
+    os.dup2(kept, file.fd)
+    for one in (kept, wrong):
+        os.close(one)
+    with pytest.raises(LogPoisonedError):
+        log.append_durably(b"three")
+    with pytest.raises(LogPoisonedError):
+        log.close()
+    with TallyLog(str(tmp_path)) as again:
+        assert again.next_lsn == 2
+
+
+def test_the_core_is_in_use_where_it_is_installed(tmp_path: Path) -> None:
+    with TallyLog(str(tmp_path)) as log:
+        assert (log._encoder.through() is None) == (CORE is None)
