@@ -14,6 +14,7 @@ from tallystick.storage.zeros import is_zero
 from tallystick.systems.jboss.format.file_names import number_of
 from tallystick.systems.jboss.format.layout import CHECK_SIZE, FILL, FILL_J, FILL_ZERO
 from tallystick.systems.jboss.read.classify import NO_TYPE, Classified, FileReading
+from tallystick.systems.jboss.read.scan import measure, numbers
 
 BLOCKS = (512, 4096)
 """Block sizes of aligned writing, in bytes."""
@@ -45,7 +46,7 @@ def never_left(reading: FileReading, block: int) -> str:
     data, end = reading.file.data(), reading.shape.header_size
     for one in reading.ranges:
         if one.outcome is Outcome.TORN:
-            return "" if _unfinished(data, one) else "the last record is damaged, not unfinished"
+            return "" if _unfinished(reading, one) else "the last record is damaged, not unfinished"
         end = one.row.end if reading.belongs(one) else end
     padded = min(-(-end // block) * block, len(data))
     end = padded if is_zero(data, end, padded) else end
@@ -80,11 +81,16 @@ def _gaps(reading: FileReading) -> Iterator[tuple[int, int]]:
             place = one.row.end
 
 
-def _unfinished(data: memoryview, torn: Classified) -> bool:
+def _unfinished(reading: FileReading, torn: Classified) -> bool:
     """Return whether what follows the written part was never written: one byte of fill, repeated.
 
-    A writer begins at the type byte, so a record with another one there was damaged.
+    A writer begins at the type byte, so a record with another one there was damaged; and so was one
+    whose last byte, by the size that it claims, was written.
     """
+    data, at = reading.file.data(), torn.row.offset
+    claimed = measure(data, at, len(data), numbers(reading.shape)) if torn.reason != NO_TYPE else 0
+    if claimed and data[at + claimed - 1] not in FILL:
+        return False
     after = bytes(data[torn.row.end : torn.row.end + _TAIL])
     fill = after.lstrip(bytes([FILL_ZERO]))
     zeros = len(after) - len(fill)
