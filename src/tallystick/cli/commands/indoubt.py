@@ -86,8 +86,9 @@ def list_(
 def _print_list(report: InDoubtReport) -> None:
     out = Printer()
     if report.transactions:
-        headers = ("global id", "owner", "decision", "due", "branches in doubt", "age")
-        out.table(headers, map(_row, report.transactions))
+        for one in report.transactions:
+            out.line((one.gtrid.hex(), "bold"), f"  due: {_due(one)}")
+            out.line(f"    {_about(one)}")
         for alarm in sorted({one.alarm for one in report.transactions if one.alarm}):
             out.line(f"{alarm}: {ADVICE[alarm]}")
     else:
@@ -105,15 +106,11 @@ def _due(one: InDoubt) -> str:
     return f"{due} ({one.alarm})" if one.alarm == LOST_COMMIT else due
 
 
-def _row(one: InDoubt) -> tuple[str, ...]:
-    return (
-        one.gtrid.hex(),
-        one.owner or "?",
-        one.decision or "none",
-        _due(one),
-        ", ".join(_branch(b) for b in one.branches if b["state"] == "prepared"),
-        "?" if one.age_seconds is None else f"{one.age_seconds:.0f} s",
-    )
+def _about(one: InDoubt) -> str:
+    branches = ", ".join(_branch(b) for b in one.branches if b["state"] == "prepared") or "none"
+    age = "" if one.age_seconds is None else f"; {one.age_seconds:.0f} s old"
+    decision = one.decision or "none"
+    return f"decision: {decision}; owner: {one.owner or '?'}; in doubt on: {branches}{age}"
 
 
 def _branch(branch: dict[str, Any]) -> str:
