@@ -51,7 +51,10 @@ def earlier_state(folder: Path) -> None:
 
 
 def emptied(number: int) -> Callable[[Path], None]:
-    return lambda folder: path_of(folder, number).write_bytes(b"")
+    def change(folder: Path) -> None:
+        path_of(folder, number).write_bytes(b"")
+
+    return change
 
 
 def cut(number: int, by: int) -> Callable[[Path], None]:
