@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[3]
 
 KILLS = int(os.environ.get("TALLYSTICK_KILLS", "50"))
-FEW = 3
+FEW = 2
 SEED = int(os.environ.get("TALLYSTICK_SEED", "1"))
 
 WRITERS: dict[str, type[NativeWriter | JournalWriter | DecisionWriter]] = {
