@@ -57,7 +57,7 @@ def settle(
                 f"{gtrid.hex()} was decided: commit",
                 advice="Rolling back breaks the transaction; repeat with force if you must",
             )
-        return _settle(tm, gtrid, commit=commit, decided=decided)
+        return _settle(tm, gtrid, commit=commit, decided=decided, force=force)
 
 
 def _has_outcome(tm: TransactionManager, gtrid: bytes) -> bool:
@@ -66,7 +66,9 @@ def _has_outcome(tm: TransactionManager, gtrid: bytes) -> bool:
     return any(cast(LastResource, one).has_outcome(gtrid) for one in lasts)
 
 
-def _settle(tm: TransactionManager, gtrid: bytes, *, commit: bool, decided: bool) -> list[str]:
+def _settle(
+    tm: TransactionManager, gtrid: bytes, *, commit: bool, decided: bool, force: bool
+) -> list[str]:
     found = [
         (resource, xid)
         for resource in tm.resources.values()
@@ -74,7 +76,7 @@ def _settle(tm: TransactionManager, gtrid: bytes, *, commit: bool, decided: bool
         if xid.gtrid == gtrid
     ]
     if not found and commit:
-        return _close(tm, gtrid)
+        return _close(tm, gtrid, force=force)
     if not found:
         raise TransactionUsageError(f"no resource has a branch of {gtrid.hex()} in doubt")
     if commit and not decided:
@@ -96,10 +98,20 @@ def _settle(tm: TransactionManager, gtrid: bytes, *, commit: bool, decided: bool
     return done
 
 
-def _close(tm: TransactionManager, gtrid: bytes) -> list[str]:
-    """Close a decision whose branches are not listed any more: the operator knows their end."""
+def _close(tm: TransactionManager, gtrid: bytes, *, force: bool) -> list[str]:
+    """Close a decision whose branches are not listed any more: the operator knows their end.
+
+    With ``force`` for resources that were not given, too: those that are gone for ever.
+    """
     decision = tm.decisions.open_decisions().get(gtrid)
-    names = sorted(decision.resources & tm.resources.keys()) if decision is not None else []
+    waiting = sorted(decision.resources) if decision is not None else []
+    names = [name for name in waiting if force or name in tm.resources]
+    if not names and waiting:
+        raise TransactionUsageError(
+            f"the decision waits for {', '.join(waiting)}, and none of them was given",
+            advice="Give them with --resource; repeat with force if they are gone for ever and the "
+            "data agree",
+        )
     if not names:
         raise TransactionUsageError(f"no resource has a branch of {gtrid.hex()} in doubt")
     tm.decisions.finish(gtrid, names, DecisionOutcome.COMMITTED)

@@ -332,3 +332,89 @@ def test_a_child_process_leaves_the_transactions_of_its_parent_alone(bank: Bank)
         bank.pay(tx, "pg", 1)
         bank.pay(tx, "maria", 1)
     assert bank.balances() == {"pg": 2, "maria": 2, "lite": 0}
+
+
+@pytest.mark.postgres
+@pytest.mark.mariadb
+def test_undecided_branches_of_a_dead_process_are_rolled_back_at_once(bank: Bank) -> None:
+    """Its lock of the directory is gone: nobody can decide them any more."""
+    resources = {name: bank.urls[name] for name in ("pg", "maria")}
+    settings: dict[str, Any] = {"recovery_interval": None, "orphan_interval": 3600.0}
+    node = bank.folder / "node"
+    child = os.fork()
+    if child == 0:
+        tm = TransactionManager(node, resources, on_step=die_after("after prepare"), **settings)
+        with tm.begin() as tx:
+            bank.pay(tx, "pg", 5)
+            bank.pay(tx, "maria", 5)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    with TransactionManager(node, resources, **settings) as tm:
+        report = recover_until_clean(tm)
+        assert report.clean
+    assert bank.balances() == {"pg": 0, "maria": 0, "lite": 0}
+    with psycopg.connect(bank.urls["pg"]) as pg:  # the lock of the row is released
+        pg.execute("SET lock_timeout = '1s'")
+        pg.execute("UPDATE accounts SET balance = 0 WHERE id = %s", (bank.account,))
+
+
+def die_after(at: str) -> Any:
+    """Return an observer that ends the process after the second step of this kind."""
+    seen: list[str] = []
+
+    def observe(step: str) -> None:
+        if step.startswith(at):
+            seen.append(step)
+        if len(seen) == 2:
+            os._exit(9)
+
+    return observe
+
+
+@pytest.mark.postgres
+@pytest.mark.mariadb
+@pytest.mark.parametrize("listed", [True, False], ids=["in doubt", "committed before"])
+@pytest.mark.parametrize("name", ["pg", "maria"])
+def test_a_renamed_resource_closes_the_decisions_for_its_old_name(
+    bank: Bank, name: str, listed: bool
+) -> None:
+    with bank.manager("pg", "maria") as tm:
+        assert tm.recover().clean
+    decided_and_stopped(bank)
+    if not listed:  # committed, and the coordinator stopped before it could note that
+        with bank.manager("pg", "maria") as tm:
+            resource = tm.resources[name]
+            for xid in resource.in_doubt():
+                if xid.gtrid in tm.decisions.open_decisions():
+                    resource.commit(xid)
+    bank.urls["renamed"] = bank.urls[name]
+    names = {"pg", "maria", "renamed"} - {name}
+    with bank.manager(*names) as tm:
+        assert recover_until_clean(tm).clean
+        assert not tm.decisions.open_decisions()
+    assert bank.balances() == {"pg": 5, "maria": 5, "lite": 0}
+
+
+def test_a_resource_that_is_gone_for_ever_can_be_settled(tmp_path: Path) -> None:
+    state = durable("a", "b")
+    node = tmp_path / "node"
+    settings: dict[str, Any] = {"recovery_interval": None}
+    with (
+        TransactionManager(
+            node, state.resources(), on_step=stop("after decision"), **settings
+        ) as tm,
+        pytest.raises(Crash),
+    ):
+        transfer(tm, ("a", "b"))
+    state.databases.pop("b")
+    with TransactionManager(node, state.resources(), **settings) as tm:
+        report = tm.recover()
+        assert whys(report) == {"b": NO_RESOURCE}
+        (gtrid,) = tm.decisions.open_decisions()
+    with pytest.raises(TransactionUsageError, match="waits for b"):
+        settle(str(node), {}, gtrid, commit=True)
+    assert settle(str(node), {}, gtrid, commit=True, force=True) == [
+        "b: recorded as committed, on the operator's word"
+    ]
+    with TransactionManager(node, state.resources(), **settings) as tm:
+        assert tm.recover().clean

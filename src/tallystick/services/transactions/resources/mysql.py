@@ -132,12 +132,16 @@ class MySqlResource(ConnectionResource[Connection]):
 
     def outcomes(self) -> Sequence[bytes]:
         """List the global ids of all outcome rows."""
+        return self.outcomes_of(self.name)
+
+    def outcomes_of(self, name: str) -> Sequence[bytes]:
+        """List the global ids of the outcome rows of a resource of this database."""
         self.prepare_for_rows(again=True)
         if self.outcome_table is None:
             return []
         with self.lend() as connection, _cursor(connection) as cursor:
             query = f"SELECT gtrid FROM {self.outcome_table} WHERE resource = %s"
-            cursor.execute(query, (self.name,))
+            cursor.execute(query, (name,))
             return [bytes.fromhex(gtrid) for (gtrid,) in cursor.fetchall()]
 
     def forget_outcomes(self, gtrids: Sequence[bytes]) -> None:
@@ -290,7 +294,7 @@ class _TlsContexts:
             return self._made[key][1]
 
 
-class _UrlConnection(pymysql.connections.Connection):  # type: ignore[type-arg]
+class _UrlConnection(pymysql.connections.Connection):
     """A connection that shares TLS contexts with others."""
 
     def __init__(self, contexts: _TlsContexts, **settings: Any) -> None:
