@@ -7,12 +7,16 @@ branches that have ended, and records of it in the coordinator's log.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, cast
 
 from tallystick.errors import TallystickError, TransactionUsageError
 from tallystick.roles import DecisionOutcome
+from tallystick.services.journal import Journal
+from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.coordinator_dir import check_coordinator_dir
+from tallystick.services.transactions.deadlines import TimedResources
 from tallystick.services.transactions.resource import (
     BranchUnknown,
     LastResource,
@@ -60,6 +64,25 @@ def settle(
         return _settle(tm, gtrid, commit=commit, decided=decided, force=force)
 
 
+def open_store(name: str, address: str) -> PageStore | Journal | None:
+    """Open the embedded store of ``page-store:PATH`` or ``journal:PATH``; None for other addresses.
+
+    Raises:
+        TransactionUsageError: there is none in that folder.
+    """
+    scheme, _, path = address.partition(":")
+    stores: dict[str, type[PageStore | Journal]] = {"page-store": PageStore, "journal": Journal}
+    if scheme not in stores:
+        return None
+    if not Path(path).is_dir() or not any(Path(path).iterdir()):
+        raise TransactionUsageError(
+            f"there is no {scheme} of the resource {name!r}",
+            file=path,
+            advice="Opening would make a new one: look for the path that the application uses",
+        )
+    return stores[scheme](path)
+
+
 def _has_outcome(tm: TransactionManager, gtrid: bytes) -> bool:
     """Return True if a last resource that was given has committed it."""
     lasts = [one for one in tm.resources.values() if is_last_resource(one)]
@@ -71,7 +94,7 @@ def _settle(
 ) -> list[str]:
     found = [
         (resource, xid)
-        for resource in tm.resources.values()
+        for resource in TimedResources(tm.resources, tm.call_timeout).now().values()
         for xid in resource.in_doubt()
         if xid.gtrid == gtrid
     ]

@@ -391,7 +391,7 @@ class Recovery:
             ]
             try:
                 cast(ProvingResource, resource).forget_outcomes(over)
-            except ResourceUnreachable as answer:
+            except Exception as answer:
                 self._unreachable(resource, answer)
 
     def _leave(self, resource: Resource, xid: Xid, why: str) -> None:
