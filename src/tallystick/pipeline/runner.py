@@ -183,7 +183,8 @@ class _Work:
             return self.spark.createDataFrame([], spark_schema(TABLES[table]))
         reader = self.spark.read.format("tallystick").option("table", table)
         # The findings of the search come from the plan, once for all.
-        reader = reader.options(**self.run.options).option("search", "false")
+        settings = {**self.run.options, "search": "false", "feed": "false"}
+        reader = reader.options(**settings)
         return reader.option("paths", json.dumps(paths)).load()
 
     def _with_kept(self, table: str, fresh: DataFrame) -> DataFrame:

@@ -65,12 +65,11 @@ class AsyncTransaction(GlobalTransaction):
         protocol: TwoPhaseCommit,
         resources: Mapping[str, Resource],
         xids: XidFactory,
-        timeout: float,
         workers: Executor,
         end_workers: Executor,
         running: ContextVar[AsyncTransaction | None],
     ) -> None:
-        super().__init__(protocol, resources, xids, timeout)
+        super().__init__(protocol, resources, xids)
         self._running = running
         self._outer: AsyncTransaction | None = None
         self._workers = workers
@@ -234,11 +233,17 @@ class AsyncTransaction(GlobalTransaction):
         self._running.set(self)
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: object
+    ) -> None:
         self._running.set(self._outer)
         if self.status not in OPEN:
             return
-        await (self.commit() if kind is None else self.rollback())
+        if kind is None:
+            await self.commit()
+        else:
+            await self.rollback()
+            self._explain(error)
 
 
 class AsyncTransactionManager:

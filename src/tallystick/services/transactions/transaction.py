@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from enum import Enum
@@ -62,10 +63,10 @@ class GlobalTransaction:
         protocol: two-phase commit over the branches, empty so far.
         resources: by name, those that can be enlisted.
         xids: makes the ids of branches.
-        timeout: seconds until commit.
     """
 
     __slots__ = (
+        "__weakref__",
         "_after",
         "_before",
         "_deadline",
@@ -82,13 +83,13 @@ class GlobalTransaction:
         protocol: TwoPhaseCommit,
         resources: Mapping[str, Resource],
         xids: XidFactory,
-        timeout: float,
     ) -> None:
         self._protocol = protocol
         self._resources = resources
         self._xids = xids
         self._owner: int | None = threading.get_ident()
-        self._deadline = time.monotonic() + timeout
+        self._deadline = protocol.deadline
+        protocol.owner = weakref.ref(self)
         self._before: list[Callable[[], object]] = []
         self._after: list[Callable[[Status], object]] = []
         self.gtrid = protocol.gtrid
@@ -102,6 +103,11 @@ class GlobalTransaction:
     def branches(self) -> dict[str, AnyBranch]:
         """Enlisted branches by name, in the order of enlistment."""
         return dict(self._protocol.branches)
+
+    @property
+    def thread(self) -> int | None:
+        """The identifier of the thread that it belongs to; None while it is suspended."""
+        return self._owner
 
     def before_commit(self, hook: Callable[[], object]) -> None:
         """Call ``hook`` when commit begins; an exception in it rolls everything back."""
@@ -167,6 +173,7 @@ class GlobalTransaction:
             yield from self._end(Status.ROLLED_BACK)
             raise
         self.status = Status.PREPARED
+        self._protocol.is_ending = False
 
     def _roll_back(self) -> Steps[None]:
         if self.status is Status.PREPARED:
@@ -186,6 +193,11 @@ class GlobalTransaction:
                 hook(status)
             except Exception:  # a hook may raise anything; the transaction is over
                 _log.exception("a hook after completion failed")
+
+    def _explain(self, error: BaseException | None) -> None:
+        """Raise `RolledBackError` from an error that a session ended too late has caused."""
+        if self._protocol.expired and isinstance(error, Exception):
+            raise RolledBackError("the transaction timed out", advice=_TIMED_OUT) from error
 
     # -- enlistment -------------------------------------------------------------------------
 
@@ -264,10 +276,9 @@ class Transaction(GlobalTransaction):
         protocol: TwoPhaseCommit,
         resources: Mapping[str, Resource],
         xids: XidFactory,
-        timeout: float,
         running: ContextVar[Transaction | None],
     ) -> None:
-        super().__init__(protocol, resources, xids, timeout)
+        super().__init__(protocol, resources, xids)
         self._running = running
         self._outer: Transaction | None = None
 
@@ -345,7 +356,9 @@ class Transaction(GlobalTransaction):
         self._running.set(self)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: object
+    ) -> None:
         self._running.set(self._outer)
         if self.status not in OPEN:
             return
@@ -353,6 +366,7 @@ class Transaction(GlobalTransaction):
             self.commit()
         else:
             self.rollback()
+            self._explain(error)
 
     def _run_hooks(self) -> None:
         if not self._before or self.status is Status.PREPARED:
