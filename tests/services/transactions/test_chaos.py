@@ -15,7 +15,8 @@ from tallystick.services.journal import Journal
 from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.resources import adapt
 from tallystick.testing import TcpProxy
-from tallystick.testing.chaos import KILL, Away, Chaos, Scenario
+from tallystick.testing.chaos import FORK, KILL, Away, Chaos, Scenario
+from tallystick.testing.chaos.process import Ended
 from tests.servers import Server, make_mariadb, make_postgres
 
 pytestmark = [pytest.mark.postgres, pytest.mark.mariadb]
@@ -109,6 +110,12 @@ def test_faults_at_steps_by_chance_tear_nothing(
     report = chaos.run(places.scenario(), sample=16)
     record_property("figure", str(report))
     assert len(report.steps) > 12
+
+
+def test_a_fork_at_every_step_leaves_the_parent_its_sessions(places: Places) -> None:
+    """The child unwinds in the midst of the protocol, whose handlers would roll back."""
+    report = Chaos(faults=[FORK.name]).run(places.scenario())
+    assert report.ended == {Ended.COMMITTED: 1 + len(report.steps)}
 
 
 @pytest.mark.soak

@@ -263,7 +263,9 @@ class TwoPhaseCommit:
         self._context.recover_soon()
 
     def close(self) -> Steps[None]:
-        """Close every branch, and leave the transaction to recovery."""
+        """Close every branch, and leave the transaction to recovery; in a child, to its parent."""
+        if self.of_parent:
+            return
         self._context.live.release(self)
         for name, branch in self.branches.items():
             try:
@@ -425,6 +427,8 @@ class TwoPhaseCommit:
         self.deadline = time.monotonic() + self._limit
 
     def _rollback(self, branches: Mapping[str, AnyBranch]) -> Steps[None]:
+        if self.of_parent:  # the sessions belong to the process that this one was forked from
+            return
         self._begin_limit()
         for name, branch in branches.items():
             self._observe("rollback", name)
