@@ -75,6 +75,8 @@ class Places:
             self.folder / "coordinator",
             resources | {"mail": mail},
             node="chaos",
+            timeout=3.0,
+            call_timeout=1.5,
             orphan_interval=0.0,
             recovery_interval=None,
             on_step=on_step,
@@ -89,7 +91,7 @@ class Places:
         return there["pg"]
 
     def scenario(self, **settings: Any) -> Scenario:
-        settings = {"limit": 5.0} | settings
+        settings = {"limit": 15.0} | settings
         return Scenario(self.work, self.recover, self.look, self.proxies, **settings)
 
     def close(self) -> None:

@@ -52,6 +52,7 @@ from tallystick.services.transactions.resource import (
     send_prepare,
 )
 from tallystick.services.transactions.steps import Observer, Steps
+from tallystick.services.transactions.tracing import Tracing
 
 _log = logger("tallystick.transactions")
 
@@ -125,6 +126,9 @@ class LiveTransactions:
         for transaction in self._at_work.values():
             transaction.of_parent = True
 
+    def __len__(self) -> int:
+        return len(self._at_work)
+
     def __contains__(self, gtrid: bytes) -> bool:
         return gtrid in self._at_work or gtrid in self._frozen
 
@@ -141,6 +145,7 @@ class CommitContext:
     decisions: DecisionLog
     live: LiveTransactions
     metrics: TransactionMetrics
+    tracing: Tracing
     observe: Observer
     recover_soon: Callable[[], None]
     writes_notes: bool
@@ -177,6 +182,7 @@ class TwoPhaseCommit:
         "_context",
         "_limit",
         "_observe",
+        "_trace",
         "branches",
         "deadline",
         "expired",
@@ -200,7 +206,8 @@ class TwoPhaseCommit:
         self.prepared: dict[str, AnyBranch] | None = None
         self.of_parent = False
         self._context = context
-        self._observe = context.observe
+        self._trace = context.tracing.begin(gtrid, context.observe)
+        self._observe = context.observe if self._trace is None else self._trace.observe
         context.live.add(self)
 
     def prepare(self) -> Steps[None]:
@@ -273,6 +280,11 @@ class TwoPhaseCommit:
             except Exception:  # the transaction is over, and the other branches must be closed
                 _log.exception("a branch could not be closed", extra={"resource": name})
         self._context.live.remove(self.gtrid)
+
+    def ended(self, outcome: str) -> None:
+        """Take note of how it ended, for those who watch."""
+        if self._trace is not None:
+            self._trace.end(outcome)
 
     # -- one phase ----------------------------------------------------------------------------
 
