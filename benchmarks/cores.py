@@ -4,7 +4,8 @@
 Each turn runs every kind of work once with each core, in processes of their own, in an order that
 changes; the table shows medians. ``above bare`` is the processor time of one caller less that of a
 loop that writes and syncs the same bytes in the same turn. ``--delay`` adds that many milliseconds
-to each sync: a simulated slow disk.
+to each sync of ours: a simulated slow disk. Without it, and where cargo is there, two logs in Rust
+(folder rust_peers) take their turns too, with as many threads.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import asyncio
 import json
 import os
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -29,6 +31,8 @@ from tallystick.storage import local
 BODY = bytes(256)
 SIZE = 1024
 """Bytes of a group with one such record."""
+
+RUST = ("okaywal", "wal-db")
 
 Row = dict[str, float]
 
@@ -122,7 +126,20 @@ def _child(given: argparse.Namespace) -> None:
         print(json.dumps(WORK[given.work](Path(folder), given.seconds, given.callers)))
 
 
+def _rust(given: argparse.Namespace, name: str, threads: int) -> Row:
+    """Measure a log in Rust, which is built first if it has to be."""
+    manifest = str(Path(__file__).parent / "rust_peers" / "Cargo.toml")
+    with tempfile.TemporaryDirectory(dir=given.dir) as folder:
+        command = ["cargo", "run", "--release", "--quiet", "--manifest-path", manifest, "--"]
+        command += [name, folder, str(threads), str(given.seconds)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    row: Row = json.loads(done.stdout)
+    return row
+
+
 def _measure(given: argparse.Namespace, work: str, callers: int, core: str) -> Row:
+    if core == "rust":
+        return _rust(given, work, callers)
     command = [sys.executable, __file__, "--work", work, "--callers", str(callers)]
     command += ["--seconds", str(given.seconds), "--delay", str(given.delay)]
     if given.dir:
@@ -151,6 +168,8 @@ def main() -> None:
     works = [("threads", 1), ("threads", given.threads), ("tasks", given.tasks)]
     runs = [(*work, core) for work in works for core in ("compiled", "pure")]
     runs.append(("bare", 1, "pure"))
+    if shutil.which("cargo") and not given.delay:
+        runs += [(name, given.threads, "rust") for name in RUST]
     found: dict[tuple[str, int, str], list[Row]] = {run: [] for run in runs}
     for _ in range(given.turns):
         for run in random.sample(runs, len(runs)):
@@ -165,6 +184,9 @@ def _show(found: dict[tuple[str, int, str], list[Row]], works: list[tuple[str, i
     loop = median(("bare", 1, "pure"), "processor_us")
     rate = median(("bare", 1, "pure"), "rate")
     print(f"{'bare loop':14}{'':10}{rate:>10,.0f}/s {loop:6.1f} us of processor")
+    for run in (one for one in found if one[2] == "rust"):
+        line = f"{run[1]:5} threads {run[0]:10}{median(run, 'rate'):>10,.0f}/s"
+        print(f"{line} {median(run, 'processor_us'):6.1f} us")
     for work in works:
         for core in ("compiled", "pure"):
             run = (*work, core)
