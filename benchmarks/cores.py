@@ -24,14 +24,18 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tallystick.services.journal import AsyncJournal, Journal
-from tallystick.storage import local
+from tallystick.storage.files import File
+from tallystick.storage.local import LocalFile, LocalFileSystem
 
 BODY = bytes(256)
 SIZE = 1024
 """Bytes of a group with one such record."""
 
+OPTIONS: dict[str, Any] = {}
+"""Of the journals: their file system, where the disk is to be slow."""
 RUST = ("okaywal", "wal-db")
 
 Row = dict[str, float]
@@ -55,7 +59,7 @@ def bare(folder: Path, seconds: float, _: int) -> Row:
 def threads(folder: Path, seconds: float, callers: int) -> Row:
     """Commit from so many threads, each as fast as it can."""
     counts = [0] * callers
-    with Journal(str(folder)) as journal:
+    with Journal(str(folder), **OPTIONS) as journal:
         journal.append(BODY)
         before = journal.counters.fsyncs
         begin, used = time.perf_counter(), time.process_time()
@@ -82,7 +86,7 @@ def tasks(folder: Path, seconds: float, callers: int) -> Row:
     """Commit from so many tasks of one event loop."""
 
     async def run() -> Row:
-        async with await AsyncJournal.open(str(folder)) as journal:
+        async with await AsyncJournal.open(str(folder), **OPTIONS) as journal:
             begin, used = time.perf_counter(), time.process_time()
 
             async def work() -> int:
@@ -113,15 +117,32 @@ def _row(count: int, begin: float, used: float, syncs: int) -> Row:
     }
 
 
+class SlowFile(LocalFile):
+    """A file whose syncs take longer; the core hands it all writes and syncs."""
+
+    __slots__ = ()
+    delay = 0.0
+
+    def datasync(self) -> None:
+        super().datasync()
+        if self.delay:
+            time.sleep(self.delay)
+
+
+class SlowFileSystem(LocalFileSystem):
+    """The real files, as `SlowFile`."""
+
+    def open(self, path: str, *, write: bool = True) -> File:
+        return SlowFile(path, os.O_RDWR if write else os.O_RDONLY)
+
+    def create(self, path: str) -> File:
+        return SlowFile(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+
+
 def _child(given: argparse.Namespace) -> None:
     if given.delay:
-        sync = local._datasync
-
-        def slow(fd: int) -> None:
-            sync(fd)
-            time.sleep(given.delay / 1000)
-
-        local._datasync = slow
+        SlowFile.delay = given.delay / 1000
+        OPTIONS["fs"] = SlowFileSystem()
     with tempfile.TemporaryDirectory(dir=given.dir) as folder:
         print(json.dumps(WORK[given.work](Path(folder), given.seconds, given.callers)))
 
