@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
+import tallystick
 from tallystick import errors
+
+DEFINED = {
+    name
+    for name, thing in vars(errors).items()
+    if isinstance(thing, type) and issubclass(thing, errors.TallystickError)
+}
+GUIDE = Path(__file__).parents[1] / "docs" / "guide" / "transactions.md"
 
 
 def test_the_drawn_tree_of_errors_is_the_real_one() -> None:
     drawn = {word for line in (errors.__doc__ or "").splitlines() for word in line.split()}
-    defined = {
-        name
-        for name, thing in vars(errors).items()
-        if isinstance(thing, type) and issubclass(thing, errors.TallystickError)
-    }
-    assert defined <= drawn
+    assert drawn >= DEFINED
+
+
+def test_every_error_is_importable_and_the_guide_says_whether_to_repeat() -> None:
+    rows = [line for line in GUIDE.read_text("utf-8").splitlines() if line.startswith("| `")]
+    explained = {name for row in rows for name in re.findall(r"`(\w+Error)`", row)}
+    assert explained >= DEFINED
+    assert set(tallystick.__all__) >= DEFINED
 
 
 def test_an_error_prints_place_expectation_and_advice() -> None:

@@ -8,7 +8,30 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tallystick.errors import TallystickError
+from tallystick.errors import (
+    BusyError,
+    CorruptLogError,
+    FileShrankError,
+    HeuristicError,
+    IncompleteLogError,
+    InDoubtError,
+    LogBeingWrittenError,
+    LogClosedError,
+    LogFormatError,
+    LogFullError,
+    LogLockedError,
+    LogPoisonedError,
+    LogUnreadableError,
+    LogWriteError,
+    MissingExtraError,
+    NotALogError,
+    RecordTooLargeError,
+    RolledBackError,
+    TallystickError,
+    TransactionError,
+    TransactionUsageError,
+    UnsupportedFormatError,
+)
 from tallystick.reading import explain, inspect, read_arrow, scan, triage
 from tallystick.reading.results import Explanation, Inspection, Summary
 from tallystick.reading.triaging import Triage
@@ -36,6 +59,11 @@ if TYPE_CHECKING:
     from tallystick.services.journal import AsyncJournal as AsyncJournal
     from tallystick.services.journal import Journal as Journal
     from tallystick.services.page_store import PageStore as PageStore
+    from tallystick.services.transactions import AsyncTransactionManager as AsyncTransactionManager
+    from tallystick.services.transactions import IdempotencyKey as IdempotencyKey
+    from tallystick.services.transactions import Outbox as Outbox
+    from tallystick.services.transactions import Relay as Relay
+    from tallystick.services.transactions import Retry as Retry
     from tallystick.services.transactions import TransactionManager as TransactionManager
     from tallystick.services.write_behind import WriteBehind as WriteBehind
 
@@ -46,34 +74,65 @@ _SERVICES = {
     "Journal": "journal",
     "PageStore": "page_store",
     "TransactionManager": "transactions",
+    "AsyncTransactionManager": "transactions",
+    "IdempotencyKey": "transactions",
+    "Outbox": "transactions",
+    "Relay": "transactions",
+    "Retry": "transactions",
     "WriteBehind": "write_behind",
 }
 
 __all__ = [
     "Answer",
     "AsyncJournal",
+    "AsyncTransactionManager",
     "AtStake",
+    "BusyError",
     "Change",
     "Clock",
+    "CorruptLogError",
     "Difference",
     "Explanation",
+    "FileShrankError",
     "Finding",
+    "HeuristicError",
+    "IdempotencyKey",
+    "InDoubtError",
+    "IncompleteLogError",
     "Inspection",
     "Journal",
     "Judgement",
     "Kind",
+    "LogBeingWrittenError",
+    "LogClosedError",
     "LogFile",
+    "LogFormatError",
+    "LogFullError",
+    "LogLockedError",
+    "LogPoisonedError",
+    "LogUnreadableError",
+    "LogWriteError",
+    "MissingExtraError",
+    "NotALogError",
+    "Outbox",
     "Outcome",
     "PageStore",
     "Record",
+    "RecordTooLargeError",
+    "Relay",
+    "Retry",
+    "RolledBackError",
     "Severity",
     "Span",
     "State",
     "Summary",
     "TallystickError",
     "Transaction",
+    "TransactionError",
     "TransactionManager",
+    "TransactionUsageError",
     "Triage",
+    "UnsupportedFormatError",
     "Verdict",
     "WriteBehind",
     "Xid",

@@ -185,6 +185,11 @@ class Record:
     body: bytes | None = None
     attributes: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def lsn(self) -> int | None:
+        """The number of the record in its log: ``sequence``, which is the LSN of a journal's."""
+        return self.sequence
+
     def to_dict(self) -> dict[str, Any]:
         """Return the record as ``tallystick dump --json`` prints it, with binary as lower-case hex.
 

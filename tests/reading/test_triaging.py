@@ -18,7 +18,7 @@ CASES = {
     "lost": ("h2", "corrupt-checksum-2048", "loses"),
     "stuck": ("bitronix", "damaged-hole", "refuses"),
     "sealed": ("derby", "encrypted-aes-external-key", "cannot-tell"),
-    "prepared": ("h2", "indoubt-one-2048", "safe"),
+    "prepared": ("h2", "indoubt-many-512", "safe"),
     "closed": ("bitronix", "committed-2pc", "safe"),
 }
 

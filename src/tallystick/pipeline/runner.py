@@ -21,14 +21,13 @@ from tallystick.pipeline import stages
 from tallystick.pipeline.options import parse
 from tallystick.pipeline.planning import Plan, find
 from tallystick.pipeline.source.batch import spark_schema
-from tallystick.pipeline.stages.findings import COPY
 from tallystick.pipeline.summary import RunSummary, summarise
 from tallystick.pipeline.tables.incremental import BundledTables
 from tallystick.pipeline.tables.output_dir import TableSpace, check_form
 from tallystick.pipeline.tables.run_state import RunState, state_of
 from tallystick.reading.names import log_name
 from tallystick.reading.tables import TABLES
-from tallystick.reconcile.alarms import SEVERITIES
+from tallystick.reconcile.alarms import COPY_CODE, SEVERITIES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,6 +42,9 @@ OUTPUT = (
     "findings",
 )
 """Every table, in the order of writing: each may read those before it."""
+
+_NOT_COUNTED = ("changes", "profile")
+"""Tables that a summary says nothing of."""
 
 Progress = Callable[[str, int, int], None]
 
@@ -75,7 +77,7 @@ class Run:
         begun = time.monotonic()
         read = self.advance(spark, progress)
         space = self._space()
-        tables = {name: space.read(spark, name) for name in OUTPUT}
+        tables = {name: space.read(spark, name) for name in OUTPUT if name not in _NOT_COUNTED}
         return summarise(tables, read, time.monotonic() - begun)
 
     def advance(self, spark: SparkSession, progress: Progress | None = None) -> list[str]:
@@ -181,7 +183,8 @@ class _Work:
             return self.spark.createDataFrame([], spark_schema(TABLES[table]))
         reader = self.spark.read.format("tallystick").option("table", table)
         # The findings of the search come from the plan, once for all.
-        reader = reader.options(**self.run.options).option("search", "false")
+        settings = {**self.run.options, "search": "false", "feed": "false"}
+        reader = reader.options(**settings)
         return reader.option("paths", json.dumps(paths)).load()
 
     def _with_kept(self, table: str, fresh: DataFrame) -> DataFrame:
@@ -192,7 +195,7 @@ class _Work:
         old = self.space.read(self.spark, table)
         old = old.where(old["log"].isin(list(kept)))
         if table == "findings":
-            old = old.where(~old["code"].isin([*SEVERITIES, COPY, "not-a-log"]))
+            old = old.where(~old["code"].isin([*SEVERITIES, COPY_CODE, "not-a-log"]))
         return old.unionByName(fresh)
 
 

@@ -6,6 +6,7 @@ grows with the input is counted by Spark and never collected.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,9 @@ from tallystick.records import jsonable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+STRANGER = "not-a-log"
+"""Code of the finding about files that are no log."""
 
 LISTED_MAX = 50
 """Global transactions, and findings, that a summary lists."""
@@ -59,55 +63,108 @@ class RunSummary:
 
 
 def summarise(tables: dict[str, DataFrame], read: list[str], seconds: float) -> RunSummary:
-    """Return the summary of all tables."""
-    from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
-
-    files = tables["files"]
-    outcomes = [name for name in files.columns if name.endswith("_bytes")]
-    sums = files.agg(F.count("*"), *(F.coalesce(F.sum(name), F.lit(0)) for name in outcomes))
-    (count, *totals) = sums.first() or (0,)
-    due = tables["global_transactions"].where("resolution <> 'none'")
-    severe = tables["findings"].where("severity in ('damage', 'loss')")
-    others = tables["findings"].where("code = 'not-a-log'").select("log", "message")
+    """Return the summary of all tables: one aggregate for every figure, one query for the lists."""
+    outcomes = [name for name in tables["files"].columns if name.endswith("_bytes")]
+    counts = _counts(tables, outcomes)
+    logs = Counter(system for system, _ in counts["log"])
+    transactions: dict[str, dict[str, int]] = {}
+    for (system, state), count in sorted(counts["transaction"].items()):
+        transactions.setdefault(system, {})[state] = count
+    lists = _lists(tables)
+    first = next((f"{row['log']}: {row['message']}" for row in lists["stranger"]), None)
     return RunSummary(
-        _counts(files.select("system", "log").distinct(), "system"),
-        count,
-        {name.removesuffix("_bytes"): total for name, total in zip(outcomes, totals, strict=True)},
-        _counts(tables["records"], "outcome"),
-        _by_two(tables["transactions"], "system", "state"),
-        _counts(tables["global_transactions"], "resolution"),
-        _rows(due.orderBy("resolution", "gtrid")),
-        _counts(tables["findings"], "severity"),
-        _rows(severe.orderBy("severity", "log", "offset")),
-        strangers(others),
+        dict(sorted(logs.items())),
+        sum(counts["log"].values()),
+        {name.removesuffix("_bytes"): counts["bytes"].get((name, None), 0) for name in outcomes},
+        _by_name(counts["record"]),
+        transactions,
+        _by_name(counts["resolution"]),
+        lists["due"],
+        _by_name(counts["finding"]),
+        lists["severe"],
+        strangers(first, sum(counts["stranger"].values())),
         read,
         round(seconds, 3),
     )
 
 
-def strangers(others: DataFrame) -> list[str]:
-    """Return one line about the findings (``log``, ``message``) with the code not-a-log."""
-    first = others.orderBy("log").first()
+def strangers(first: str | None, folders: int) -> list[str]:
+    """Return one line about findings called not-a-log: the first one, and how many there are."""
     if first is None:
         return []
-    folders = others.count()
-    text = f"{first.log}: {first.message}"
     if folders > 1:
         more = "another folder" if folders == 2 else f"{folders - 1:,} other folders"
-        text += f"; and files in {more}: see the findings called not-a-log"
-    return [text]
+        first += f"; and files in {more}: see the findings called not-a-log"
+    return [first]
 
 
-def _counts(frame: DataFrame, column: str) -> dict[str, int]:
-    return {row[0]: row[1] for row in frame.groupBy(column).count().orderBy(column).collect()}
+_Counts = dict[tuple[Any, Any], int]
 
 
-def _by_two(frame: DataFrame, first: str, second: str) -> dict[str, dict[str, int]]:
-    counts: dict[str, dict[str, int]] = {}
-    for row in frame.groupBy(first, second).count().orderBy(first, second).collect():
-        counts.setdefault(row[0], {})[row[1]] = row[2]
-    return counts
+def _counts(tables: dict[str, DataFrame], outcomes: list[str]) -> defaultdict[str, _Counts]:
+    """Count everything in one pass and one shuffle, by what is counted and by two names."""
+    from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
+
+    def rows(table: str, what: str, first: str, second: str | None = None) -> DataFrame:
+        name = F.lit(None).cast("string") if second is None else F.col(second)
+        return tables[table].select(
+            F.lit(what).alias("what"),
+            F.col(first).alias("first"),
+            name.alias("second"),
+            F.lit(1).cast("bigint").alias("number"),
+        )
+
+    sizes = [F.struct(F.lit(one).alias("first"), F.col(one).alias("number")) for one in outcomes]
+    totals = tables["files"].select(F.explode(F.array(*sizes)).alias("size"))
+    nothing = F.lit(None).cast("string").alias("second")
+    everything = totals.select(F.lit("bytes").alias("what"), "size.first", nothing, "size.number")
+    for one in (
+        rows("files", "log", "system", "log"),
+        rows("records", "record", "outcome"),
+        rows("transactions", "transaction", "system", "state"),
+        rows("global_transactions", "resolution", "resolution"),
+        rows("findings", "finding", "severity"),
+        rows("findings", "stranger", "code").where(F.col("first") == STRANGER),
+    ):
+        everything = everything.unionAll(one)
+    found: defaultdict[str, _Counts] = defaultdict(dict)
+    grouped = everything.groupBy("what", "first", "second").agg(F.sum("number"))
+    for what, first, second, number in grouped.collect():
+        found[what][first, second] = number or 0
+    return found
 
 
-def _rows(frame: DataFrame) -> list[dict[str, Any]]:
-    return [row.asDict(recursive=True) for row in frame.take(LISTED_MAX)]
+def _lists(tables: dict[str, DataFrame]) -> dict[str, list[dict[str, Any]]]:
+    """Return the first of what is due, of what is severe, and of what is no log."""
+    from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
+
+    judged, findings = tables["global_transactions"], tables["findings"]
+    wanted = {
+        "due": (judged.where("resolution <> 'none'"), ("resolution", "gtrid"), LISTED_MAX),
+        "severe": (
+            findings.where("severity in ('damage', 'loss')"),
+            ("severity", "log", "offset"),
+            LISTED_MAX,
+        ),
+        "stranger": (findings.where(F.col("code") == STRANGER), ("log",), 1),
+    }
+    every: DataFrame | None = None
+    for name, (frame, order, count) in wanted.items():
+        first = frame.orderBy(*order).limit(count)
+        one = first.select(F.lit(name).alias("list"), F.struct(*frame.columns).alias(name))
+        every = one if every is None else every.unionByName(one, allowMissingColumns=True)
+    assert every is not None
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in wanted}
+    for row in every.collect():
+        found[row["list"]].append(row[row["list"]].asDict(recursive=True))
+    for name, (_, order, _) in wanted.items():
+        found[name].sort(key=lambda one: [_sorted_first(one[key]) for key in order])
+    return found
+
+
+def _sorted_first(value: Any) -> tuple[bool, Any]:
+    return value is not None, value
+
+
+def _by_name(counts: _Counts) -> dict[str, int]:
+    return {name: count for (name, _), count in sorted(counts.items())}

@@ -15,7 +15,13 @@ from tallystick.arrow.schemas import BATCH_ROWS
 from tallystick.reading.names import log_name
 from tallystick.records import Finding, Outcome
 from tallystick.storage.source import require_whole
-from tallystick.systems.protocol import ChangeBatches, LogReading, LogSource, Split
+from tallystick.systems.protocol import (
+    AttributeBatches,
+    ChangeBatches,
+    LogReading,
+    LogSource,
+    Split,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,20 +51,17 @@ def batches_of(
     only. The column ``log`` is `log_name`, so that no two logs share a name.
 
     Records are decoded in whole buffers if the schema lacks the column ``attributes``, or if
-    ``attributes`` is False: the column may then be null. Otherwise they are decoded one by one.
+    ``attributes`` is False: the column may then be null. Otherwise those of systems that do not
+    give it in batches are decoded one by one.
 
     Raises:
         FileShrankError: After the last batch: a file lost bytes while it was read.
     """
     source = reading.source
-    if table == "records" and attributes and "attributes" in (schema or schemas.RECORDS).names:
-        for batch in _whole_records(reading, split, rows):
-            yield schemas.plain(batch, schema or schemas.RECORDS)
-    elif table == "records":
-        for batch in reading.batches(split, rows=rows):
-            yield from _pieces(
-                schemas.plain(_named(batch, source), schema or schemas.RECORDS), rows
-            )
+    wanted = schema or schemas.RECORDS
+    if table == "records":
+        for batch in _records(reading, split, rows, attributes and "attributes" in wanted.names):
+            yield from _pieces(schemas.plain(_named(batch, source), wanted), rows)
     elif table == "changes" and isinstance(reading, ChangeBatches):
         for batch in reading.change_batches(rows):
             yield _named(batch, source)
@@ -68,13 +71,19 @@ def batches_of(
     require_whole(source.files)
 
 
-def _whole_records(reading: LogReading, split: Split | None, rows: int) -> Iterator[pa.RecordBatch]:
+def _records(
+    reading: LogReading, split: Split | None, rows: int, attributes: bool
+) -> Iterator[pa.RecordBatch]:
+    if not attributes:
+        return reading.batches(split, rows=rows)
+    if isinstance(reading, AttributeBatches):
+        return reading.attribute_batches(split, rows)
     wanted = (
         record
         for record in reading.records()
         if split is None or (record.file == split.file and split.begin <= record.offset < split.end)
     )
-    return schemas.record_batches(wanted, log_name(reading.source), reading.clock.value, rows)
+    return schemas.record_batches(wanted, reading.source.path, reading.clock.value, rows)
 
 
 def salvaged_batches(reading: LogReading, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:

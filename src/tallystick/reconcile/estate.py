@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import permutations
 from typing import Any
 
@@ -25,9 +25,17 @@ WHAT = ("system", "log", "evidence_file", "evidence_offset", "evidence_type")
 
 
 class Estate:
-    """Transactions of many logs, and what is known about the logs."""
+    """Transactions of many logs, and what is known about the logs.
 
-    def __init__(self) -> None:
+    Args:
+        resources: the log of each resource name, for every coordinator; None: found from what
+            occurs together.
+    """
+
+    def __init__(self, resources: Mapping[str, str] | None = None) -> None:
+        self.copies: dict[str, tuple[str, str]] = {}
+        """By log that is left out as a copy: its system and its original. Known after `judged`."""
+        self._given = resources
         self.damaged: set[str] = set()
         """Logs of which not all can be read."""
         self._parts: list[Row] = []
@@ -58,10 +66,22 @@ class Estate:
             "evidence_type": one.evidence_type,
             "attributes": json.dumps(jsonable(one.attributes)) if heuristic else None,
         }
-        self._places.add((one.system, log, (file or "").rpartition("/")[0]))
+        self._add(row, settled=bool(one.attributes.get("settled")))
+
+    def add_row(self, row: Row) -> None:
+        """Add a row of the table ``transactions``."""
+        attributes = json.loads(row["attributes"] or "{}")
+        heuristic = row["state"] == State.HEURISTIC.value
+        format_id = BITRONIX if row["format_id"] is None else row["format_id"]
+        kept = {"format_id": format_id, "attributes": row["attributes"] if heuristic else None}
+        self._add(row | kept, settled=bool(attributes.get("settled")))
+
+    def _add(self, row: Row, *, settled: bool) -> None:
+        folder = (row["evidence_file"] or "").rpartition("/")[0]
+        self._places.add((row["system"], row["log"], folder))
         if nameless.is_bare_rollback(row):
             self._bare.append(row)
-        elif one.gtrid is not None and not one.attributes.get("settled"):
+        elif row["gtrid"] is not None and not settled:
             self._parts.append(row)
 
     def add_coordinator(self, owner: bytes, log: str) -> None:
@@ -75,9 +95,11 @@ class Estate:
 
     def judged(self) -> Iterator[Row]:
         """Yield the judgement of each global transaction, by format id and gtrid."""
-        left_out = self._renamed()
-        grouped = _grouped(self._parts, left_out)
-        left_out |= _copied(grouped) - set(self._names.values())
+        copied = self._renamed()
+        grouped = _grouped(self._parts, copied)
+        live = set(self._names.values())
+        copied |= {log: one for log, one in _copied(grouped).items() if log not in live}
+        self.copies, left_out = copied, set(copied)
         grouped = _grouped(self._parts, left_out)
         journals = self._journals(grouped)
         resources = self._resources(grouped, journals)
@@ -91,18 +113,18 @@ class Estate:
                 "resources": resources.get(owner, ()), "undone": undone.get(key, ()),
             })  # fmt: skip
 
-    def _renamed(self) -> set[str]:
+    def _renamed(self) -> dict[str, tuple[str, str]]:
         """Return copies by their names: logs of one file, beside the original."""
         beside: dict[tuple[str, str], list[str]] = defaultdict(list)
         for system, log, folder in self._places:
             if folder and folder != log:
                 beside[system, folder].append(log)
-        return {
-            log
-            for logs in beside.values()
-            for log, original in permutations(logs, 2)
-            if copies.is_renamed(log, original)
-        }
+        found: dict[str, tuple[str, str]] = {}
+        for (system, _), logs in beside.items():
+            for log, original in permutations(logs, 2):
+                if copies.is_renamed(log, original):
+                    found[log] = min(found.get(log, (system, original)), (system, original))
+        return found
 
     def _journals(self, grouped: dict[_Key, list[Row]]) -> dict[bytes, dict[str, Row]]:
         """Return the journals of each owner: the times covered, the logs of their branches."""
@@ -133,6 +155,15 @@ class Estate:
         self, grouped: dict[_Key, list[Row]], journals: dict[bytes, dict[str, Row]]
     ) -> dict[bytes, list[dict[str, str]]]:
         """Return per owner which log each name means: as given, else from what occurs together."""
+        if self._given is not None:
+            return {
+                owner: [
+                    {"journal": journal, "name": name, "log": log}
+                    for journal in logs
+                    for name, log in self._given.items()
+                ]
+                for owner, logs in journals.items()
+            }
         counts: dict[bytes, Counter[str]] = defaultdict(Counter)
         for (_, gtrid), parts in grouped.items():
             if pattern := rows.pattern_of(parts):
@@ -150,7 +181,7 @@ class Estate:
         return pairs
 
 
-def _grouped(parts: Iterable[Row], left_out: set[str]) -> dict[_Key, list[Row]]:
+def _grouped(parts: Iterable[Row], left_out: Container[str]) -> dict[_Key, list[Row]]:
     grouped: dict[_Key, list[Row]] = defaultdict(list)
     for part in parts:
         if part["log"] not in left_out:
@@ -158,22 +189,26 @@ def _grouped(parts: Iterable[Row], left_out: set[str]) -> dict[_Key, list[Row]]:
     return grouped
 
 
-def _copied(grouped: dict[_Key, list[Row]]) -> set[str]:
+def _copied(grouped: dict[_Key, list[Row]]) -> dict[str, tuple[str, str]]:
     """Return the copies among logs that hold the same branches or decisions."""
     ahead: Counter[tuple[str, str]] = Counter()
     newest: dict[str, bytes] = {}
+    systems: dict[str, str] = {}
     for (_, gtrid), parts in grouped.items():
         for part in parts:
+            systems[part["log"]] = part["system"]
             newest[part["log"]] = max(copies.age(gtrid), newest.get(part["log"], b""))
         for pair in copies.pairs_of(parts):
             ahead[pair["log"], pair["other"]] += pair["ahead"]
-    return {
-        copies.copy_of({
+    found: dict[str, tuple[str, str]] = {}
+    for (log, other), count in ahead.items():
+        one = copies.copy_of({
             "log": log, "other": other, "ahead": count,
             "newest": newest[log], "newest_other": newest[other],
-        })["log"]
-        for (log, other), count in ahead.items()
-    }  # fmt: skip
+        })  # fmt: skip
+        copied = systems[one["log"]], one["original"]
+        found[one["log"]] = min(found.get(one["log"], copied), copied)
+    return found
 
 
 def _undone(

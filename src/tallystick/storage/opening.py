@@ -45,7 +45,8 @@ def opens_log(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
 
     @wraps(function)
     def opening(*arguments: _Given.args, **options: _Given.kwargs) -> _Result:
-        with opening_log(options[name] if name in options else arguments[1]):
+        given = options.get(name, arguments[1] if len(arguments) > 1 else "")
+        with opening_log(given or ""):
             return function(*arguments, **options)
 
     return opening

@@ -293,6 +293,31 @@ class ChangeBatches(Protocol):
         ...
 
 
+@runtime_checkable
+class ChangesBetween(Protocol):
+    """A `LogReading` whose commits have numbers that grow and stay, so that they can be followed.
+
+    `Change.commit_sequence` is the `Record.sequence` of the record that committed it.
+    """
+
+    def changes_between(self, after: int, until: int) -> Iterator[Change]:
+        """Yield the changes that records above ``after`` and up to ``until`` commit, in order.
+
+        Raises:
+            TallystickError: some of these records are damaged or gone.
+        """
+        ...
+
+
+@runtime_checkable
+class AttributeBatches(Protocol):
+    """A `LogReading` whose records come as Arrow batches with their attributes, too."""
+
+    def attribute_batches(self, split: Split | None, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield what ``batches`` yields, with the column ``attributes`` filled."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
     """A log system and its capabilities: one value per system, listed in `registry`.
@@ -312,6 +337,7 @@ class System:
         clocks: what `Record.time` of its logs can count.
         followable: records are only appended to files and can be read exactly once while the log
             is written; False where the engine overwrites its log in place.
+        change_feed: its readings are `ChangesBetween`: committed changes can be followed.
         splittable: a record can be found from the middle of a file, so that one file can be read
             by several tasks.
         secrets: the fields of `ReadOptions` that may hold a key of its logs.
@@ -334,6 +360,7 @@ class System:
     role_options: Mapping[Role, frozenset[str]] = field(default_factory=dict)
     clocks: frozenset[Clock] = frozenset({Clock.NONE})
     followable: bool = True
+    change_feed: bool = False
     splittable: bool = True
     secrets: frozenset[str] = frozenset()
     settings: Mapping[str, str] = field(default_factory=dict)

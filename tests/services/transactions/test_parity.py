@@ -25,6 +25,7 @@ NOT_FOR_TASKS = {
 }
 SETTINGS = {
     "timeout": "a setting of the manager below, `AsyncTransactionManager.manager`",
+    "call_timeout": "as timeout",
     "orphan_interval": "as timeout",
 }
 

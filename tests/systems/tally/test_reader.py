@@ -71,6 +71,20 @@ def test_batches_agree_with_records(make: type[MemoryFileSystem], rows: int) -> 
     assert _table(batches).equals(plain_table)
 
 
+@pytest.mark.parametrize("make", [every_kind, segments_of_plain])
+@pytest.mark.parametrize("rows", [1, 7, 10_000])
+def test_batches_with_attributes_are_those_of_the_records(
+    make: type[MemoryFileSystem], rows: int
+) -> None:
+    one = reading(make())
+    expected = pa.Table.from_batches(record_batches(one.records(), FOLDER, "wall_us"), RECORDS)
+    batches = list(one.attribute_batches(None, rows))
+    assert all(batch.num_rows <= rows for batch in batches)
+    assert pa.Table.from_batches(map(plain, batches), RECORDS).equals(expected)
+    parts = [batch for part in one.splits(1) for batch in one.attribute_batches(part, rows)]
+    assert pa.Table.from_batches(map(plain, parts), RECORDS).equals(expected)
+
+
 def test_batches_of_large_groups_agree_with_records() -> None:
     fs = MemoryFileSystem()
     log = TallyLog(FOLDER, settings=Settings(segment_size=1 << 20, preallocate=False), fs=fs)

@@ -11,11 +11,15 @@ from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
 
 from tallystick.arrow.schemas import FINDINGS
 from tallystick.pipeline.source.batch import spark_schema
-from tallystick.reconcile.alarms import ADVICE, SEVERITIES
+from tallystick.reconcile.alarms import (
+    ADVICE,
+    ALARM_BEGINS,
+    COPY_BEGINS,
+    COPY_CODE,
+    COPY_ENDS,
+    SEVERITIES,
+)
 from tallystick.records import Severity
-
-COPY = "copy"
-"""Code of the finding that a log is a copy of another one."""
 
 
 def findings(
@@ -32,21 +36,17 @@ def findings(
         "code": F.col("alarm"),
         "severity": _by_code({code: one.value for code, one in SEVERITIES.items()}),
         "log": F.col("coordinator"),
-        "message": F.concat(F.lit("global transaction "), _hex(), F.lit(": "), F.col("evidence")),
+        "message": F.concat(F.lit(ALARM_BEGINS), _hex(), F.lit(": "), F.col("evidence")),
         "advice": _by_code(ADVICE),
         "bytes_at_risk": F.lit(0),
         "gtrid": F.col("gtrid"),
     }
     copied = {
-        "code": F.lit(COPY),
+        "code": F.lit(COPY_CODE),
         "severity": F.lit(Severity.INFO.value),
         "system": F.col("system"),
         "log": F.col("log"),
-        "message": F.concat(
-            F.lit("a copy of "),
-            F.col("original"),
-            F.lit(", which is ahead of it or the same: left out of the global transactions"),
-        ),
+        "message": F.concat(F.lit(COPY_BEGINS), F.col("original"), F.lit(COPY_ENDS)),
         "bytes_at_risk": F.lit(0),
     }
     every = logs.select(*schema.names)

@@ -14,11 +14,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
+
 from tallystick.arrow.schemas import finding_rows
 from tallystick.pipeline import stages
 from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import Plan, bundles
 from tallystick.pipeline.source.batch import spark_schema
+from tallystick.pipeline.tables import judge_task as judging
 from tallystick.pipeline.tables.output_dir import TableSpace
 from tallystick.pipeline.tables.run_state import RunState
 from tallystick.pipeline.tables.write_task import (
@@ -100,10 +103,33 @@ class BundledTables:
             self._add("profile", stages.profile(records, transactions), self._generation)
 
     def _global_transactions(self) -> None:
-        self.space.write(self._reconciled.rows, "global_transactions")
+        """Judge few transactions in one task, which also writes the findings of all logs together.
+
+        Many are brought together by joins.
+        """
+        if not self._few:
+            self.space.write(self._reconciled.rows, "global_transactions")
+            return
+        task = judging.EstateJudgement(
+            self._root,
+            tuple(self._staged("transactions")),
+            tuple(self._staged("findings")),
+            tuple(self.plan.problems),
+            self.resources,
+            f"{_OVER}-{_ALL}-00000",
+            self._codec,
+        )
+        self.spark.sparkContext.parallelize([task], 1).foreach(_do)
+
+    @cached_property
+    def _few(self) -> bool:
+        rows: int = sum(pq.read_metadata(file).num_rows for file in self._staged("transactions"))
+        return rows <= judging.JUDGED_AT_ONCE
 
     def _findings(self) -> None:
         """Beside those of the logs: of the search for logs, and of all logs together."""
+        if self._few:
+            return
         rows = [tuple(row.values()) for row in finding_rows(self.plan.problems)]
         found = self.spark.createDataFrame(rows, spark_schema(TABLES["findings"]))
         alarms = self.space.written(self.spark, "global_transactions")

@@ -11,12 +11,15 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from tallystick.pipeline.options import OptionError
+from tallystick.pipeline.source.batch import spark_schema
 from tallystick.pipeline.tables import run_state as state
 from tallystick.pipeline.tables.run_state import RunState
+from tallystick.reading.tables import TABLES
+from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS
 from tallystick.storage.source import is_remote
 
 if TYPE_CHECKING:
@@ -36,6 +39,9 @@ _SCHEMA = "_schema.json"
 _INTENT = "_swap.json"
 _STAGING = "_staging"
 _OLD = "_old"
+
+
+_SCHEMAS = {**TABLES, "global_transactions": GLOBAL_TRANSACTIONS}
 
 
 def check_form(form: str) -> None:
@@ -113,6 +119,8 @@ class TableSpace:
 
     def _load(self, spark: SparkSession, folder: str) -> DataFrame:
         reader = spark.read.format(self.form)
+        if self.form == "parquet" and (known := _SCHEMAS.get(PurePath(folder).name)) is not None:
+            reader = reader.schema(spark_schema(known))  # else a job reads it from a file
         noted = Path(self.root, folder, _SCHEMA)
         if self.form == "json" and noted.is_file():
             reader = reader.schema(_schema_of(noted.read_text()))

@@ -95,9 +95,9 @@ class TableFile:
         # Spark and Arrow pass over names that begin with a point.
         self._partial = Path(self.folder, f".{self.name}.{uuid.uuid4().hex}")
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Add rows of the schema."""
-        if batch.num_rows:
+    def add(self, batch: pa.RecordBatch, *, keep_empty: bool = False) -> None:
+        """Add rows of the schema; with ``keep_empty`` there is a file even if there are none."""
+        if batch.num_rows or keep_empty:
             self._waiting.append(batch)
             self._bytes += batch.nbytes
         if self._bytes >= GROUP_BYTES:

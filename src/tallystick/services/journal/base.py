@@ -56,6 +56,9 @@ class BaseJournal:
             raise
         self._closed = False
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.path!r}>"
+
     def submit(self, body: bytes) -> Ticket:
         """Append a plain record; wait for the ticket, or await it."""
         return self._engine.append(body)

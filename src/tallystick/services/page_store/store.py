@@ -97,6 +97,9 @@ class PageStore:
         self._open()
         register_in_child(self)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {str(self.path)!r}>"
+
     def _open(self) -> None:
         opened = self._opener(self.path, self._fs, self._limits.cache_bytes)
         self._opened, self._log, self._cache = opened, opened.log, opened.cache

@@ -37,12 +37,14 @@ from tallystick.services.transactions.transaction import (
     GlobalTransaction,
     Status,
     Transaction,
+    of_kind,
 )
 from tallystick.services.transactions.two_phase_commit import TwoPhaseCommit
 from tallystick.services.transactions.xids import XidFactory
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
+_Handle = TypeVar("_Handle")
 
 THREADS = 64
 """Worker threads of a manager by default: the number of transactions that can wait at the same
@@ -63,12 +65,11 @@ class AsyncTransaction(GlobalTransaction):
         protocol: TwoPhaseCommit,
         resources: Mapping[str, Resource],
         xids: XidFactory,
-        timeout: float,
         workers: Executor,
         end_workers: Executor,
         running: ContextVar[AsyncTransaction | None],
     ) -> None:
-        super().__init__(protocol, resources, xids, timeout)
+        super().__init__(protocol, resources, xids)
         self._running = running
         self._outer: AsyncTransaction | None = None
         self._workers = workers
@@ -103,6 +104,20 @@ class AsyncTransaction(GlobalTransaction):
         self._require_new(name)
         await self._do(self._begin(name))
         return self[name]
+
+    async def connection(self, name: str, kind: type[_Handle]) -> _Handle:
+        """Return the handle of a resource as what it is, so that type checkers know it.
+
+        Args:
+            name: the resource, which is enlisted at its first use.
+            kind: the class of its handle, such as ``psycopg.AsyncConnection``.
+
+        Raises:
+            TransactionUsageError: the handle is something else.
+        """
+        if name not in self._protocol.branches:
+            await self._do(self._begin(name))
+        return of_kind(self[name], name, kind)
 
     async def run(self, name: str, work: Callable[[Any], _Result]) -> _Result:
         """Call ``work(handle)`` in a worker thread and return its result.
@@ -218,11 +233,17 @@ class AsyncTransaction(GlobalTransaction):
         self._running.set(self)
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: object
+    ) -> None:
         self._running.set(self._outer)
         if self.status not in OPEN:
             return
-        await (self.commit() if kind is None else self.rollback())
+        if kind is None:
+            await self.commit()
+        else:
+            await self.rollback()
+            self._explain(error)
 
 
 class AsyncTransactionManager:
@@ -242,6 +263,9 @@ class AsyncTransactionManager:
         self._workers = ThreadPoolExecutor(threads, "tallystick-transaction")
         # Separate: work may wait for locks that only the end of another transaction releases.
         self._end_workers = ThreadPoolExecutor(threads, "tallystick-transaction-end")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.manager!r}>"
 
     @property
     def node(self) -> str:

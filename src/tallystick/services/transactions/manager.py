@@ -15,11 +15,13 @@ from contextvars import ContextVar
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from tallystick.errors import LogClosedError, TransactionUsageError
+from tallystick.printable import logger
 from tallystick.roles import DecisionLog
 from tallystick.services.transactions.coordinator_dir import (
     check_coordinator_dir,
     open_coordinator_dir,
 )
+from tallystick.services.transactions.deadlines import Reaper, TimedResources
 from tallystick.services.transactions.messaging.handlers import Handler, decorate
 from tallystick.services.transactions.messaging.keys import IdempotencyKey
 from tallystick.services.transactions.messaging.retry import Retry
@@ -41,6 +43,8 @@ from tallystick.services.transactions.two_phase_commit import (
 from tallystick.services.transactions.xids import XidFactory
 from tallystick.storage.opening import opening_log
 
+_log = logger("tallystick.transactions")
+
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 _Transaction = TypeVar("_Transaction", bound=GlobalTransaction)
@@ -55,7 +59,11 @@ class TransactionManager:
             connection URLs, SQLAlchemy engines, stores.
         node: the node id of a new directory; of an old one, the id that it must have.
         log: the decision log, if it is not the native one of the directory.
-        timeout: seconds that a transaction may take until its commit, unless `begin` says so.
+        timeout: seconds that a transaction may take for its work and the first phase of its commit,
+            unless `begin` says so. Then its sessions are ended, and it rolls back.
+        call_timeout: seconds for calls of a resource in the second phase, in rollback and in
+            recovery, and for `close`; what has no answer is left to recovery. Not more than the
+            ``timeout`` of the transaction, but a second at least.
         orphan_interval: age in seconds from which undecided branches are rolled back.
         recovery_interval: seconds between passes of background recovery; None for none.
         close_resources: close the resources at `close`; False for resources that others use, too.
@@ -81,6 +89,7 @@ class TransactionManager:
         node: str | None = None,
         log: DecisionLog | None = None,
         timeout: float = 60.0,
+        call_timeout: float = 10.0,
         orphan_interval: float = 20.0,
         recovery_interval: float | None = 30.0,
         close_resources: bool = True,
@@ -91,6 +100,7 @@ class TransactionManager:
         self.node = self._directory.node
         self.decisions: DecisionLog = self._directory.decisions
         self.timeout = timeout
+        self.call_timeout = call_timeout
         self.orphan_interval = orphan_interval
         self._xids = XidFactory(self.node)
         self._on_step = on_step
@@ -108,6 +118,7 @@ class TransactionManager:
             recover_soon=self._background.wake,
             # Presumed abort needs no notes; operators of another system's log expect them.
             writes_notes=log is not None,
+            call_timeout=call_timeout,
         )
         self._current: ContextVar[Transaction | None] = ContextVar(
             "tallystick_transaction", default=None
@@ -120,9 +131,17 @@ class TransactionManager:
         except BaseException:
             self._directory.close()
             raise
+        self._timed = TimedResources(self.resources, call_timeout)
         self._forked = False
         _managers.add(self)
+        self._reaper = Reaper(self._context.live, self.resources.values(), call_timeout)
+        self._reaper.start()
         self._background.start()
+
+    def __repr__(self) -> str:
+        state = "forked" if self._forked else "closed" if self._closed else "open"
+        names = ", ".join(self.resources) or "no resource"
+        return f"<{type(self).__name__} {self.node!r}: {state}, {names}>"
 
     # -- transactions ---------------------------------------------------------------------
 
@@ -138,9 +157,9 @@ class TransactionManager:
     ) -> _Transaction:
         """Begin a transaction of the class ``face``, made with the arguments ``more``."""
         self._require_open()
-        protocol = TwoPhaseCommit(self._xids.gtrid(), self._context)
         seconds = self.timeout if timeout is None else timeout
-        return face(protocol, self.resources, self._xids, seconds, *more)
+        protocol = TwoPhaseCommit(self._xids.gtrid(), self._context, seconds)
+        return face(protocol, self.resources, self._xids, *more)
 
     @overload
     def transactional(
@@ -200,7 +219,7 @@ class TransactionManager:
         """Return what is not set up in the resources, and how to mend it; empty is good."""
         self._require_open()
         problems: list[Problem] = []
-        for name, resource in self.resources.items():
+        for name, resource in self._timed.now().items():
             try:
                 problems.extend(resource.preflight())
             except ResourceUnreachable as answer:
@@ -220,7 +239,7 @@ class TransactionManager:
             self._last_report = Recovery(
                 xids=self._xids,
                 decisions=self.decisions,
-                resources=self.resources,
+                resources=self._timed.now(),
                 live=self._context.live,
                 orphan_interval=self.orphan_interval,
                 metrics=self._context.metrics,
@@ -248,6 +267,7 @@ class TransactionManager:
             path,
             self.resources,
             log=log,
+            call_timeout=self.call_timeout,
             orphan_interval=self.orphan_interval,
             recovery_interval=None,
             close_resources=False,
@@ -265,17 +285,27 @@ class TransactionManager:
     def close(self) -> None:
         """Stop the background recovery, close resources and log.
 
-        Transactions that are still open are rolled back by their resources. A second call does
-        nothing.
+        Commits that have begun are waited for, each of these steps for ``call_timeout`` seconds at
+        most. The sessions of transactions that are still open are ended: they roll back. A second
+        call does nothing.
         """
         if self._closed:
             return
         self._closed = True
-        self._background.stop()
+        self._background.stop(self.call_timeout)
+        self._context.live.wait_for_ends(self.call_timeout)
+        self._reaper.stop()
+        self._context.live.abort_all()
         if self._close_resources:
-            for resource in self.resources.values():
-                resource.close()
+            self._close_all()
         self._directory.close()
+
+    def _close_all(self) -> None:
+        for name, resource in self._timed.now().items():
+            try:
+                resource.close()
+            except ResourceUnreachable as answer:
+                _log.warning("a resource does not close: %s", answer, extra={"resource": name})
 
     def _require_open(self) -> None:
         if self._forked:

@@ -34,14 +34,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 from tallystick.errors import LogClosedError, LogPoisonedError, TallystickError
 from tallystick.printable import logger
 from tallystick.records import Xid
 from tallystick.roles import Decision, DecisionLog, DecisionOutcome
+from tallystick.services.transactions.deadlines import start_call
 from tallystick.services.transactions.metrics import TransactionMetrics
 from tallystick.services.transactions.resource import (
     BranchHeuristic,
@@ -51,7 +53,6 @@ from tallystick.services.transactions.resource import (
     ProvingResource,
     Resource,
     ResourceUnreachable,
-    identity_of,
     is_exclusive,
     is_last_resource,
     keeps_outcomes,
@@ -63,6 +64,13 @@ from tallystick.services.transactions.xids import FORMAT_ID, XidFactory, node_of
 _log = logger("tallystick.transactions")
 
 _FIRST_RETRY_S = 1.0
+
+_STEPS = {
+    "identity": "identify",
+    "in_doubt": "scan",
+    "outcomes": "read outcomes",
+}
+"""Names of steps for observers."""
 
 HELD = "another session holds it, the database says"
 UNPROVED = "decided and not listed any more, but nothing proves its commit"
@@ -139,16 +147,17 @@ class Recovery:
         """Scan, decide, act; a resource that fails is listed in the report."""
         began = time.perf_counter()
         standing = self._decisions_of_ended()
-        for resource in self.resources.values():
-            self._check_identity(resource)
+        for name, resource in self.resources.items():
             if is_last_resource(resource):
-                self._lasts[resource.name] = cast(LastResource, resource)
-        rows = self._read_outcomes()
+                self._lasts[name] = cast(LastResource, resource)
+        self._check_identities()
+        keepers = [name for name, resource in self.resources.items() if keeps_outcomes(resource)]
+        rows: dict[str, Sequence[bytes]] = self._ask(keepers, "outcomes")
+        scanned = self._ask(
+            [name for name in self.resources if name not in self._lasts], "in_doubt"
+        )
         found = [
-            (resource, xid)
-            for resource in self.resources.values()
-            if resource.name not in self._lasts and resource.name not in self._report.unreachable
-            for xid in self._scan(resource)
+            (self.resources[name], xid) for name, branches in scanned.items() for xid in branches
         ]
         for resource, xid in found:
             self._resolve(resource, xid)
@@ -160,21 +169,43 @@ class Recovery:
         self.metrics.recovered(time.perf_counter() - began)
         return self._report
 
-    def _check_identity(self, resource: Resource) -> None:
-        """Refuse a database that is not the one noted under the resource's name."""
+    def _ask(self, names: Sequence[str], attribute: str) -> dict[str, Any]:
+        """Return the answers of resources to a call, which they are asked at the same time.
+
+        Those that cannot be asked, or have no answer in time, are noted, and no longer asked.
+        """
+        waits: dict[str, Callable[[], Any]] = {}
+        answers: dict[str, Any] = {}
+        for name in names:
+            if name not in self._report.unreachable:
+                self.observe(_STEPS[attribute], name)
+                with self._noted(name):
+                    waits[name] = start_call(self.resources[name], attribute)
+        for name, wait in waits.items():
+            with self._noted(name):
+                answers[name] = wait()
+        return answers
+
+    @contextmanager
+    def _noted(self, name: str) -> Iterator[None]:
+        """Note a resource that cannot be asked."""
         try:
-            found = identity_of(resource)
+            yield
         except Exception as answer:  # whatever it is, the others must be asked
-            self._unreachable(resource, answer)
-            return
-        noted = self.identities.get(resource.name)
-        if found is None or found == noted:
-            return
-        if noted is None:
-            self._met[resource.name] = found
-            return
-        text = f"this is another database: {found!r}, and its branches are in {noted!r}"
-        self._unreachable(resource, ResourceUnreachable(text))
+            self._unreachable(self.resources[name], answer)
+
+    def _check_identities(self) -> None:
+        """Refuse databases that are not those noted under the names of the resources."""
+        known = [name for name, resource in self.resources.items() if hasattr(resource, "identity")]
+        for name, found in self._ask(known, "identity").items():
+            noted = self.identities.get(name)
+            if found is None or found == noted:
+                continue
+            if noted is None:
+                self._met[name] = found
+                continue
+            text = f"this is another database: {found!r}, and its branches are in {noted!r}"
+            self._unreachable(self.resources[name], ResourceUnreachable(text))
 
     def _note_identities(self) -> None:
         """Note databases met for the first time, unless a decision still waits for the name."""
@@ -183,14 +214,6 @@ class Recovery:
         for name, found in self._met.items():
             if name not in waiting:
                 self.identities[name] = found
-
-    def _scan(self, resource: Resource) -> list[Xid]:
-        self.observe("scan", resource.name)
-        try:
-            return list(resource.in_doubt())
-        except Exception as answer:  # whatever it is, the others must be asked
-            self._unreachable(resource, answer)
-            return []
 
     def _resolve(self, resource: Resource, xid: Xid) -> None:
         node = node_of(xid.gtrid)
@@ -317,18 +340,6 @@ class Recovery:
             self._unreachable(resource, answer)
             return None
 
-    def _read_outcomes(self) -> dict[str, Sequence[bytes]]:
-        """Return the outcome rows of each resource that has them and can be asked."""
-        rows: dict[str, Sequence[bytes]] = {}
-        for name, resource in self.resources.items():
-            if name in self._report.unreachable or not keeps_outcomes(resource):
-                continue
-            try:
-                rows[name] = cast(ProvingResource, resource).outcomes()
-            except ResourceUnreachable as answer:
-                self._unreachable(resource, answer)
-        return rows
-
     def _forget_outcomes(self, rows: dict[str, Sequence[bytes]], in_doubt: set[bytes]) -> None:
         """Delete outcome rows that no branch needs, if every resource was asked."""
         if self._report.unreachable:
@@ -386,12 +397,12 @@ class BackgroundRecovery:
         """Have recovery run soon, as something was left to it."""
         self._wake.set()
 
-    def stop(self) -> None:
-        """End the thread, after a recovery that is running."""
+    def stop(self, seconds: float) -> None:
+        """End the thread; wait for a recovery that is running, for this time at most."""
         self._stopped = True
         self._wake.set()
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+            self._thread.join(seconds)
 
     def _run(self, interval: float) -> None:
         delay = interval

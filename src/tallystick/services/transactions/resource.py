@@ -13,6 +13,7 @@ driver's errors into them, so that the coordinator knows no driver.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -109,6 +110,18 @@ class EagerBranch(Branch, Protocol):
 
     def send_commit(self) -> bool:
         """Send the request of `commit`; `commit` follows. False if not sent."""
+        ...
+
+
+class SessionBranch(Branch, Protocol):
+    """A branch whose session another thread can end. A branch for tasks may have these, too."""
+
+    def abort(self) -> None:
+        """End the session, so that a call that waits for it fails; at any moment."""
+        ...
+
+    def discard(self, *, prepared: bool) -> None:
+        """Release the session, without waiting; nobody works with the branch any more."""
         ...
 
 
@@ -264,6 +277,28 @@ def is_last_resource(resource: Resource) -> bool:
 def is_instant(resource: Resource) -> bool:
     """Return True for a resource whose branches never wait."""
     return bool(getattr(resource, "instant", False))
+
+
+def abort(branch: AnyBranch) -> None:
+    """End the session of a branch, if it has one, so that a call that waits for it fails.
+
+    Any thread may call it, at any moment.
+    """
+    if hasattr(branch, "abort"):
+        branch.abort()
+
+
+def discard(branch: AnyBranch, *, prepared: bool) -> None:
+    """Release what a branch holds that nobody works with any more, without waiting.
+
+    A branch of a database rolls back with its session, unless it is prepared.
+    """
+    if hasattr(branch, "discard"):
+        branch.discard(prepared=prepared)
+    elif not inspect.iscoroutinefunction(branch.rollback):
+        if not prepared:
+            branch.rollback()
+        branch.close()
 
 
 def send_prepare(branch: AnyBranch) -> bool:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from enum import Enum
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from tallystick.errors import RolledBackError, TransactionUsageError
 from tallystick.printable import logger
@@ -41,6 +42,20 @@ _TIMED_OUT = "Roll it back; begin with a longer timeout if the work needs it"
 OPEN = (Status.ACTIVE, Status.MARKED)
 
 
+_Handle = TypeVar("_Handle")
+
+
+def of_kind(handle: object, name: str, kind: type[_Handle]) -> _Handle:
+    """Return a handle whose class is known. Raises `TransactionUsageError` if it has another."""
+    if not isinstance(handle, kind):
+        raise TransactionUsageError(
+            f"the handle of {name!r} is of another class",
+            expected=f"{kind.__module__}.{kind.__qualname__}",
+            found=f"{type(handle).__module__}.{type(handle).__qualname__}",
+        )
+    return handle
+
+
 class GlobalTransaction:
     """What both faces of a transaction share. It belongs to the thread that began it.
 
@@ -48,10 +63,10 @@ class GlobalTransaction:
         protocol: two-phase commit over the branches, empty so far.
         resources: by name, those that can be enlisted.
         xids: makes the ids of branches.
-        timeout: seconds until commit.
     """
 
     __slots__ = (
+        "__weakref__",
         "_after",
         "_before",
         "_deadline",
@@ -68,22 +83,31 @@ class GlobalTransaction:
         protocol: TwoPhaseCommit,
         resources: Mapping[str, Resource],
         xids: XidFactory,
-        timeout: float,
     ) -> None:
         self._protocol = protocol
         self._resources = resources
         self._xids = xids
         self._owner: int | None = threading.get_ident()
-        self._deadline = time.monotonic() + timeout
+        self._deadline = protocol.deadline
+        protocol.owner = weakref.ref(self)
         self._before: list[Callable[[], object]] = []
         self._after: list[Callable[[Status], object]] = []
         self.gtrid = protocol.gtrid
         self.status = Status.ACTIVE
 
+    def __repr__(self) -> str:
+        names = ", ".join(self._protocol.branches) or "no resource"
+        return f"<{type(self).__name__} {self.gtrid.hex()}: {self.status.value}, {names}>"
+
     @property
     def branches(self) -> dict[str, AnyBranch]:
         """Enlisted branches by name, in the order of enlistment."""
         return dict(self._protocol.branches)
+
+    @property
+    def thread(self) -> int | None:
+        """The identifier of the thread that it belongs to; None while it is suspended."""
+        return self._owner
 
     def before_commit(self, hook: Callable[[], object]) -> None:
         """Call ``hook`` when commit begins; an exception in it rolls everything back."""
@@ -149,6 +173,7 @@ class GlobalTransaction:
             yield from self._end(Status.ROLLED_BACK)
             raise
         self.status = Status.PREPARED
+        self._protocol.is_ending = False
 
     def _roll_back(self) -> Steps[None]:
         if self.status is Status.PREPARED:
@@ -168,6 +193,11 @@ class GlobalTransaction:
                 hook(status)
             except Exception:  # a hook may raise anything; the transaction is over
                 _log.exception("a hook after completion failed")
+
+    def _explain(self, error: BaseException | None) -> None:
+        """Raise `RolledBackError` from an error that a session ended too late has caused."""
+        if self._protocol.expired and isinstance(error, Exception):
+            raise RolledBackError("the transaction timed out", advice=_TIMED_OUT) from error
 
     # -- enlistment -------------------------------------------------------------------------
 
@@ -246,10 +276,9 @@ class Transaction(GlobalTransaction):
         protocol: TwoPhaseCommit,
         resources: Mapping[str, Resource],
         xids: XidFactory,
-        timeout: float,
         running: ContextVar[Transaction | None],
     ) -> None:
-        super().__init__(protocol, resources, xids, timeout)
+        super().__init__(protocol, resources, xids)
         self._running = running
         self._outer: Transaction | None = None
 
@@ -268,6 +297,18 @@ class Transaction(GlobalTransaction):
         """
         self._require_new(name)
         return self[name]
+
+    def connection(self, name: str, kind: type[_Handle]) -> _Handle:
+        """Return ``transaction[name]`` as what it is, so that type checkers know it.
+
+        Args:
+            name: the resource, which is enlisted at its first use.
+            kind: the class of its handle, such as ``psycopg.Connection``.
+
+        Raises:
+            TransactionUsageError: the handle is something else.
+        """
+        return of_kind(self[name], name, kind)
 
     def suspend(self) -> None:
         """Release the transaction, so that another thread may `resume` it."""
@@ -315,7 +356,9 @@ class Transaction(GlobalTransaction):
         self._running.set(self)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: object
+    ) -> None:
         self._running.set(self._outer)
         if self.status not in OPEN:
             return
@@ -323,6 +366,7 @@ class Transaction(GlobalTransaction):
             self.commit()
         else:
             self.rollback()
+            self._explain(error)
 
     def _run_hooks(self) -> None:
         if not self._before or self.status is Status.PREPARED:

@@ -18,8 +18,13 @@ recovery commits them. A refusal or an error before the decision rolls back ever
 
 from __future__ import annotations
 
+import math
+import threading
+import time
+import weakref
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from tallystick.errors import (
     HeuristicError,
@@ -41,12 +46,17 @@ from tallystick.services.transactions.resource import (
     ResourceAnswer,
     ResourceUnreachable,
     Vote,
+    abort,
+    discard,
     send_commit,
     send_prepare,
 )
 from tallystick.services.transactions.steps import Observer, Steps
 
 _log = logger("tallystick.transactions")
+
+_SHORTEST_LIMIT_S = 1.0
+_POLL_S = 0.01
 
 _LOG_REFUSED = (LogWriteError, LogPoisonedError, LogClosedError)
 
@@ -58,11 +68,12 @@ class LiveTransactions:
     is frozen before it is removed.
     """
 
-    __slots__ = ("_at_work", "_frozen")
+    __slots__ = ("_at_work", "_ending", "_frozen")
 
     def __init__(self) -> None:
         self._at_work: dict[bytes, TwoPhaseCommit] = {}
         self._frozen: set[bytes] = set()
+        self._ending = threading.Lock()
 
     def add(self, transaction: TwoPhaseCommit) -> None:
         """Protect a transaction, which begins."""
@@ -75,6 +86,39 @@ class LiveTransactions:
     def freeze(self, gtrid: bytes) -> None:
         """Protect a transaction as long as the log is open: only a reopened log shows its end."""
         self._frozen.add(gtrid)
+
+    def at_work(self) -> list[TwoPhaseCommit]:
+        """Return the transactions that have not ended."""
+        return list(self._at_work.values())
+
+    def abort_if_late(self, transaction: TwoPhaseCommit, now: float) -> None:
+        """End the sessions of a transaction whose deadline has passed.
+
+        Again every second: a branch may have joined since.
+        """
+        with self._ending:
+            if transaction.deadline < now:
+                transaction.deadline = now + 1.0
+                transaction.expired = True
+                for branch in list(transaction.branches.values()):
+                    abort(branch)
+
+    def abort_all(self) -> None:
+        """End the sessions of all transactions."""
+        for transaction in self.at_work():
+            transaction.deadline = -math.inf
+            self.abort_if_late(transaction, 0.0)
+
+    def wait_for_ends(self, seconds: float) -> None:
+        """Wait for transactions whose commit or rollback has begun."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and any(one.is_ending for one in self.at_work()):
+            time.sleep(_POLL_S)
+
+    def release(self, transaction: TwoPhaseCommit) -> None:
+        """Let nobody end the sessions of a transaction from now on: others will use them."""
+        with self._ending:
+            transaction.deadline = math.inf
 
     def leave_to_parent(self) -> None:
         """Refuse all calls of transactions in a child process."""
@@ -90,6 +134,7 @@ class CommitContext:
     """What all commits of one coordinator share.
 
     ``writes_notes`` has the log record that a commit begins, which decides nothing.
+    ``call_timeout`` is in seconds, for calls in the second phase and in rollback.
     ``recover_soon`` is called when something was left to recovery.
     """
 
@@ -99,6 +144,16 @@ class CommitContext:
     observe: Observer
     recover_soon: Callable[[], None]
     writes_notes: bool
+    call_timeout: float
+
+
+class Owner(Protocol):
+    """A transaction of the application."""
+
+    @property
+    def thread(self) -> int | None:
+        """The thread that it belongs to; None between threads."""
+        ...
 
 
 class TwoPhaseCommit:
@@ -107,12 +162,39 @@ class TwoPhaseCommit:
     ``branches`` are by resource name, in the order of enlistment; ``last`` names the one that
     cannot prepare, if any. ``prepared`` is None until `prepare` has run; then it holds the branches
     that voted "prepared". ``of_parent`` is True in a process forked since it began.
+
+    ``deadline`` is the moment of the monotonic clock at which another thread ends the sessions of
+    the branches; then ``expired`` is True. ``owner`` refers weakly to the transaction of the
+    application. ``is_ending`` is True from the begin of the first phase.
+
+    Args:
+        gtrid: the global id.
+        context: what all commits share.
+        timeout: seconds for the work and the first phase.
     """
 
-    __slots__ = ("_context", "_observe", "branches", "gtrid", "last", "of_parent", "prepared")
+    __slots__ = (
+        "_context",
+        "_limit",
+        "_observe",
+        "branches",
+        "deadline",
+        "expired",
+        "gtrid",
+        "is_ending",
+        "last",
+        "of_parent",
+        "owner",
+        "prepared",
+    )
 
-    def __init__(self, gtrid: bytes, context: CommitContext) -> None:
+    def __init__(self, gtrid: bytes, context: CommitContext, timeout: float) -> None:
         self.gtrid = gtrid
+        self.deadline = time.monotonic() + timeout
+        self.expired = False
+        self.is_ending = False
+        self.owner: weakref.ref[Owner] | None = None
+        self._limit = min(context.call_timeout, max(timeout, _SHORTEST_LIMIT_S))
         self.branches: dict[str, AnyBranch] = {}
         self.last: str | None = None
         self.prepared: dict[str, AnyBranch] | None = None
@@ -124,6 +206,7 @@ class TwoPhaseCommit:
     def prepare(self) -> Steps[None]:
         """Run the first phase. A refusal, or any error, rolls back all branches."""
         prepared = {}
+        self.is_ending = True
         try:
             if self._context.writes_notes:
                 self._context.decisions.note(State.UNDECIDED, self.gtrid, self.branches)
@@ -137,15 +220,19 @@ class TwoPhaseCommit:
         except BaseException as error:
             yield from self.rollback()
             if isinstance(error, ResourceAnswer):
-                raise RolledBackError(f"rolled back: prepare failed: {error}") from error
+                why = "the transaction timed out" if self.expired else "prepare failed"
+                raise RolledBackError(f"rolled back: {why}: {error}") from error
             if isinstance(error, _LOG_REFUSED):
                 raise RolledBackError(f"rolled back: the log refused a note: {error}") from error
             raise
         self.prepared = prepared
+        self.deadline = math.inf
 
     def complete(self) -> Steps[None]:
         """Decide and run the second phase; without a first phase, commit the only branch."""
         prepared = self.prepared
+        self.is_ending = True
+        self.deadline = math.inf
         if prepared is None:
             for name in self.branches:
                 yield from self._commit_one_phase(name)
@@ -163,8 +250,21 @@ class TwoPhaseCommit:
         """Roll back every branch; unreachable ones are left to recovery, by presumed abort."""
         return self._rollback(self.branches)
 
+    def discard(self) -> None:
+        """Release the branches of a transaction that nobody owns any more."""
+        self._context.live.release(self)
+        for name, branch in self.branches.items():
+            try:
+                abort(branch)
+                discard(branch, prepared=self.prepared is not None)
+            except Exception:  # the other branches must be released
+                _log.exception("a branch could not be released", extra={"resource": name})
+        self._context.live.remove(self.gtrid)
+        self._context.recover_soon()
+
     def close(self) -> Steps[None]:
         """Close every branch, and leave the transaction to recovery."""
+        self._context.live.release(self)
         for name, branch in self.branches.items():
             try:
                 yield branch.close
@@ -176,6 +276,7 @@ class TwoPhaseCommit:
 
     def _commit_one_phase(self, name: str) -> Steps[None]:
         self._observe("before one-phase", name)
+        self._begin_limit()
         try:
             yield self.branches[name].commit_one_phase
         except (BranchRolledBack, BranchUnknown) as answer:
@@ -195,6 +296,7 @@ class TwoPhaseCommit:
     def _commit_last(self, last: str, *, alone: bool) -> Steps[None]:
         """Commit the last resource, which is the decision; ``alone`` if no branch is prepared."""
         self._observe("before last", last)
+        self._begin_limit()
         branch = self.branches[last]
         try:
             yield branch.commit_one_phase if alone else branch.commit
@@ -218,6 +320,7 @@ class TwoPhaseCommit:
             raise RolledBackError(f"rolled back: the decision was refused: {error}") from error
 
     def _decide(self, prepared: Mapping[str, AnyBranch]) -> Steps[None]:
+        self.deadline = math.inf  # nothing of a resource is waited for
         self._observe("before decision")
         try:
             ticket = self._context.decisions.decide(self.gtrid, prepared)
@@ -247,6 +350,27 @@ class TwoPhaseCommit:
     def _commit_prepared(self, prepared: Mapping[str, AnyBranch], *, decided: bool) -> Steps[None]:
         done: list[str] = []
         against: dict[str, ResourceAnswer] = {}
+        try:
+            yield from self._commit_each(prepared, done, against, decided=decided)
+        finally:
+            if len(done) < len(prepared):
+                self._context.recover_soon()
+        if decided and done:
+            self._record_end(done, DecisionOutcome.COMMITTED)
+            self._observe("after end record")
+        if against:
+            self._raise_heuristic(done, against)
+
+    def _commit_each(
+        self,
+        prepared: Mapping[str, AnyBranch],
+        done: list[str],
+        against: dict[str, ResourceAnswer],
+        *,
+        decided: bool,
+    ) -> Steps[None]:
+        """Commit the branches; add each to ``done``, or its answer to ``against``."""
+        self._begin_limit()
         for name in self._send(prepared, prepared, send_commit):
             branch = prepared[name]
             self._observe("before commit", name)
@@ -265,13 +389,6 @@ class TwoPhaseCommit:
                 extra = self._extra(name, error)
                 _log.exception("commit failed, and is left to recovery", extra=extra)
             self._observe("after commit", name)
-        if decided and done:
-            self._record_end(done, DecisionOutcome.COMMITTED)
-            self._observe("after end record")
-        if against:
-            self._raise_heuristic(done, against)
-        if len(done) < len(prepared):
-            self._context.recover_soon()
 
     def _raise_heuristic(self, done: list[str], against: Mapping[str, ResourceAnswer]) -> None:
         for name in against:
@@ -303,7 +420,12 @@ class TwoPhaseCommit:
                     self._observe("asked", name)
         return [name for name in names if name not in sent] + sent
 
+    def _begin_limit(self) -> None:
+        """Give the calls that follow a time of their own."""
+        self.deadline = time.monotonic() + self._limit
+
     def _rollback(self, branches: Mapping[str, AnyBranch]) -> Steps[None]:
+        self._begin_limit()
         for name, branch in branches.items():
             self._observe("rollback", name)
             try:

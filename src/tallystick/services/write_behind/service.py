@@ -124,6 +124,9 @@ class WriteBehind:
         if not self._holding:
             self._workers.start()
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.path!r}>"
+
     def _load(self, on_incomplete: str, renamed: Mapping[str, str]) -> int:
         """Load the pending transactions of an earlier run; return the greatest number, or 0."""
         left = list(unfinished(self._log, renamed))

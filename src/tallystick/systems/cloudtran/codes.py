@@ -97,6 +97,13 @@ REASONS = reasons(
         "A start stops at the first acknowledged block that is lost.",
     ),
     Reason(
+        "odd-tail",
+        Answer.CANNOT_TELL,
+        "The last block is damaged, and no sector of it was left unwritten: a crash does not "
+        "leave that.",
+        "a copy of the newest file from before the damage",
+    ),
+    Reason(
         "closing-block",
         Answer.SAFE,
         "The sequence of blocks has no gap, and the newest file ends in its closing block.",
@@ -105,7 +112,7 @@ REASONS = reasons(
         "last-block-whole",
         Answer.SAFE,
         "The sequence of blocks has no gap up to the last whole one, and after that comes nothing, "
-        "or one write that never finished: a block is acknowledged after its sync.",
+        "or one of which sectors were never written: a block is acknowledged after its sync.",
         after_crash=True,
     ),
 )

@@ -60,6 +60,13 @@ CODES = codes(
         "Copy the file before any restart; restore the table from a backup",
     ),
     Code(
+        "table-page-damaged",
+        Severity.DAMAGE,
+        "A page of a table cannot be read, and the log has no image of it: the engine opens the "
+        "database and fails, or finds no rows, when it comes to the page.",
+        "Copy the file before any restart; restore the table from a backup",
+    ),
+    Code(
         "does-not-open",
         Severity.DAMAGE,
         "The engine refuses to open the database.",
@@ -170,21 +177,39 @@ REASONS = reasons(
         "The engine opens the file without some of the changes that stand in it.",
     ),
     Reason(
-        "log-empty",
-        Answer.SAFE,
-        "The log is whole and empty: every change is in the tables.",
+        "ends-in-checkpoint",
+        Answer.CANNOT_TELL,
+        "The last record is a checkpoint, which fills its page, and the page that the log would go "
+        "on with is zero: never written, or zeroed.",
+        "a copy of the file from before",
     ),
     Reason(
-        "checkpointed",
+        "ends-in-prepare",
+        Answer.CANNOT_TELL,
+        "The last record is a prepare, which fills its page, and the page that the log would go on "
+        "with is zero: never written, or zeroed. The engine says that a prepared transaction is "
+        "committed before it writes that.",
+        "the log of the coordinator: what it decided for the prepared transactions",
+    ),
+    Reason(
+        "full-last-page",
+        Answer.CANNOT_TELL,
+        "The last log page is full, and the page that the log would go on with is zero: never "
+        "written, or zeroed.",
+        "a copy of the file from before",
+    ),
+    Reason(
+        "log-closed",
         Answer.SAFE,
-        "The log is whole and ends in a checkpoint: every change is in the tables.",
+        "The header names no log, as closing the database leaves it: every change is in the "
+        "tables.",
     ),
     Reason(
         "flushed-end",
         Answer.SAFE,
-        "Every log page is whole and the last one ends in the zeros of a flush. The engine "
-        "acknowledges a commit up to WRITE_DELAY (500 ms) before it writes it: such commits may be "
-        "missing.",
+        "Every log page is whole, and the last one ends in the zeros of a flush, which only the "
+        "last page has. The engine acknowledges a commit up to WRITE_DELAY (500 ms) before it "
+        "writes it: such commits may be missing.",
         after_crash=True,
     ),
 )

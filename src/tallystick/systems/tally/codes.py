@@ -110,6 +110,13 @@ REASONS = reasons(
         "the log's key",
     ),
     Reason(
+        "odd-group",
+        Answer.CANNOT_TELL,
+        "The last group is damaged, and no sector of it was left unwritten: a crash does not leave "
+        "that. Opening the log cuts it off.",
+        "a copy of the segment from before the damage",
+    ),
+    Reason(
         "durable-mark",
         Answer.SAFE,
         "Every group is whole up to the record that the control block says was durable, and none "
@@ -118,8 +125,15 @@ REASONS = reasons(
     Reason(
         "last-group-whole",
         Answer.SAFE,
-        "Every group is whole up to the end of the log, where nothing was written, or one write "
-        "never finished: a group is acknowledged after its sync.",
+        "Every group is whole up to the end of the log, where nothing was written: a group is "
+        "acknowledged after its sync.",
+        after_crash=True,
+    ),
+    Reason(
+        "last-group-cut",
+        Answer.SAFE,
+        "Every group is whole but the last one, of which sectors were never written: it was not "
+        "acknowledged.",
         after_crash=True,
     ),
 )

@@ -82,6 +82,18 @@ class Bank:
             (amount, self.account),
         )
 
+    def balances_of(self, name: str) -> int:
+        """The balance in PostgreSQL or MariaDB; the other one is not asked."""
+        query = f"SELECT balance FROM accounts WHERE id = {self.account}"
+        if name == "pg":
+            with psycopg.connect(self.urls["pg"]) as pg:
+                row = pg.execute(query).fetchone()
+                assert row is not None
+                return int(row[0])
+        with self.maria() as maria, maria.cursor() as cursor:
+            cursor.execute(query)
+            return int(cursor.fetchone()[0])
+
     def balances(self) -> dict[str, int]:
         query = f"SELECT balance FROM accounts WHERE id = {self.account}"
         with psycopg.connect(self.urls["pg"]) as pg, self.maria() as maria:

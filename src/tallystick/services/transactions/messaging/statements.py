@@ -167,7 +167,7 @@ class Table:
 
     def _find(self, resource: Any) -> str:
         statements = self._make.get(dialect_of(resource), ())
-        with resource._errors, resource.pool.borrow() as connection:
+        with resource.errors, resource.pool.borrow() as connection:
             ask = partial(_ask_plain, connection)
             table = f"{_schema(dialect_of(resource), ask, resource.name)}.{self.name}"
             if not self._is_there(connection, table):

@@ -7,8 +7,13 @@ first branch, and in each recovery until there is one, a place for outcome rows 
 
 from __future__ import annotations
 
+import os
+import socket
+import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, ClassVar, Generic, TypeVar
 from urllib.parse import parse_qsl
@@ -59,6 +64,12 @@ class DriverErrors:
             raise self.answer(error) from error
 
 
+def shut_down(descriptor: int) -> None:
+    """Shut the socket of a session down; calls that wait for it fail, in whichever thread."""
+    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as end:
+        end.shutdown(socket.SHUT_RDWR)
+
+
 class NoTableError(Exception):
     """There is no place for outcome rows in a database."""
 
@@ -87,8 +98,13 @@ class ConnectionResource(ABC, Generic[_Connection]):
         self.pool: Connections[_Connection] = Pool(connect, alive)
         self.errors = errors
         self._prepared_for_rows = False
+        self._watched: dict[object, tuple[float, Any]] = {}
+        self._watching = threading.Lock()
         self.outcome_table: str | None = None
         self.no_table = ""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
 
     def prepare_for_rows(self, *, again: bool = False) -> None:
         """Look for a place for outcome rows, once; ``again`` if there was none before.
@@ -98,7 +114,7 @@ class ConnectionResource(ABC, Generic[_Connection]):
         """
         if self._prepared_for_rows and not (again and self.outcome_table is None):
             return
-        with self.errors, self.pool.borrow() as connection:
+        with self.lend() as connection:
             try:
                 self.outcome_table = self.make_table(connection)
             except NoTableError as error:
@@ -113,12 +129,52 @@ class ConnectionResource(ABC, Generic[_Connection]):
         """
         raise NoTableError(f"{type(connection).__name__} has none")
 
+    @contextmanager
+    def lend(self) -> Iterator[_Connection]:
+        """Lend a connection for a block that ends in time, or fails with `ResourceUnreachable`."""
+        with self.errors, self.pool.borrow() as connection, self.watch(connection):
+            yield connection
+
+    @contextmanager
+    def watch(self, connection: Any) -> Iterator[None]:
+        """Let `reap` end the session of a connection if the block takes too long."""
+        key = object()
+        self._watched[key] = time.monotonic(), connection
+        try:
+            yield
+        finally:
+            with self._watching:  # afterwards others use the connection
+                del self._watched[key]
+
+    def reap(self, before: float) -> None:
+        """End the sessions of blocks that began before this moment of the monotonic clock."""
+        for began, _ in list(self._watched.values()):
+            if began < before:
+                break
+        else:
+            return
+        with self._watching:
+            for began, connection in self._watched.values():
+                if began < before:
+                    self.end_session(connection)
+
+    def end_session(self, connection: Any) -> None:
+        """End the session of a connection, so that a call that waits for it fails.
+
+        Any thread may call it. A driver that offers nothing of the kind has no limit of time.
+        """
+
     def begin(self, xid: Xid) -> Branch:
         """Begin a branch on a connection of its own."""
         if self.keeps_rows and not self._prepared_for_rows:
             self.prepare_for_rows()
+
+        def start(connection: _Connection) -> Branch:
+            with self.watch(connection):
+                return self.start(connection, xid)
+
         with self.errors:
-            return self.pool.begin(lambda connection: self.start(connection, xid))
+            return self.pool.begin(start)
 
     @abstractmethod
     def start(self, connection: _Connection, xid: Xid) -> Branch:

@@ -35,6 +35,9 @@ class EmbeddedResource:
     def __init__(self, name: str) -> None:
         self.name = name
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
     def preflight(self) -> Sequence[Problem]:
         """Return no problems: there is nothing to set up."""
         return []

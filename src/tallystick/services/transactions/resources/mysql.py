@@ -34,6 +34,7 @@ from tallystick.services.transactions.resources.connection_resource import (
     closed_by_application,
     message_of,
     no_rows,
+    shut_down,
     url_options,
     yes_or_no,
 )
@@ -131,7 +132,7 @@ class MySqlResource(ConnectionResource[Connection]):
         self.prepare_for_rows(again=True)
         if self.outcome_table is None:
             return []
-        with driver_errors, self.pool.borrow() as connection, _cursor(connection) as cursor:
+        with self.lend() as connection, _cursor(connection) as cursor:
             query = f"SELECT gtrid FROM {self.outcome_table} WHERE resource = %s"
             cursor.execute(query, (self.name,))
             return [bytes.fromhex(gtrid) for (gtrid,) in cursor.fetchall()]
@@ -140,7 +141,7 @@ class MySqlResource(ConnectionResource[Connection]):
         """Delete outcome rows."""
         if self.outcome_table is None or not gtrids:
             return
-        with driver_errors, self.pool.borrow() as connection, _cursor(connection) as cursor:
+        with self.lend() as connection, _cursor(connection) as cursor:
             # By the whole key: a range would wait for rows of branches in doubt.
             statement = f"DELETE FROM {self.outcome_table} WHERE gtrid = %s AND resource = %s"
             cursor.execute("BEGIN")
@@ -154,7 +155,7 @@ class MySqlResource(ConnectionResource[Connection]):
             return None
         query = f"SELECT MIN(resource) FROM {self.outcome_table} WHERE gtrid = %s"
         known = (IDENTITY.hex(),)
-        with driver_errors, self.pool.borrow() as connection, _cursor(connection) as cursor:
+        with self.lend() as connection, _cursor(connection) as cursor:
             cursor.execute(query, known)
             (token,) = cursor.fetchone()
             if token is None:
@@ -188,12 +189,21 @@ class MySqlResource(ConnectionResource[Connection]):
         encrypted = any(settings.get(option) for option in _TLS)
 
         def connect() -> Connection:
-            connection = pymysql.connect(**settings)
-            if encrypted:
-                _refuse_plain_text(connection)
+            connection = pymysql.Connection(**settings, defer_connect=True)
+            with resource.watch(connection):  # PyMySQL limits the time of TCP's handshake only
+                connection.connect()
+                if encrypted:
+                    _refuse_plain_text(connection)
             return connection
 
-        return cls(name, connect)
+        resource = cls(name, connect)
+        return resource
+
+    def end_session(self, connection: Connection) -> None:
+        """End the session."""
+        sock = connection._sock
+        if sock is not None:
+            shut_down(sock.fileno())
 
     def start(self, connection: Connection, xid: Xid) -> MySqlBranch:
         """Begin the branch on the server."""
@@ -206,7 +216,7 @@ class MySqlResource(ConnectionResource[Connection]):
 
         Ids that the server made itself are left out: format 1, gtrid ``MySQLXid...``.
         """
-        with driver_errors, self.pool.borrow() as connection, _cursor(connection) as cursor:
+        with self.lend() as connection, _cursor(connection) as cursor:
             maria = "MariaDB" in connection.get_server_info()
             cursor.execute(_RECOVER_MARIADB if maria else _RECOVER_MYSQL)
             rows = cursor.fetchall()
@@ -223,12 +233,12 @@ class MySqlResource(ConnectionResource[Connection]):
         self._finish("XA ROLLBACK", xid)
 
     def _finish(self, command: str, xid: Xid) -> None:
-        with driver_errors, self.pool.borrow() as connection, _cursor(connection) as cursor:
+        with self.lend() as connection, _cursor(connection) as cursor:
             run(cursor, f"{command} {literal(xid)}")
 
     def preflight(self) -> Sequence[Problem]:
         """Check the rights of the user and the version of the server."""
-        with driver_errors, self.pool.borrow() as connection, _cursor(connection) as cursor:
+        with self.lend() as connection, _cursor(connection) as cursor:
             cursor.execute("SELECT VERSION()")
             (version,) = cursor.fetchone()
             problems = []
@@ -265,17 +275,15 @@ class MySqlBranch:
         "_ended",
         "_handle",
         "_literal",
-        "_outcome_table",
         "_over",
-        "_pool",
         "_prepare_sent",
+        "_resource",
         "xid",
     )
 
     def __init__(self, resource: MySqlResource, connection: Connection, xid: Xid) -> None:
         self.xid = xid
-        self._pool = resource.pool
-        self._outcome_table = resource.outcome_table
+        self._resource = resource
         self._connection = connection
         self._cursor = _cursor(connection)  # one for all XA statements: they have no rows
         self._literal = literal(xid)
@@ -301,8 +309,9 @@ class MySqlBranch:
     def prepare(self) -> Vote:
         """Store the outcome row, which is there if the branch commits; XA END and XA PREPARE."""
         with driver_errors:
-            if self._outcome_table is not None and self._connection.open and not self._ended:
-                statement = f"INSERT INTO {self._outcome_table} VALUES (%s, %s)"
+            table = self._resource.outcome_table
+            if table is not None and self._connection.open and not self._ended:
+                statement = f"INSERT INTO {table} VALUES (%s, %s)"
                 self._cursor.execute(statement, (self.xid.gtrid.hex(), self._handle.name))
             self._end()
             self._prepare_sent = True
@@ -347,7 +356,16 @@ class MySqlBranch:
         """Give the connection back."""
         self._handle.detach()
         broken = not self._connection.open or not self._over
-        self._pool.give(self._connection, broken=broken)
+        self._resource.pool.give(self._connection, broken=broken)
+
+    def abort(self) -> None:
+        """End the session, so that a call that waits for it fails."""
+        self._resource.end_session(self._connection)
+
+    def discard(self, *, prepared: bool) -> None:  # noqa: ARG002 - the session ends either way
+        """Close the connection; the server rolls back what is not prepared."""
+        self._handle.detach()
+        self._resource.pool.give(self._connection, broken=True)
 
 
 def run(cursor: Any, statement: str) -> None:

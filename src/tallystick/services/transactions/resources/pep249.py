@@ -78,24 +78,30 @@ class TpcResource(ConnectionResource[Any]):
         connection.tpc_begin(self._theirs(connection, xid))
         return TpcBranch(self, connection, xid)
 
+    def end_session(self, connection: Any) -> None:
+        """Have the driver interrupt the call that waits: ``cancel``, as python-oracledb has it."""
+        cancel = getattr(connection, "cancel", None)
+        if cancel is not None:
+            cancel()
+
     def in_doubt(self) -> Sequence[Xid]:
         """List every prepared branch."""
-        with self.errors, self.pool.borrow() as connection:
+        with self.lend() as connection:
             return [_ours(found) for found in connection.tpc_recover()]
 
     def commit(self, xid: Xid) -> None:
         """Commit a branch found in doubt."""
-        with self.errors, self.pool.borrow() as connection:
+        with self.lend() as connection:
             connection.tpc_commit(self._theirs(connection, xid))
 
     def rollback(self, xid: Xid) -> None:
         """Roll back a branch found in doubt."""
-        with self.errors, self.pool.borrow() as connection:
+        with self.lend() as connection:
             connection.tpc_rollback(self._theirs(connection, xid))
 
     def preflight(self) -> Sequence[Problem]:
         """Check the calls of the driver and the rights of the user."""
-        with self.errors, self.pool.borrow() as connection:
+        with self.lend() as connection:
             if missing := [call for call in _CALLS if not hasattr(connection, call)]:
                 mend = "Use a driver with the two-phase calls of PEP 249, or write a Resource"
                 return [Problem(self.name, f"the driver lacks {', '.join(missing)}", mend)]
@@ -157,6 +163,10 @@ class TpcBranch:
             with self._resource.errors:
                 self._connection.tpc_rollback()
             self._over = True
+
+    def abort(self) -> None:
+        """Have the driver interrupt the call that waits, if it has a call for that."""
+        self._resource.end_session(self._connection)
 
     def close(self) -> None:
         """Give the connection back."""

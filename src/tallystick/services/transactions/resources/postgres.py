@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from tallystick.errors import MissingExtraError, TransactionUsageError
@@ -34,6 +35,7 @@ from tallystick.services.transactions.resources.connection_resource import (
     closed_by_application,
     message_of,
     no_rows,
+    shut_down,
 )
 from tallystick.services.transactions.resources.gid import format_gid, parse_gid
 from tallystick.services.transactions.resources.pool import AsyncPool
@@ -41,17 +43,24 @@ from tallystick.services.transactions.steps import Steps, drive, follow
 
 try:
     import psycopg
-    from psycopg import generators
+    from psycopg import capabilities, generators, waiting
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
     from psycopg.pq import ExecStatus, TransactionStatus
     from psycopg.rows import tuple_row
 except ImportError as error:  # pragma: no cover - the extra is missing
     raise MissingExtraError("psycopg", "postgres") from error
 
 if TYPE_CHECKING:
-    from psycopg.pq.abc import PGresult
+    from psycopg.pq.abc import PGcancelConn, PGresult
 
 Connection = psycopg.Connection[Any]
 AsyncConnection = psycopg.AsyncConnection[Any]
+
+CONNECT_TIMEOUT_S = 10
+"""Limit for connecting by a URL that has none."""
+
+_INTERVAL_S = 0.1
+"""Time between looks for signals while an answer is waited for."""
 
 _LOST_CLASSES = ("08", "57")
 """SQLSTATE classes that say the connection or the server is going away."""
@@ -117,23 +126,18 @@ class PostgresResource(ConnectionResource[Connection]):
         """Return the database of a libpq connection string or URL, with libpq's options."""
         check_scheme(name, url, "psycopg")
         plain = url.replace("postgresql+psycopg://", "postgresql://", 1)
+        limit = conninfo_to_dict(plain).get("connect_timeout", CONNECT_TIMEOUT_S)
+        address = make_conninfo(plain, connect_timeout=limit)
         return cls(
             name,
-            lambda: psycopg.connect(plain),
-            connect_async=lambda: psycopg.AsyncConnection.connect(plain),
+            lambda: psycopg.connect(address),
+            connect_async=lambda: psycopg.AsyncConnection.connect(address),
         )
 
     def start(self, connection: Connection, xid: Xid) -> PostgresBranch:
         """Begin the transaction on the server."""
         self._refuse_autocommit(connection)
-        branch = PostgresBranch(
-            self.name,
-            connection,
-            xid,
-            self.pool.give,
-            detect_read_only=self.detect_read_only,
-            outcome_table=self.outcome_table,
-        )
+        branch = PostgresBranch(self, connection, xid, self.pool.give)
         connection.tpc_begin(psycopg_xid(xid))
         return branch
 
@@ -146,15 +150,9 @@ class PostgresResource(ConnectionResource[Connection]):
 
         async def start(connection: AsyncConnection) -> AsyncPostgresBranch:
             self._refuse_autocommit(connection)
-            branch = AsyncPostgresBranch(
-                self.name,
-                connection,
-                xid,
-                give,
-                detect_read_only=self.detect_read_only,
-                outcome_table=self.outcome_table,
-            )
-            await connection.tpc_begin(psycopg_xid(xid))
+            branch = AsyncPostgresBranch(self, connection, xid, give)
+            with self.watch(connection):
+                await connection.tpc_begin(psycopg_xid(xid))
             return branch
 
         with driver_errors:
@@ -192,7 +190,7 @@ class PostgresResource(ConnectionResource[Connection]):
         if self.outcome_table is None:
             return []
         query = f"SELECT gtrid FROM {self.outcome_table} WHERE resource = %s"
-        with driver_errors, self.pool.borrow() as connection:
+        with self.lend() as connection:
             rows = _query(connection, query, (self.name,)).fetchall()
             connection.rollback()
         return [bytes.fromhex(gtrid) for (gtrid,) in rows]
@@ -202,13 +200,13 @@ class PostgresResource(ConnectionResource[Connection]):
         if self.outcome_table is None or not gtrids:
             return
         statement = f"DELETE FROM {self.outcome_table} WHERE gtrid = ANY(%s) AND resource = %s"
-        with driver_errors, self.pool.borrow() as connection:
+        with self.lend() as connection:
             _query(connection, statement, ([gtrid.hex() for gtrid in gtrids], self.name))
             connection.commit()
 
     def identity(self) -> str | None:
         """Return the identifier of the cluster and the oid of the database."""
-        with driver_errors, self.pool.borrow() as connection:
+        with self.lend() as connection:
             try:
                 found = _query(connection, _IDENTITY).fetchone()
             except psycopg.errors.InsufficientPrivilege:
@@ -225,6 +223,18 @@ class PostgresResource(ConnectionResource[Connection]):
                 advice="Connect with autocommit=False",
             )
 
+    def end_session(self, connection: Connection | AsyncConnection) -> None:
+        """Have the server cancel what it does, without waiting for it, and end the session."""
+        pgconn = connection.pgconn
+        with suppress(psycopg.Error):
+            # An older libpq would stop all threads while it waits.
+            if (
+                pgconn.transaction_status == TransactionStatus.ACTIVE
+                and capabilities.has_cancel_safe()
+            ):
+                Thread(target=_cancel, args=(pgconn.cancel_conn(),), daemon=True).start()
+            shut_down(pgconn.socket)
+
     def close(self) -> None:
         """Close idle connections, those of tasks included."""
         super().close()
@@ -234,7 +244,7 @@ class PostgresResource(ConnectionResource[Connection]):
     def in_doubt(self) -> Sequence[Xid]:
         """List the prepared transactions of this database whose ids are XA ids."""
         query = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
-        with driver_errors, self.pool.borrow() as connection:
+        with self.lend() as connection:
             rows = _query(connection, query).fetchall()
             connection.rollback()
         return [xid for (gid,) in rows if (xid := parse_gid(gid)) is not None]
@@ -248,12 +258,12 @@ class PostgresResource(ConnectionResource[Connection]):
         self._settle("ROLLBACK PREPARED", xid)
 
     def _settle(self, verb: str, xid: Xid) -> None:
-        with driver_errors, self.pool.borrow() as connection:
+        with self.lend() as connection:
             command_tag(execute(connection, f"{verb} '{format_gid(xid)}'"))
 
     def preflight(self) -> Sequence[Problem]:
         """Check that the server accepts PREPARE TRANSACTION."""
-        with driver_errors, self.pool.borrow() as connection:
+        with self.lend() as connection:
             row = _query(connection, "SHOW max_prepared_transactions").fetchone()
             connection.rollback()
         self.prepare_for_rows(again=True)
@@ -282,40 +292,45 @@ class BasePostgresBranch:
         "_connection",
         "_gid",
         "_give",
-        "_name",
         "_outcome",
         "_over",
         "_prepared",
-        "_read",
+        "_resource",
         "_sent",
         "xid",
     )
 
     def __init__(
         self,
-        name: str,
+        resource: PostgresResource,
         connection: Connection | AsyncConnection,
         xid: Xid,
         give: Callable[..., None],
-        *,
-        detect_read_only: bool,
-        outcome_table: str | None,
     ) -> None:
         self.xid = xid
-        self._name = name
+        self._resource = resource
         self._connection = connection
         self._give = give
-        self._read = detect_read_only
         self._gid = format_gid(xid)
-        self._outcome = None if outcome_table is None else _row(outcome_table, xid.gtrid, name)
+        table = resource.outcome_table
+        self._outcome = None if table is None else _row(table, xid.gtrid, resource.name)
         self._sent = False
         self._prepared: bool | None = False
         """None from the request to prepare until its answer."""
         self._over = False
 
+    def abort(self) -> None:
+        """End the session, so that a call that waits for it fails."""
+        self._resource.end_session(self._connection)
+
+    def discard(self, *, prepared: bool) -> None:  # noqa: ARG002 - the session ends either way
+        """Close the connection; the server rolls back what is not prepared."""
+        self._give(self._connection, broken=True)
+
     def send_prepare(self) -> bool:
         """Send PREPARE TRANSACTION, unless the branch may turn out to be read-only."""
-        return not self._read and self._send(_PREPARED)
+        read_only = self._resource.detect_read_only
+        return not (read_only or self._is_idle()) and self._send(_PREPARED)
 
     def send_commit(self) -> bool:
         """Send COMMIT PREPARED."""
@@ -330,9 +345,10 @@ class BasePostgresBranch:
 
     def _prepare(self) -> Steps[Vote]:
         if self._connection.closed:
-            raise closed_by_application(self._name)
+            raise closed_by_application(self._resource.name)
+        self._refuse_ended()
         with driver_errors, refusals:
-            if self._read and (yield from self._wrote_nothing()):
+            if self._resource.detect_read_only and (yield from self._wrote_nothing()):
                 yield self._connection.tpc_commit
                 self._over = True
                 return Vote.READ_ONLY
@@ -354,7 +370,18 @@ class BasePostgresBranch:
         with driver_errors:
             yield from self._run("COMMIT PREPARED")
 
+    def _refuse_ended(self) -> None:
+        """Raise `TransactionUsageError` if the application has sent COMMIT or ROLLBACK itself."""
+        if not self._sent and self._is_idle():
+            raise TransactionUsageError(
+                f"a statement of the application ended the transaction of {self._resource.name!r}",
+                found="COMMIT or ROLLBACK before the transaction manager's own",
+                advice="What it did there may be kept, everything else is rolled back: compare. "
+                "Use connection.transaction() for a part that can be undone",
+            )
+
     def _commit_one_phase(self) -> Steps[None]:
+        self._refuse_ended()
         if self._connection.pgconn.transaction_status == TransactionStatus.INERROR:
             raise BranchRolledBack(_FAILED)
         self._over = True
@@ -450,8 +477,11 @@ class PostgresBranch(BasePostgresBranch):
     def _answer(self, command: str | None) -> PGresult:
         if command is not None:
             return execute(self._connection, command)
-        results: list[PGresult] = self._connection.wait(generators.execute(self._connection.pgconn))
-        return results[-1]
+        try:
+            return _wait(self._connection)
+        except BaseException:  # Ctrl-C among them: whatever follows must not wait for the answer
+            self.abort()
+            raise
 
 
 class AsyncPostgresBranch(BasePostgresBranch):
@@ -505,7 +535,21 @@ def execute(connection: Connection, command: str) -> PGresult:
     Not by ``tpc_prepare`` and ``tpc_commit``: psycopg does not read the tag, and making the
     command there costs more time than its round trip.
     """
-    return connection.pgconn.exec_(command.encode("ascii"))
+    connection.pgconn.send_query(command.encode("ascii"))
+    return _wait(connection)
+
+
+def _wait(connection: Connection) -> PGresult:
+    """Wait for the answer to a command; a signal can interrupt it."""
+    pgconn = connection.pgconn
+    results: list[PGresult] = waiting.wait(generators.execute(pgconn), pgconn.socket, _INTERVAL_S)
+    return results[-1]
+
+
+def _cancel(request: PGcancelConn) -> None:
+    with suppress(psycopg.Error):
+        request.start()
+        waiting.wait_conn(generators.cancel(request), _INTERVAL_S, CONNECT_TIMEOUT_S)
 
 
 def _query(connection: Connection, query: str, parameters: Any = None) -> Any:
@@ -543,4 +587,7 @@ def alive(connection: Connection) -> bool:
     """Return True if the server answers on the connection."""
     if connection.closed:
         return False
-    return connection.pgconn.exec_(b"").status == ExecStatus.EMPTY_QUERY
+    try:
+        return execute(connection, "").status == ExecStatus.EMPTY_QUERY
+    except psycopg.Error:
+        return False

@@ -19,6 +19,8 @@ from tallystick.services.transactions.resource import (
     Resource,
     ResourceUnreachable,
     Vote,
+    abort,
+    discard,
     send_commit,
     send_prepare,
 )
@@ -182,6 +184,9 @@ class SqlAlchemyResource:
     def __getattr__(self, attribute: str) -> Any:
         return getattr(self._inner, attribute)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
     def begin(self, xid: Xid) -> Branch:
         """Begin a branch of the native resource under a SQLAlchemy connection."""
         inner = self._inner
@@ -212,7 +217,8 @@ class SqlAlchemyResource:
 
             set_up(raw)
             connection.begin()
-        inner = self._inner.start(raw, xid)
+        with self._inner.watch(raw):
+            inner = self._inner.start(raw, xid)
         protected.is_branch = True
         if not connection.in_transaction():
             connection.begin()
@@ -309,6 +315,14 @@ class SqlAlchemyBranch:
     def rollback(self) -> None:
         """Roll the native branch back."""
         self._inner.rollback()
+
+    def abort(self) -> None:
+        """End the session, so that a call that waits for it fails."""
+        abort(self._inner)
+
+    def discard(self, *, prepared: bool) -> None:
+        """Release the native branch."""
+        discard(self._inner, prepared=prepared)
 
     def close(self) -> None:
         """Close the SQLAlchemy connection and the native branch."""

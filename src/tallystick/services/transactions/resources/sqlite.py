@@ -102,19 +102,19 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
     def has_outcome(self, gtrid: bytes) -> bool:
         """Return True if there is an outcome row of the transaction."""
         query = f"SELECT 1 FROM {OUTCOMES} WHERE gtrid = ?"
-        with driver_errors, self.pool.borrow() as connection:
+        with self.lend() as connection:
             return connection.execute(query, (gtrid,)).fetchone() is not None
 
     def outcomes(self) -> Sequence[bytes]:
         """List the global ids of all outcome rows."""
-        with driver_errors, self.pool.borrow() as connection:
+        with self.lend() as connection:
             rows = connection.execute(f"SELECT gtrid FROM {OUTCOMES}").fetchall()
         return [gtrid for (gtrid,) in rows if not gtrid.startswith(IDENTITY)]
 
     def identity(self) -> str:
         """Return the token of the file, which is made at the first call."""
         query = f"SELECT min(gtrid) FROM {OUTCOMES} WHERE substr(gtrid, 1, ?) = ?"
-        with driver_errors, self.pool.borrow() as connection:
+        with self.lend() as connection:
             known = (len(IDENTITY), IDENTITY)
             (token,) = connection.execute(query, known).fetchone()
             if token is None:
@@ -127,7 +127,7 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
         """Delete outcome rows."""
         if not gtrids:
             return
-        with driver_errors, self.pool.borrow() as connection:
+        with self.lend() as connection:
             connection.execute("BEGIN IMMEDIATE")
             rows = [(gtrid,) for gtrid in gtrids]
             connection.executemany(f"DELETE FROM {OUTCOMES} WHERE gtrid = ?", rows)
@@ -135,7 +135,7 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
 
     def preflight(self) -> Sequence[Problem]:
         """Check that a crash during commit leaves the database whole."""
-        with driver_errors, self.pool.borrow() as connection:
+        with self.lend() as connection:
             (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
         if mode.lower() not in ("off", "memory"):
             return []
@@ -207,6 +207,10 @@ class SqliteBranch:
         with driver_errors:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
+
+    def abort(self) -> None:
+        """Interrupt the statement that is at work."""
+        self._connection.interrupt()
 
     def close(self) -> None:
         """Give the connection back."""

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from tallystick.errors import LogClosedError
 from tallystick.records import Xid
-from tallystick.services.transactions.resource import Branch, Vote
+from tallystick.services.transactions.resource import Branch, Vote, abort, discard
 
 _Result = TypeVar("_Result")
 
@@ -48,6 +48,14 @@ class ThreadedBranch:
     def handle(self) -> Any:
         """The handle that a thread gets."""
         return self._branch.handle
+
+    def abort(self) -> None:
+        """End the session, so that a call that waits for it fails."""
+        abort(self._branch)
+
+    def discard(self, *, prepared: bool) -> None:
+        """Release the branch of the thread."""
+        discard(self._branch, prepared=prepared)
 
     def send_prepare(self) -> bool:
         """Begin to prepare in a worker thread."""

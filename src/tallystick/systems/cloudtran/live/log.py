@@ -17,7 +17,7 @@ from struct import pack_into
 from typing import Self
 
 from tallystick.disposal.disposers import AnyDisposer, disposer_of
-from tallystick.disposal.worker import Disposal
+from tallystick.disposal.worker import Disposal, LogDisposer
 from tallystick.errors import (
     LogClosedError,
     LogFormatError,
@@ -56,15 +56,18 @@ class BlockLog:
     """A block log in a folder of its own, open for writing; a context manager.
 
     Args:
-        folder: the folder; made if it does not exist.
+        folder: the folder, made if it does not exist; None is the ``directory`` of the settings.
         settings: defaults where None.
         fs: the file system.
-        disposer: gets redundant files (see `tallystick.disposal.disposers.disposer_of`); with None
-            they stay until the caller reports them as `disposed`.
+        disposer: gets redundant files (see `tallystick.disposal.disposers.disposer_of`); with
+            ``settings`` the one that the settings name; with None they stay until the caller
+            reports them as `disposed`.
         free_bytes: returns the free bytes of the disk; asks the operating system where None.
         clock: seconds since 1970.
 
     Raises:
+        ValueError: there is no folder, or what is to be the disposer cannot be imported or cannot
+            dispose of a file. Nothing is opened or written.
         LogLockedError: another process has the log open.
         CorruptLogError: acknowledged blocks are lost and ``on_damage`` is ``stop``.
         IncompleteLogError: transactions are pending and ``on_incomplete`` is ``fail``.
@@ -73,16 +76,19 @@ class BlockLog:
     @opens_log
     def __init__(
         self,
-        folder: str,
+        folder: str | None = None,
         settings: LogSettings | None = None,
         *,
         fs: FileSystem = LOCAL,
-        disposer: AnyDisposer | None = "delete",
+        disposer: AnyDisposer | None = "settings",
         free_bytes: Callable[[], int] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.folder = folder
         self.settings = settings or LogSettings()
+        self.folder = folder = folder or self.settings.directory
+        if not folder:
+            raise ValueError("no folder is given, and the settings have no directory")
+        chosen = None if disposer is None else self._disposer(disposer, fs)
         self._fs = fs
         self._clock = clock
         self.disk_space = DiskSpace(folder, self.settings, free_bytes or free_on_disk(folder, fs))
@@ -98,9 +104,15 @@ class BlockLog:
         self._flusher = DebouncedThread(
             self._flush_unforced, self.settings.persisted_flush_millis / 1000
         )
-        self._disposal = (
-            None if disposer is None else Disposal(self, disposer_of(disposer, fs), fs=fs)
-        )
+        self._disposal = None if chosen is None else Disposal(self, chosen, fs=fs)
+
+    def _disposer(self, disposer: AnyDisposer, fs: FileSystem) -> LogDisposer:
+        if disposer != "settings":
+            return disposer_of(disposer, fs)
+        try:
+            return disposer_of(self.settings.disposer, fs)
+        except ValueError as error:
+            raise ValueError(f"ct.logger.disposer: {error}") from error
 
     def _open(self) -> None:
         found = open_log(self._fs, self.folder, self.settings)

@@ -1,16 +1,19 @@
 """The settings of a live block log: the documented properties in snake case.
 
-In: keyword arguments, or text values by property name (``ct.logger.fileSizeMB``,
-``fileSizeMB`` and ``file_size_mb`` all name the same). Out: a frozen `LogSettings`, checked.
+In: keyword arguments, text values by property name (``ct.logger.fileSizeMB``, ``fileSizeMB`` and
+``file_size_mb`` all name the same), or a properties file. Out: a frozen `LogSettings`, checked.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, Self
 
+from tallystick.storage.java_properties import parse_properties
 from tallystick.systems.cloudtran.format.layout import (
     BLOCK_SIZES,
     BOTH_HEADERS,
@@ -23,6 +26,7 @@ from tallystick.systems.cloudtran.format.layout import (
 MEBIBYTE = 1 << 20
 FILE_SIZE_MB_MAX = 4095
 WRITE_BLOCKS_MIN = 4
+FILE_DATE_PATTERN = "yyyyMMdd'T'HHmmss'Z'"
 _PREFIX = "ct.logger."
 
 
@@ -36,6 +40,11 @@ class LogSettings:
     """Size in MiB at which the log rolls over to the next file, 1 to 4095."""
     max_write_size: int = 5 * MEBIBYTE
     """Bytes of one block, headers and padding included; at least four disk blocks."""
+    disposer: str = "delete"
+    """The dotted name of what disposes of redundant files: a class with a method ``dispose`` that
+    takes a path, an object with one, or a function. ``delete`` deletes them."""
+    directory: str = ""
+    """The folder of the log, where none is given to the log itself."""
     log_before_commit: bool = True
     """A commit returns when its entry is durable."""
     log_after_commit: bool = False
@@ -43,6 +52,8 @@ class LogSettings:
     disk_block_size: int = 4096
     """A power of two, 512 to 65536; the same over the life of a directory."""
     file_base_name: str = "translog"
+    file_date_pattern: str = FILE_DATE_PATTERN
+    """The form of the time in file names; there is no other."""
     file_extension: str = "ctlog"
     compress: bool = False
     disk_space_low_warning_count: int = 10
@@ -118,8 +129,29 @@ class LogSettings:
             key = _snake_case(name.removeprefix(_PREFIX))
             if key not in kinds:
                 raise ValueError(f"no such property: {name}")
-            values[key] = _value(str(kinds[key]), text)
+            try:
+                values[key] = _value(str(kinds[key]), text)
+            except ValueError as error:
+                raise ValueError(f"{name} is {text!r}: {error}") from error
         return cls(**values)
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Self:
+        """Return settings from a Java properties file.
+
+        Names that do not begin with ``ct.logger.`` belong to other parts of an application and
+        are ignored.
+
+        Raises:
+            ValueError: a name with this prefix is unknown, or a value is outside its range.
+            OSError: the file cannot be read.
+        """
+        try:
+            found = parse_properties(Path(path).read_bytes())
+            ours = {name: text for name, text in found.items() if name.startswith(_PREFIX)}
+            return cls.from_properties(ours)
+        except ValueError as error:
+            raise ValueError(f"{os.fspath(path)}: {error}") from error
 
 
 _RANGES: tuple[tuple[str, float, float], ...] = (
@@ -136,6 +168,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
 )
 _CHOICES: tuple[tuple[str, tuple[object, ...]], ...] = (
     ("disk_block_size", BLOCK_SIZES),
+    ("file_date_pattern", (FILE_DATE_PATTERN,)),
     ("on_damage", ("stop", "report")),
     ("on_incomplete", ("fail", "replay")),
     ("sync", ("data", "full", "none")),
@@ -149,7 +182,7 @@ def _snake_case(name: str) -> str:
 def _value(kind: str, text: str) -> object:
     if kind == "bool":
         if text.lower() not in ("true", "false"):
-            raise ValueError(f"{text!r} is neither true nor false")
+            raise ValueError("neither true nor false")
         return text.lower() == "true"
     if kind == "int":
         return int(text.partition("/")[0])  # a value for production and one for debugging

@@ -85,6 +85,8 @@ class LogAnalysis:
     last_sequence: int = 0
     ends_closed: bool = False
     """The last block of the newest file is whole, and says that its file was closed."""
+    odd_tail: bool = False
+    """The newest file ends in a block that is damaged although all of it was written."""
     _partly: dict[int, set[str]] = field(default_factory=dict)
     _regions: list[BlockOccurrence] = field(default_factory=list)
     _torn: tuple[int, BlockOccurrence] | None = None
@@ -96,6 +98,7 @@ class LogAnalysis:
         self._enter(occurrence.index)
         block = occurrence.block
         self.ends_closed = False
+        self.odd_tail = block.state is BlockState.TORN and not block.cut
         if block.state in LOST:
             self._regions.append(occurrence)
         elif block.state is BlockState.TORN:
@@ -122,7 +125,7 @@ class LogAnalysis:
     def _enter(self, index: int) -> None:
         while self._file < index:
             self._file += 1
-            self.ends_closed = False
+            self.ends_closed = self.odd_tail = False
             if (
                 self._file
                 and self.files[self._file].serial != self.files[self._file - 1].serial + 1

@@ -82,6 +82,7 @@ class Block:
 
     ``content`` is there in the readable states, ``claimed`` is the header that passed its test
     otherwise. ``second_at`` is the offset of the second header, None where no copy is right.
+    ``cut`` is True for a torn block of which a sector was never written, or that the file cuts.
     """
 
     offset: int
@@ -91,6 +92,7 @@ class Block:
     second_at: int | None = None
     claimed: Header | None = None
     suspects: tuple[Suspect, ...] = ()
+    cut: bool = False
 
     @property
     def end(self) -> int:
@@ -243,7 +245,17 @@ class FileScan:
         header = parse_header(self.data, offset) if first else None
         rest = len(self.data) - offset
         suspects = self._suspects(offset, rest - HEADER_SIZE)
-        return Block(offset, rest, BlockState.TORN, claimed=header, suspects=suspects)
+        cut = self._is_cut(offset, header)
+        return Block(offset, rest, BlockState.TORN, claimed=header, suspects=suspects, cut=cut)
+
+    def _is_cut(self, offset: int, header: Header | None) -> bool:
+        """Return whether a sector of the last block is zero, or missing from the file.
+
+        Without a header the first sector must be: a block is written from its start on.
+        """
+        length = block_length(header.size, self.finder.block_size) if header else SECTOR_SIZE
+        end = offset + length
+        return end > len(self.data) or self._has_empty_sector(offset, end)
 
     def _has_empty_sector(self, start: int, end: int) -> bool:
         first = -(-start // SECTOR_SIZE) * SECTOR_SIZE

@@ -21,6 +21,7 @@ def grounds(analysis: LogAnalysis) -> Iterator[Ground]:
         count = sum(len(numbers) for numbers in lost_numbers(analysis))
         text = f"{first.name}, offset {first.offset}: {loss_text(first, first.blocks or 'some')}"
         yield Ground("start-stops", text, AtStake(count or None))
-    if not analysis.files:
-        return
-    yield Ground("closing-block" if analysis.ends_closed else "last-block-whole")
+    if analysis.odd_tail:
+        yield Ground("odd-tail")
+    elif analysis.files:
+        yield Ground("closing-block" if analysis.ends_closed else "last-block-whole")

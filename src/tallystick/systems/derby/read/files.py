@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 from tallystick.errors import LogFormatError, LogUnreadableError
 from tallystick.records import Finding
 from tallystick.storage.crc import crc32
+from tallystick.storage.java_properties import parse_properties
 from tallystick.storage.source import PACKINGS, ByteSource, logical_name, open_source
 from tallystick.systems.derby.codes import CODES
 from tallystick.systems.derby.format.compressed_numbers import format_id
@@ -262,17 +263,7 @@ def _properties(path: str) -> dict[str, str]:
         for packing in ("", *PACKINGS):
             try:
                 with open_source(f"{folder}/{_PROPERTIES}{packing}") as source:
-                    return _parse(bytes(source.data).decode("latin-1"))
+                    return parse_properties(bytes(source.data))
             except LogUnreadableError:
                 continue
     return {}
-
-
-def _parse(text: str) -> dict[str, str]:
-    """Java properties, as far as Derby writes them: one line each, backslash escapes."""
-    found = {}
-    for line in text.splitlines():
-        if line and line[0] not in "#!":
-            key, _, value = line.partition("=")
-            found[key.strip()] = value.strip().replace("\\", "")
-    return found

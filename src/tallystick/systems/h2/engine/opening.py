@@ -56,6 +56,8 @@ class Opening:
         replaced: the engine would discard the file and start a new one.
         catalog: rows of SYS by key.
         emptied: tables whose root page is zeroed without an image in the log, to that page.
+        damaged_pages: table pages that the database has before redo and that cannot be read, and
+            why: the engine fails, or finds no rows, when it comes to them.
     """
 
     error_code: int = 0
@@ -71,6 +73,7 @@ class Opening:
     replaced: bool = False
     catalog: dict[int, tuple[Value | None, ...]] = field(default_factory=dict)
     emptied: dict[int, int] = field(default_factory=dict)
+    damaged_pages: dict[int, str] = field(default_factory=dict)
 
     @property
     def opened(self) -> bool:
@@ -163,6 +166,7 @@ def _open_log(stream: LogStream, recovery: Recovery, zone: Zone) -> Opening:
         in_doubt=tuple(state.in_doubt or "" for state in recovery.in_doubt()),
         stages=(0, 2),
         emptied=tables.emptied,
+        damaged_pages=dict(tables.damaged_pages()),
     )
     opening.read_only = read_only or bool(opening.in_doubt)
     _simulate_redo(_Redo(tables), stream, recovery, zone, opening)

@@ -190,6 +190,32 @@ class Tables:
             for at, key in enumerate(leaf.keys):
                 yield key, self._row(leaf, at)
 
+    def damaged_pages(self) -> Iterator[tuple[int, str]]:
+        """Yield each page of a table that its tree names and that cannot be read, and why.
+
+        Reads one page at a time; index pages below their roots are not looked at.
+        """
+        roots = [row.root for row in self.meta.values() if row.kind == TABLE_KIND]
+        waiting = [(root, 0) for root in (layout.META_ROOT, *filter(None, roots))]
+        seen: set[int] = set()
+        while waiting:
+            page_id, parent = waiting.pop()
+            if page_id in seen:
+                continue
+            seen.add(page_id)
+            try:
+                part = self._data_page(page_id, parent)
+                if isinstance(part, DataNode):
+                    waiting += [(child, page_id) for child in part.children]
+                elif part is not None and part.overflow:
+                    for _ in self._overflow(part.overflow):
+                        pass
+            except StoreError as error:
+                yield page_id, error.text
+                continue
+            if part is None and parent:
+                yield page_id, "it is zeroed"
+
     def contains(self, root: int, key: int) -> bool:
         """Return True if a row with this key is below ``root``."""
         page_id, parent = root, 0

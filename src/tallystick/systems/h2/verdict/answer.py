@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from tallystick.records import AtStake, Finding, Severity, State
 from tallystick.systems.answers import Ground
 from tallystick.systems.h2.engine.opening import EngineResult
-from tallystick.systems.h2.format.entries import Entry, Type
+from tallystick.systems.h2.format.entries import Type
 from tallystick.systems.h2.format.values.datetime import Zone
+from tallystick.systems.h2.read.files import OpenedFile
 from tallystick.systems.h2.read.scan import Scan
 from tallystick.systems.h2.read.stream import LogStream
 from tallystick.systems.h2.read.transactions import transactions_of
@@ -21,20 +22,26 @@ from tallystick.systems.h2.verdict.losses import lost_with
 
 _SURE = frozenset({"file-would-be-replaced", "table-page-empty"})
 """Codes of losses that are certain although the log does not count them."""
+_PAGE_ENDS: dict[int, str] = {
+    Type.CHECKPOINT: "ends-in-checkpoint",
+    Type.PREPARE_COMMIT: "ends-in-prepare",
+}
+"""Records after which a page is filled with zeros and the log goes on with the next one."""
 _ENDED = (State.COMMITTED, State.PREPARED)
 
 
 def grounds(result: EngineResult, findings: Sequence[Finding]) -> Iterator[Ground]:
     """Yield what holds of the file."""
     opening, file = result.opening, result.file
+    if file.encrypted:
+        yield Ground("encrypted")
+        return
     if not opening.opened:
         text = f"The database does not open: error {opening.error_code}, {opening.error}."
         yield Ground("does-not-open", text, AtStake(_ended(file.stream, file.zone)))
-    if file.encrypted:
-        yield Ground("encrypted")
     yield from _losses(result, findings)
-    if file.stream is not None:
-        yield from _proof(file.stream, file.zone)
+    if file.stream is not None and opening.opened:
+        yield from _proof(file, file.stream)
 
 
 def _ended(stream: LogStream | None, zone: Zone) -> int | None:
@@ -54,14 +61,18 @@ def _losses(result: EngineResult, findings: Sequence[Finding]) -> Iterator[Groun
             yield Ground("changes-lost", one.message, AtStake(commits or None, rows or None))
 
 
-def _proof(stream: LogStream, zone: Zone) -> Iterator[Ground]:
-    last: Entry | None = None
-    changed = False
-    for entry in Scan(stream, zone).entries():
-        changed = changed or entry.session_bound
-        changed = changed and entry.code != Type.CHECKPOINT
-        last = entry
+def _proof(file: OpenedFile, stream: LogStream) -> Iterator[Ground]:
+    header = file.header
+    if header is not None and not header.first_trunk and not header.first_data:
+        yield Ground("log-closed")
+        return
+    last = filled = None
+    for entry in Scan(stream, file.zone).entries():
+        filled = entry.code == Type.NOOP
+        last = last if filled else entry
     if last is None:
-        yield Ground("log-empty")
-    elif last.code in (Type.NOOP, Type.CHECKPOINT):
-        yield Ground("flushed-end" if changed else "checkpointed")
+        return
+    if last.code in _PAGE_ENDS:
+        yield Ground(_PAGE_ENDS[last.code])
+    else:
+        yield Ground("flushed-end" if filled else "full-last-page")

@@ -146,6 +146,12 @@ def _opening_findings(result: EngineResult, finding: FindingBuilder) -> Iterator
             offset=opening.partial_at if opening.partial_at >= 0 else None,
         )
     pages = result.file.pages
+    for page, reason in opening.damaged_pages.items():
+        yield finding(
+            "table-page-damaged",
+            f"page {page} of a table cannot be read: {reason}",
+            offset=page * pages.page_size if pages is not None else None,
+        )
     for index, root in opening.emptied.items():
         yield finding(
             "table-page-empty",

@@ -88,11 +88,9 @@ def _unfinished(data: memoryview, torn: Classified) -> bool:
     after = bytes(data[torn.row.end : torn.row.end + _TAIL])
     fill = after.lstrip(bytes([FILL_ZERO]))
     zeros = len(after) - len(fill)
-    return (
-        torn.reason != NO_TYPE
-        and not fill.strip(bytes([FILL_J]))
-        and (not fill or zeros <= _ZEROS_MAX)
-    )
+    all_zero = not fill and data[-1] != FILL_J
+    few_zeros = bool(fill) and not fill.strip(bytes([FILL_J])) and zeros <= _ZEROS_MAX
+    return torn.reason != NO_TYPE and (all_zero or few_zeros)
 
 
 def _untouched(reading: FileReading, data: memoryview, end: int) -> bool:

@@ -25,7 +25,7 @@ from tallystick.arrow.columns import (
     record_batch,
     viewed,
 )
-from tallystick.arrow.schemas import RECORDS, record_batches
+from tallystick.arrow.schemas import RECORDS, json_text, record_batches
 from tallystick.errors import CorruptLogError
 from tallystick.records import Clock, Outcome, Record
 from tallystick.systems.tally.columns.group_runs import ColumnarRun
@@ -34,7 +34,12 @@ from tallystick.systems.tally.format.columns import Columns
 from tallystick.systems.tally.format.kinds import WITH_RESOURCES, Code, name_of
 from tallystick.systems.tally.format.layout import HEADER_SIZE, PACKED, SYSTEM_NAME, GroupHeader
 from tallystick.systems.tally.format.sealing import KeyMissingError
-from tallystick.systems.tally.read.records import columns_of, records_of, step_records
+from tallystick.systems.tally.read.records import (
+    columns_of,
+    group_attributes,
+    records_of,
+    step_records,
+)
 from tallystick.systems.tally.read.scan import Step
 
 _JOIN_ROWS_MAX = 1024
@@ -42,6 +47,10 @@ _JOIN_ROWS_MAX = 1024
 _SPECIAL = np.zeros(256, np.bool_)
 _SPECIAL[[int(code) for code in (*WITH_RESOURCES, Code.PREPARE)]] = True
 """Codes with columns that are filled from their bodies."""
+_BARE = np.zeros(256, np.bool_)
+_BARE[[int(code) for code in (Code.APPEND, Code.ADD, Code.UPDATE, Code.DELETE, Code.BEGIN)]] = True
+"""Codes of which a record has no attributes but those of its group, unless it has a user type."""
+_ATTRIBUTES = pa.field("attributes", pa.dictionary(pa.int32(), pa.string()))
 _INDEX = pa.int8()
 _DICTIONARY = pa.dictionary(_INDEX, pa.string())
 _CODED = ("system", "log", "file", "outcome", "kind", "type", "clock")
@@ -73,10 +82,11 @@ class BatchBuilder:
     Small groups of one file are joined; a large group becomes a batch of its own.
     """
 
-    def __init__(self, log: str, key: bytes | None, rows: int) -> None:
+    def __init__(self, log: str, key: bytes | None, rows: int, *, attributes: bool = False) -> None:
         self._log = log
         self._key = key
         self._rows = rows
+        self._attributes = attributes
         self._waiting: list[_Part] = []
         self._waiting_rows = 0
         self._path = ""
@@ -112,14 +122,21 @@ class BatchBuilder:
         return self._batches(waiting)
 
     def _batches(self, parts: list[_Part]) -> list[pa.RecordBatch]:
-        return list(sliced(_batch(self._log, self._path, parts), self._rows))
+        batch = _batch(self._log, self._path, parts)
+        if self._attributes:
+            place = batch.schema.get_field_index("attributes")
+            batch = batch.set_column(place, _ATTRIBUTES, _attributes(parts))
+        return list(sliced(batch, self._rows))
 
 
 def step_batches(
-    log: str, steps: Iterable[Step], key: bytes | None, rows: int
+    log: str, steps: Iterable[Step], key: bytes | None, rows: int, *, attributes: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of the steps in batches of at most ``rows`` rows."""
-    builder = BatchBuilder(log, key, rows)
+    """Yield the records of the steps in batches of at most ``rows`` rows.
+
+    With ``attributes`` that column is filled; the steps must have no runs then.
+    """
+    builder = BatchBuilder(log, key, rows, attributes=attributes)
     for step in steps:
         yield from builder.add(step)
     yield from builder.flush()
@@ -292,6 +309,23 @@ def _special(parts: list[_Part], count: int) -> dict[str, pa.Array]:
         "bqual": pa.array([one.bqual for one in records], types["bqual"]),
         "resources": pa.array([list(one.resources) for one in records], types["resources"]),
     }
+
+
+def _attributes(parts: list[_Part]) -> pa.Array:
+    """Return the attributes as JSON: in a group of bare records the same text for each."""
+    texts: list[str | None] = []
+    indices = np.empty(sum(part.count for part in parts), np.int32)
+    row = 0
+    for part in parts:
+        rows = indices[row : row + part.count]
+        if _BARE[_codes(part)].all() and part.columns.user_types < 0:
+            texts.append(json_text(group_attributes(part.header)))
+            rows.fill(len(texts) - 1)
+        else:
+            rows[:] = np.arange(len(texts), len(texts) + part.count)
+            texts.extend(json_text(one.attributes) for one in _part_records(part))
+        row += part.count
+    return coded(indices, pa.array(texts, pa.string()))
 
 
 def _part_records(part: _Part) -> Iterator[Record]:

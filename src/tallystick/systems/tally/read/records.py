@@ -113,6 +113,11 @@ def envelope_record(file: str, header: GroupHeader, outcome: Outcome, **extra: A
     )
 
 
+def group_attributes(header: GroupHeader) -> dict[str, Any]:
+    """Return the attributes that all records of a group have."""
+    return {"group": header.offset, "segment": header.segment}
+
+
 def _record(
     file: str, place: int, length: int, header: GroupHeader, lsn: int, unplaced: UnplacedRecord,
     extra: dict[str, Any],
@@ -132,7 +137,7 @@ def _record(
         gtrid=unplaced.gtrid or None,
         record_id=unplaced.key,
         body=unplaced.body,
-        attributes={"group": header.offset, "segment": header.segment, **extra},
+        attributes=group_attributes(header) | extra,
     )
     if unplaced.user_type:
         record.attributes["user_type"] = unplaced.user_type

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tallystick.records import AtStake, Severity
+from tallystick.storage.zeros import is_zero
 from tallystick.systems.answers import Ground
+from tallystick.systems.tally.format.layout import SECTOR_SIZE
 from tallystick.systems.tally.read.scan import Scan
 
 
@@ -25,5 +27,24 @@ def grounds(scan: Scan, ended: int) -> Iterator[Ground]:
     control = scan.catalog.control
     if control is None or scan.end is None:
         return
-    known = control.durable_lsn == scan.next_lsn - 1 and scan.clean
-    yield Ground("durable-mark" if known else "last-group-whole")
+    if not scan.clean:
+        yield Ground("last-group-cut" if _is_cut(scan) else "odd-group")
+    elif control.durable_lsn == scan.next_lsn - 1:
+        yield Ground("durable-mark")
+    else:
+        yield Ground("last-group-whole")
+
+
+def _is_cut(scan: Scan) -> bool:
+    """Return whether a sector of the torn group may never have been written.
+
+    It is zero, or the segment has been recycled and an earlier life may show in it.
+    """
+    torn = [one for one in scan.findings if one.code == "torn-tail"][-1]
+    assert torn.file is not None
+    assert torn.offset is not None
+    begin, end = torn.offset, torn.offset + torn.bytes_at_risk
+    with scan.access.open(torn.file) as source:
+        sectors = range(begin, min(end, source.size), SECTOR_SIZE)
+        empty = any(is_zero(source.data, one, one + SECTOR_SIZE) for one in sectors)
+        return empty or not is_zero(source.data, end, source.size)

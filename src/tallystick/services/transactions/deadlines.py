@@ -1,0 +1,241 @@
+"""Limits of time, kept from outside of the threads whose calls wait.
+
+In: transactions at work and connections in use, with the time by which they have to be done. Out:
+sessions that are ended, so that calls that wait for them fail (`Reaper`); calls of resources that
+are given up (`TimedResource`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
+
+from tallystick.printable import logger
+from tallystick.services.transactions.resource import Resource, ResourceUnreachable, is_instant
+from tallystick.services.transactions.two_phase_commit import LiveTransactions, TwoPhaseCommit
+
+_log = logger("tallystick.transactions")
+
+_Result = TypeVar("_Result")
+
+TICK_S = 0.1
+
+_CALLS = frozenset(
+    {
+        "close", "commit", "forget_outcomes", "has_outcome", "identity", "in_doubt", "outcomes",
+        "preflight", "rollback",
+    }
+)  # fmt: skip
+"""Calls of a resource that may wait for its database."""
+
+
+class Reaper:
+    """Ends the sessions of one manager's transactions and calls that take too long.
+
+    One daemon thread works for all managers of a process.
+
+    A transaction whose owner is gone (its thread has ended, or nothing refers to it any more) is
+    ended, too: rolled back, or left to recovery once it is prepared.
+
+    Args:
+        live: the transactions of the manager.
+        resources: those of the manager.
+        call_timeout: seconds that one call of a resource may take.
+    """
+
+    def __init__(
+        self, live: LiveTransactions, resources: Iterable[Resource], call_timeout: float
+    ) -> None:
+        self._live = live
+        self._resources = resources
+        self._call_timeout = call_timeout
+
+    def start(self) -> None:
+        """Begin to look at the manager's transactions, until it is closed or collected."""
+        with _starting:
+            _reapers.add(self)
+            if len(_threads) == 0:
+                thread = threading.Thread(target=_run, name="tallystick-reaper", daemon=True)
+                _threads.append(thread)
+                thread.start()
+
+    def stop(self) -> None:
+        """Leave the manager's transactions alone from now on."""
+        _reapers.discard(self)
+
+    def look(self) -> None:
+        """End what takes too long now."""
+        if transactions := self._live.at_work():
+            threads = sys._current_frames().keys()
+            for transaction in transactions:
+                if _is_gone(transaction, threads):
+                    self._end(transaction)
+                else:
+                    self._live.abort_if_late(transaction, time.monotonic())
+        for resource in self._resources:
+            reap = getattr(resource, "reap", None)
+            if reap is not None:
+                reap(time.monotonic() - self._call_timeout)
+
+    def _end(self, transaction: TwoPhaseCommit) -> None:
+        extra = {"gtrid": transaction.gtrid.hex(), "resources": list(transaction.branches)}
+        _log.warning("a transaction was left without an end; it is ended", extra=extra)
+        transaction.owner = None
+        # In a thread of its own: the branch of a resource unknown to us may wait.
+        threading.Thread(target=transaction.discard, daemon=True).start()
+
+
+_reapers: weakref.WeakSet[Reaper] = weakref.WeakSet()
+_threads: list[threading.Thread] = []
+_starting = threading.Lock()
+
+
+def _run() -> None:
+    """Look at the transactions of all managers until there are none."""
+    while True:
+        time.sleep(TICK_S)
+        for reaper in list(_reapers):
+            try:
+                reaper.look()
+            except Exception:  # a driver may raise anything; other transactions go on
+                _log.exception("a transaction that took too long could not be ended")
+        reaper = None  # type: ignore[assignment]  # the manager may be collected
+        with _starting:
+            if not _reapers:
+                _threads.clear()
+                return
+
+
+def _after_fork() -> None:
+    """Forget the thread, which a child process does not have."""
+    global _starting
+    _starting = threading.Lock()
+    _threads.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _is_gone(transaction: TwoPhaseCommit, threads: Iterable[int]) -> bool:
+    """Return True if nobody can end the transaction any more."""
+    if transaction.owner is None:
+        return False
+    owner = transaction.owner()
+    return owner is None or (owner.thread is not None and owner.thread not in threads)
+
+
+class _Call(Generic[_Result]):
+    """A call in a thread of its own, and what it returned or raised."""
+
+    def __init__(self, work: Callable[[], _Result]) -> None:
+        self._work = work
+        self._result: _Result
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="tallystick-call", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._result = self._work()
+        except BaseException as error:
+            self._error = error
+
+    @property
+    def is_under_way(self) -> bool:
+        return self._thread.is_alive()
+
+    def result(self, deadline: float) -> _Result:
+        """Return the result, or raise what the call raised.
+
+        Raises:
+            TimeoutError: there was none by the deadline of the monotonic clock.
+        """
+        self._thread.join(max(0.0, deadline - time.monotonic()))
+        if self._thread.is_alive():
+            raise TimeoutError
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+class TimedResource:
+    """A resource whose calls are given up after a time.
+
+    A call that was given up goes on in its thread; until it ends, other calls are refused.
+
+    Args:
+        resource: one whose calls may wait.
+        seconds: the time for each call.
+    """
+
+    def __init__(self, resource: Resource, seconds: float) -> None:
+        self.name = resource.name
+        self.resource = resource
+        self._seconds = seconds
+        self._given_up: _Call[Any] | None = None
+
+    def __getattr__(self, attribute: str) -> Any:
+        found = getattr(self.resource, attribute)
+        if attribute not in _CALLS:
+            return found
+        return lambda *arguments: self.start(lambda: found(*arguments))()
+
+    def start(self, work: Callable[[], _Result]) -> Callable[[], _Result]:
+        """Begin a call, and return a function that waits for its result.
+
+        Raises:
+            ResourceUnreachable: an earlier call has had no answer yet. The function raises it, too.
+        """
+        if self._given_up is not None and self._given_up.is_under_way:
+            raise ResourceUnreachable("an earlier call has had no answer yet")
+        deadline = time.monotonic() + self._seconds
+        call = _Call(work)
+
+        def wait() -> _Result:
+            try:
+                return call.result(deadline)
+            except TimeoutError as error:
+                if not call.is_under_way:  # the resource raised it
+                    raise
+                self._given_up = call
+                raise ResourceUnreachable(f"no answer within {self._seconds:g} s") from error
+
+        return wait
+
+
+class TimedResources:
+    """Resources with a limit for their calls, except those that never wait.
+
+    Args:
+        resources: by name; they may change.
+        seconds: the limit.
+    """
+
+    def __init__(self, resources: Mapping[str, Resource], seconds: float) -> None:
+        self._resources = resources
+        self._seconds = seconds
+        self._timed: dict[str, TimedResource] = {}
+
+    def now(self) -> dict[str, Resource]:
+        """Return the resources that there are now, by name."""
+        return {name: self._limited(name, one) for name, one in self._resources.items()}
+
+    def _limited(self, name: str, resource: Resource) -> Resource:
+        if is_instant(resource):
+            return resource
+        if name not in self._timed or self._timed[name].resource is not resource:
+            self._timed[name] = TimedResource(resource, self._seconds)
+        return self._timed[name]
+
+
+def start_call(resource: Resource, attribute: str) -> Callable[[], Any]:
+    """Begin a call without arguments, if that is possible ahead; return what waits for it."""
+    if isinstance(resource, TimedResource):
+        return resource.start(getattr(resource.resource, attribute))
+    found: Callable[[], Any] = getattr(resource, attribute)
+    return found

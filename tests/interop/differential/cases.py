@@ -1,0 +1,277 @@
+"""Damaged copies by the hundred: what we answer, what the original does, and where both part.
+
+In: originals, a seed and a number of cases. Out: `Case`s, contradictions, and the table of
+docs/verdicts.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import tallystick
+from tests.interop.differential.damage import damage
+from tests.interop.differential.originals import ORIGINALS, Found, Original, Rows, Whole
+
+PER_WORKLOAD = 40
+ALTERED_MAX = 200
+"""Bytes; more than those are no values that were altered."""
+EARLIER, ALTERED = "an earlier state", "values altered"
+REFUSES, SAFE, LOSES, CANNOT_TELL, NO_LOG = "refuses", "safe", "loses", "cannot-tell", "no log"
+
+
+@dataclass(slots=True)
+class Case:
+    """One damaged copy.
+
+    Attributes:
+        lost: rows, messages or transactions that were there before and are not now, or differ.
+        revived: those that are there now and were not before.
+        said: why we answered so.
+        unseen: why no reader could see this damage, if so: see `unseen_damage`.
+    """
+
+    system: str
+    workload: int
+    number: int
+    damage: str
+    answer: str
+    opened: bool
+    before: int
+    lost: int
+    revived: int
+    error: str
+    said: str
+    unseen: str = ""
+
+    @property
+    def did(self) -> str:
+        """What the original did, in a word."""
+        if not self.opened:
+            return "refused"
+        return "lost rows" if self.lost or self.revived else "kept all"
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether the original proves our answer wrong."""
+        if self.answer == SAFE:
+            return self.did != "kept all" and not self.unseen
+        return self.answer == REFUSES and self.opened
+
+    def __str__(self) -> str:
+        return (
+            f"{self.system}:{self.workload}:{self.number} {self.damage}: {self.answer}, but it "
+            f"{self.did} ({self.lost} lost, {self.revived} revived of {self.before}) "
+            f"{self.error[:150]} | {self.said[:200]}"
+        )
+
+
+def run(
+    system: Original,
+    seed: int,
+    count: int,
+    folder: Path,
+    *,
+    only: tuple[int, int] | None = None,
+    per_workload: int = PER_WORKLOAD,
+) -> Iterator[Case]:
+    """Yield ``count`` cases from ``seed`` on; ``only`` is one workload and one number of it."""
+    workloads = range(seed, seed + -(-count // per_workload))
+    folder.mkdir(parents=True, exist_ok=True)
+    with system.opener() as opened:
+        for workload in workloads if only is None else [only[0]]:
+            whole = system.make(folder / f"{system.name}-{workload}", workload)
+            copied = _copy(whole, folder / "reference")
+            reference = opened(copied)
+            _check_reference(system, workload, whole, reference)
+            for number in range(per_workload) if only is None else [only[1]]:
+                copied = _copy(whole, folder / f"{system.name}-{workload}" / "copy")
+                rng = random.Random(f"{system.name} {workload} {number}")
+                done = damage(system.files(copied), whole.older, rng)
+                answer, said = answer_of(copied)
+                if only is not None:
+                    shutil.copytree(copied, folder / "damaged", dirs_exist_ok=True)
+                unseen = unseen_damage(system, whole, copied) if answer == SAFE else ""
+                case = _case((system.name, workload, number), done, reference.rows, opened(copied))
+                case.answer, case.said = answer, said
+                case.unseen = unseen if case.did != "kept all" else ""
+                yield case
+            if only is None:
+                shutil.rmtree(whole.folder.parent)
+
+
+def _copy(whole: Whole, to: Path) -> Path:
+    shutil.rmtree(to, ignore_errors=True)
+    return Path(shutil.copytree(whole.folder, to, ignore=shutil.ignore_patterns("*.lck")))
+
+
+def _check_reference(system: Original, workload: int, whole: Whole, reference: Found) -> None:
+    """What was acknowledged is there when nothing was damaged."""
+    at = f"{system.name}:{workload}"
+    assert reference.opened, f"{at}: {reference.error}"
+    assert not reference.broken, f"{at}: {reference.broken}"
+    found = reference.rows
+    if not any(whole.states[0].values()):  # bodies are not in the ledger
+        found = {key: "" for key in found if not key.startswith("xa/")}
+    if system.atomic or len(whole.states) == 1:
+        assert any(_same(state, found) for state in whole.states), at
+
+
+def _same(state: Rows, found: Rows) -> bool:
+    keys = {key for key in state.keys() ^ found.keys() if not key.startswith(("TX/", "xa/"))}
+    return not keys and all(found.get(key, value) == value for key, value in state.items())
+
+
+def _case(place: tuple[str, int, int], done: str, before: Rows, found: Found) -> Case:
+    lost = [key for key, value in before.items() if found.rows.get(key) != value]
+    revived = [key for key in found.rows if key not in before]
+    error = found.error or "; ".join(found.broken) or ", ".join((lost + revived)[:3])
+    return Case(*place, done, "", found.opened, len(before), len(lost), len(revived), error, "")
+
+
+def unseen_damage(system: Original, whole: Whole, copy: Path) -> str:
+    """Return why no reader can see this damage in the files of the log, or nothing.
+
+    The log as it was at an earlier time is a whole log: nothing in it tells of what came later. A
+    log without checksums over its fields, with every record in its place, may hold other values.
+    """
+    sizes = {one.name: one.stat().st_size for one in system.files(whole.folder)}
+    found = {one.name: one.stat().st_size for one in system.files(copy)}
+    if _is_older(system, whole, copy) or _rewound(system, whole, copy):
+        return EARLIER
+    if system.summed or sizes != found or _altered(system, whole, copy) > ALTERED_MAX:
+        return ""
+    if _places(whole.folder) == _places(copy):
+        return ALTERED
+    return ""
+
+
+def _is_older(system: Original, whole: Whole, copy: Path) -> bool:
+    files = system.files(copy)
+    suffixes = {one.suffix for one in system.files(whole.folder)}
+    older = {one.name for one in whole.older.iterdir() if one.suffix in suffixes}
+    changed = any(not _equal(one, whole.folder / one.relative_to(copy)) for one in files)
+    same = all(_equal(one, whole.older / one.name) for one in files)
+    return changed and same and older == {one.name for one in files}
+
+
+def _rewound(system: Original, whole: Whole, copy: Path) -> bool:
+    """Whether one file's records end earlier, at a record's end, with nothing but fill after it."""
+    names = [one.relative_to(whole.folder) for one in system.files(whole.folder)]
+    changed = [one for one in names if not _equal(whole.folder / one, copy / one)]
+    if len(changed) != 1 or not (copy / changed[0]).exists():
+        return False
+    before, after = (whole.folder / changed[0]).read_bytes(), (copy / changed[0]).read_bytes()
+    end = len(after.rstrip(system.fill))
+    differing = (
+        at for at, pair in enumerate(zip(before, after, strict=False)) if len(set(pair)) > 1
+    )
+    same = next(differing, len(before))
+    ends = {one.offset + one.length for one in tallystick.scan(whole.folder, problems=[])
+            if one.file and one.file.endswith(changed[0].name)}  # fmt: skip
+    return len(before) == len(after) and any(end <= one <= same for one in ends)
+
+
+def _altered(system: Original, whole: Whole, copy: Path) -> int:
+    """Return how many bytes differ; the files have the same sizes."""
+    pairs = [(one, copy / one.relative_to(whole.folder)) for one in system.files(whole.folder)]
+    return sum(
+        before != after
+        for one, other in pairs
+        for before, after in zip(one.read_bytes(), other.read_bytes(), strict=True)
+    )
+
+
+def _equal(one: Path, other: Path) -> bool:
+    return other.exists() and one.read_bytes() == other.read_bytes()
+
+
+def _places(folder: Path) -> list[tuple[object, ...]]:
+    found = tallystick.scan(folder, problems=[])
+    return [(Path(one.file).name, one.offset, one.length, one.outcome, one.type) for one in found]
+
+
+def answer_of(folder: Path) -> tuple[str, str]:
+    """Return our answer about the log in a folder, and why; `NO_LOG` where we see none."""
+    explained = tallystick.explain(folder).to_dict()
+    if not explained["logs"]:
+        return NO_LOG, "; ".join(one["message"] for one in explained["problems"])
+    order = (REFUSES, LOSES, CANNOT_TELL, SAFE)
+    log = min(explained["logs"], key=lambda one: order.index(one["answer"]))
+    reason = log["reason"]
+    return log["answer"], f"{reason['code']}: {reason['text']} {log['strict']['findings']}"
+
+
+def table(cases: Iterable[Case]) -> str:
+    """Return the table system x damage x answer x what the original did, in Markdown."""
+    columns = [(a, d) for a in (SAFE, LOSES, REFUSES, CANNOT_TELL, NO_LOG)
+               for d in ("kept all", "lost rows", "refused")]  # fmt: skip
+    counts: dict[tuple[str, str], Counter[tuple[str, str]]] = {}
+    for case in cases:
+        done = f"{case.damage} ({case.unseen})" if case.unseen else case.damage
+        counts.setdefault((case.system, done), Counter())[case.answer, case.did] += 1
+    used = [one for one in columns if any(row[one] for row in counts.values())]
+    lines = [
+        "| system | damage | " + " | ".join(f"`{a}`, {d}" for a, d in used) + " |",
+        "|---|---|" + "---:|" * len(used),
+    ]
+    for (system, done), row in sorted(counts.items()):
+        cells = " | ".join(str(row[one] or "") for one in used)
+        lines.append(f"| {system} | {done} | {cells} |")
+    return "\n".join(lines)
+
+
+def doubts(cases: Iterable[Case]) -> Counter[tuple[str, str]]:
+    """Return how often, per system and reason, we could not tell although nothing was lost."""
+    return Counter(
+        (case.system, f"{case.said.partition(':')[0]} ({case.damage})")
+        for case in cases
+        if case.answer == CANNOT_TELL and case.did == "kept all"
+    )
+
+
+def main() -> None:
+    """Run cases and print the table and every contradiction."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--cases", type=int, default=400, help="cases of each system")
+    parser.add_argument("--seed", type=int, default=1, help="the first workload's number")
+    parser.add_argument("--systems", default=",".join(ORIGINALS))
+    parser.add_argument("--only", help="SYSTEM:WORKLOAD:NUMBER, as a contradiction names it")
+    parser.add_argument("--folder", type=Path, help="where to work; kept")
+    arguments = parser.parse_args()
+    if arguments.folder:
+        shutil.rmtree(arguments.folder, ignore_errors=True)
+    folder = arguments.folder or Path(tempfile.mkdtemp(prefix="tallystick-cases-"))
+    only, names = None, arguments.systems.split(",")
+    if arguments.only:
+        name, workload, number = arguments.only.split(":")
+        only, names = (int(workload), int(number)), [name]
+    cases = []
+    for name in names:
+        for case in run(ORIGINALS[name], arguments.seed, arguments.cases, folder, only=only):
+            cases.append(case)
+            if case.contradicts or only:
+                _say(str(case))
+    _say(table(cases))
+    for (name, reason), number in sorted(doubts(cases).items()):
+        _say(f"{name}: {number} x {reason} although all was kept")
+    wrong = sum(case.contradicts for case in cases)
+    _say(f"{len(cases)} cases, seed {arguments.seed}; {wrong} answers proved wrong")
+    if not arguments.folder:
+        shutil.rmtree(folder)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

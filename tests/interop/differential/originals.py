@@ -1,0 +1,370 @@
+"""The originals: random work that is halted, and many damaged copies opened in one process.
+
+In: a folder and a seed. Out: `Whole`, a halted database or journal with what its work was told;
+and `Found`, what the original finds in a copy.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
+from subprocess import Popen
+from tempfile import gettempdir
+from typing import Protocol
+
+from tallystick.systems.bitronix.format.layout import COMMITTED, COMMITTING
+from tests.interop.bitronix.original import COORDINATES as BITRONIX
+from tests.interop.bitronix.original import original
+from tests.interop.java import classpath, compile_java, run_java, start_java
+from tests.interop.jboss.original import real_journal
+from tests.interop.jboss.test_interop import FILE_SIZE, Work
+
+HERE = Path(__file__).parent
+LIMIT_MS = 1500
+"""Processor time after which an original is taken to open for ever."""
+Rows = dict[str, str]
+
+
+@dataclass(slots=True)
+class Whole:
+    """A log as a halt left it.
+
+    Attributes:
+        folder: the database or journal.
+        older: an earlier state of the log's files.
+        states: what may be in it: after the last acknowledged transaction, or with the one that was
+            being committed.
+    """
+
+    folder: Path
+    older: Path
+    states: list[Rows]
+
+
+@dataclass(slots=True)
+class Found:
+    """What an original found in a copy; ``broken`` is what it could not read once it was open."""
+
+    opened: bool = False
+    rows: Rows = field(default_factory=dict)
+    broken: list[str] = field(default_factory=list)
+    error: str = ""
+
+
+Opener = Callable[[Path], Found]
+
+
+class Original(Protocol):
+    """One original system.
+
+    Attributes:
+        summed: whether its log has checksums over all that a record says.
+        fill: what stands in its files where nothing was written yet.
+        atomic: whether a halt within a commit leaves all of it or nothing; H2 changes a schema in
+            several transactions.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def summed(self) -> bool: ...
+
+    @property
+    def fill(self) -> bytes: ...
+
+    @property
+    def atomic(self) -> bool: ...
+
+    def make(self, folder: Path, seed: int) -> Whole:
+        """Let it work, and halt it."""
+
+    def files(self, folder: Path) -> list[Path]:
+        """The files of the log in a database's folder, in their order."""
+
+    def opener(self) -> AbstractContextManager[Opener]:
+        """A process that opens copies."""
+
+
+def states_of(ledger: Path) -> list[Rows]:
+    """Return what may be in a database, by the ledger of its workload."""
+    rows: Rows = {}
+    pending: list[str] = []
+    attempted: list[str] | None = None
+    for line in ledger.read_text().splitlines():
+        if line == "?":
+            attempted, pending = pending, []
+        elif line == "!":
+            assert attempted is not None
+            _apply(rows, attempted)
+            attempted = None
+        else:
+            attempted = None
+            pending.append(line)
+    if attempted is None:
+        return [rows]
+    after = dict(rows)
+    _apply(after, attempted)
+    return [rows, after]
+
+
+def _apply(rows: Rows, lines: list[str]) -> None:
+    for line in lines:
+        what, key, *value = line.split(" ")
+        if what == "+":
+            rows[key] = value[0]
+        elif what == "-":
+            rows.pop(key, None)
+        else:
+            for one in [one for one in rows if one.startswith(key)]:
+                del rows[one]
+
+
+class Copies:
+    """A process of ours that opens one copy after the other; started again after a hang."""
+
+    def __init__(self, main: str, path: str, options: tuple[str, ...] = ()) -> None:
+        self._start = partial(
+            start_java, main, "open", LIMIT_MS, classpath=path, options=["-Xmx512m", *options]
+        )
+        self._context = self._start()
+        self._process: Popen[str] = self._context.__enter__()
+
+    def open(self, folder: Path) -> Found:
+        """Return what the original finds."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{folder}\n")
+        self._process.stdin.flush()
+        found = Found()
+        for line in self._process.stdout:
+            word, _, rest = line.rstrip("\n").partition(" ")
+            if word == "done":
+                break
+            self._take(found, word, rest)
+        else:
+            raise AssertionError(f"the original ended at {folder}")
+        if found.error == "hang":
+            self.close()
+            self._context = self._start()
+            self._process = self._context.__enter__()
+        return found
+
+    @staticmethod
+    def _take(found: Found, word: str, rest: str) -> None:
+        if word == "opened":
+            found.opened = True
+        elif word == "error":
+            found.error = rest
+        elif word == "hang":
+            found.opened, found.error = False, "hang"
+        elif word == "broken":
+            found.broken.append(rest)
+        else:
+            found.rows[word] = rest
+
+    def close(self) -> None:
+        """End the process."""
+        self._context.__exit__(None, None, None)
+
+
+@cache
+def _classes(name: str, *coordinates: str) -> str:
+    jars = classpath(coordinates)
+    common = f"{compile_java(HERE / 'java' / 'common')}{os.pathsep}{jars}"
+    return f"{compile_java(HERE / 'java' / name, common)}{os.pathsep}{common}"
+
+
+@dataclass(frozen=True)
+class Database:
+    """Derby or H2, through JDBC."""
+
+    name: str
+    coordinate: str
+    main: str
+    summed: bool
+    atomic: bool
+    fill: bytes = b"\0"
+    transactions: int = 60
+
+    def make(self, folder: Path, seed: int) -> Whole:
+        """Let it work, and halt it."""
+        rng = random.Random(seed)
+        database, older, ledger = folder / "db", folder / "older", folder / "ledger"
+        if self.name != "derby":
+            database.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        options = ["-Dderby.stream.error.file=/dev/null", "-XX:TieredStopAtLevel=1"]
+        if rng.random() < 0.7:  # turn log files over often
+            options.append("-Dderby.storage.logSwitchInterval=100000")
+        if rng.random() < 0.5:
+            options.append("-Dderby.storage.checkpointInterval=100000")
+        count = rng.randrange(2, self.transactions)
+        run_java(
+            self.main, "work", database, seed, count, ledger, older,
+            classpath=self._path(), options=options, timeout_s=120,
+        )  # fmt: skip
+        return Whole(database, older, states_of(ledger))
+
+    def files(self, folder: Path) -> list[Path]:
+        """The files of the log, in their order."""
+        if self.name == "derby":
+            logs = [one for one in (folder / "log").iterdir() if one.suffix in (".dat", ".ctrl")]
+            return sorted(logs, key=lambda one: (one.suffix == ".dat", len(one.name), one.name))
+        return [folder / "db.h2.db"]
+
+    @contextmanager
+    def opener(self) -> Iterator[Opener]:
+        """A process that opens copies."""
+        options = ("-Dderby.stream.error.file=/dev/null", "-Dderby.system.durability=test")
+        copies = Copies(self.main, self._path(), options)
+        try:
+            yield copies.open
+        finally:
+            copies.close()
+
+    def _path(self) -> str:
+        return _classes(self.name.partition("-")[0], self.coordinate)
+
+
+@dataclass(frozen=True)
+class Journal:
+    """The journal of Artemis or HornetQ."""
+
+    name: str
+    operations: int = 300
+    summed: bool = False
+    fill: bytes = b"J"
+    atomic: bool = True
+
+    def make(self, folder: Path, seed: int) -> Whole:
+        """Let it work, and kill it."""
+        journal, older = folder / "journal", folder / "older"
+        journal.mkdir(parents=True)
+        work, rng = Work(seed), random.Random(seed)
+        count = rng.randrange(5, self.operations)
+        copied = rng.randrange(count)
+        with real_journal(self.name, journal, file_size=FILE_SIZE) as real:
+            real.load()
+            for number in range(count):
+                if number == copied:
+                    shutil.copytree(journal, older)
+                self._step(real.tell, work, rng)
+            real.kill()
+        return Whole(journal, older, [_live(work)])
+
+    @staticmethod
+    def _step(tell: Callable[[str], object], work: Work, rng: random.Random) -> None:
+        if rng.random() < 0.02:
+            tell(rng.choice(["compact", "next"]))
+        elif work.open and rng.random() < 0.03:
+            tell(f"prepare {rng.choice(list(work.open))} {rng.randbytes(20).hex()}")
+        else:
+            tell(work.line())
+
+    def files(self, folder: Path) -> list[Path]:
+        """The files of the log, in the order of their ids."""
+        return sorted(folder.glob("*.amq"), key=lambda one: (one.read_bytes()[8:16], one.name))
+
+    @contextmanager
+    def opener(self) -> Iterator[Opener]:
+        """A process that opens copies."""
+        with real_journal(self.name, Path(gettempdir()), file_size=FILE_SIZE) as real:
+
+            def opened(folder: Path) -> Found:
+                real.tell(f"at {folder}")
+                try:
+                    loaded = real.load()
+                except AssertionError as refused:
+                    if "refused" not in str(refused):
+                        raise
+                    return Found(error=str(refused))
+                real.tell("stop")
+                found = Found(opened=True)
+                for number, kind, update, body in loaded.live:
+                    before = found.rows.get(str(number), "")
+                    found.rows[str(number)] = f"{before}{'u' if update else 'a'}{kind}:{body};"
+                for transaction, extra, added, deleted in loaded.prepared:
+                    found.rows[f"xa/{transaction}"] = f"{extra}:{added}:{deleted}"
+                return found
+
+            yield opened
+
+
+def _live(work: Work) -> Rows:
+    numbers = set(work.live).union(*(deleted for _, deleted in work.open.values()))
+    return dict.fromkeys(map(str, numbers), "")
+
+
+@dataclass(frozen=True)
+class Manager:
+    """The disk journal of Bitronix."""
+
+    name: str = "bitronix"
+    summed: bool = True
+    fill: bytes = b"\0"
+    atomic: bool = True
+
+    def make(self, folder: Path, seed: int) -> Whole:
+        """Let it log decisions, with both files in turns, and halt it."""
+        journal, older = folder / "journal", folder / "older"
+        journal.mkdir(parents=True)
+        rng = random.Random(seed)
+        waiting: list[bytes] = []
+        count = rng.randrange(rng.choice((30, 200, 200, 4000)))
+        copied = rng.randrange(count + 1)
+        resources = [f"resource-{one}" for one in range(4)]
+        named: dict[bytes, list[str]] = {}
+        with original(journal) as real:
+            real.open()
+            for number in range(count):
+                if number == copied:
+                    shutil.copytree(journal, older)
+                gtrid = rng.randbytes(rng.randrange(8, 40))
+                named[gtrid] = rng.sample(resources, rng.randrange(1, 4))
+                real.log(COMMITTING, gtrid, named[gtrid])
+                waiting.append(gtrid)
+                while len(waiting) > rng.choice((0, 1, 3)) and rng.random() < 0.95:
+                    done = waiting.pop(rng.randrange(len(waiting)))
+                    real.log(COMMITTED, done, named[done])
+            real.force()
+            if rng.random() < 0.2:
+                real.close()
+            real.halt()
+        if not older.exists():
+            shutil.copytree(journal, older)
+        return Whole(
+            journal,
+            older,
+            [{one.hex().upper(): ",".join(sorted(named[one])) for one in waiting}],
+        )
+
+    def files(self, folder: Path) -> list[Path]:
+        """Both files."""
+        return sorted(folder.glob("*.tlog"))
+
+    @contextmanager
+    def opener(self) -> Iterator[Opener]:
+        """A process that opens copies."""
+        copies = Copies("BitronixCases", _classes("bitronix", *BITRONIX))
+        try:
+            yield copies.open
+        finally:
+            copies.close()
+
+
+_ALL: tuple[Original, ...] = (
+    Database("derby", "org.apache.derby:derby:10.14.2.0", "DerbyCases", summed=True, atomic=True),
+    Database("h2-1.4.200", "com.h2database:h2:1.4.200", "H2Cases", summed=False, atomic=False),
+    Database("h2-1.3.176", "com.h2database:h2:1.3.176", "H2Cases", summed=False, atomic=False),
+    Journal("artemis"),
+    Journal("hornetq"),
+    Manager(),
+)
+ORIGINALS = {one.name: one for one in _ALL}

@@ -1,0 +1,42 @@
+"""No answer of ours is proved wrong by what the original does with the same damaged bytes.
+
+Small with the interop tests; with the soak tests as many cases of each system as
+TALLYSTICK_CASES says, from the seed TALLYSTICK_SEED on. A contradiction begins with its name, with
+which ``python -m tests.interop.differential.cases --only NAME`` repeats it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.interop.differential.cases import SAFE, run, table
+from tests.interop.differential.originals import ORIGINALS
+
+SHORT = {"derby": 24, "h2-1.4.200": 40, "h2-1.3.176": 40, "artemis": 40, "hornetq": 40}
+SHORT |= {"bitronix": 40}
+SEED = int(os.environ.get("TALLYSTICK_SEED", "1"))
+LONG = int(os.environ.get("TALLYSTICK_CASES", "2500"))
+PER_WORKLOAD = {"short": 10, "long": 40}
+
+
+@pytest.mark.parametrize(
+    "size",
+    [
+        pytest.param("short", marks=pytest.mark.interop),
+        pytest.param("long", marks=pytest.mark.soak),
+    ],
+)
+@pytest.mark.parametrize("name", ORIGINALS)
+def test_no_answer_is_proved_wrong(name: str, size: str, tmp_path: Path) -> None:
+    count = SHORT[name] if size == "short" else LONG
+    cases = list(run(ORIGINALS[name], SEED, count, tmp_path, per_workload=PER_WORKLOAD[size]))
+    sys.stdout.write(f"seed {SEED}\n{table(cases)}\n")
+    assert [str(case) for case in cases if case.contradicts] == []
+    assert len(cases) >= count
+    assert any(case.answer != SAFE for case in cases)
+    if size == "long":
+        assert {case.did for case in cases} == {"kept all", "lost rows", "refused"}
