@@ -432,7 +432,7 @@ static int64_t deadline_of(PyObject *timeout) {
     if (timeout == Py_None) return 0;
     double seconds = PyFloat_AsDouble(timeout);
     if (seconds == -1.0 && PyErr_Occurred()) return -1;
-    seconds = seconds < 0 ? 0 : seconds > 1e9 ? 1e9 : seconds;
+    seconds = seconds > 1e9 ? 1e9 : seconds > 0 ? seconds : 0; /* not a number: 0 */
     return now_ns() + (int64_t)(seconds * 1e9);
 }
 
