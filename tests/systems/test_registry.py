@@ -20,7 +20,7 @@ def test_a_derby_log_whose_bytes_pass_for_a_record_of_another_system_is_derby(
     log.close()
     file = tmp_path / "log1.dat"
     data = bytearray(file.read_bytes())
-    record = encode(SHAPES["g2"], Item(0, 0, RecordType.ROLLBACK, 0xA90000, transaction=20))
+    record = encode(SHAPES["g2"], Item(0, 0, RecordType.ROLLBACK, 0xA90000, transaction=20)) * 2
     data[2048 : 2048 + len(record)] = record
     file.write_bytes(data)
     assert looks_like_journal(bytes(data[:4096]))

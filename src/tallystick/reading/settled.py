@@ -23,11 +23,11 @@ from tallystick.errors import (
 from tallystick.reading.discovery import search
 from tallystick.reading.names import log_name
 from tallystick.reading.results import is_severe
-from tallystick.records import Difference, Finding, Verdict
+from tallystick.records import Answer, Difference, Finding, Judgement, Verdict
 from tallystick.storage.source import is_remote, packing_damage, require_whole
 from tallystick.systems.answers import NO_REASONS, being_written, judgement_of
 from tallystick.systems.findings import BEING_WRITTEN, PACKED, UNREADABLE
-from tallystick.systems.protocol import LogReading, LogSource, ReadOptions, System
+from tallystick.systems.protocol import LogReading, LogSource, ReadOptions, System, judgement_on
 
 PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.4)
 """Time before each further reading of a log that changed while it was read."""
@@ -257,6 +257,17 @@ def settled_findings(
     if any(map(is_severe, findings)) and picture(reading.source).recent:
         return Observer(reading.source, known, options).observe(lambda _: None).findings
     return findings
+
+
+def settled_judgement(
+    reading: LogReading, known: Mapping[str, System], options: ReadOptions
+) -> Judgement:
+    """Return the answer about a log that is read anyway; any but safe stands."""
+    one = judgement_on(reading)
+    if one.answer is not Answer.SAFE and picture(reading.source).recent:
+        observer = Observer(reading.source, known, options)
+        return observer.observe(lambda again: again.verdict()).value.judgement
+    return one
 
 
 def _findings(reading: LogReading, system: System) -> list[Finding]:

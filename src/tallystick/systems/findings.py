@@ -64,12 +64,14 @@ def codes(*rows: Code) -> Codes:
     """Return the rows as a table, with those that every table has.
 
     Raises:
-        ValueError: a code stands in two rows.
+        ValueError: a code stands in two rows, or damage has no next step.
     """
     table = {row.code: row for row in (UNREADABLE, BEING_WRITTEN, PACKED)}
     for row in rows:
         if row.code in table:
             raise ValueError(f"the code {row.code} stands twice in the table")
+        if row.severity in (Severity.DAMAGE, Severity.LOSS) and not row.advice:
+            raise ValueError(f"the code {row.code} is damage and has no next step")
         table[row.code] = row
     return table
 

@@ -16,6 +16,7 @@ from tallystick.records import (
     Change,
     Clock,
     Finding,
+    Judgement,
     LogFile,
     Record,
     Transaction,
@@ -250,6 +251,24 @@ class Separable(Protocol):
         Reads the heads of the files only.
         """
         ...
+
+
+@runtime_checkable
+class Judged(Protocol):
+    """A `LogReading` that gives its answer without the rest of the verdict.
+
+    The verdict of some systems lists every record; the answer is one row.
+    """
+
+    @property
+    def judgement(self) -> Judgement:
+        """The answer of ``verdict()``, found once."""
+        ...
+
+
+def judgement_on(reading: LogReading) -> Judgement:
+    """Return the answer of a reading."""
+    return reading.judgement if isinstance(reading, Judged) else reading.verdict().judgement
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from tallystick.records import (
     Change,
     Clock,
     Finding,
+    Judgement,
     LogFile,
     Outcome,
     Record,
@@ -37,7 +38,7 @@ from tallystick.systems.h2.read.spans import spans_of
 from tallystick.systems.h2.read.stream import LogStream
 from tallystick.systems.h2.read.transactions import hand_commits, transactions_of
 from tallystick.systems.h2.verdict.findings import findings_of
-from tallystick.systems.h2.verdict.strict import unreadable_verdict, verdict_of
+from tallystick.systems.h2.verdict.strict import judgement, unreadable_verdict, verdict_of
 from tallystick.systems.protocol import LogSource, ReadOptions, Split
 
 if TYPE_CHECKING:
@@ -150,6 +151,16 @@ class H2Reading:
         if isinstance(result, Finding):
             return unreadable_verdict(self.source.path, self.format, result)
         return verdict_of(result, self.source.path, self.format, self.findings())
+
+    @cached_property
+    def judgement(self) -> Judgement:
+        """The answer about the file."""
+        result = self._result
+        return (
+            self.verdict().judgement
+            if isinstance(result, Finding)
+            else judgement(result, self.findings())
+        )
 
     def batches(
         self, split: Split | None = None, *, rows: int = 10_000
