@@ -20,7 +20,7 @@ def test_a_derby_log_whose_bytes_pass_for_a_record_of_another_system_is_derby(
     log.close()
     file = tmp_path / "log1.dat"
     data = bytearray(file.read_bytes())
-    stamp = decode_header(SHAPES["g2"], data).stamp
+    stamp = decode_header(SHAPES["g2"], bytes(data)).stamp
     record = encode(SHAPES["g2"], Item(0, 0, RecordType.ROLLBACK, stamp, transaction=20))
     data[2048 : 2048 + len(record)] = record
     file.write_bytes(data)
