@@ -278,13 +278,13 @@ class ResourceTraits:
     Attributes:
         messages: its records are messages: resource names such as ``jms/orders`` fit its logs.
         read_only_unlogged: a prepared branch that changed nothing leaves no record.
-        nameless_rollback: `Record.type` of the record that a rollback of a prepared branch leaves
-            without its global id; empty where the id stays.
+        nameless_end: the attribute of a `Transaction` whose end was written from outside over the
+            record that held its global id; empty where the id stays.
     """
 
     messages: bool = False
     read_only_unlogged: bool = False
-    nameless_rollback: str = ""
+    nameless_end: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,6 +139,12 @@ REASONS = reasons(
         "the newer file, put in use before the start",
     ),
     Reason(
+        "same-time",
+        Answer.CANNOT_TELL,
+        "Both files bear the same time: one may be a copy that was put over the other.",
+        "which of the two files the manager wrote last",
+    ),
+    Reason(
         "closed-header",
         Answer.SAFE,
         "Whole records stand up to the position in both file headers, and the later file says that "

@@ -8,7 +8,7 @@ never written. Memory: one record, open transactions, and the undo map (16 bytes
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from tallystick.errors import LogUnreadableError
@@ -27,6 +27,7 @@ from tallystick.storage.source import ByteSource, open_source
 from tallystick.systems.findings import FindingBuilder
 from tallystick.systems.h2.codes import CODES
 from tallystick.systems.h2.engine.opening import EngineResult, judge
+from tallystick.systems.h2.format.entries import Entry
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
 from tallystick.systems.h2.read.changes import changes_of, table_names
 from tallystick.systems.h2.read.files import OpenedFile, open_file
@@ -35,7 +36,7 @@ from tallystick.systems.h2.read.salvage import salvaged
 from tallystick.systems.h2.read.scan import Scan
 from tallystick.systems.h2.read.spans import spans_of
 from tallystick.systems.h2.read.stream import LogStream
-from tallystick.systems.h2.read.transactions import transactions_of
+from tallystick.systems.h2.read.transactions import hand_commits, transactions_of
 from tallystick.systems.h2.verdict.findings import findings_of
 from tallystick.systems.h2.verdict.strict import judgement, unreadable_verdict, verdict_of
 from tallystick.systems.protocol import LogSource, ReadOptions, Split
@@ -122,8 +123,13 @@ class H2Reading:
         found = self._stream()
         if found is not None:
             opened, stream = found
-            entries = Scan(stream, opened.zone).entries()
-            for number, one in enumerate(transactions_of(entries, keep_rows=False), 1):
+
+            def entries() -> Iterator[Entry]:
+                return Scan(stream, opened.zone).entries()
+
+            by_hand = cache(lambda: hand_commits(entries()))
+            ended = transactions_of(entries(), keep_rows=False, by_hand=by_hand)
+            for number, one in enumerate(ended, 1):
                 yield one.to_transaction(number, stream, self.source.path)
 
     def changes(self) -> Iterable[Change]:

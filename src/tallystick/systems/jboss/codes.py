@@ -172,6 +172,13 @@ REASONS = reasons(
         "a copy of the file from before",
     ),
     Reason(
+        "room-left",
+        Answer.CANNOT_TELL,
+        "A file ends before it is full although the first record of the next file would have fit: "
+        "records may have stood there, or the change of files was forced.",
+        "a copy of the file from before",
+    ),
+    Reason(
         "next-file-missing",
         Answer.CANNOT_TELL,
         "The newest file holds records, and a journal opens the next file before it needs it.",
