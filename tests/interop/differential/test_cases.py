@@ -13,7 +13,7 @@ from tests.interop.differential.damage import damage
 from tests.interop.differential.originals import ORIGINALS, Whole, states_of
 from tests.systems.jboss.build import add, image, write
 
-ARTEMIS = ORIGINALS["artemis"]
+HORNETQ = ORIGINALS["hornetq"]
 
 
 def case(answer: str, *, opened: bool = True, lost: int = 0, unseen: str = "") -> Case:
@@ -87,11 +87,11 @@ RECORD = len(image("g3", 1, [add(1)], 0)) - 16
 def test_damage_is_unseen_only_where_no_byte_could_show_it(
     whole: Whole, number: int, begin: int, content: bytes, why: str
 ) -> None:
-    assert unseen_damage(ARTEMIS, whole, changed(whole, number, begin, content)) == why
+    assert unseen_damage(HORNETQ, whole, changed(whole, number, begin, content)) == why
 
 
 def test_an_earlier_state_that_is_put_back_is_unseen(whole: Whole) -> None:
-    assert unseen_damage(ARTEMIS, whole, whole.older) == EARLIER
+    assert unseen_damage(HORNETQ, whole, whole.older) == EARLIER
 
 
 def test_a_seed_gives_the_same_damage(whole: Whole, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_seed_gives_the_same_damage(whole: Whole, tmp_path: Path) -> None:
         copy = Path(shutil.copytree(whole.folder, tmp_path / "copy", dirs_exist_ok=True))
         for path in set(copy.iterdir()) - {copy / one.name for one in whole.folder.iterdir()}:
             path.unlink()
-        done = damage(ARTEMIS.files(copy), whole.older, random.Random(seed))
+        done = damage(HORNETQ.files(copy), whole.older, random.Random(seed))
         return done, [path.read_bytes() for path in sorted(copy.iterdir())]
 
     found = [damaged(seed) for seed in range(60)]

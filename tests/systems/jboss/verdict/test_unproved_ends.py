@@ -80,6 +80,12 @@ def torn(at: int) -> Callable[[Path], None]:
     return change
 
 
+def zeroed_end(folder: Path) -> None:
+    content = path_of(folder, 2).read_bytes()
+    place = HEADER + RECORD * 3
+    path_of(folder, 2).write_bytes(content[:place] + bytes(SIZE - place))
+
+
 def without_both(folder: Path) -> None:
     without(1)(folder)
     without(2)(folder)
@@ -94,6 +100,7 @@ def without_both(folder: Path) -> None:
         (cut(2, 1), "odd-end"),
         (cut(3, 1000), "odd-end"),
         (torn(SECTOR - 20), "odd-end"),
+        (zeroed_end, "odd-end"),
         (without(1), "ids-missing"),
         (without_both, "ids-missing"),
     ],

@@ -77,6 +77,16 @@ def room_left(readings: Sequence[FileReading], block: int) -> str:
     return ""
 
 
+def fills(readings: Iterable[FileReading]) -> set[int]:
+    """Return the bytes with which files end: a journal fills all its files with the same one.
+
+    Not those of a compaction: HornetQ fills these with zeros, and all others with J.
+    """
+    plain = (one for one in readings if number_of(one.file.name) <= one.effective_id)
+    ends = (bytes(one.file.data()[-_TAIL:]) for one in plain)
+    return {end[0] for end in ends if end and end[0] in FILL and not end.strip(end[:1])}
+
+
 def lost_ids(readings: Sequence[FileReading]) -> list[range]:
     """Return ranges of missing file ids that no reuse of a file and no compaction explains.
 
