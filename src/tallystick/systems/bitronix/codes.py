@@ -103,6 +103,7 @@ CODES = codes(
         "more-findings",
         Severity.DAMAGE,
         "A file has more findings than are listed.",
+        "Copy both files; tallystick dump --salvage lists every record that is left",
     ),
     Code(
         "server-ids",

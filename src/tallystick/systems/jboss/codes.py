@@ -51,6 +51,7 @@ CODES: Final = codes(
         "revived",
         Severity.LOSS,
         "The loader shows records that were deleted.",
+        "Compare with a copy before the application reads them; delete them again after the start",
     ),
     Code(
         "damaged-record",
