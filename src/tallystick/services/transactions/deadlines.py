@@ -66,7 +66,8 @@ class Reaper:
 
     def stop(self) -> None:
         """Leave the manager's transactions alone from now on."""
-        _reapers.discard(self)
+        with _starting:
+            _reapers.discard(self)
 
     def look(self) -> None:
         """End what takes too long now."""
@@ -99,12 +100,15 @@ def _run() -> None:
     """Look at the transactions of all managers until there are none."""
     while True:
         time.sleep(TICK_S)
-        for reaper in list(_reapers):
+        with _starting:
+            reapers = list(_reapers)
+        for reaper in reapers:
             try:
                 reaper.look()
             except Exception:  # a driver may raise anything; other transactions go on
                 _log.exception("a transaction that took too long could not be ended")
-        reaper = None  # type: ignore[assignment]  # the manager may be collected
+        reapers.clear()  # managers may be collected
+        reaper = None  # type: ignore[assignment]
         with _starting:
             if not _reapers:
                 _threads.clear()
