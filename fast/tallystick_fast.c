@@ -432,7 +432,7 @@ static int64_t deadline_of(PyObject *timeout) {
     if (timeout == Py_None) return 0;
     double seconds = PyFloat_AsDouble(timeout);
     if (seconds == -1.0 && PyErr_Occurred()) return -1;
-    seconds = seconds < 0 ? 0 : seconds > 1e9 ? 1e9 : seconds;
+    seconds = seconds > 1e9 ? 1e9 : seconds > 0 ? seconds : 0; /* not a number: 0 */
     return now_ns() + (int64_t)(seconds * 1e9);
 }
 
@@ -1062,15 +1062,17 @@ enum {
     INDEX,
     DIRTY,
     MARKED,
+    PWRITE,
+    DATASYNC,
     NAMES
 };
-static const char *const plain_names[NAMES] = {"segment", "end",    "next_lsn", "durable_lsn",
-                                               "time_us", "chain",  "_file",    "_fd",
-                                               "index",   "_dirty", "marked"};
+static const char *const plain_names[NAMES] = {
+    "segment", "end",   "next_lsn", "durable_lsn", "time_us", "chain",   "_file",
+    "_fd",     "index", "_dirty",   "marked",      "pwrite",  "datasync"};
 static PyObject *names_of[NAMES];
 
 typedef struct {
-    OBJECT PyObject *appender, *plain_lsns, *file_type;
+    OBJECT PyObject *appender, *plain_lsns, *file_type, *pwrite, *datasync;
     long long sector, segment_size, entry;
     uint32_t shard;
     char tag[8];
@@ -1103,8 +1105,18 @@ static int set_number(PyObject *target, int name, long long value) {
     return failed;
 }
 
+/* True if the type still has this function: someone may have put another one in its place. */
+static int has(PyObject *type, int name, PyObject *function) {
+    PyObject *found = PyObject_GetAttr(type, names_of[name]);
+    XDROP(found);
+    return found == function;
+}
+
 /* Return the descriptor of the file, or -1: only a real file, never one of another class. */
 static int plain_descriptor(Plain *plain) {
+    if (!has(plain->file_type, PWRITE, plain->pwrite) ||
+        !has(plain->file_type, DATASYNC, plain->datasync))
+        return -1;
     PyObject *dirty = PyObject_GetAttr(plain->appender, names_of[DIRTY]);
     PyObject *file = PyObject_GetAttr(plain->appender, names_of[FILE_]), *number = NULL;
     long fd = -1;
@@ -1209,17 +1221,16 @@ static PyObject *plain_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUS
     Plain given = {0}, *plain;
     const char *tag;
     Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "OO!OLLLIy#", &given.appender, &PyDict_Type, &given.plain_lsns,
-                          &given.file_type, &given.sector, &given.segment_size, &given.entry,
-                          &given.shard, &tag, &size))
+    if (!PyArg_ParseTuple(args, "OO!OOOLLLIy#", &given.appender, &PyDict_Type, &given.plain_lsns,
+                          &given.file_type, &given.pwrite, &given.datasync, &given.sector,
+                          &given.segment_size, &given.entry, &given.shard, &tag, &size))
         return NULL;
     if (given.sector < 512 || given.sector > SECTOR_MAX || size != 8)
         return PyErr_Format(PyExc_ValueError, "a sector of 512 to %d bytes and a tag of 8 are due",
                             SECTOR_MAX);
-    if (!(plain = allocate(type, 3, 0))) return NULL;
-    plain->appender = Py_NewRef(given.appender);
-    plain->plain_lsns = Py_NewRef(given.plain_lsns);
-    plain->file_type = Py_NewRef(given.file_type);
+    if (!(plain = allocate(type, 5, 0))) return NULL;
+    for (int one = 0; one < 5; one++)
+        ((Object *)plain)->reference[one] = Py_NewRef(((Object *)&given)->reference[one]);
     plain->sector = given.sector;
     plain->segment_size = given.segment_size;
     plain->entry = given.entry;

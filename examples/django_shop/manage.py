@@ -29,12 +29,12 @@ def serve(port: int) -> None:
 
     django.setup()
     from django.core.management import call_command
-    from shop.models import Item
+    from sales.models import Item
 
     for alias in ("orders", "stock"):
         call_command("migrate", database=alias, run_syncdb=True, verbosity=0)
     Item.objects.get_or_create(name="pear", defaults={"left": 1000})
-    from shop.wsgi import application
+    from sales.wsgi import application
 
     print(f"the shop is open at http://127.0.0.1:{port}/state", flush=True)
     make_server("127.0.0.1", port, application, Server).serve_forever()

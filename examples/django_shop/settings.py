@@ -38,7 +38,7 @@ def database(variable: str) -> dict[str, Any]:
 
 
 DATABASES = {"default": {}, "orders": database("ORDERS"), "stock": database("STOCK")}
-DATABASE_ROUTERS = ["shop.routers.ByModel"]
+DATABASE_ROUTERS = ["sales.routers.ByModel"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 TALLYSTICK = {
     "COORDINATOR": Path(os.environ.get("COORDINATOR", "coordinator")),
@@ -46,9 +46,9 @@ TALLYSTICK = {
     "OPTIONS": {"orphan_interval": 2.0},
 }
 
-INSTALLED_APPS = ["shop"]
-ROOT_URLCONF = "shop.urls"
-WSGI_APPLICATION = "shop.wsgi.application"
+INSTALLED_APPS = ["sales"]
+ROOT_URLCONF = "sales.urls"
+WSGI_APPLICATION = "sales.wsgi.application"
 ALLOWED_HOSTS = ["127.0.0.1", "localhost"]
 SECRET_KEY = "only for this example"
 USE_TZ = True

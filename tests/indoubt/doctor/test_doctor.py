@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from tallystick.cli.commands.indoubt import doctor_command as command
 from tallystick.indoubt.doctor import Check, Level, examine
 from tallystick.indoubt.doctor.databases import _clock, _tls
+from tallystick.services.journal import Journal
 from tallystick.services.transactions import TransactionManager
 from tests.kit import untouched
 from tests.servers import Server, make_postgres
@@ -169,6 +170,25 @@ def test_what_is_no_coordinator_and_what_is_no_file_is_said(tmp_path: Path) -> N
     )
     assert answer.exit_code == 1
     assert {one["subject"] for one in json.loads(answer.output)} == {str(tmp_path), "a"}
+
+
+def test_the_log_of_an_embedded_store_is_read(tmp_path: Path) -> None:
+    with Journal(tmp_path / "mail") as mail:
+        mail.append(b"one")
+    coordinator(tmp_path / "tm", {}).close()
+    places = {"mail": f"journal:{tmp_path}/mail", "gone": f"page-store:{tmp_path}/gone"}
+    with untouched(tmp_path):
+        checks = found(examine(str(tmp_path / "tm"), places))
+    assert checks["mail", "store"].level is Level.OK
+    assert checks["gone", "store"].level is Level.PROBLEM
+    segment = max((tmp_path / "mail").glob("*"), key=lambda file: file.stat().st_size)
+    content = bytearray(segment.read_bytes())
+    place = content.index(b"one")
+    content[place : place + 3] = b"two"
+    segment.write_bytes(content)
+    damaged = found(examine(str(tmp_path / "tm"), places))["mail", "store"]
+    assert damaged.level is Level.PROBLEM
+    assert damaged.type_next == f"tallystick verify {tmp_path}/mail"
 
 
 def test_plain_connections_to_other_machines_and_wrong_clocks_are_warned_of() -> None:

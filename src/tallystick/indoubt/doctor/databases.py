@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tallystick.errors import TransactionUsageError
+from tallystick.errors import LogUnreadableError, TransactionUsageError
 from tallystick.indoubt.doctor.checks import Check, Level, judged
+from tallystick.reading import verify
 from tallystick.services.transactions.resource import ResourceUnreachable
 from tallystick.services.transactions.resources import adapt
 from tallystick.services.transactions.resources.connection_resource import IDENTITY, OUTCOMES
@@ -22,6 +23,9 @@ from tallystick.services.transactions.resources.connection_resource import IDENT
 _CLOCK_S = 2.0
 """Seconds by which clocks may differ: ages of branches and leases are compared with them."""
 _HERE = frozenset({"", "localhost", "127.0.0.1", "::1"})
+
+_STORES = ("page-store", "journal")
+"""Addresses of embedded stores, ``KIND:PATH``: opening one would write, so their logs are read."""
 
 _Ask = Callable[[str], Any]
 """Runs a query and returns its first row, or None."""
@@ -37,6 +41,10 @@ def check_database(name: str, url: str, known: str | None) -> Iterator[Check]:
     """
     if url.startswith("sqlite"):
         yield from _sqlite(name, url)
+        return
+    kind, _, path = url.partition(":")
+    if kind in _STORES:
+        yield _store(name, path)
         return
     try:
         resource: Any = adapt(name, url)
@@ -245,6 +253,17 @@ def _clock(name: str, theirs: Any) -> Check:
         name, "clock", text, None if abs(ahead) <= _CLOCK_S else f"{text} of this machine's",
         "chronyc makestep  # on the machine whose clock is wrong", Level.WARNING,
     )  # fmt: skip
+
+
+def _store(name: str, path: str) -> Check:
+    """Return what is found in the log of an embedded store."""
+    line = f"tallystick verify {path}"
+    try:
+        found = verify(path)
+    except LogUnreadableError as error:
+        return Check(name, "store", Level.PROBLEM, error.message, f"ls -l {path}")
+    bad = found.findings[0].message if found.exit_code else None
+    return judged(name, "store", f"the log in {path} is whole", bad, line, Level.PROBLEM)
 
 
 def _sqlite(name: str, url: str) -> Iterator[Check]:

@@ -65,7 +65,8 @@ class TransactionManager:
         call_timeout: seconds for calls of a resource in the second phase, in rollback and in
             recovery, and for `close`; what has no answer is left to recovery. Not more than the
             ``timeout`` of the transaction, but a second at least.
-        orphan_interval: age in seconds from which undecided branches are rolled back.
+        orphan_interval: age in seconds from which undecided branches are rolled back; those from
+            before the manager was opened are rolled back at once, unless ``log`` is given.
         recovery_interval: seconds between passes of background recovery; None for none.
         close_resources: close the resources at `close`; False for resources that others use, too.
         on_step: called with the name of each step of commit and recovery; crash tests stop the
@@ -104,6 +105,8 @@ class TransactionManager:
         self.call_timeout = call_timeout
         self.orphan_interval = orphan_interval
         self._xids = XidFactory(self.node)
+        # The native log's lock of the directory proves it; of another log nothing is known.
+        self._dead_before = self._xids.clock() if log is None else 0
         self._on_step = on_step
         self._close_resources = close_resources
         self._recovering = threading.Lock()
@@ -252,6 +255,7 @@ class TransactionManager:
                 observe=self._context.observe,
                 tracing=self._context.tracing,
                 identities=self._directory.identities,
+                dead_before=self._dead_before,
             ).run()
         return self._last_report
 

@@ -18,6 +18,7 @@ recovery commits them. A refusal or an error before the decision rolls back ever
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
 import time
@@ -116,6 +117,12 @@ class LiveTransactions:
         while time.monotonic() < deadline and any(one.is_ending for one in self.at_work()):
             time.sleep(_POLL_S)
 
+    async def wait_until_empty(self, seconds: float) -> None:
+        """Wait for all transactions to end, on the event loop."""
+        deadline = time.monotonic() + seconds
+        while self._at_work and time.monotonic() < deadline:
+            await asyncio.sleep(_POLL_S)
+
     def release(self, transaction: TwoPhaseCommit) -> None:
         """Let nobody end the sessions of a transaction from now on: others will use them."""
         with self._ending:
@@ -170,7 +177,8 @@ class TwoPhaseCommit:
 
     ``deadline`` is the moment of the monotonic clock at which another thread ends the sessions of
     the branches; then ``expired`` is True. ``owner`` refers weakly to the transaction of the
-    application. ``is_ending`` is True from the begin of the first phase.
+    application. ``is_ending`` is True from the begin of the first phase. ``on_release`` is called
+    once the branches are closed.
 
     Args:
         gtrid: the global id.
@@ -190,6 +198,7 @@ class TwoPhaseCommit:
         "is_ending",
         "last",
         "of_parent",
+        "on_release",
         "owner",
         "prepared",
     )
@@ -199,6 +208,7 @@ class TwoPhaseCommit:
         self.deadline = time.monotonic() + timeout
         self.expired = False
         self.is_ending = False
+        self.on_release: Callable[[], None] | None = None
         self.owner: weakref.ref[Owner] | None = None
         self._limit = min(context.call_timeout, max(timeout, _SHORTEST_LIMIT_S))
         self.branches: dict[str, AnyBranch] = {}
@@ -266,7 +276,7 @@ class TwoPhaseCommit:
                 discard(branch, prepared=self.prepared is not None)
             except Exception:  # the other branches must be released
                 _log.exception("a branch could not be released", extra={"resource": name})
-        self._context.live.remove(self.gtrid)
+        self._release()
         self._context.recover_soon()
 
     def close(self) -> Steps[None]:
@@ -279,7 +289,13 @@ class TwoPhaseCommit:
                 yield branch.close
             except Exception:  # the transaction is over, and the other branches must be closed
                 _log.exception("a branch could not be closed", extra={"resource": name})
+        self._release()
+
+    def _release(self) -> None:
         self._context.live.remove(self.gtrid)
+        released, self.on_release = self.on_release, None
+        if released is not None:
+            released()
 
     def ended(self, outcome: str) -> None:
         """Take note of how it ended, for those who watch."""

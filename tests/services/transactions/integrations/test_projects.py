@@ -19,7 +19,7 @@ from tests.services.transactions.integrations.projects import Databases, Project
 pytestmark = [pytest.mark.postgres, pytest.mark.mariadb]
 
 PROJECTS = {
-    "django": (("django_shop/manage.py", "serve"), "SELECT request FROM shop_order"),
+    "django": (("django_shop/manage.py", "serve"), "SELECT request FROM sales_order"),
     "fastapi": (("fastapi_shop.py",), "SELECT request FROM tallystick_keys"),
 }
 DRIVERS = {"postgresql://": "postgresql+psycopg://", "mysql://": "mysql+pymysql://"}

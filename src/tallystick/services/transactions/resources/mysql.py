@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 import secrets
+import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -87,6 +89,7 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
 }  # fmt: skip
 """PyMySQL's settings that a URL can have, and how their values are read."""
 
+_CONTEXT_AGE_S = 60.0
 _TLS = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_cert", "ssl_verify_identity")
 
 driver_errors = DriverErrors(pymysql.Error)
@@ -129,12 +132,16 @@ class MySqlResource(ConnectionResource[Connection]):
 
     def outcomes(self) -> Sequence[bytes]:
         """List the global ids of all outcome rows."""
+        return self.outcomes_of(self.name)
+
+    def outcomes_of(self, name: str) -> Sequence[bytes]:
+        """List the global ids of the outcome rows of a resource of this database."""
         self.prepare_for_rows(again=True)
         if self.outcome_table is None:
             return []
         with self.lend() as connection, _cursor(connection) as cursor:
             query = f"SELECT gtrid FROM {self.outcome_table} WHERE resource = %s"
-            cursor.execute(query, (self.name,))
+            cursor.execute(query, (name,))
             return [bytes.fromhex(gtrid) for (gtrid,) in cursor.fetchall()]
 
     def forget_outcomes(self, gtrids: Sequence[bytes]) -> None:
@@ -186,10 +193,11 @@ class MySqlResource(ConnectionResource[Connection]):
             "password": unquote(parts.password or ""),
             "database": unquote(parts.path.lstrip("/")) or None,
         } | url_options(name, url, _OPTIONS)
+        contexts = _TlsContexts()
         encrypted = any(settings.get(option) for option in _TLS)
 
         def connect() -> Connection:
-            connection = pymysql.Connection(**settings, defer_connect=True)
+            connection = _UrlConnection(contexts, **settings, defer_connect=True)
             with resource.watch(connection):  # PyMySQL limits the time of TCP's handshake only
                 connection.connect()
                 if encrypted:
@@ -264,6 +272,37 @@ class MySqlResource(ConnectionResource[Connection]):
                 )
             )
         return problems
+
+
+class _TlsContexts:
+    """TLS contexts of one URL, made anew after a minute, as certificates are renewed.
+
+    PyMySQL makes one for each connection, and reads all certificates of the system for it: that
+    takes a hundredth of a second and more, in which no other thread runs.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[float, Any]] = {}
+        self._making = threading.Lock()
+
+    def get(self, settings: dict[str, Any], make: Callable[[dict[str, Any]], Any]) -> Any:
+        """Return the context for the settings, made by ``make`` if it is not known."""
+        now, key = time.monotonic(), repr(sorted(settings.items()))
+        with self._making:
+            if key not in self._made or self._made[key][0] < now - _CONTEXT_AGE_S:
+                self._made[key] = now, make(settings)
+            return self._made[key][1]
+
+
+class _UrlConnection(pymysql.connections.Connection):
+    """A connection that shares TLS contexts with others."""
+
+    def __init__(self, contexts: _TlsContexts, **settings: Any) -> None:
+        self._contexts = contexts
+        super().__init__(**settings)
+
+    def _create_ssl_ctx(self, sslp: dict[str, Any]) -> Any:
+        return self._contexts.get(sslp, super()._create_ssl_ctx)  # type: ignore[misc]
 
 
 class MySqlBranch:

@@ -9,7 +9,7 @@ from django.db.models import F
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from shop.models import Item, Order
+from sales.models import Item, Order
 from tallystick import BusyError, InDoubtError, RolledBackError
 from tallystick.services.transactions.integrations.django import atomic_all
 

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from django.urls import path
 
-from shop import views
+from sales import views
 
 urlpatterns = [path("orders/<str:number>", views.order), path("state", views.state)]
