@@ -29,7 +29,7 @@ interop: $(READY)
 	@scripts/ensure.sh java maven
 	$(PYTHON) -m pytest -m "interop and not soak" $(ARGS)
 
-# Storage, systems, journal and command line on the other Pythons that are found.
+# Storage, native log, journal and command line on the other Pythons that are found.
 pythons: $(READY)
 	@scripts/pythons.sh $(ARGS)
 

@@ -60,6 +60,19 @@ def test_it_agrees_with_explain(estate: Path) -> None:
     assert {one.path: one.judgement for one in tallystick.triage(estate).logs} == explained
 
 
+def test_the_tables_logs_and_files_say_the_same(estate: Path) -> None:
+    rows = tallystick.read_arrow(estate, "logs").read_all().to_pylist()
+    stated = {row["log"]: (row["answer"], row["reason"], row["after_crash"]) for row in rows}
+    triaged = {
+        one.path: (one.judgement.answer.value, one.judgement.reason, one.judgement.after_crash)
+        for one in tallystick.triage(estate).logs
+    }
+    assert stated == triaged
+    assert {row["transactions_at_stake"] for row in rows} >= {0, 34, None}
+    for row in tallystick.read_arrow(estate, "files").read_all().to_pylist():
+        assert row["answer"] == stated[row["log"]][0]
+
+
 def test_it_exits_with_0_only_if_every_log_is_safe(estate: Path, tmp_path: Path) -> None:
     assert tallystick.triage(estate / "closed").exit_code == 0
     assert tallystick.triage(estate / "prepared").exit_code == 0

@@ -36,6 +36,7 @@ from tallystick.systems.tally.live.settings import Settings
 from tests.fixtures import fixture_dir
 from tests.systems.derby.live.test_log import insert, row
 from tests.systems.derby.verdict.test_damage import control
+from tests.systems.jboss import build as jboss
 
 ROOT = Path(__file__).parents[2]
 Change = Callable[[Path], object]
@@ -252,6 +253,13 @@ def zeroed_record(folder: Path) -> None:
         data[end - 20 : end] = bytes(20)
 
 
+def forced_change_of_files(folder: Path) -> None:
+    """Three files; the second one begins although the first has room."""
+    items = {1: [jboss.add(1)], 2: [jboss.add(2)], 3: []}
+    files = {number: jboss.image("g3", number, ones) for number, ones in items.items()}
+    jboss.write(folder, "g3", files)
+
+
 # -- the native log ------------------------------------------------------------------------------
 
 
@@ -367,6 +375,7 @@ OTHERS = [
     Row("jboss", ARTEMIS, copied_file, "same-file-id"),
     Row("jboss", HORNETQ, zeroed_record, "odd-end"),
     Row("jboss", ARTEMIS, unfinished_creation, "compaction-pending"),
+    Row("jboss", NONE, forced_change_of_files, "room-left"),
     Row("tally", NONE, damaged_first_group, "refused"),
     Row("tally", NONE, sealed, "encrypted"),
 ]

@@ -20,9 +20,13 @@ from tallystick.reconcile.coverage import hides_records
 from tallystick.reconcile.decision_table import Resolution
 from tallystick.reconcile.estate import Estate
 from tallystick.records import Finding, State, Xid, jsonable
+from tallystick.services.transactions.deadlines import TimedResources, start_call
 from tallystick.services.transactions.resource import Resource, ResourceUnreachable
 from tallystick.services.transactions.xids import time_of
 from tallystick.systems.protocol import LogReading, ReadOptions
+
+ANSWER_SECONDS = 10.0
+"""Time for each resource to list its branches."""
 
 LIVE = "live:"
 """Prefix of a live resource's name, where other branches have the path of their log."""
@@ -81,15 +85,14 @@ def list_in_doubt(
     A path may be the directory of a `TransactionManager`. Nothing is written. Raises
     `LogUnreadableError` for a path that cannot be read.
     """
-    known = resources or {}
+    known = TimedResources(resources or {}, ANSWER_SECONDS).now()
     report = InDoubtReport([])
     estate = gathered(paths, report, options)
-    for name, resource in known.items():
+    asked = {name: start_call(resource, "in_doubt") for name, resource in known.items()}
+    for name, wait in asked.items():
         log = LIVE + name
         try:
-            estate.add_resource(
-                name, log, [_live_part(log, name, xid) for xid in resource.in_doubt()]
-            )
+            estate.add_resource(name, log, [_live_part(log, name, xid) for xid in wait()])
         except ResourceUnreachable as answer:
             estate.add_resource(name, log, ())
             report.unreachable[name] = str(answer)

@@ -7,12 +7,16 @@ branches that have ended, and records of it in the coordinator's log.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, cast
 
 from tallystick.errors import TallystickError, TransactionUsageError
 from tallystick.roles import DecisionOutcome
+from tallystick.services.journal import Journal
+from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.coordinator_dir import check_coordinator_dir
+from tallystick.services.transactions.deadlines import TimedResources
 from tallystick.services.transactions.resource import (
     BranchUnknown,
     LastResource,
@@ -57,7 +61,26 @@ def settle(
                 f"{gtrid.hex()} was decided: commit",
                 advice="Rolling back breaks the transaction; repeat with force if you must",
             )
-        return _settle(tm, gtrid, commit=commit, decided=decided)
+        return _settle(tm, gtrid, commit=commit, decided=decided, force=force)
+
+
+def open_store(name: str, address: str) -> PageStore | Journal | None:
+    """Open the embedded store of ``page-store:PATH`` or ``journal:PATH``; None for other addresses.
+
+    Raises:
+        TransactionUsageError: there is none in that folder.
+    """
+    scheme, _, path = address.partition(":")
+    stores: dict[str, type[PageStore | Journal]] = {"page-store": PageStore, "journal": Journal}
+    if scheme not in stores:
+        return None
+    if not Path(path).is_dir() or not any(Path(path).iterdir()):
+        raise TransactionUsageError(
+            f"there is no {scheme} of the resource {name!r}",
+            file=path,
+            advice="Opening would make a new one: look for the path that the application uses",
+        )
+    return stores[scheme](path)
 
 
 def _has_outcome(tm: TransactionManager, gtrid: bytes) -> bool:
@@ -66,15 +89,17 @@ def _has_outcome(tm: TransactionManager, gtrid: bytes) -> bool:
     return any(cast(LastResource, one).has_outcome(gtrid) for one in lasts)
 
 
-def _settle(tm: TransactionManager, gtrid: bytes, *, commit: bool, decided: bool) -> list[str]:
+def _settle(
+    tm: TransactionManager, gtrid: bytes, *, commit: bool, decided: bool, force: bool
+) -> list[str]:
     found = [
         (resource, xid)
-        for resource in tm.resources.values()
+        for resource in TimedResources(tm.resources, tm.call_timeout).now().values()
         for xid in resource.in_doubt()
         if xid.gtrid == gtrid
     ]
     if not found and commit:
-        return _close(tm, gtrid)
+        return _close(tm, gtrid, force=force)
     if not found:
         raise TransactionUsageError(f"no resource has a branch of {gtrid.hex()} in doubt")
     if commit and not decided:
@@ -96,10 +121,20 @@ def _settle(tm: TransactionManager, gtrid: bytes, *, commit: bool, decided: bool
     return done
 
 
-def _close(tm: TransactionManager, gtrid: bytes) -> list[str]:
-    """Close a decision whose branches are not listed any more: the operator knows their end."""
+def _close(tm: TransactionManager, gtrid: bytes, *, force: bool) -> list[str]:
+    """Close a decision whose branches are not listed any more: the operator knows their end.
+
+    With ``force`` for resources that were not given, too: those that are gone for ever.
+    """
     decision = tm.decisions.open_decisions().get(gtrid)
-    names = sorted(decision.resources & tm.resources.keys()) if decision is not None else []
+    waiting = sorted(decision.resources) if decision is not None else []
+    names = [name for name in waiting if force or name in tm.resources]
+    if not names and waiting:
+        raise TransactionUsageError(
+            f"the decision waits for {', '.join(waiting)}, and none of them was given",
+            advice="Give them with --resource; repeat with force if they are gone for ever and the "
+            "data agree",
+        )
     if not names:
         raise TransactionUsageError(f"no resource has a branch of {gtrid.hex()} in doubt")
     tm.decisions.finish(gtrid, names, DecisionOutcome.COMMITTED)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 OUTPUT = (
+    "logs",
     "files",
     "records",
     "transactions",
@@ -43,7 +44,7 @@ OUTPUT = (
 )
 """Every table, in the order of writing: each may read those before it."""
 
-_NOT_COUNTED = ("changes", "profile")
+_NOT_COUNTED = ("logs", "changes", "profile")
 """Tables that a summary says nothing of."""
 
 Progress = Callable[[str, int, int], None]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from tallystick.errors import TallystickError
 from tallystick.pipeline.change_feed import feed
 from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import Piece, Task
-from tallystick.reading.settled import settled_findings
+from tallystick.reading.settled import settled_findings, settled_judgement
 from tallystick.reading.survey import error_finding
 from tallystick.reading.tables import (
     batches_of,
@@ -92,12 +92,15 @@ def _read(
 ) -> Iterator[pa.RecordBatch]:
     if options.salvage and table == "records":
         return salvaged_batches(reading)
+    known = {one.name: one for one in systems()}
     if table == "findings":
-        known = {one.name: one for one in systems()}
         return finding_batches(settled_findings(reading, known, options.reading))
     columns = options.columns if table == options.table == "records" else ()
     schema, attributes = selected(table, columns), "attributes" in columns
-    return batches_of(reading, table, piece.split, schema=schema, attributes=attributes)
+    judged = partial(settled_judgement, known=known, options=options.reading)
+    return batches_of(
+        reading, table, piece.split, schema=schema, attributes=attributes, judged=judged
+    )
 
 
 @cache

@@ -16,6 +16,7 @@ from tallystick.records import (
     Change,
     Clock,
     Finding,
+    Judgement,
     LogFile,
     Record,
     Transaction,
@@ -252,6 +253,24 @@ class Separable(Protocol):
         ...
 
 
+@runtime_checkable
+class Judged(Protocol):
+    """A `LogReading` that gives its answer without the rest of the verdict.
+
+    The verdict of some systems lists every record; the answer is one row.
+    """
+
+    @property
+    def judgement(self) -> Judgement:
+        """The answer of ``verdict()``, found once."""
+        ...
+
+
+def judgement_on(reading: LogReading) -> Judgement:
+    """Return the answer of a reading."""
+    return reading.judgement if isinstance(reading, Judged) else reading.verdict().judgement
+
+
 @dataclass(frozen=True, slots=True)
 class ResourceTraits:
     """Properties of a log's branches of global transactions, for their reconciliation.
@@ -259,13 +278,13 @@ class ResourceTraits:
     Attributes:
         messages: its records are messages: resource names such as ``jms/orders`` fit its logs.
         read_only_unlogged: a prepared branch that changed nothing leaves no record.
-        nameless_rollback: `Record.type` of the record that a rollback of a prepared branch leaves
-            without its global id; empty where the id stays.
+        nameless_end: the attribute of a `Transaction` whose end was written from outside over the
+            record that held its global id; empty where the id stays.
     """
 
     messages: bool = False
     read_only_unlogged: bool = False
-    nameless_rollback: str = ""
+    nameless_end: str = ""
 
 
 @dataclass(frozen=True, slots=True)

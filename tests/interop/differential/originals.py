@@ -129,9 +129,11 @@ def _apply(rows: Rows, lines: list[str]) -> None:
 class Copies:
     """A process of ours that opens one copy after the other; started again after a hang."""
 
-    def __init__(self, main: str, path: str, options: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, main: str, path: str, options: tuple[str, ...] = (), limit_ms: int = LIMIT_MS
+    ) -> None:
         self._start = partial(
-            start_java, main, "open", LIMIT_MS, classpath=path, options=["-Xmx512m", *options]
+            start_java, main, "open", limit_ms, classpath=path, options=["-Xmx512m", *options]
         )
         self._context = self._start()
         self._process: Popen[str] = self._context.__enter__()
@@ -352,7 +354,7 @@ class Manager:
     @contextmanager
     def opener(self) -> Iterator[Opener]:
         """A process that opens copies."""
-        copies = Copies("BitronixCases", _classes("bitronix", *BITRONIX))
+        copies = Copies("BitronixCases", _classes("bitronix", *BITRONIX), limit_ms=600)
         try:
             yield copies.open
         finally:

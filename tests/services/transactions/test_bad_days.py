@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,13 @@ import psycopg
 import pytest
 import sqlalchemy
 import sqlalchemy.orm
+from click.testing import CliRunner
 
+from tallystick.cli.commands.indoubt import command as indoubt_command
 from tallystick.errors import HeuristicError, RolledBackError, TransactionUsageError
-from tallystick.indoubt.settle import settle
+from tallystick.indoubt.settle import open_store, settle
+from tallystick.services.journal import Journal
+from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.recovery import (
     HELD,
@@ -332,3 +337,202 @@ def test_a_child_process_leaves_the_transactions_of_its_parent_alone(bank: Bank)
         bank.pay(tx, "pg", 1)
         bank.pay(tx, "maria", 1)
     assert bank.balances() == {"pg": 2, "maria": 2, "lite": 0}
+
+
+@pytest.mark.postgres
+@pytest.mark.mariadb
+def test_undecided_branches_of_a_dead_process_are_rolled_back_at_once(bank: Bank) -> None:
+    """Its lock of the directory is gone: nobody can decide them any more."""
+    resources = {name: bank.urls[name] for name in ("pg", "maria")}
+    settings: dict[str, Any] = {"recovery_interval": None, "orphan_interval": 3600.0}
+    node = bank.folder / "node"
+    child = os.fork()
+    if child == 0:
+        tm = TransactionManager(node, resources, on_step=die_after("after prepare"), **settings)
+        with tm.begin() as tx:
+            bank.pay(tx, "pg", 5)
+            bank.pay(tx, "maria", 5)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    with TransactionManager(node, resources, **settings) as tm:
+        report = recover_until_clean(tm)
+        assert report.clean
+    assert bank.balances() == {"pg": 0, "maria": 0, "lite": 0}
+    with psycopg.connect(bank.urls["pg"]) as pg:  # the lock of the row is released
+        pg.execute("SET lock_timeout = '1s'")
+        pg.execute("UPDATE accounts SET balance = 0 WHERE id = %s", (bank.account,))
+
+
+def die_after(at: str) -> Any:
+    """Return an observer that ends the process after the second step of this kind."""
+    seen: list[str] = []
+
+    def observe(step: str) -> None:
+        if step.startswith(at):
+            seen.append(step)
+        if len(seen) == 2:
+            os._exit(9)
+
+    return observe
+
+
+@pytest.mark.postgres
+@pytest.mark.mariadb
+@pytest.mark.parametrize("listed", [True, False], ids=["in doubt", "committed before"])
+@pytest.mark.parametrize("name", ["pg", "maria"])
+def test_a_renamed_resource_closes_the_decisions_for_its_old_name(
+    bank: Bank, name: str, listed: bool
+) -> None:
+    with bank.manager("pg", "maria") as tm:
+        assert tm.recover().clean
+    decided_and_stopped(bank)
+    if not listed:  # committed, and the coordinator stopped before it could note that
+        with bank.manager("pg", "maria") as tm:
+            resource = tm.resources[name]
+            for xid in resource.in_doubt():
+                if xid.gtrid in tm.decisions.open_decisions():
+                    resource.commit(xid)
+    bank.urls["renamed"] = bank.urls[name]
+    names = {"pg", "maria", "renamed"} - {name}
+    with bank.manager(*names) as tm:
+        assert recover_until_clean(tm).clean
+        assert not tm.decisions.open_decisions()
+    assert bank.balances() == {"pg": 5, "maria": 5, "lite": 0}
+
+
+def test_a_resource_that_is_gone_for_ever_can_be_settled(tmp_path: Path) -> None:
+    state = durable("a", "b")
+    node = tmp_path / "node"
+    settings: dict[str, Any] = {"recovery_interval": None}
+    with (
+        TransactionManager(
+            node, state.resources(), on_step=stop("after decision"), **settings
+        ) as tm,
+        pytest.raises(Crash),
+    ):
+        transfer(tm, ("a", "b"))
+    state.databases.pop("b")
+    with TransactionManager(node, state.resources(), **settings) as tm:
+        report = tm.recover()
+        assert whys(report) == {"b": NO_RESOURCE}
+        (gtrid,) = tm.decisions.open_decisions()
+    with pytest.raises(TransactionUsageError, match="waits for b"):
+        settle(str(node), {}, gtrid, commit=True)
+    assert settle(str(node), {}, gtrid, commit=True, force=True) == [
+        "b: recorded as committed, on the operator's word"
+    ]
+    with TransactionManager(node, state.resources(), **settings) as tm:
+        assert tm.recover().clean
+
+
+def pay_in_stores(node: Path, on_step: Any, **stores: PageStore | Journal) -> bytes:
+    """Write to each store in one transaction, and stop at a step; return its global id."""
+    gtrids: list[bytes] = []
+    tm = TransactionManager(node, stores, on_step=on_step, recovery_interval=None)
+    with tm, pytest.raises(Crash), tm.begin() as tx:
+        gtrids.append(tx.gtrid)
+        for name, store in stores.items():
+            if isinstance(store, PageStore):
+                tx[name].table("accounts")[1] = b"5"
+            else:
+                tx[name].add(1, b"paid")
+    return gtrids[0]
+
+
+def new_store(folder: Path) -> PageStore:
+    store = PageStore(folder)
+    store.create_table("accounts")
+    return store
+
+
+def row(store: PageStore) -> bytes | None:
+    with store.begin() as tx:
+        return tx.table("accounts").get(1)
+
+
+def test_a_store_that_committed_before_the_end_was_noted_proves_it(tmp_path: Path) -> None:
+    one, two = new_store(tmp_path / "one"), new_store(tmp_path / "two")
+    with one, two:
+        pay_in_stores(tmp_path / "node", stop("after commit one"), one=one, two=two)
+    one, two = PageStore(tmp_path / "one"), PageStore(tmp_path / "two")
+    with one, two:
+        stores = {"one": one, "two": two}
+        with TransactionManager(tmp_path / "node", stores, recovery_interval=None) as tm:
+            assert tm.recover().clean
+            assert tm.recover().clean
+            for name in stores:  # the rows of outcomes are deleted
+                assert not tm.resources[name].outcomes()  # type: ignore[attr-defined]
+        assert row(one) == row(two) == b"5"
+
+
+def test_a_store_that_was_rolled_back_by_hand_is_named(tmp_path: Path) -> None:
+    one, two = new_store(tmp_path / "one"), new_store(tmp_path / "two")
+    with one, two:
+        pay_in_stores(tmp_path / "node", stop("after decision"), one=one, two=two)
+    one, two = PageStore(tmp_path / "one"), PageStore(tmp_path / "two")
+    with one, two:
+        for branch in one.in_doubt():
+            one.settle(branch.name, commit=False)
+        stores = {"one": one, "two": two}
+        with TransactionManager(tmp_path / "node", stores, recovery_interval=None) as tm:
+            report = tm.recover()
+            assert not report.clean
+            assert whys(report) == {"one": UNPROVED}
+
+
+def test_another_store_under_the_name_is_refused(tmp_path: Path) -> None:
+    one, two = new_store(tmp_path / "one"), new_store(tmp_path / "two")
+    with one, two:
+        stores: dict[str, Any] = {"one": one, "two": two}
+        with TransactionManager(tmp_path / "node", stores, recovery_interval=None) as tm:
+            assert tm.recover().clean
+        pay_in_stores(tmp_path / "node", stop("after decision"), one=one, two=two)
+    other, two = new_store(tmp_path / "other"), PageStore(tmp_path / "two")
+    with other, two:
+        stores = {"one": other, "two": two}
+        with TransactionManager(tmp_path / "node", stores, recovery_interval=None) as tm:
+            report = tm.recover()
+            assert "another database" in report.unreachable["one"]
+            assert report.open_decisions == 1
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_embedded_stores_are_settled_from_the_command_line(tmp_path: Path, commit: bool) -> None:
+    store, mail = new_store(tmp_path / "store"), Journal(tmp_path / "mail")
+    gtrid = b""
+
+    def copy(step: str) -> None:  # as the process that is killed here leaves them
+        if step == ("after decision" if commit else "after prepare mail"):
+            for name in ("store", "mail", "node"):
+                shutil.copytree(tmp_path / name, tmp_path / "left" / name)
+
+    with store, mail:
+        stores: dict[str, Any] = {"store": store, "mail": mail}
+        with (
+            TransactionManager(
+                tmp_path / "node", stores, on_step=copy, recovery_interval=None
+            ) as tm,
+            tm.begin() as tx,
+        ):
+            gtrid = tx.gtrid
+            tx["store"].table("accounts")[1] = b"5"
+            tx["mail"].add(1, b"paid")
+    left = tmp_path / "left"
+    lines = [f"store=page-store:{left}/store", f"mail=journal:{left}/mail"]
+    resources = [part for line in lines for part in ("--resource", line)]
+    outcome = "--commit" if commit else "--rollback"
+    arguments = ["settle", str(left / "node"), gtrid.hex(), *resources, outcome, "--yes"]
+    result = CliRunner().invoke(indoubt_command, arguments)
+    assert result.exit_code == 0, result.output
+    listed = CliRunner().invoke(indoubt_command, ["list", *resources])
+    assert "would write" in listed.output
+    with PageStore(left / "store") as store, Journal(left / "mail") as mail:
+        assert row(store) == (b"5" if commit else None)
+        assert [one.body for one in mail.live_records()] == ([b"paid"] if commit else [])
+
+
+def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    for kind in ("page-store", "journal"):
+        with pytest.raises(TransactionUsageError, match="there is no"):
+            open_store("store", f"{kind}:{tmp_path}/none")
+    assert not list(tmp_path.iterdir())

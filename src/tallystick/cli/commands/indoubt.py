@@ -17,10 +17,12 @@ from tallystick.cli.output import (
     say,
 )
 from tallystick.indoubt.listing import InDoubt, InDoubtReport, list_in_doubt
-from tallystick.indoubt.settle import settle
+from tallystick.indoubt.settle import open_store, settle
 from tallystick.reconcile.alarms import ADVICE, DOUBTFUL, LOST_COMMIT
 from tallystick.services.transactions.resource import Resource
 from tallystick.services.transactions.resources import adapt
+
+_STORES = ("page-store:", "journal:")
 
 paths_argument = click.argument("paths", nargs=-1, type=click.Path())
 resource_option = click.option(
@@ -28,18 +30,27 @@ resource_option = click.option(
     "resources",
     multiple=True,
     metavar="NAME=URL",
-    help="A live database under its unique name; may be repeated.",
+    help="A live database under its unique name; may be repeated. 'settle' takes page-store:PATH"
+    " and journal:PATH, too.",
 )
 
 
-def _named(ctx: click.Context, resources: tuple[str, ...]) -> dict[str, Resource]:
+def _named(
+    ctx: click.Context, resources: tuple[str, ...], *, writing: bool = False
+) -> dict[str, Resource]:
     named: dict[str, Resource] = {}
     closing = ctx.with_resource(ExitStack())
     for resource in resources:
         name, separator, url = resource.partition("=")
         if not separator:
             raise click.BadParameter(f"{resource!r} is not NAME=URL", param_hint="--resource")
-        named[name] = adapt(name, url)
+        if url.startswith(_STORES) and not writing:
+            message = f"opening {url} would write: give its path as a log instead"
+            raise click.BadParameter(message, param_hint="--resource")
+        store = open_store(name, url)
+        if store is not None:
+            closing.enter_context(store)
+        named[name] = adapt(name, url if store is None else store)
         closing.callback(named[name].close)
     return named
 
@@ -86,8 +97,9 @@ def list_(
 def _print_list(report: InDoubtReport) -> None:
     out = Printer()
     if report.transactions:
-        headers = ("global id", "owner", "decision", "due", "branches in doubt", "age")
-        out.table(headers, map(_row, report.transactions))
+        for one in report.transactions:
+            out.line((one.gtrid.hex(), "bold"), f"  due: {_due(one)}")
+            out.line(f"    {_about(one)}")
         for alarm in sorted({one.alarm for one in report.transactions if one.alarm}):
             out.line(f"{alarm}: {ADVICE[alarm]}")
     else:
@@ -105,15 +117,11 @@ def _due(one: InDoubt) -> str:
     return f"{due} ({one.alarm})" if one.alarm == LOST_COMMIT else due
 
 
-def _row(one: InDoubt) -> tuple[str, ...]:
-    return (
-        one.gtrid.hex(),
-        one.owner or "?",
-        one.decision or "none",
-        _due(one),
-        ", ".join(_branch(b) for b in one.branches if b["state"] == "prepared"),
-        "?" if one.age_seconds is None else f"{one.age_seconds:.0f} s",
-    )
+def _about(one: InDoubt) -> str:
+    branches = ", ".join(_branch(b) for b in one.branches if b["state"] == "prepared") or "none"
+    age = "" if one.age_seconds is None else f"; {one.age_seconds:.0f} s old"
+    decision = one.decision or "none"
+    return f"decision: {decision}; owner: {one.owner or '?'}; in doubt on: {branches}{age}"
 
 
 def _branch(branch: dict[str, Any]) -> str:
@@ -197,7 +205,9 @@ def settle_(
     if not yes:
         click.confirm(f"{wanted[0]} {gtrid}?", abort=True, err=True)
     due = None if forget else commit
-    done = settle(coordinator, _named(ctx, resources), _hex(gtrid), commit=due, force=force)
+    done = settle(
+        coordinator, _named(ctx, resources, writing=True), _hex(gtrid), commit=due, force=force
+    )
     for line in done:
         say(line)
     ctx.exit(1 if any(": failed" in line for line in done) else 0)

@@ -1,11 +1,12 @@
 """A page store as a resource of a transaction manager.
 
 In: branches of global transactions. Out: sessions of the store; a branch is prepared under its
-`branch_name`.
+`branch_name`, with a row in the table `OUTCOMES`, which is there if the branch has committed.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -20,12 +21,27 @@ from tallystick.services.transactions.resources.embedded import (
     store_errors,
 )
 
+OUTCOMES = "tallystick_outcomes"
+
 
 class TwoPhaseStore(Protocol):
     """The calls of a `PageStore` that a resource needs."""
 
-    def begin(self) -> Session:
+    @property
+    def store_id(self) -> int:
+        """A random number made with the store."""
+        ...
+
+    def begin(self, *, read_only: bool = False) -> Session:
         """Begin a transaction."""
+        ...
+
+    def create_table(self, name: str) -> None:
+        """Create an empty table, unless it exists."""
+        ...
+
+    def tables(self) -> Sequence[str]:
+        """Return the names of the tables."""
         ...
 
     def in_doubt(self) -> Sequence[InDoubt]:
@@ -40,14 +56,41 @@ class TwoPhaseStore(Protocol):
 class PageStoreResource(EmbeddedResource):
     """A store under its unique name."""
 
+    exclusive = False  # another store, or a backup of this one, may stand in its place
+
     def __init__(self, name: str, store: TwoPhaseStore) -> None:
         super().__init__(name)
         self._store = store
+        self._has_table = False
 
     def begin(self, xid: Xid) -> PageStoreBranch:
         """Begin a branch."""
         with store_errors():
+            if not self._has_table:
+                self._store.create_table(OUTCOMES)
+                self._has_table = True
             return PageStoreBranch(self._store.begin(), xid)
+
+    def identity(self) -> str:
+        """Return the number that the store was made with."""
+        with store_errors():
+            return f"page store {self._store.store_id:x}"
+
+    def outcomes(self) -> Sequence[bytes]:
+        """List the global ids of the outcome rows: of branches that have committed."""
+        with store_errors():
+            if OUTCOMES not in self._store.tables():
+                return []
+            with self._store.begin(read_only=True) as session:
+                return [gtrid for _, gtrid in session.table(OUTCOMES).range()]
+
+    def forget_outcomes(self, gtrids: Sequence[bytes]) -> None:
+        """Delete outcome rows."""
+        if gtrids and not self._store.in_doubt():  # else the store is read-only
+            with store_errors(), self._store.begin() as session:
+                table = session.table(OUTCOMES)
+                for gtrid in gtrids:
+                    table.pop(_key(gtrid), None)
 
     def in_doubt(self) -> Sequence[Xid]:
         """Return the branches that are prepared in the store."""
@@ -89,7 +132,13 @@ class PageStoreBranch(EmbeddedBranch):
             self.rollback()
             return Vote.READ_ONLY
         try:
+            self._session.table(OUTCOMES)[_key(self.xid.gtrid)] = self.xid.gtrid
             self._session.prepare(branch_name(self.xid))
         except TallystickError as error:
             raise BranchRolledBack(str(error)) from error
         return Vote.PREPARED
+
+
+def _key(gtrid: bytes) -> int:
+    """Return the key of an outcome row: 63 bits, as of a hash."""
+    return int.from_bytes(hashlib.blake2b(gtrid, digest_size=8).digest(), "big") >> 1

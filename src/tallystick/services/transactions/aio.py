@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -17,7 +18,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
-from tallystick.errors import TransactionUsageError
+from tallystick.errors import LogClosedError, TransactionUsageError
 from tallystick.roles import DecisionLog
 from tallystick.services.transactions.manager import (
     TransactionManager,
@@ -30,6 +31,7 @@ from tallystick.services.transactions.messaging.retry import Retry
 from tallystick.services.transactions.metrics import Statistics
 from tallystick.services.transactions.recovery import RecoveryReport
 from tallystick.services.transactions.resource import Problem, Resource, is_instant
+from tallystick.services.transactions.resources.pool import Turns
 from tallystick.services.transactions.resources.thread_branch import ThreadedBranch, in_thread
 from tallystick.services.transactions.steps import Steps, drive_awaiting, one_step
 from tallystick.services.transactions.transaction import (
@@ -46,9 +48,8 @@ _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 _Handle = TypeVar("_Handle")
 
-THREADS = 64
-"""Worker threads of a manager by default: the number of transactions that can wait at the same
-time for databases whose drivers block."""
+CONNECTIONS = 20
+"""Transactions of a manager that use databases at the same time, by default."""
 
 
 class AsyncTransaction(GlobalTransaction):
@@ -58,7 +59,7 @@ class AsyncTransaction(GlobalTransaction):
     after the other, whichever tasks make them, and to their ends even if those are cancelled.
     """
 
-    __slots__ = ("_at_work", "_done", "_end_workers", "_outer", "_running", "_workers")
+    __slots__ = ("_at_work", "_done", "_end_workers", "_outer", "_running", "_turns", "_workers")
 
     def __init__(
         self,
@@ -67,6 +68,7 @@ class AsyncTransaction(GlobalTransaction):
         xids: XidFactory,
         workers: Executor,
         end_workers: Executor,
+        turns: Turns,
         running: ContextVar[AsyncTransaction | None],
     ) -> None:
         super().__init__(protocol, resources, xids)
@@ -74,6 +76,7 @@ class AsyncTransaction(GlobalTransaction):
         self._outer: AsyncTransaction | None = None
         self._workers = workers
         self._end_workers = end_workers
+        self._turns = turns
         self._at_work = False
         self._done: asyncio.Future[None] | None = None
         """The end of the call that is under way, if another one waits for it."""
@@ -102,7 +105,7 @@ class AsyncTransaction(GlobalTransaction):
             TransactionUsageError: it is enlisted already; use ``transaction[name]``.
         """
         self._require_new(name)
-        await self._do(self._begin(name))
+        await self._enlist(name)
         return self[name]
 
     async def connection(self, name: str, kind: type[_Handle]) -> _Handle:
@@ -116,7 +119,7 @@ class AsyncTransaction(GlobalTransaction):
             TransactionUsageError: the handle is something else.
         """
         if name not in self._protocol.branches:
-            await self._do(self._begin(name))
+            await self._enlist(name)
         return of_kind(self[name], name, kind)
 
     async def run(self, name: str, work: Callable[[Any], _Result]) -> _Result:
@@ -126,6 +129,7 @@ class AsyncTransaction(GlobalTransaction):
             name: the resource, which is enlisted at its first use.
             work: gets the handle that a thread gets.
         """
+        await self._take_turn(name)
         return await self._do(self._run(name, work))
 
     async def execute(self, name: str, statement: Any, parameters: Any = ()) -> Any:
@@ -138,7 +142,7 @@ class AsyncTransaction(GlobalTransaction):
         """
         branches = self._protocol.branches
         if name not in branches:
-            await self._do(self._begin(name))
+            await self._enlist(name)
         if isinstance(branches[name], ThreadedBranch):
             return await self.run(name, lambda handle: handle.execute(statement, parameters))
         answer = self[name].execute(statement, parameters)
@@ -172,6 +176,32 @@ class AsyncTransaction(GlobalTransaction):
         except BaseException:
             await self._do(self._roll_back())
             raise
+
+    async def _enlist(self, name: str) -> None:
+        await self._take_turn(name)
+        await self._do(self._begin(name))
+
+    async def _take_turn(self, name: str) -> None:
+        """Wait until the transaction may use databases, if it does not yet."""
+        protocol = self._protocol
+        self._require_open("use a resource")
+        if self._has_turn() or is_instant(self._joinable_or_joined(name)):
+            return
+        try:
+            await self._turns.take(self._deadline)
+        except TimeoutError:
+            self._require_open("use a resource")  # its time is over, too
+            raise
+        if self._has_turn() or self.status not in OPEN:  # in another task meanwhile
+            self._turns.give_back()
+        else:
+            protocol.on_release = self._turns.give_back
+
+    def _has_turn(self) -> bool:
+        return self._protocol.on_release is not None
+
+    def _joinable_or_joined(self, name: str) -> Resource:
+        return self._resources[name] if name in self.branches else self._joinable(name)
 
     # -- steps ------------------------------------------------------------------------------
 
@@ -251,11 +281,21 @@ class AsyncTransactionManager:
 
     Args:
         manager: the manager.
+        connections: the number of transactions that use databases at the same time, each of them
+            with at most one connection to each. Others wait, as long as their timeout allows. A
+            transaction begun within another one needs a turn of its own.
         threads: the number of calls of drivers that block which may be under way at the same time,
-            and as many ends of branches; others wait.
+            and as many ends of branches; as many as connections unless given.
     """
 
-    def __init__(self, manager: TransactionManager, *, threads: int = THREADS) -> None:
+    def __init__(
+        self,
+        manager: TransactionManager,
+        *,
+        connections: int = CONNECTIONS,
+        threads: int | None = None,
+    ) -> None:
+        threads = connections if threads is None else threads
         self.manager = manager
         self._current: ContextVar[AsyncTransaction | None] = ContextVar(
             "tallystick_task", default=None
@@ -263,6 +303,8 @@ class AsyncTransactionManager:
         self._workers = ThreadPoolExecutor(threads, "tallystick-transaction")
         # Separate: work may wait for locks that only the end of another transaction releases.
         self._end_workers = ThreadPoolExecutor(threads, "tallystick-transaction-end")
+        self._turns = Turns(connections)
+        self._closing = False
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.manager!r}>"
@@ -291,8 +333,14 @@ class AsyncTransactionManager:
 
     def begin(self, timeout: float | None = None) -> AsyncTransaction:
         """Begin a transaction: ``async with manager.begin() as tx``."""
+        self._require_open()
         return self.manager._begin(
-            AsyncTransaction, timeout, self._workers, self._end_workers, self._current
+            AsyncTransaction,
+            timeout,
+            self._workers,
+            self._end_workers,
+            self._turns,
+            self._current,
         )
 
     async def run(
@@ -307,7 +355,16 @@ class AsyncTransactionManager:
             with self.manager.begin(timeout) as transaction:
                 return work(transaction)
 
-        return await self._in_thread(whole)
+        self._require_open()
+        await self._turns.take(math.inf)
+        try:
+            return await drive_awaiting(one_step(partial(in_thread, self._workers, whole)))
+        finally:
+            self._turns.give_back()
+
+    def _require_open(self) -> None:
+        if self._closing:
+            raise LogClosedError("the transaction manager is closed")
 
     @overload
     def transactional(
@@ -372,17 +429,25 @@ class AsyncTransactionManager:
     # -- end --------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Close the manager and end the worker threads; a second call does nothing."""
-        # Not in a worker thread of its own: those end here.
-        await drive_awaiting(one_step(partial(asyncio.to_thread, self._close)))
+        """Close the manager and end the worker threads; a second call does nothing.
 
-    def _close(self) -> None:
-        self.manager.close()
-        self._workers.shutdown()
-        self._end_workers.shutdown()
+        Transactions that are at work may end first, within ``call_timeout`` seconds of the manager;
+        afterwards their sessions are ended, and they roll back.
+        """
+        self._closing = True
+        await drive_awaiting(one_step(self._close))
+
+    async def _close(self) -> None:
+        live, seconds = self.manager._context.live, self.manager.call_timeout
+        await live.wait_until_empty(seconds)
+        await asyncio.to_thread(self.manager.close)
+        await live.wait_until_empty(seconds)
+        self._workers.shutdown(wait=False)
+        self._end_workers.shutdown(wait=False)
 
     async def _in_thread(self, work: Callable[[], _Result]) -> _Result:
-        return await drive_awaiting(one_step(partial(in_thread, self._workers, work)))
+        """Call what belongs to no transaction: not in a worker, which may wait for its result."""
+        return await drive_awaiting(one_step(partial(asyncio.to_thread, work)))
 
     async def __aenter__(self) -> Self:
         return self

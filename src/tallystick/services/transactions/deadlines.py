@@ -28,7 +28,7 @@ TICK_S = 0.1
 _CALLS = frozenset(
     {
         "close", "commit", "forget_outcomes", "has_outcome", "identity", "in_doubt", "outcomes",
-        "preflight", "rollback",
+        "outcomes_of", "preflight", "rollback",
     }
 )  # fmt: skip
 """Calls of a resource that may wait for its database."""

@@ -34,6 +34,7 @@ from tallystick.services.transactions.recovery import (
 from tallystick.services.transactions.resource import Problem, Resource, ResourceUnreachable
 from tallystick.services.transactions.resources import adapt
 from tallystick.services.transactions.steps import observer
+from tallystick.services.transactions.tracing import Tracing
 from tallystick.services.transactions.transaction import OPEN, GlobalTransaction, Transaction
 from tallystick.services.transactions.two_phase_commit import (
     CommitContext,
@@ -64,7 +65,8 @@ class TransactionManager:
         call_timeout: seconds for calls of a resource in the second phase, in rollback and in
             recovery, and for `close`; what has no answer is left to recovery. Not more than the
             ``timeout`` of the transaction, but a second at least.
-        orphan_interval: age in seconds from which undecided branches are rolled back.
+        orphan_interval: age in seconds from which undecided branches are rolled back; those from
+            before the manager was opened are rolled back at once, unless ``log`` is given.
         recovery_interval: seconds between passes of background recovery; None for none.
         close_resources: close the resources at `close`; False for resources that others use, too.
         on_step: called with the name of each step of commit and recovery; crash tests stop the
@@ -103,17 +105,24 @@ class TransactionManager:
         self.call_timeout = call_timeout
         self.orphan_interval = orphan_interval
         self._xids = XidFactory(self.node)
+        # The native log's lock of the directory proves it; of another log nothing is known.
+        self._dead_before = self._xids.clock() if log is None else 0
         self._on_step = on_step
         self._close_resources = close_resources
         self._recovering = threading.Lock()
         self._last_report = RecoveryReport()
         self._background = BackgroundRecovery(self.recover, recovery_interval)
+        live = LiveTransactions()
+        metrics = TransactionMetrics(
+            self.node,
+            in_doubt=lambda: self._last_report.in_doubt(self._xids.clock()),
+            active=live.__len__,
+        )
         self._context = CommitContext(
             decisions=self.decisions,
-            live=LiveTransactions(),
-            metrics=TransactionMetrics(
-                self.node, lambda: self._last_report.in_doubt(self._xids.clock())
-            ),
+            live=live,
+            metrics=metrics,
+            tracing=Tracing(self.node, metrics),
             observe=observer(on_step),
             recover_soon=self._background.wake,
             # Presumed abort needs no notes; operators of another system's log expect them.
@@ -244,7 +253,9 @@ class TransactionManager:
                 orphan_interval=self.orphan_interval,
                 metrics=self._context.metrics,
                 observe=self._context.observe,
+                tracing=self._context.tracing,
                 identities=self._directory.identities,
+                dead_before=self._dead_before,
             ).run()
         return self._last_report
 

@@ -11,9 +11,13 @@ at any step and run again.
     ours                       decided, ended otherwise    leave (heuristic): never rolled back
     ours                       outcome row found           record the decision, commit
     ours                       a last resource is away     leave (cannot know)
+    ours, begun before the
+    coordinator was opened     not decided                 roll back (presumed abort)
     ours, younger than the
     orphan interval            not decided                 leave (young)
     ours                       not decided                 roll back (presumed abort)
+
+The lock of the coordinator's directory proves that the process of an earlier transaction is dead.
 
 The order matters: first scan, then see which transactions are live, then read the decisions. A
 transaction stops being live only after its decision is in the log, so one that is neither live nor
@@ -25,7 +29,9 @@ listed, or not known to the commit, has not answered: the decision stays open an
 report, until an operator settles it. An outcome row is deleted only if it stood before the scan
 that found nothing in doubt, and its decision is closed.
 
-A resource whose database is not the one noted under its name is refused, and not asked.
+A resource whose database is not the one noted under its name is refused, and not asked. A resource
+whose database was noted under a name that the manager has no more is that one, renamed: it answers
+for the old name, too.
 
 `BackgroundRecovery` repeats it in a thread.
 """
@@ -58,6 +64,7 @@ from tallystick.services.transactions.resource import (
     keeps_outcomes,
 )
 from tallystick.services.transactions.steps import Observer
+from tallystick.services.transactions.tracing import Tracing
 from tallystick.services.transactions.two_phase_commit import LiveTransactions
 from tallystick.services.transactions.xids import FORMAT_ID, XidFactory, node_of, time_of
 
@@ -127,7 +134,8 @@ class Recovery:
     """One pass over all resources.
 
     ``orphan_interval`` is in seconds; ``xids`` gives the node and its clock. ``identities`` are
-    those of the databases by resource name, noted in the coordinator's directory.
+    those of the databases by resource name, noted in the coordinator's directory. Transactions
+    begun before the moment ``dead_before``, in milliseconds, are not at work anywhere.
     """
 
     xids: XidFactory
@@ -137,11 +145,15 @@ class Recovery:
     orphan_interval: float
     metrics: TransactionMetrics
     observe: Observer
+    tracing: Tracing
     identities: MutableMapping[str, str]
+    dead_before: int = 0
     _report: RecoveryReport = field(init=False, default_factory=RecoveryReport)
     _lasts: dict[str, LastResource] = field(init=False, default_factory=dict)
     _met: dict[str, str] = field(init=False, default_factory=dict)
     """Identities that are not noted yet."""
+    _former: dict[str, str] = field(init=False, default_factory=dict)
+    """Resources by the names that they had before."""
 
     def run(self) -> RecoveryReport:
         """Scan, decide, act; a resource that fails is listed in the report."""
@@ -199,6 +211,7 @@ class Recovery:
         known = [name for name, resource in self.resources.items() if hasattr(resource, "identity")]
         for name, found in self._ask(known, "identity").items():
             noted = self.identities.get(name)
+            self._look_for_former_names(name, found)
             if found is None or found == noted:
                 continue
             if noted is None:
@@ -214,6 +227,12 @@ class Recovery:
         for name, found in self._met.items():
             if name not in waiting:
                 self.identities[name] = found
+
+    def _look_for_former_names(self, name: str, found: str | None) -> None:
+        """Find names that the manager does not have and whose database is that of a resource."""
+        for old, identity in self.identities.items():
+            if identity == found and old not in self.resources:
+                self._former[old] = name
 
     def _resolve(self, resource: Resource, xid: Xid) -> None:
         node = node_of(xid.gtrid)
@@ -259,6 +278,8 @@ class Recovery:
         begun = time_of(gtrid)
         if begun is None:  # an id of Bitronix holds the time since boot, not since 1970
             return False
+        if begun < self.dead_before:
+            return False
         # An id from the future was made before the clock was set back: a little ahead is young.
         age = abs(self.xids.clock() - begun)
         return age < self.orphan_interval * 1000
@@ -267,10 +288,11 @@ class Recovery:
         verb = "commit" if commit else "roll back"
         self.observe(f"recovery: before {verb}", resource.name)
         try:
-            if commit:
-                resource.commit(xid)
-            else:
-                resource.rollback(xid)
+            with self.tracing.recovering(verb, resource.name, xid.gtrid):
+                if commit:
+                    resource.commit(xid)
+                else:
+                    resource.rollback(xid)
         except BranchUnknown:
             self._leave(resource, xid, HELD)
             return
@@ -288,7 +310,14 @@ class Recovery:
             (resource.name, xid)
         )
         if commit:
-            self.decisions.finish(xid.gtrid, [resource.name], DecisionOutcome.COMMITTED)
+            names = [resource.name, *self._former_names(resource.name, xid.gtrid)]
+            self.decisions.finish(xid.gtrid, names, DecisionOutcome.COMMITTED)
+
+    def _former_names(self, name: str, gtrid: bytes) -> list[str]:
+        """Return the former names of a resource for which a decision waits."""
+        decision = self.decisions.open_decisions().get(gtrid)
+        waiting = decision.resources if decision is not None else ()
+        return [old for old, new in self._former.items() if new == name and old in waiting]
 
     def _heuristic(self, resource: Resource, xid: Xid, answer: Exception) -> None:
         _log.critical(
@@ -311,13 +340,20 @@ class Recovery:
         waiting: dict[str, list[bytes]] = {}
         for gtrid, decision in standing.items():
             for name in sorted(decision.resources):
-                if (name, gtrid) not in in_doubt and name not in self._report.unreachable:
+                now = self._former.get(name, name)
+                if (now, gtrid) not in in_doubt and now not in self._report.unreachable:
                     waiting.setdefault(name, []).append(gtrid)
         for name, gtrids in waiting.items():
             proved = self._proved(name, gtrids)
             if proved is None:
                 continue
-            why = UNPROVED if name in self.resources else NO_RESOURCE
+            known = self._former.get(name, name) in self.resources
+            why = UNPROVED if known else NO_RESOURCE
+            if not known:
+                _log.warning(
+                    "decisions wait for a resource that the manager does not have",
+                    extra={"resource": name, "decisions": len(gtrids)},
+                )
             for gtrid in gtrids:
                 if gtrid in proved:
                     self.decisions.finish(gtrid, [name], DecisionOutcome.COMMITTED)
@@ -327,7 +363,7 @@ class Recovery:
 
     def _proved(self, name: str, gtrids: Sequence[bytes]) -> set[bytes] | None:
         """Return those whose branches are committed in the resource; None if it is away."""
-        resource = self.resources.get(name)
+        resource = self.resources.get(self._former.get(name, name))
         if resource is None:
             return set()
         if is_exclusive(resource):
@@ -335,6 +371,8 @@ class Recovery:
         if not keeps_outcomes(resource):
             return set()
         try:
+            if name != resource.name and hasattr(resource, "outcomes_of"):
+                return set(resource.outcomes_of(name))
             return set(cast(ProvingResource, resource).outcomes())
         except ResourceUnreachable as answer:
             self._unreachable(resource, answer)
@@ -356,7 +394,7 @@ class Recovery:
             ]
             try:
                 cast(ProvingResource, resource).forget_outcomes(over)
-            except ResourceUnreachable as answer:
+            except Exception as answer:
                 self._unreachable(resource, answer)
 
     def _leave(self, resource: Resource, xid: Xid, why: str) -> None:

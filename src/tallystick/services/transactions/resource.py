@@ -241,6 +241,10 @@ class ProvingResource(Resource, Protocol):
         """List the global ids of all outcome rows. Raises `ResourceUnreachable`."""
         ...
 
+    def outcomes_of(self, name: str) -> Sequence[bytes]:
+        """List those that it stored under another name, which it had before."""
+        ...
+
     def forget_outcomes(self, gtrids: Sequence[bytes]) -> None:
         """Delete the outcome rows of transactions whose decisions are closed."""
         ...

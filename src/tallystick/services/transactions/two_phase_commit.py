@@ -18,6 +18,7 @@ recovery commits them. A refusal or an error before the decision rolls back ever
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
 import time
@@ -52,6 +53,7 @@ from tallystick.services.transactions.resource import (
     send_prepare,
 )
 from tallystick.services.transactions.steps import Observer, Steps
+from tallystick.services.transactions.tracing import Tracing
 
 _log = logger("tallystick.transactions")
 
@@ -115,6 +117,12 @@ class LiveTransactions:
         while time.monotonic() < deadline and any(one.is_ending for one in self.at_work()):
             time.sleep(_POLL_S)
 
+    async def wait_until_empty(self, seconds: float) -> None:
+        """Wait for all transactions to end, on the event loop."""
+        deadline = time.monotonic() + seconds
+        while self._at_work and time.monotonic() < deadline:
+            await asyncio.sleep(_POLL_S)
+
     def release(self, transaction: TwoPhaseCommit) -> None:
         """Let nobody end the sessions of a transaction from now on: others will use them."""
         with self._ending:
@@ -124,6 +132,9 @@ class LiveTransactions:
         """Refuse all calls of transactions in a child process."""
         for transaction in self._at_work.values():
             transaction.of_parent = True
+
+    def __len__(self) -> int:
+        return len(self._at_work)
 
     def __contains__(self, gtrid: bytes) -> bool:
         return gtrid in self._at_work or gtrid in self._frozen
@@ -141,6 +152,7 @@ class CommitContext:
     decisions: DecisionLog
     live: LiveTransactions
     metrics: TransactionMetrics
+    tracing: Tracing
     observe: Observer
     recover_soon: Callable[[], None]
     writes_notes: bool
@@ -165,7 +177,8 @@ class TwoPhaseCommit:
 
     ``deadline`` is the moment of the monotonic clock at which another thread ends the sessions of
     the branches; then ``expired`` is True. ``owner`` refers weakly to the transaction of the
-    application. ``is_ending`` is True from the begin of the first phase.
+    application. ``is_ending`` is True from the begin of the first phase. ``on_release`` is called
+    once the branches are closed.
 
     Args:
         gtrid: the global id.
@@ -177,6 +190,7 @@ class TwoPhaseCommit:
         "_context",
         "_limit",
         "_observe",
+        "_trace",
         "branches",
         "deadline",
         "expired",
@@ -184,6 +198,7 @@ class TwoPhaseCommit:
         "is_ending",
         "last",
         "of_parent",
+        "on_release",
         "owner",
         "prepared",
     )
@@ -193,6 +208,7 @@ class TwoPhaseCommit:
         self.deadline = time.monotonic() + timeout
         self.expired = False
         self.is_ending = False
+        self.on_release: Callable[[], None] | None = None
         self.owner: weakref.ref[Owner] | None = None
         self._limit = min(context.call_timeout, max(timeout, _SHORTEST_LIMIT_S))
         self.branches: dict[str, AnyBranch] = {}
@@ -200,7 +216,8 @@ class TwoPhaseCommit:
         self.prepared: dict[str, AnyBranch] | None = None
         self.of_parent = False
         self._context = context
-        self._observe = context.observe
+        self._trace = context.tracing.begin(gtrid, context.observe)
+        self._observe = context.observe if self._trace is None else self._trace.observe
         context.live.add(self)
 
     def prepare(self) -> Steps[None]:
@@ -259,18 +276,31 @@ class TwoPhaseCommit:
                 discard(branch, prepared=self.prepared is not None)
             except Exception:  # the other branches must be released
                 _log.exception("a branch could not be released", extra={"resource": name})
-        self._context.live.remove(self.gtrid)
+        self._release()
         self._context.recover_soon()
 
     def close(self) -> Steps[None]:
-        """Close every branch, and leave the transaction to recovery."""
+        """Close every branch, and leave the transaction to recovery; in a child, to its parent."""
+        if self.of_parent:
+            return
         self._context.live.release(self)
         for name, branch in self.branches.items():
             try:
                 yield branch.close
             except Exception:  # the transaction is over, and the other branches must be closed
                 _log.exception("a branch could not be closed", extra={"resource": name})
+        self._release()
+
+    def _release(self) -> None:
         self._context.live.remove(self.gtrid)
+        released, self.on_release = self.on_release, None
+        if released is not None:
+            released()
+
+    def ended(self, outcome: str) -> None:
+        """Take note of how it ended, for those who watch."""
+        if self._trace is not None:
+            self._trace.end(outcome)
 
     # -- one phase ----------------------------------------------------------------------------
 
@@ -425,6 +455,8 @@ class TwoPhaseCommit:
         self.deadline = time.monotonic() + self._limit
 
     def _rollback(self, branches: Mapping[str, AnyBranch]) -> Steps[None]:
+        if self.of_parent:  # the sessions belong to the process that this one was forked from
+            return
         self._begin_limit()
         for name, branch in branches.items():
             self._observe("rollback", name)

@@ -51,6 +51,7 @@ CODES: Final = codes(
         "revived",
         Severity.LOSS,
         "The loader shows records that were deleted.",
+        "Compare with a copy before the application reads them; delete them again after the start",
     ),
     Code(
         "damaged-record",
@@ -168,6 +169,13 @@ REASONS = reasons(
         Answer.CANNOT_TELL,
         "After the last record stand bytes that are neither the fill of a file, nor an earlier "
         "life of it, nor an unfinished record.",
+        "a copy of the file from before",
+    ),
+    Reason(
+        "room-left",
+        Answer.CANNOT_TELL,
+        "A file ends before it is full although the first record of the next file would have fit: "
+        "records may have stood there, or the change of files was forced.",
         "a copy of the file from before",
     ),
     Reason(

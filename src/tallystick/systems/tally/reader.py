@@ -16,6 +16,7 @@ from tallystick.records import (
     Change,
     Clock,
     Finding,
+    Judgement,
     LogFile,
     Outcome,
     Record,
@@ -253,6 +254,11 @@ class TallyReading:
         records = self._transaction_records()
         transactions = ended_first(self.source.path, records, self._incomplete)
         return self._judged.verdict(self.format, transactions)
+
+    @property
+    def judgement(self) -> Judgement:
+        """The answer, without the number of transactions at stake."""
+        return self._judged.judgement()
 
     @property
     def _incomplete(self) -> Mapping[int, str]:

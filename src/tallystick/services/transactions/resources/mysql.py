@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 import secrets
+import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -87,9 +89,10 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
 }  # fmt: skip
 """PyMySQL's settings that a URL can have, and how their values are read."""
 
+_CONTEXT_AGE_S = 60.0
 _TLS = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_cert", "ssl_verify_identity")
 
-driver_errors = DriverErrors(pymysql.err.Error)
+driver_errors = DriverErrors(pymysql.Error)
 
 
 class MySqlResource(ConnectionResource[Connection]):
@@ -116,12 +119,12 @@ class MySqlResource(ConnectionResource[Connection]):
             table = f"`{database.replace('`', '``')}`.{OUTCOMES}"
             try:
                 cursor.execute(f"SELECT 1 FROM {table} LIMIT 1")
-            except pymysql.err.ProgrammingError:
+            except pymysql.ProgrammingError:
                 try:
                     cursor.execute(f"CREATE TABLE IF NOT EXISTS {table} {_COLUMNS}")
-                except pymysql.err.Error as error:
+                except pymysql.Error as error:
                     raise NoTableError(message_of(error)) from error
-            except pymysql.err.OperationalError as error:
+            except pymysql.OperationalError as error:
                 if error.args[0] not in _NOT_ALLOWED:
                     raise
                 raise NoTableError(message_of(error)) from error
@@ -129,12 +132,16 @@ class MySqlResource(ConnectionResource[Connection]):
 
     def outcomes(self) -> Sequence[bytes]:
         """List the global ids of all outcome rows."""
+        return self.outcomes_of(self.name)
+
+    def outcomes_of(self, name: str) -> Sequence[bytes]:
+        """List the global ids of the outcome rows of a resource of this database."""
         self.prepare_for_rows(again=True)
         if self.outcome_table is None:
             return []
         with self.lend() as connection, _cursor(connection) as cursor:
             query = f"SELECT gtrid FROM {self.outcome_table} WHERE resource = %s"
-            cursor.execute(query, (self.name,))
+            cursor.execute(query, (name,))
             return [bytes.fromhex(gtrid) for (gtrid,) in cursor.fetchall()]
 
     def forget_outcomes(self, gtrids: Sequence[bytes]) -> None:
@@ -186,10 +193,11 @@ class MySqlResource(ConnectionResource[Connection]):
             "password": unquote(parts.password or ""),
             "database": unquote(parts.path.lstrip("/")) or None,
         } | url_options(name, url, _OPTIONS)
+        contexts = _TlsContexts()
         encrypted = any(settings.get(option) for option in _TLS)
 
         def connect() -> Connection:
-            connection = pymysql.Connection(**settings, defer_connect=True)
+            connection = _UrlConnection(contexts, **settings, defer_connect=True)
             with resource.watch(connection):  # PyMySQL limits the time of TCP's handshake only
                 connection.connect()
                 if encrypted:
@@ -244,7 +252,7 @@ class MySqlResource(ConnectionResource[Connection]):
             problems = []
             try:
                 cursor.execute("XA RECOVER")
-            except pymysql.err.OperationalError as error:
+            except pymysql.OperationalError as error:
                 problems.append(
                     Problem(
                         self.name,
@@ -264,6 +272,37 @@ class MySqlResource(ConnectionResource[Connection]):
                 )
             )
         return problems
+
+
+class _TlsContexts:
+    """TLS contexts of one URL, made anew after a minute, as certificates are renewed.
+
+    PyMySQL makes one for each connection, and reads all certificates of the system for it: that
+    takes a hundredth of a second and more, in which no other thread runs.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[float, Any]] = {}
+        self._making = threading.Lock()
+
+    def get(self, settings: dict[str, Any], make: Callable[[dict[str, Any]], Any]) -> Any:
+        """Return the context for the settings, made by ``make`` if it is not known."""
+        now, key = time.monotonic(), repr(sorted(settings.items()))
+        with self._making:
+            if key not in self._made or self._made[key][0] < now - _CONTEXT_AGE_S:
+                self._made[key] = now, make(settings)
+            return self._made[key][1]
+
+
+class _UrlConnection(pymysql.connections.Connection):
+    """A connection that shares TLS contexts with others."""
+
+    def __init__(self, contexts: _TlsContexts, **settings: Any) -> None:
+        self._contexts = contexts
+        super().__init__(**settings)
+
+    def _create_ssl_ctx(self, sslp: dict[str, Any]) -> Any:
+        return self._contexts.get(sslp, super()._create_ssl_ctx)  # type: ignore[misc]
 
 
 class MySqlBranch:
@@ -372,7 +411,7 @@ def run(cursor: Any, statement: str) -> None:
     """Run an XA statement; a refusal of the server is raised as an answer."""
     try:
         cursor.execute(statement)
-    except pymysql.err.Error as error:
+    except pymysql.Error as error:
         code = error.args[0] if error.args else 0
         text = f"{statement.partition(' X')[0]}: {message_of(error)}"
         if code == XAER_NOTA:
@@ -416,7 +455,7 @@ def _refuse_plain_text(connection: Connection) -> None:
         if cursor.fetchone()[1]:
             return
     connection.close()
-    raise pymysql.err.OperationalError(0, "the server offers no TLS, which its URL asks for")
+    raise pymysql.OperationalError(0, "the server offers no TLS, which its URL asks for")
 
 
 def set_autocommit(connection: Connection) -> None:
@@ -428,7 +467,7 @@ def alive(connection: Connection) -> bool:
     """Return True if the server answers on the connection."""
     try:
         connection.ping(reconnect=False)
-    except pymysql.err.Error:
+    except pymysql.Error:
         return False
     return True
 

@@ -6,8 +6,12 @@ the most recently used first; a connection that failed is closed and not used ag
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import math
 import threading
+import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
@@ -184,3 +188,60 @@ class AsyncPool(Generic[_Awaited]):
         except BaseException:
             self._idle.discard(connection)
             raise
+
+
+class Turns:
+    """A bound on the number of transactions of tasks that use connections at the same time.
+
+    The others wait, in their order. Bounding each pool by itself would let transactions wait for
+    each other in a circle: each has a connection that the next one wants. Safe for threads.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._lock = threading.Lock()
+
+    async def take(self, deadline: float) -> None:
+        """Wait for a turn.
+
+        Args:
+            deadline: moment of the monotonic clock.
+
+        Raises:
+            TimeoutError: there was none by then.
+        """
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return
+            turn: asyncio.Future[None] = loop.create_future()
+            self._waiting.append(turn)
+        try:
+            seconds = None if deadline == math.inf else deadline - time.monotonic()
+            async with asyncio.timeout(seconds):
+                await asyncio.shield(turn)
+        except BaseException:
+            with self._lock:
+                given = turn not in self._waiting
+                if not given:
+                    self._waiting.remove(turn)
+            if given:
+                self.give_back()
+            raise
+
+    def give_back(self) -> None:
+        """End a turn; the task that has waited longest gets it."""
+        with self._lock:
+            while self._waiting:
+                turn = self._waiting.popleft()
+                with contextlib.suppress(RuntimeError):  # its event loop is closed
+                    turn.get_loop().call_soon_threadsafe(_set, turn)
+                    return
+            self._free += 1
+
+
+def _set(turn: asyncio.Future[None]) -> None:
+    if not turn.done():
+        turn.set_result(None)

@@ -186,12 +186,16 @@ class PostgresResource(ConnectionResource[Connection]):
 
     def outcomes(self) -> Sequence[bytes]:
         """List the global ids of all outcome rows."""
+        return self.outcomes_of(self.name)
+
+    def outcomes_of(self, name: str) -> Sequence[bytes]:
+        """List the global ids of the outcome rows of a resource of this database."""
         self.prepare_for_rows(again=True)
         if self.outcome_table is None:
             return []
         query = f"SELECT gtrid FROM {self.outcome_table} WHERE resource = %s"
         with self.lend() as connection:
-            rows = _query(connection, query, (self.name,)).fetchall()
+            rows = _query(connection, query, (name,)).fetchall()
             connection.rollback()
         return [bytes.fromhex(gtrid) for (gtrid,) in rows]
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from tallystick.records import AtStake, Severity, State
 from tallystick.systems.answers import Ground
-from tallystick.systems.jboss.read.ends import block_size, lost_ids, never_left
+from tallystick.systems.jboss.read.ends import block_size, lost_ids, never_left, room_left
 from tallystick.systems.jboss.read.transactions import transactions
 from tallystick.systems.jboss.verdict.differences import Evidence, differences
 
@@ -67,9 +67,17 @@ def _proof(evidence: Evidence) -> Iterator[Ground]:
     if block is None:
         yield Ground("gap-between-records")
         return
+    files = evidence.journal.files
+    size = max((file.size for file in files), default=0)
+    for file in files:
+        if file.header is None:
+            yield Ground("odd-end", f"{file.name} is shorter than a header.")
+            return
     for one in readings:
-        if problem := never_left(one, block):
+        if problem := never_left(one, block, size):
             yield Ground("odd-end", f"{one.file.name}: {problem}.")
             return
+    if short := room_left(readings, block):
+        yield Ground("room-left", f"{short}, and the next record would have fit.")
     if readings:
         yield Ground("next-file-missing" if readings[-1].has_records else "next-file")
