@@ -4,7 +4,8 @@
 Each turn runs every kind of work once with each core, in processes of their own, in an order that
 changes; the table shows medians. ``above bare`` is the processor time of one caller less that of a
 loop that writes and syncs the same bytes in the same turn. ``--delay`` adds that many milliseconds
-to each sync: a simulated slow disk.
+to each sync of ours: a simulated slow disk. Without it, and where cargo is there, two logs in Rust
+(folder rust_peers) take their turns too, with as many threads.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import asyncio
 import json
 import os
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -22,13 +24,19 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tallystick.services.journal import AsyncJournal, Journal
-from tallystick.storage import local
+from tallystick.storage.files import File
+from tallystick.storage.local import LocalFile, LocalFileSystem
 
 BODY = bytes(256)
 SIZE = 1024
 """Bytes of a group with one such record."""
+
+OPTIONS: dict[str, Any] = {}
+"""Of the journals: their file system, where the disk is to be slow."""
+RUST = ("okaywal", "wal-db")
 
 Row = dict[str, float]
 
@@ -51,7 +59,7 @@ def bare(folder: Path, seconds: float, _: int) -> Row:
 def threads(folder: Path, seconds: float, callers: int) -> Row:
     """Commit from so many threads, each as fast as it can."""
     counts = [0] * callers
-    with Journal(str(folder)) as journal:
+    with Journal(str(folder), **OPTIONS) as journal:
         journal.append(BODY)
         before = journal.counters.fsyncs
         begin, used = time.perf_counter(), time.process_time()
@@ -78,7 +86,7 @@ def tasks(folder: Path, seconds: float, callers: int) -> Row:
     """Commit from so many tasks of one event loop."""
 
     async def run() -> Row:
-        async with await AsyncJournal.open(str(folder)) as journal:
+        async with await AsyncJournal.open(str(folder), **OPTIONS) as journal:
             begin, used = time.perf_counter(), time.process_time()
 
             async def work() -> int:
@@ -109,20 +117,50 @@ def _row(count: int, begin: float, used: float, syncs: int) -> Row:
     }
 
 
+class SlowFile(LocalFile):
+    """A file whose syncs take longer; the core hands it all writes and syncs."""
+
+    __slots__ = ()
+    delay = 0.0
+
+    def datasync(self) -> None:
+        super().datasync()
+        if self.delay:
+            time.sleep(self.delay)
+
+
+class SlowFileSystem(LocalFileSystem):
+    """The real files, as `SlowFile`."""
+
+    def open(self, path: str, *, write: bool = True) -> File:
+        return SlowFile(path, os.O_RDWR if write else os.O_RDONLY)
+
+    def create(self, path: str) -> File:
+        return SlowFile(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+
+
 def _child(given: argparse.Namespace) -> None:
     if given.delay:
-        sync = local._datasync
-
-        def slow(fd: int) -> None:
-            sync(fd)
-            time.sleep(given.delay / 1000)
-
-        local._datasync = slow
+        SlowFile.delay = given.delay / 1000
+        OPTIONS["fs"] = SlowFileSystem()
     with tempfile.TemporaryDirectory(dir=given.dir) as folder:
         print(json.dumps(WORK[given.work](Path(folder), given.seconds, given.callers)))
 
 
+def _rust(given: argparse.Namespace, name: str, threads: int) -> Row:
+    """Measure a log in Rust, which is built first if it has to be."""
+    manifest = str(Path(__file__).parent / "rust_peers" / "Cargo.toml")
+    with tempfile.TemporaryDirectory(dir=given.dir) as folder:
+        command = ["cargo", "run", "--release", "--quiet", "--manifest-path", manifest, "--"]
+        command += [name, folder, str(threads), str(given.seconds)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    row: Row = json.loads(done.stdout)
+    return row
+
+
 def _measure(given: argparse.Namespace, work: str, callers: int, core: str) -> Row:
+    if core == "rust":
+        return _rust(given, work, callers)
     command = [sys.executable, __file__, "--work", work, "--callers", str(callers)]
     command += ["--seconds", str(given.seconds), "--delay", str(given.delay)]
     if given.dir:
@@ -151,6 +189,8 @@ def main() -> None:
     works = [("threads", 1), ("threads", given.threads), ("tasks", given.tasks)]
     runs = [(*work, core) for work in works for core in ("compiled", "pure")]
     runs.append(("bare", 1, "pure"))
+    if shutil.which("cargo") and not given.delay:
+        runs += [(name, given.threads, "rust") for name in RUST]
     found: dict[tuple[str, int, str], list[Row]] = {run: [] for run in runs}
     for _ in range(given.turns):
         for run in random.sample(runs, len(runs)):
@@ -165,6 +205,9 @@ def _show(found: dict[tuple[str, int, str], list[Row]], works: list[tuple[str, i
     loop = median(("bare", 1, "pure"), "processor_us")
     rate = median(("bare", 1, "pure"), "rate")
     print(f"{'bare loop':14}{'':10}{rate:>10,.0f}/s {loop:6.1f} us of processor")
+    for run in (one for one in found if one[2] == "rust"):
+        line = f"{run[1]:5} threads {run[0]:10}{median(run, 'rate'):>10,.0f}/s"
+        print(f"{line} {median(run, 'processor_us'):6.1f} us")
     for work in works:
         for core in ("compiled", "pure"):
             run = (*work, core)

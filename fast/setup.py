@@ -7,7 +7,13 @@ setup(
         Extension(
             "tallystick_fast",
             ["tallystick_fast.c"],
-            extra_compile_args=["-O2", "-Wall", "-Wextra", "-Wno-cast-function-type"],
+            extra_compile_args=[
+                "-O2",
+                "-Wall",
+                "-Wextra",
+                "-Wno-cast-function-type",
+                "-fno-strict-aliasing",
+            ],
             py_limited_api=True,
         )
     ],

@@ -1,12 +1,15 @@
-"""Write docs/findings.md from the tables of codes: ``python scripts/findings_page.py``."""
+"""Write docs/findings.md, and the tables of reasons in docs/verdicts.md: no arguments."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from tallystick.systems.answers import Reason
 from tallystick.systems.registry import systems
 
-PAGE = Path(__file__).parents[1] / "docs" / "findings.md"
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE, VERDICTS = DOCS / "findings.md", DOCS / "verdicts.md"
+BEGIN, END = "<!-- reasons: generated -->", "<!-- reasons: end -->"
 
 HEAD = """# Findings
 
@@ -29,5 +32,25 @@ def page() -> str:
     return "\n".join(lines)
 
 
+def reasons_of(text: str) -> str:
+    """Return the page of verdicts with the tables of reasons of all systems between its marks."""
+    before, rest = text.split(BEGIN)
+    lines = [BEGIN, ""]
+    for system in systems():
+        lines += [f"### {system.title} (`{system.name}`)", ""]
+        lines += ["| answer | reason | why | decided by |", "|---|---|---|---|"]
+        lines += [
+            f"| {_words(row)} | `{row.code}` | {row.meaning} | {row.decided_by} |"
+            for row in sorted(system.reason_table.values(), key=lambda row: (_words(row), row.code))
+        ]
+        lines.append("")
+    return before + "\n".join(lines) + END + rest.split(END)[1]
+
+
+def _words(row: Reason) -> str:
+    return "safe after a crash" if row.after_crash else row.answer.value
+
+
 if __name__ == "__main__":
     PAGE.write_text(page(), "utf-8")
+    VERDICTS.write_text(reasons_of(VERDICTS.read_text("utf-8")), "utf-8")

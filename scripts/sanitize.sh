@@ -8,7 +8,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
 gcc -g -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined \
-  -shared -fPIC -Wall -Wextra -Wno-cast-function-type -I"$include" fast/tallystick_fast.c \
+  -fno-strict-aliasing -shared -fPIC -Wall -Wextra -Wno-cast-function-type -I"$include" fast/tallystick_fast.c \
   -o "$folder/tallystick_fast.abi3.so"
 # One test counts syncs in a race that a slower program loses. The interpreter itself is not instrumented and frees nothing at its end: leaks are not counted.
 env LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" \

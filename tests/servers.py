@@ -54,7 +54,7 @@ class Server:
         while True:
             try:
                 self.ready()
-            except (psycopg.Error, pymysql.err.Error):
+            except (psycopg.Error, pymysql.Error):
                 if self.process.poll() is not None or time.monotonic() > deadline:
                     raise AssertionError((self.folder / "server.log").read_text()) from None
                 time.sleep(0.05)

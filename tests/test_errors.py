@@ -24,7 +24,7 @@ def test_the_drawn_tree_of_errors_is_the_real_one() -> None:
 def test_every_error_is_importable_and_the_guide_says_whether_to_repeat() -> None:
     rows = [line for line in GUIDE.read_text("utf-8").splitlines() if line.startswith("| `")]
     explained = {name for row in rows for name in re.findall(r"`(\w+Error)`", row)}
-    assert explained == DEFINED
+    assert explained >= DEFINED
     assert set(tallystick.__all__) >= DEFINED
 
 

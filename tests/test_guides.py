@@ -28,4 +28,4 @@ def test_examples_run_as_they_stand(
     for match in _BLOCK.finditer(text):
         line = text.count("\n", 0, match.start(1))
         source = "\n" * line + match.group(1)  # so that a traceback names the line in the guide
-        exec(compile(source, name, "exec"), namespace)
+        exec(compile(source, name, "exec", dont_inherit=True), namespace)

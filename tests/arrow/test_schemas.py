@@ -46,7 +46,7 @@ def test_a_finding_row_keeps_its_severity() -> None:
 def test_bytes_by_outcome_add_up_to_the_file() -> None:
     spans = (Span(0, 4, Outcome.VALID, "header"), Span(4, 6, Outcome.UNUSED, "fill", "zeros"))
     file = LogFile("f", 10, "log file", 0, spans=spans)
-    (row,) = schemas.file_rows([file], "h2", "l")
+    (row,) = schemas.file_rows([file], "h2", "l", "safe")
     assert sum(row[f"{outcome.value}_bytes"] for outcome in Outcome) == row["size"] == 10
 
 

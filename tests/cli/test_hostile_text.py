@@ -206,7 +206,6 @@ def test_colours_of_a_terminal_are_ours_only(hostile: Path) -> None:
     printer = Printer()
     printer._console = Console(file=screen, force_terminal=True, soft_wrap=True)  # type: ignore[assignment]
     printer.line((NAME, "bold"), NAME, style="red")
-    printer.table(["a"], [[NAME]])
     ours = re.sub("\x1b\\[[0-9;]*m", "", screen.getvalue())
     assert_safe(ours)
     assert "\x1b]" not in screen.getvalue()

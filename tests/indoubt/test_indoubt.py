@@ -25,7 +25,12 @@ from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.resources.sqlite import SqliteResource
 from tallystick.services.transactions.xids import FORMAT_ID, XidFactory
 from tests.fixtures import cases, fixture_dir
-from tests.indoubt.estates import EXAMPLES, damaged_decision, older_file_in_use
+from tests.indoubt.estates import (
+    EXAMPLES,
+    committed_by_hand,
+    damaged_decision,
+    older_file_in_use,
+)
 from tests.kit import untouched
 
 ESTATE = fixture_dir("estate")
@@ -44,6 +49,23 @@ def test_every_branch_in_doubt_of_an_estate_has_its_right_outcome(case: str) -> 
     }
     assert found == {one["bqual"]: one["right_outcome"] for one in manifest["in_doubt"]}
     assert not report.problems
+
+
+@pytest.mark.parametrize(
+    ("case", "ending", "resolution", "alarm"),
+    [
+        ("heuristic-h2-rolled-back", 0x59, "commit", None),
+        ("presumed-abort", 0x74, "heuristic_mismatch", "heuristic-mismatch"),
+    ],
+)
+def test_a_branch_that_was_committed_by_hand_is_found_without_its_name(
+    tmp_path: Path, case: str, ending: int, resolution: str, alarm: str | None
+) -> None:
+    report = list_in_doubt([str(committed_by_hand(tmp_path / "estate", case))])
+    (one,) = (one for one in report.transactions if one.gtrid[-1] == ending)
+    states = {branch["resource"]: branch["state"] for branch in one.branches}
+    assert (states["jdbc/branch-b"], one.resolution, one.alarm) == ("committed", resolution, alarm)
+    assert "jdbc/branch-b: committed, COMMIT in " in one.evidence
 
 
 # -- a coordinator of ours ----------------------------------------------------------------------

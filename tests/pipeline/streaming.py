@@ -1,7 +1,8 @@
 """Streams in a process of their own, to be killed: ``python -m tests.pipeline.streaming HOME...``.
 
-Each follows HOME/log into Parquet below HOME/rows. A line is printed a few times a second. A query
-that fails is started again, as it would be in operation, and its error kept in ``failures``.
+Each follows HOME/log into Parquet below HOME/rows, and the changes of a native log into
+HOME/changes. A line is printed a few times a second. A query that fails is started again, as it
+would be in operation, and its error kept in ``failures``.
 """
 
 from __future__ import annotations
@@ -21,20 +22,38 @@ PAUSE = 5.0
 """Seconds before a worker is started again: the one given up is still busy with coming up."""
 
 
+WITH_CHANGES = "native"
+"""The home of a log whose changes can be followed."""
+
+PLACES = {
+    "records": ("rows", "checkpoint", "hold"),
+    "changes": ("changes", "checkpoint-changes", "hold-changes"),
+}
+"""Where a table's rows, the checkpoint and what was read are kept."""
+
 SEPARATOR = "\n=== failed ===\n"
 
 
-def follow(spark: SparkSession, home: Path, *, drain: bool = False) -> StreamingQuery:
+def tables(home: Path) -> list[str]:
+    """What is followed of the log there."""
+    return ["records", "changes"] if home.name == WITH_CHANGES else ["records"]
+
+
+def follow(
+    spark: SparkSession, home: Path, table: str = "records", *, drain: bool = False
+) -> StreamingQuery:
     """The running query; with ``drain`` it ends when everything there is now is read."""
+    rows, checkpoint, hold = PLACES[table]
     stream = (
         spark.readStream.format("tallystick")
+        .option("table", table)
         .option("maxRowsPerTrigger", "500")
-        .option("holdFolder", str(home / "hold"))
+        .option("holdFolder", str(home / hold))
         .load(str(home / "log"))
     )
     writer = stream.writeStream.format("parquet")
-    writer = writer.option("checkpointLocation", str(home / "checkpoint"))
-    return (writer.trigger(availableNow=True) if drain else writer).start(str(home / "rows"))
+    writer = writer.option("checkpointLocation", str(home / checkpoint))
+    return (writer.trigger(availableNow=True) if drain else writer).start(str(home / rows))
 
 
 def failed(query: StreamingQuery, home: Path) -> bool:
@@ -63,12 +82,13 @@ def main(homes: list[Path]) -> None:
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     spark = start("local[2]", settings)
-    queries = {home: follow(spark, home) for home in homes}
+    wanted = [(home, table) for home in homes for table in tables(home)]
+    queries = {one: follow(spark, *one) for one in wanted}
     while True:
-        for home, query in queries.items():
+        for (home, table), query in queries.items():
             if failed(query, home):
                 time.sleep(PAUSE)
-                queries[home] = follow(spark, home)
+                queries[home, table] = follow(spark, home, table)
         print("alive", flush=True)  # noqa: T201
         time.sleep(0.2)
 

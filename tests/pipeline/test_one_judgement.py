@@ -14,7 +14,7 @@ import pytest
 
 from tallystick.indoubt.listing import InDoubtReport, gathered
 from tests.fixtures import fixture_dir
-from tests.indoubt.estates import EXAMPLES, damaged_decision
+from tests.indoubt.estates import EXAMPLES, committed_by_hand, damaged_decision
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,6 +61,14 @@ def test_both_say_the_same_of_an_estate(spark: SparkSession, root: Path) -> None
     answers = of_indoubt(root)
     assert answers
     assert answers == of_pipeline(spark, root)
+
+
+@pytest.mark.parametrize("case", ["heuristic-h2-rolled-back", "presumed-abort"])
+def test_both_say_the_same_of_a_branch_that_was_committed_by_hand(
+    spark: SparkSession, tmp_path: Path, case: str
+) -> None:
+    root = committed_by_hand(tmp_path / "estate", case)
+    assert of_indoubt(root) == of_pipeline(spark, root)
 
 
 @pytest.mark.parametrize("system", ["bitronix", "derby", "h2", "jboss"])

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tallystick.disposal.disposers import MoveDisposer
-from tallystick.disposal.retention import KeepForReader
+from tallystick.disposal.retention import KeepForReader, ReaderOffset
 from tallystick.disposal.worker import Postponed
 from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.source.positions import Position
@@ -32,6 +32,7 @@ from tallystick.systems.jboss.live.settings import JournalSettings
 from tallystick.systems.tally.format.layout import SEGMENT_SIZE_MIN, segment_name
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.settings import Settings
+from tests.pipeline.streaming import PLACES
 
 PAUSE_SECONDS = 0.1
 FILE_BYTES = 16 << 10
@@ -147,12 +148,17 @@ class NativeWriter(Writer):
 
     def _open(self) -> TallyLog:
         log = TallyLog(self.path, settings=self.settings)
-        log.ask_before_reclaiming(self._disposer().agrees)
+        readers = [KeepForReader(offset, MoveDisposer("")) for offset in self._offsets()]
+        log.ask_before_reclaiming(lambda path: all(one.agrees(path) for one in readers))
         return log
 
+    def _offsets(self) -> list[ReaderOffset]:
+        """How far the streams of records and of changes have read."""
+        return [reader_offset(str(self.home / hold), self.path) for _, _, hold in PLACES.values()]
+
     def _disposer(self) -> KeepForReader:
-        offset = reader_offset(str(self.home / "hold"), self.path)
-        return KeepForReader(offset, MoveDisposer(str(self.home / "archive")))
+        first, second = self._offsets()
+        return KeepForReader(first, KeepForReader(second, MoveDisposer(str(self.home / "archive"))))
 
     def _dispose(self, log: TallyLog) -> None:
         log.reclaim(log.next_lsn)

@@ -18,7 +18,7 @@ CASES = {
     "lost": ("h2", "corrupt-checksum-2048", "loses"),
     "stuck": ("bitronix", "damaged-hole", "refuses"),
     "sealed": ("derby", "encrypted-aes-external-key", "cannot-tell"),
-    "prepared": ("h2", "indoubt-one-2048", "safe"),
+    "prepared": ("h2", "indoubt-many-512", "safe"),
     "closed": ("bitronix", "committed-2pc", "safe"),
 }
 
@@ -58,6 +58,19 @@ def test_each_log_has_one_command_that_names_it(estate: Path) -> None:
 def test_it_agrees_with_explain(estate: Path) -> None:
     explained = {one.path: one.judgement for one in tallystick.explain(estate).logs}
     assert {one.path: one.judgement for one in tallystick.triage(estate).logs} == explained
+
+
+def test_the_tables_logs_and_files_say_the_same(estate: Path) -> None:
+    rows = tallystick.read_arrow(estate, "logs").read_all().to_pylist()
+    stated = {row["log"]: (row["answer"], row["reason"], row["after_crash"]) for row in rows}
+    triaged = {
+        one.path: (one.judgement.answer.value, one.judgement.reason, one.judgement.after_crash)
+        for one in tallystick.triage(estate).logs
+    }
+    assert stated == triaged
+    assert {row["transactions_at_stake"] for row in rows} >= {0, 34, None}
+    for row in tallystick.read_arrow(estate, "files").read_all().to_pylist():
+        assert row["answer"] == stated[row["log"]][0]
 
 
 def test_it_exits_with_0_only_if_every_log_is_safe(estate: Path, tmp_path: Path) -> None:

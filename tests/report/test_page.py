@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
+from tallystick.arrow.schemas import LOGS, batch_of
 from tallystick.errors import LogUnreadableError, LogWriteError
 from tallystick.report import write_report
 from tests.report.conftest import BROWSER_SECONDS
@@ -57,6 +60,30 @@ def test_control_characters_of_a_log_never_reach_the_page(hostile: Path) -> None
     assert "\x1b" not in ours
     assert "\u202e" not in ours
     assert "<b>x<" not in ours
+
+
+def test_answers_stand_first_the_gravest_on_top(tables: Path) -> None:
+    rows = [
+        {
+            "system": "derby",
+            "log": f"/e/{answer}",
+            "answer": answer,
+            "text": "why",
+            "after_crash": False,
+        }
+        for answer in ("safe", "cannot-tell", "loses", "refuses")
+    ]
+    (tables / "logs").mkdir()
+    batch = pa.Table.from_batches([batch_of(rows, LOGS)])
+    parquet.write_table(batch, tables / "logs/part-0.parquet")
+    page = write_report(tables, tables.parent / "report.html").read_text("utf-8")
+    assert re.findall('class="answer ([a-z-]+)"', page) == [
+        "loses",
+        "refuses",
+        "cannot-tell",
+        "safe",
+    ]
+    assert page.index('id="answers"') < page.index('id="due"')
 
 
 def test_a_missing_table_is_said_with_what_to_do(tables: Path) -> None:

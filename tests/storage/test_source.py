@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import random
 import shutil
 import tempfile
 from pathlib import Path
@@ -13,7 +14,7 @@ import zstandard
 
 from tallystick.errors import LogUnreadableError
 from tallystick.storage import source
-from tallystick.storage.source import logical_name, open_source, read_head
+from tallystick.storage.source import logical_name, open_source, packing_damage, read_head
 
 CONTENT = bytes(range(256)) * 1000
 
@@ -64,13 +65,12 @@ def test_a_url_is_read_through_its_file_system() -> None:
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("cut.gz", gzip.compress(CONTENT)[:-20]),
         ("noise.gz", b"\x1f\x8b" + bytes(range(100, 150))),
         ("not.gz", b"plain text"),
         ("cut.zst", b"\x28\xb5\x2f\xfd" + b"\xff" * 20),
         ("not.zst", b"plain text"),
     ],
-    ids=["cut gzip", "noise", "no gzip", "cut zstd", "no zstd"],
+    ids=["noise", "no gzip", "cut zstd", "no zstd"],
 )
 def test_damaged_packing_is_a_clear_error(tmp_path: Path, name: str, content: bytes) -> None:
     path = tmp_path / name
@@ -149,3 +149,45 @@ def test_a_gz_that_is_too_large_is_refused_before_anything_is_unpacked(
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: pytest.fail("unpacked"))
     with pytest.raises(LogUnreadableError, match="unpacks to more"):
         open_source(path)
+
+
+NOISE = random.Random(5).randbytes(300_000)
+
+
+@pytest.mark.parametrize("cut", [-1, -8, -9, -200, 150_000, 40])
+def test_what_can_be_unpacked_of_a_cut_file_is_given_and_marked(tmp_path: Path, cut: int) -> None:
+    (tmp_path / "a.gz").write_bytes(gzip.compress(NOISE)[:cut])
+    with open_source(str(tmp_path / "a.gz")) as source:
+        assert NOISE.startswith(bytes(source.data))
+        assert len(source.data) > (len(NOISE) if cut < 0 else cut) - 40_000
+        assert "is cut" in source.damage
+    assert read_head(str(tmp_path / "a.gz"), 16) == NOISE[:16]
+
+
+def test_a_cut_zstandard_file_is_marked(tmp_path: Path) -> None:
+    (tmp_path / "a.zst").write_bytes(zstandard.ZstdCompressor().compress(NOISE)[:-5_000])
+    with open_source(str(tmp_path / "a.zst")) as source:
+        assert len(source.data) > 100_000
+        assert NOISE.startswith(bytes(source.data))
+        assert "is cut" in source.damage
+    assert packing_damage(str(tmp_path / "a.zst")) == source.damage
+
+
+def test_bytes_before_a_damaged_place_are_given_and_marked(tmp_path: Path) -> None:
+    packed = bytearray(gzip.compress(NOISE))
+    packed[200_000:200_100] = bytes(100)
+    (tmp_path / "a.gz").write_bytes(packed)
+    with open_source(str(tmp_path / "a.gz")) as source:
+        assert bytes(source.data[:190_000]) == NOISE[:190_000]
+        assert "is damaged" in source.damage
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_several_members_and_zeros_after_them_are_whole(tmp_path: Path, suffix: str) -> None:
+    pack = gzip.compress if suffix == ".gz" else zstandard.ZstdCompressor().compress
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(pack(NOISE[:70_000]) + pack(b"") + pack(NOISE[70_000:]) + bytes(1_000))
+    with open_source(str(path)) as source:
+        assert (bytes(source.data), source.damage) == (NOISE, "")
+    path.write_bytes(b"")
+    assert packing_damage(str(path)) == ""

@@ -39,6 +39,12 @@ def test_a_code_without_a_row_cannot_be_built() -> None:
         FindingBuilder("example", "/log", codes(TORN))("unknown-code", "text")
 
 
+@pytest.mark.parametrize("severity", [Severity.DAMAGE, Severity.LOSS])
+def test_damage_without_a_next_step_is_refused(severity: Severity) -> None:
+    with pytest.raises(ValueError, match="next step"):
+        codes(Code("hole", severity, "Bytes are missing."))
+
+
 def test_two_rows_of_one_code_are_refused() -> None:
     with pytest.raises(ValueError, match="stands twice"):
         codes(TORN, TORN)

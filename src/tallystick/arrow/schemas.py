@@ -21,6 +21,7 @@ from tallystick.errors import MissingExtraError
 from tallystick.records import (
     Change,
     Finding,
+    Judgement,
     LogFile,
     Outcome,
     Record,
@@ -73,10 +74,30 @@ FILES = pa.schema(
         ("clock", pa.string()),
         ("redundant", pa.bool_()),
         ("why", pa.string()),
+        ("answer", pa.string()),
         *((f"{outcome.value}_bytes", pa.int64()) for outcome in Outcome),
     ]
 )
-"""One row is a log file; the five ``*_bytes`` columns add up to ``size``."""
+"""One row is a log file; the five ``*_bytes`` columns add up to ``size``.
+
+``answer`` is that of its log.
+"""
+
+LOGS = pa.schema(
+    [
+        ("system", pa.string()),
+        ("log", pa.string()),
+        ("format", pa.string()),
+        ("answer", pa.string()),
+        ("after_crash", pa.bool_()),
+        ("reason", pa.string()),
+        ("text", pa.string()),
+        ("decided_by", pa.string()),
+        ("transactions_at_stake", pa.int64()),
+        ("rows_at_stake", pa.int64()),
+    ]
+)
+"""One row is a log with the answer about it (docs/verdicts.md)."""
 
 TRANSACTIONS = pa.schema(
     [
@@ -168,7 +189,23 @@ def record_batches(
         yield batch_of([_record_row(record, log, clock) for record in chunk], RECORDS)
 
 
-def file_rows(files: Iterable[LogFile], system: str, log: str) -> list[dict[str, Any]]:
+def log_row(one: Judgement, system: str, log: str, log_format: str) -> dict[str, Any]:
+    """Make a row of the `LOGS` schema."""
+    return {
+        "system": system,
+        "log": log,
+        "format": log_format,
+        "answer": one.answer.value,
+        "after_crash": one.after_crash,
+        "reason": one.reason,
+        "text": one.text,
+        "decided_by": one.decided_by or None,
+        "transactions_at_stake": one.at_stake.transactions,
+        "rows_at_stake": one.at_stake.rows,
+    }
+
+
+def file_rows(files: Iterable[LogFile], system: str, log: str, answer: str) -> list[dict[str, Any]]:
     """Make rows of the `FILES` schema."""
     return [
         {
@@ -183,6 +220,7 @@ def file_rows(files: Iterable[LogFile], system: str, log: str) -> list[dict[str,
             "clock": file.clock.value,
             "redundant": file.redundant,
             "why": file.why,
+            "answer": answer,
             **{f"{key.value}_bytes": size for key, size in file.bytes_by_outcome().items()},
         }
         for file in files

@@ -12,15 +12,15 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar
 
 import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
 from tallystick.printable import printable, printable_lines
@@ -62,6 +62,23 @@ class _Console(Console):
         raise BrokenPipeError
 
 
+class Told:
+    """The facts that a text has told: none is told twice."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+
+    def is_new(self, text: str) -> bool:
+        """Return whether no text so far holds this one, and take it in."""
+        words = " ".join(_WORD.findall(text.lower()))
+        if any(words in one for one in self._texts):
+            return False
+        self._texts.append(words)
+        return True
+
+
+_WORD = re.compile(r"\w+")
+
 Part: TypeAlias = str | tuple[str, str]
 """A piece of a line: text, or text and its style."""
 
@@ -85,16 +102,12 @@ class Printer:
             line.append(printable(text), own)
         self._console.print(line)
 
-    def table(self, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """Print rows under headers."""
-        table = Table(*headers)
-        for row in rows:
-            table.add_row(*(Text(printable(cell)) for cell in row))
-        self._console.print(table)
+    def finding(self, finding: Finding, told: Told | None = None) -> None:
+        """Print a finding in a few lines: what, where, expected and found, what to do.
 
-    def finding(self, finding: Finding) -> None:
-        """Print a finding in a few lines: what, where, expected and found, what to do."""
-        for parts in _finding_lines(finding):
+        Without what is ``told`` already.
+        """
+        for parts in _finding_lines(finding, told or Told()):
             self.line(*parts)
 
 
@@ -105,7 +118,7 @@ def say(text: str, *, err: bool = False) -> None:
 
 def say_finding(finding: Finding) -> None:
     """Print a finding to standard error."""
-    for number, parts in enumerate(_finding_lines(finding)):
+    for number, parts in enumerate(_finding_lines(finding, Told())):
         line = "".join(part if isinstance(part, str) else part[0] for part in parts)
         say(line if number else line.strip(), err=True)
 
@@ -157,14 +170,15 @@ def progress(what: str) -> Iterator[Callable[[str], None]]:
         yield lambda name: shown.update(task, description=f"{what} {printable(name)}")
 
 
-def _finding_lines(finding: Finding) -> Iterator[list[Part]]:
+def _finding_lines(finding: Finding, told: Told) -> Iterator[list[Part]]:
     name = f"  {finding.severity.value} {finding.code}"
-    yield [(name, STYLES[finding.severity]), f": {finding.message}"]
+    message = f": {finding.message}" if told.is_new(finding.message) else ""
+    yield [(name, STYLES[finding.severity]), message]
     if finding.file is not None and finding.file not in finding.message:
         yield [(f"      at {place(finding.file, finding.offset)}", "dim")]
     if finding.expected is not None and finding.expected not in finding.message:
         yield [(f"      expected {finding.expected}; found {finding.found}", "dim")]
-    if finding.advice is not None and finding.advice not in finding.message:
+    if finding.advice is not None and told.is_new(finding.advice):
         yield [(f"      {finding.advice}", "italic")]
 
 

@@ -13,11 +13,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tallystick.errors import TallystickError
+from tallystick.pipeline.change_feed import SOURCE_TABLES, selected_columns
 from tallystick.reading.tables import TABLES
 from tallystick.storage.source import is_remote
 from tallystick.systems.protocol import ReadOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SPLIT_BYTES = 128 << 20
 """Work of one task: small logs are put together, large files divided, up to about this."""
@@ -37,6 +42,7 @@ NAMES = (
     "mode",
     "salvage",
     "search",
+    "feed",
     "timezone",
     "bootPassword",
     "encryptionKey",
@@ -105,10 +111,22 @@ class SourceOptions:
     timezone: str = "UTC"
     boot_password: str | None = None
     encryption_key: str | None = None
+    feed: bool = True
+    """False gives ``changes`` as the library has them, without the columns of a change feed."""
     on_rewrite: str = "fail"
     """One of `ON_REWRITE`; ``restart`` reads a rewritten file again, as a new one."""
     columns: tuple[str, ...] = ()
     """Columns that are wanted, in their order; none: all of the table."""
+
+    @property
+    def feeds(self) -> bool:
+        """True if the table is a change feed."""
+        return self.table == "changes" and self.feed
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the columns that are wanted."""
+        return selected_columns(self.table, self.columns, feeds=self.feeds)
 
     @property
     def reading(self) -> ReadOptions:
@@ -139,7 +157,8 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         given.get("timezone", "UTC"),
         _reference(given, "bootPassword"),
         _reference(given, "encryptionKey"),
-        _one_of({"onRewrite": given.get("onrewrite", "fail")}, "onRewrite", ON_REWRITE, "fail"),
+        _one_of(given, "feed", ("true", "false"), "true") == "true",
+        _one_of(given, "onRewrite", ON_REWRITE, "fail"),
         _columns(given, table),
     )
 
@@ -229,8 +248,8 @@ def _expanded(path: str) -> list[str]:
 def _columns(given: Mapping[str, str], table: str) -> tuple[str, ...]:
     names = tuple(filter(None, map(str.strip, given.get("columns", "").split(","))))
     for name in names:
-        if name not in TABLES[table].names:
-            expected = f"columns of {table}: {', '.join(TABLES[table].names)}"
+        if name not in SOURCE_TABLES[table].names:
+            expected = f"columns of {table}: {', '.join(SOURCE_TABLES[table].names)}"
             raise OptionError("option columns", expected=expected, found=name)
     return names
 
@@ -243,7 +262,7 @@ def _local(path: str) -> str:
 
 
 def _one_of(given: Mapping[str, str], name: str, values: tuple[str, ...], default: str) -> str:
-    value = given.get(name, default).lower()
+    value = given.get(name.lower(), default).lower()
     if value not in values:
         raise OptionError(f"option {name}", expected=f"one of {', '.join(values)}", found=value)
     return value

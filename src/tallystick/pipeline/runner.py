@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 OUTPUT = (
+    "logs",
     "files",
     "records",
     "transactions",
@@ -43,7 +44,7 @@ OUTPUT = (
 )
 """Every table, in the order of writing: each may read those before it."""
 
-_NOT_COUNTED = ("changes", "profile")
+_NOT_COUNTED = ("logs", "changes", "profile")
 """Tables that a summary says nothing of."""
 
 Progress = Callable[[str, int, int], None]
@@ -183,7 +184,8 @@ class _Work:
             return self.spark.createDataFrame([], spark_schema(TABLES[table]))
         reader = self.spark.read.format("tallystick").option("table", table)
         # The findings of the search come from the plan, once for all.
-        reader = reader.options(**self.run.options).option("search", "false")
+        settings = {**self.run.options, "search": "false", "feed": "false"}
+        reader = reader.options(**settings)
         return reader.option("paths", json.dumps(paths)).load()
 
     def _with_kept(self, table: str, fresh: DataFrame) -> DataFrame:

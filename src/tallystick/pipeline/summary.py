@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 STRANGER = "not-a-log"
 """Code of the finding about files that are no log."""
 
+FAIL_ON = ("never", "loss", "damage", "warning", "due")
+"""What makes a run fail for a scheduler, each more than those before it: acknowledged work that is
+lost, damage or a heuristic mismatch, any warning, any global transaction with something due."""
+
+_SEVERITIES = ((), ("loss",), ("loss", "damage"), *2 * (("loss", "damage", "warning"),))
+
 LISTED_MAX = 50
 """Global transactions, and findings, that a summary lists."""
 
@@ -52,10 +58,20 @@ class RunSummary:
     @property
     def exit_code(self) -> int:
         """0 fine, 1 damage or disagreement found, 2 nothing could be read."""
-        if not self.logs:
-            return 2
-        wrong = self.resolutions.get("heuristic_mismatch", 0)
-        return int(bool(self.findings.get("damage", 0) + self.findings.get("loss", 0) + wrong))
+        return 2 if not self.logs else int(self.fails("damage"))
+
+    def fails(self, fail_on: str) -> bool:
+        """Return True if there is something as grave as ``fail_on``, one of `FAIL_ON`, or graver.
+
+        Raises `ValueError` for another word.
+        """
+        counted = {"heuristic_mismatch"} if fail_on in ("damage", "warning") else set()
+        if fail_on == "due":
+            counted = set(self.resolutions) - {"none"}
+        return bool(
+            sum(self.findings.get(one, 0) for one in _SEVERITIES[FAIL_ON.index(fail_on)])
+            + sum(self.resolutions.get(one, 0) for one in counted)
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""

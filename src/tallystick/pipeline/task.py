@@ -9,15 +9,16 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 from tallystick.arrow.schemas import BATCH_ROWS
 from tallystick.errors import TallystickError
+from tallystick.pipeline.change_feed import feed
 from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import Piece, Task
-from tallystick.reading.settled import settled_findings
+from tallystick.reading.settled import settled_findings, settled_judgement
 from tallystick.reading.survey import error_finding
 from tallystick.reading.tables import (
     batches_of,
@@ -37,8 +38,9 @@ JOINED_BYTES = 1 << 20
 
 def execute(task: Task, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the task's pieces, then of its findings, in the columns that are wanted."""
-    names = selected(options.table, options.columns).names
-    batches = (batch for _, batch in tables_of(task.pieces, options, [options.table]))
+    names = options.schema.names
+    read = (batch for _, batch in tables_of(task.pieces, options, [options.table]))
+    batches = feed(read) if options.feeds else read
     for batch in _joined(chain(batches, finding_batches(list(task.problems)))):
         yield batch.select(names)
     _freeze_loaded_objects()
@@ -90,12 +92,15 @@ def _read(
 ) -> Iterator[pa.RecordBatch]:
     if options.salvage and table == "records":
         return salvaged_batches(reading)
+    known = {one.name: one for one in systems()}
     if table == "findings":
-        known = {one.name: one for one in systems()}
         return finding_batches(settled_findings(reading, known, options.reading))
-    columns = options.columns if table == options.table else ()
+    columns = options.columns if table == options.table == "records" else ()
     schema, attributes = selected(table, columns), "attributes" in columns
-    return batches_of(reading, table, piece.split, schema=schema, attributes=attributes)
+    judged = partial(settled_judgement, known=known, options=options.reading)
+    return batches_of(
+        reading, table, piece.split, schema=schema, attributes=attributes, judged=judged
+    )
 
 
 @cache

@@ -14,15 +14,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from tallystick.errors import FileShrankError, LogBeingWrittenError, TallystickError
+from tallystick.errors import (
+    FileShrankError,
+    LogBeingWrittenError,
+    LogUnreadableError,
+    TallystickError,
+)
 from tallystick.reading.discovery import search
 from tallystick.reading.names import log_name
 from tallystick.reading.results import is_severe
-from tallystick.records import Difference, Finding, Verdict
-from tallystick.storage.source import is_remote, require_whole
-from tallystick.systems.answers import being_written
-from tallystick.systems.findings import BEING_WRITTEN
-from tallystick.systems.protocol import LogReading, LogSource, ReadOptions, System
+from tallystick.records import Answer, Difference, Finding, Judgement, Verdict
+from tallystick.storage.source import is_remote, packing_damage, require_whole
+from tallystick.systems.answers import NO_REASONS, being_written, judgement_of
+from tallystick.systems.findings import BEING_WRITTEN, PACKED, UNREADABLE
+from tallystick.systems.protocol import LogReading, LogSource, ReadOptions, System, judgement_on
 
 PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.4)
 """Time before each further reading of a log that changed while it was read."""
@@ -125,7 +130,8 @@ class Observer:
             first = first or before
             try:
                 reading = self.system.read(before.source, self.options)
-                value, findings = take(reading), list(reading.findings())
+                findings = _findings(reading, self.system)
+                value = _judged_whole(take(reading), findings)
                 require_whole(before.source.files)
             except FileShrankError:
                 raise
@@ -247,10 +253,45 @@ def settled_findings(
     reading: LogReading, known: Mapping[str, System], options: ReadOptions
 ) -> list[Finding]:
     """Return the findings of a log that is read anyway, of which severe ones stand."""
-    findings = list(reading.findings())
+    findings = _findings(reading, known[reading.source.system])
     if any(map(is_severe, findings)) and picture(reading.source).recent:
         return Observer(reading.source, known, options).observe(lambda _: None).findings
     return findings
+
+
+def settled_judgement(
+    reading: LogReading, known: Mapping[str, System], options: ReadOptions
+) -> Judgement:
+    """Return the answer about a log that is read anyway; any but safe stands."""
+    one = judgement_on(reading)
+    if one.answer is not Answer.SAFE and picture(reading.source).recent:
+        observer = Observer(reading.source, known, options)
+        return observer.observe(lambda again: again.verdict()).value.judgement
+    return one
+
+
+def _findings(reading: LogReading, system: System) -> list[Finding]:
+    """Return the findings of the reading, and one for each packed file that is not whole."""
+    source, found = reading.source, list(reading.findings())
+    build = system.findings_of(log_name(source))
+    for path in source.files:
+        if not any(one.file == path and one.code == UNREADABLE.code for one in found):
+            try:
+                damage = packing_damage(path)
+            except LogUnreadableError as error:
+                found.append(build.unreadable(error))
+                continue
+            if damage:
+                found.append(build(PACKED.code, damage, file=path))
+    return found
+
+
+def _judged_whole(value: Any, findings: Iterable[Finding]) -> Any:
+    """Return a verdict that claims nothing of what could not be unpacked; other values as is."""
+    packed = [one for one in findings if one.code == PACKED.code]
+    if not packed or not isinstance(value, Verdict):
+        return value
+    return replace(value, judgement=judgement_of(NO_REASONS, {}, (), packed))
 
 
 def _suspects(value: object, findings: Iterable[Finding]) -> list[Suspect]:

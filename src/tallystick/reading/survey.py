@@ -123,7 +123,8 @@ def survey(
     found = discover(path, known=candidates, progress=progress)
     problems = list(found.problems)
     if not found.logs:
-        problems.append(_no_log(os.fspath(path), found.others))
+        unread = [one.file for one in found.problems if one.file is not None]
+        problems.append(_no_log(os.fspath(path), sorted({*found.others, *unread})))
     return Survey(
         os.fspath(path),
         found.logs,
@@ -300,8 +301,8 @@ def _content_text(path: str) -> str:
     """Return what a file holds that is no log, as far as its beginning tells."""
     try:
         head = read_head(path, _LOOKED_AT)
-    except LogUnreadableError:
-        return "cannot be read"
+    except LogUnreadableError as error:
+        return error.message
     if not head:
         return "empty"
     if any(head):

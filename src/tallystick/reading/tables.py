@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tallystick.arrow import schemas
 from tallystick.arrow.schemas import BATCH_ROWS
 from tallystick.reading.names import log_name
-from tallystick.records import Finding, Outcome
+from tallystick.records import Finding, Judgement, Outcome
 from tallystick.storage.source import require_whole
 from tallystick.systems.protocol import (
     AttributeBatches,
@@ -21,12 +21,16 @@ from tallystick.systems.protocol import (
     LogReading,
     LogSource,
     Split,
+    judgement_on,
 )
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Judging = Callable[[LogReading], Judgement]
+
 TABLES: dict[str, pa.Schema] = {
+    "logs": schemas.LOGS,
     "files": schemas.FILES,
     "records": schemas.RECORDS,
     "transactions": schemas.TRANSACTIONS,
@@ -44,6 +48,7 @@ def batches_of(
     schema: pa.Schema | None = None,
     *,
     attributes: bool = True,
+    judged: Judging = judgement_on,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the batches of the table, of at most ``rows`` rows each.
 
@@ -52,7 +57,7 @@ def batches_of(
 
     Records are decoded in whole buffers if the schema lacks the column ``attributes``, or if
     ``attributes`` is False: the column may then be null. Otherwise those of systems that do not
-    give it in batches are decoded one by one.
+    give it in batches are decoded one by one. ``judged`` gives the answer about the log.
 
     Raises:
         FileShrankError: After the last batch: a file lost bytes while it was read.
@@ -66,7 +71,7 @@ def batches_of(
         for batch in reading.change_batches(rows):
             yield _named(batch, source)
     else:
-        for batch in batches_of_rows(_ROWS[table](reading), TABLES[table], rows):
+        for batch in batches_of_rows(_rows(reading, table, judged), TABLES[table], rows):
             yield _named(batch, source)
     require_whole(source.files)
 
@@ -158,13 +163,14 @@ def _pieces(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, rows)
 
 
-def _files(reading: LogReading) -> Iterable[dict[str, Any]]:
-    return schemas.file_rows(reading.files(), reading.source.system, reading.source.path)
-
-
-_ROWS: dict[str, Callable[[LogReading], Iterable[dict[str, Any]]]] = {
-    "files": _files,
-    "transactions": lambda one: schemas.transaction_rows(one.transactions(), one.clock.value),
-    "changes": lambda one: schemas.change_rows(one.changes(), one.clock.value),
-    "findings": lambda one: schemas.finding_rows(one.findings()),
-}
+def _rows(reading: LogReading, table: str, judged: Judging) -> Iterable[dict[str, Any]]:
+    system, log, clock = reading.source.system, reading.source.path, reading.clock.value
+    if table == "logs":
+        return [schemas.log_row(judged(reading), system, log, reading.format)]
+    if table == "files":
+        return schemas.file_rows(reading.files(), system, log, judged(reading).answer.value)
+    if table == "transactions":
+        return schemas.transaction_rows(reading.transactions(), clock)
+    if table == "changes":
+        return schemas.change_rows(reading.changes(), clock)
+    return schemas.finding_rows(reading.findings())

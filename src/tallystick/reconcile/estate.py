@@ -20,16 +20,16 @@ from tallystick.records import State, Transaction, jsonable
 Row = dict[str, Any]
 _Key = tuple[int, bytes]
 
-WHAT = ("system", "log", "evidence_file", "evidence_offset", "evidence_type")
-"""What is kept of a nameless rollback."""
+WHAT = ("system", "log", "state", "evidence_file", "evidence_offset", "evidence_type")
+"""What is kept of an end without a name."""
 
 
 class Estate:
     """Transactions of many logs, and what is known about the logs.
 
     Args:
-        resources: the log of each resource name, for every coordinator; None: found from what
-            occurs together.
+        resources: the log of each resource name, for every coordinator; none given: found from
+            what occurs together.
     """
 
     def __init__(self, resources: Mapping[str, str] | None = None) -> None:
@@ -66,7 +66,7 @@ class Estate:
             "evidence_type": one.evidence_type,
             "attributes": json.dumps(jsonable(one.attributes)) if heuristic else None,
         }
-        self._add(row, settled=bool(one.attributes.get("settled")))
+        self._add(row, one.attributes)
 
     def add_row(self, row: Row) -> None:
         """Add a row of the table ``transactions``."""
@@ -74,14 +74,14 @@ class Estate:
         heuristic = row["state"] == State.HEURISTIC.value
         format_id = BITRONIX if row["format_id"] is None else row["format_id"]
         kept = {"format_id": format_id, "attributes": row["attributes"] if heuristic else None}
-        self._add(row | kept, settled=bool(attributes.get("settled")))
+        self._add(row | kept, attributes)
 
-    def _add(self, row: Row, *, settled: bool) -> None:
+    def _add(self, row: Row, attributes: Mapping[str, Any]) -> None:
         folder = (row["evidence_file"] or "").rpartition("/")[0]
         self._places.add((row["system"], row["log"], folder))
-        if nameless.is_bare_rollback(row):
+        if nameless.is_bare_end(row, attributes):
             self._bare.append(row)
-        elif row["gtrid"] is not None and not settled:
+        elif row["gtrid"] is not None and not attributes.get("settled"):
             self._parts.append(row)
 
     def add_coordinator(self, owner: bytes, log: str) -> None:
@@ -104,13 +104,13 @@ class Estate:
         journals = self._journals(grouped)
         resources = self._resources(grouped, journals)
         bare = [one for one in self._bare if one["log"] not in left_out]
-        undone = _undone(grouped, resources, bare)
+        ended = _ended(grouped, resources, bare)
         for key, parts in sorted(grouped.items()):
             owner = owner_of(key[1]) or b""
             yield rows.judge_row({
                 "format_id": key[0], "gtrid": key[1], "owner": owner, "parts": parts,
                 "journals": list(journals.get(owner, {}).values()),
-                "resources": resources.get(owner, ()), "undone": undone.get(key, ()),
+                "resources": resources.get(owner, ()), "undone": ended.get(key, ()),
             })  # fmt: skip
 
     def _renamed(self) -> dict[str, tuple[str, str]]:
@@ -155,7 +155,7 @@ class Estate:
         self, grouped: dict[_Key, list[Row]], journals: dict[bytes, dict[str, Row]]
     ) -> dict[bytes, list[dict[str, str]]]:
         """Return per owner which log each name means: as given, else from what occurs together."""
-        if self._given is not None:
+        if self._given:
             return {
                 owner: [
                     {"journal": journal, "name": name, "log": log}
@@ -211,10 +211,10 @@ def _copied(grouped: dict[_Key, list[Row]]) -> dict[str, tuple[str, str]]:
     return found
 
 
-def _undone(
+def _ended(
     grouped: dict[_Key, list[Row]], resources: dict[bytes, list[dict[str, str]]], bare: list[Row]
 ) -> dict[_Key, list[Row]]:
-    """Return the nameless rollbacks of each global transaction."""
+    """Return the ends without a name of each global transaction."""
     logs = {one["log"] for one in bare}
     claims: dict[str, list[Row]] = defaultdict(list)
     for key, parts in grouped.items():
@@ -225,9 +225,9 @@ def _undone(
                 named = pair["journal"] == note["log"] and pair["name"] in note["participants"]
                 if named and pair["log"] in logs - present:
                     claims[pair["log"]].append(note | {"format_id": key[0], "gtrid": key[1]})
-    undone: dict[_Key, list[Row]] = defaultdict(list)
+    ended: dict[_Key, list[Row]] = defaultdict(list)
     for log, of_log in claims.items():
         mine = [{name: one[name] for name in WHAT} for one in bare if one["log"] == log]
-        for claim, rollback in nameless.matched(of_log, mine):
-            undone[claim["format_id"], claim["gtrid"]].append(rollback)
-    return undone
+        for claim, end in nameless.matched(of_log, mine):
+            ended[claim["format_id"], claim["gtrid"]].append(end)
+    return ended

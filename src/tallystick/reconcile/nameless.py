@@ -1,23 +1,22 @@
-"""Branches that were rolled back and lost their names, matched with global transactions.
+"""Branches that were ended from outside and lost their names, matched with global transactions.
 
-Some systems (`ResourceTraits.nameless_rollback`) write a bare rollback over the prepare record of a
-branch that is decided from outside, and for nothing else. Such a record belongs to a global
-transaction that names this resource and has no branch in its log: the likeliest state first, then
-the newest.
+Some systems (`ResourceTraits.nameless_end`) write a bare commit or rollback over the prepare record
+of a branch that is decided from outside. Such a record belongs to a global transaction that names
+this resource and has no branch in its log: the likeliest state first, then the newest.
 
 In: per log, what claims a branch there and the bare records. Out: pairs of both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tallystick.records import State
 from tallystick.systems.registry import resource_traits
 
 LIKELIHOOD = (State.COMMITTED, State.UNDECIDED, State.COMMITTING)
-"""States by how likely a transaction in it has a branch that was rolled back by hand, last first.
+"""States by how likely a transaction in it has a branch that was ended by hand, last first.
 
 Open decisions wait for an operator; undecided ones were rolled back by recovery.
 """
@@ -25,15 +24,15 @@ Open decisions wait for an operator; undecided ones were rolled back by recovery
 Row = dict[str, Any]
 
 
-def is_bare_rollback(transaction: Row) -> bool:
-    """Return True for a rollback without the name of its branch."""
-    kind = resource_traits(transaction["system"]).nameless_rollback
-    return (
-        bool(kind)
-        and transaction["gtrid"] is None
-        and transaction["state"] == State.ROLLED_BACK.value
-        and transaction["evidence_type"] == kind
-    )
+ENDED = (State.COMMITTED, State.ROLLED_BACK)
+"""States of branches that were ended."""
+
+
+def is_bare_end(transaction: Row, attributes: Mapping[str, Any]) -> bool:
+    """Return True for the end of a branch without the name of the branch."""
+    mark = resource_traits(transaction["system"]).nameless_end
+    marked = bool(mark and attributes.get(mark))
+    return marked and transaction["gtrid"] is None and transaction["state"] in ENDED
 
 
 def likelihood(state: str) -> int:
@@ -42,12 +41,19 @@ def likelihood(state: str) -> int:
 
 
 def matched(claims: Iterable[Row], bare: Iterable[Row]) -> list[tuple[Row, Row]]:
-    """Return which bare rollback of one log belongs to which claim of a branch there."""
+    """Return which bare end of one log belongs to which claim of a branch there.
+
+    Rollbacks come first: which branch a record ended is not sure, and a rollback may be an alarm.
+    """
     best: dict[tuple[int, bytes], Row] = {}
     for claim in sorted(claims, key=_order, reverse=True):
         best.setdefault((claim["format_id"], bytes(claim["gtrid"])), claim)
-    newest = sorted(bare, key=lambda one: one["evidence_offset"] or 0, reverse=True)
+    newest = sorted(bare, key=_age, reverse=True)
     return list(zip(best.values(), newest, strict=False))
+
+
+def _age(bare: Row) -> tuple[bool, int]:
+    return bare["state"] == State.ROLLED_BACK.value, bare["evidence_offset"] or 0
 
 
 def _order(claim: Row) -> tuple[int, int, bytes]:

@@ -1,7 +1,7 @@
 """The decision table over rows: plain dictionaries in, plain dictionaries out.
 
 In: one row per global transaction, with its parts, the journals of its owner, which log a resource
-name means, and nameless rollbacks. Out: its judgement, with the keys of
+name means, and ends without a name. Out: its judgement, with the keys of
 `tallystick.reconcile.structures.GLOBAL_TRANSACTIONS`.
 """
 
@@ -135,11 +135,11 @@ def _resources(pairs: Iterable[dict[str, str]], decided: Decided | None) -> dict
 
 
 def _undone(branch: Branch, nameless: Iterable[dict[str, Any]]) -> Branch:
-    """Return the branch, rolled back if its log holds a nameless rollback that must be its own."""
+    """Return the branch, ended if its log holds an end without a name that must be its own."""
     for part in nameless:
         if branch.state == "unknown" and branch.log == part["log"]:
-            place = _place(part | {"state": "rolled_back"})
-            return replace(branch, system=part["system"], state="rolled_back", place=place)
+            state = part["state"]
+            return replace(branch, system=part["system"], state=state, place=_place(part))
     return branch
 
 

@@ -71,6 +71,7 @@ _UNDONE = pa.struct(
         ("gtrid", pa.binary()),
         ("system", pa.string()),
         ("log", pa.string()),
+        ("state", pa.string()),
         ("evidence_file", pa.string()),
         ("evidence_offset", pa.int64()),
         ("evidence_type", pa.string()),
@@ -78,7 +79,7 @@ _UNDONE = pa.struct(
 )
 
 UNDONE = pa.list_(pa.field("element", _UNDONE))
-"""Nameless rollbacks of one log, with the global transactions that they belong to."""
+"""Ends without a name of one log, with the global transactions that they belong to."""
 
 
 def judged(rows: pa.Array) -> pa.Array:
@@ -108,7 +109,7 @@ def copies_of(pairs: pa.Array) -> pa.Array:
 
 
 def undone(logs: pa.Array) -> pa.Array:
-    """Return the `UNDONE` of every log, from what claims a branch there and its bare rollbacks."""
+    """Return the `UNDONE` of every log, from what claims a branch there and its bare ends."""
     answers = [
         [
             bare | {"format_id": claim["format_id"], "gtrid": claim["gtrid"]}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tallystick.errors import LogUnreadableError
+from tallystick.reading.triaging import GRAVEST_FIRST
 from tallystick.records import Clock, Outcome, Severity, State
 
 ROWS_MAX = 500
@@ -32,6 +33,8 @@ POINTS_MAX = 2_000
 
 OUTCOMES = tuple(outcome.value for outcome in Outcome)
 
+ANSWERS = tuple(answer.value for answer in GRAVEST_FIRST)
+
 SEVERITIES = tuple(severity.value for severity in reversed(Severity))
 
 _UNITS = {
@@ -50,6 +53,10 @@ _NEEDED = ("files", "transactions", "global_transactions", "findings", "profile"
 class ReportData:
     """What the page shows."""
 
+    answers: list[dict[str, Any]] = field(default_factory=list)
+    """Logs with their answers, gravest first; empty for tables of before there were answers."""
+    answered: Counter[str] = field(default_factory=Counter)
+    """Logs by answer, gravest first."""
     states: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
     """Transactions by state, per (system, log)."""
     resolutions: Counter[str] = field(default_factory=Counter)
@@ -106,6 +113,8 @@ def load(folder: Path) -> ReportData:
                 advice=f"Build the tables first: tallystick pipeline run SRC --out {folder}",
             )
     data = ReportData()
+    if (folder / "logs").is_dir():
+        _load_answers(data, folder)
     _load_files(data, folder)
     _load_transactions(data, folder)
     _load_due(data, folder)
@@ -135,6 +144,24 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     for batch in _batches(folder, table, columns, only):
         yield from batch.to_pylist()
+
+
+def _load_answers(data: ReportData, folder: Path) -> None:
+    counted: Counter[str] = Counter()
+    for row in _rows(folder, "logs"):
+        counted[row["answer"]] += 1
+        data.answers.append(row)
+        if len(data.answers) > 4 * ROWS_MAX:
+            data.answers = _gravest_logs(data.answers)
+    data.answers = _gravest_logs(data.answers)
+    data.answered.update({name: counted[name] for name in ANSWERS if counted[name]})
+
+
+def _gravest_logs(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def gravity(row: dict[str, Any]) -> tuple[int, int, str]:
+        return ANSWERS.index(row["answer"]), -(row["transactions_at_stake"] or 0), row["log"]
+
+    return sorted(rows, key=gravity)[:ROWS_MAX]
 
 
 def _load_files(data: ReportData, folder: Path) -> None:

@@ -65,6 +65,7 @@ def render(data: ReportData, tables: str) -> str:
     )
     environment.filters["hex"] = lambda value: bytes(value).hex() if value is not None else ""
     environment.filters["words"] = lambda value: (value or "").replace("_", " ")
+    environment.filters["dashed"] = lambda value: value.replace("-", " ")
     figures = charts(data)
     return environment.get_template("report.html.j2").render(
         data=data,

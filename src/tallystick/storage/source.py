@@ -8,19 +8,19 @@ Files up to `READ_WHOLE_MAX` are read into memory at once; larger ones are mappe
 for a copy of them would cost more time than most of what is done with the bytes. Where a mapped
 file shrinks meanwhile, zeros are read, and `require_whole` says so. ``.gz`` and ``.zst`` are
 unpacked to an unnamed temporary file in pieces, never more than `UNPACKED_MAX` bytes (or what the
-environment variable ``TALLYSTICK_UNPACKED_MAX`` says), nor more than there is room for.
+environment variable ``TALLYSTICK_UNPACKED_MAX`` says), nor more than there is room for. Of a
+packed file that is cut or damaged, what can be unpacked is given; `ByteSource.damage` says so.
 """
 
 from __future__ import annotations
 
 import contextlib
-import gzip
 import mmap
 import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import IO, Any, Self
@@ -35,6 +35,10 @@ UNPACKED_MAX = 16 << 30
 UNPACKED_MAX_SETTING = "TALLYSTICK_UNPACKED_MAX"
 """Name of the environment variable with another limit, in bytes."""
 _PIECE = 1 << 20
+_PACKED_PIECE = 1 << 12
+"""Bytes that are unpacked at once: of zstd at most 32,768 times as many in memory."""
+_GZIP_BITS = 31
+"""Of zlib: a window of 32 KiB, with the header and the end of gzip."""
 PACKINGS = (".gz", ".zst")
 """Suffixes of packed files."""
 
@@ -56,11 +60,13 @@ def is_remote(path: str) -> bool:
 class ByteSource:
     """The unpacked bytes of one file; a context manager.
 
-    ``path`` is as given to `open_source`, ``data`` the bytes.
+    ``path`` is as given to `open_source`, ``data`` the bytes. ``damage`` says why they are not all
+    that were packed; empty where they are.
     """
 
     path: str
     data: memoryview
+    damage: str = ""
     _map: mmap.mmap | None = field(default=None, repr=False)
 
     @property
@@ -133,6 +139,17 @@ def read_part(path: str, offset: int, size: int) -> bytes:
         raise unreadable(path, error) from error
 
 
+def packing_damage(path: str) -> str:
+    """Return why the bytes of a packed file are not all that were packed; empty if they are.
+
+    Unpacks the file. Raises as `open_source` does.
+    """
+    if not path.endswith(PACKINGS):
+        return ""
+    with open_source(path) as source:
+        return source.damage
+
+
 def require_whole(paths: Iterable[str]) -> None:
     """Check that no mapped file lost bytes while it was read; call it after reading.
 
@@ -181,29 +198,83 @@ def _open_remote(path: str) -> IO[bytes]:
 
 def _unpacking(path: str, stream: IO[bytes]) -> Any:
     if path.endswith(".gz"):
-        return gzip.GzipFile(fileobj=stream)
+        return _Unpacking(stream, lambda: zlib.decompressobj(wbits=_GZIP_BITS), zlib.error)
     if path.endswith(".zst"):
         try:
             import zstandard
         except ImportError as error:
             raise MissingExtraError("zstandard", "zstd") from error
-        return _ZstandardErrors(zstandard.ZstdDecompressor().stream_reader(stream), zstandard)
+        new = zstandard.ZstdDecompressor().decompressobj
+        return _Unpacking(stream, new, zstandard.ZstdError)
     return stream
 
 
-class _ZstandardErrors:
-    """A zstd reader that raises `OSError`, as files and gzip do."""
+class _Unpacking:
+    """Reads the unpacked bytes of packed ones, as far as they can be unpacked.
 
-    def __init__(self, reader: Any, module: Any) -> None:
-        self._reader = reader
-        self._error = module.ZstdError
+    Args:
+        stream: The packed bytes: members or frames, one after the other; zeros may follow.
+        new: Returns a decoder for one of them.
+        error: What the decoder raises.
+    """
+
+    def __init__(self, stream: IO[bytes], new: Callable[[], Any], error: type[Exception]) -> None:
+        self._stream, self._new, self._error = stream, new, error
+        self._decoder: Any = None
+        self._rest = b""
+        self._ready = bytearray()
+        self._total = 0
+        self.damage = ""
+        """Why the bytes end where they do; empty at the true end."""
 
     def read(self, size: int) -> bytes:
-        try:
-            piece: bytes = self._reader.read(size)
-        except self._error as error:
-            raise OSError(str(error)) from error
+        """Return at most ``size`` bytes, none at the end.
+
+        Raises:
+            OSError: Nothing at all can be unpacked.
+        """
+        while len(self._ready) < size and not self.damage and self._decode():
+            pass
+        piece = bytes(self._ready[:size])
+        del self._ready[:size]
+        if self.damage and not self._total:
+            raise OSError(self.damage)
         return piece
+
+    def _decode(self) -> bool:
+        """Unpack one piece; return False at the end."""
+        packed = self._rest or self._stream.read(_PACKED_PIECE)
+        self._rest = b""
+        if not packed:
+            if self._decoder is not None:
+                self.damage = "the packed data is cut: its end is missing"
+            return False
+        if self._decoder is None:
+            packed = packed.lstrip(b"\0") if self._total else packed
+            if not packed:
+                return True
+            self._decoder = self._new()
+        self._take(packed)
+        return True
+
+    def _take(self, packed: bytes) -> None:
+        # What a decoder made of a piece before it failed is lost: so it gets single bytes then.
+        saved = self._decoder.copy() if hasattr(self._decoder, "copy") else None
+        try:
+            self._add(self._decoder.decompress(packed))
+        except self._error as error:
+            self.damage = f"the packed data is damaged: {error}"
+            if saved is not None:
+                with contextlib.suppress(self._error):
+                    for at in range(len(packed)):
+                        self._add(saved.decompress(packed[at : at + 1]))
+            return
+        if self._decoder.eof:
+            self._rest, self._decoder = self._decoder.unused_data, None
+
+    def _add(self, piece: bytes) -> None:
+        self._ready += piece
+        self._total += len(piece)
 
 
 def _from_stream(path: str, stream: IO[bytes]) -> ByteSource:
@@ -219,7 +290,9 @@ def _from_stream(path: str, stream: IO[bytes]) -> ByteSource:
             _require_room(path, total, limit, free, folder)
             spool.write(piece)
         spool.flush()
-        return _from_descriptor(path, spool.fileno())
+        source = _from_descriptor(path, spool.fileno())
+        source.damage = getattr(reader, "damage", "")
+        return source
 
 
 def _unpacked_max() -> int:
@@ -257,7 +330,7 @@ def _from_descriptor(path: str, descriptor: int) -> ByteSource:
             mapped = map_file(path, descriptor, size)
         except ValueError:  # it shrank since it was measured
             return _from_descriptor(path, descriptor)
-        return ByteSource(path, memoryview(mapped), mapped)
+        return ByteSource(path, memoryview(mapped), _map=mapped)
     return ByteSource(path, memoryview(_read_whole(descriptor, size)))
 
 

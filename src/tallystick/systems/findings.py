@@ -51,16 +51,27 @@ BEING_WRITTEN = Code(
 """The row for logs that change while they are read; every table has it."""
 
 
+PACKED = Code(
+    "packed-damaged",
+    Severity.DAMAGE,
+    "A packed file of the log is cut or damaged; what could be unpacked was read.",
+    "Get the packed file again from where it was made: what lies after that place is not here",
+)
+"""The row for packed files that do not unpack to their end; every table has it."""
+
+
 def codes(*rows: Code) -> Codes:
-    """Return the rows as a table, with `UNREADABLE` and `BEING_WRITTEN`.
+    """Return the rows as a table, with those that every table has.
 
     Raises:
-        ValueError: a code stands in two rows.
+        ValueError: a code stands in two rows, or damage has no next step.
     """
-    table = {row.code: row for row in (UNREADABLE, BEING_WRITTEN)}
+    table = {row.code: row for row in (UNREADABLE, BEING_WRITTEN, PACKED)}
     for row in rows:
         if row.code in table:
             raise ValueError(f"the code {row.code} stands twice in the table")
+        if row.severity in (Severity.DAMAGE, Severity.LOSS) and not row.advice:
+            raise ValueError(f"the code {row.code} is damage and has no next step")
         table[row.code] = row
     return table
 

@@ -16,6 +16,7 @@ from tallystick.records import (
     Change,
     Clock,
     Finding,
+    Judgement,
     LogFile,
     Record,
     Transaction,
@@ -252,6 +253,24 @@ class Separable(Protocol):
         ...
 
 
+@runtime_checkable
+class Judged(Protocol):
+    """A `LogReading` that gives its answer without the rest of the verdict.
+
+    The verdict of some systems lists every record; the answer is one row.
+    """
+
+    @property
+    def judgement(self) -> Judgement:
+        """The answer of ``verdict()``, found once."""
+        ...
+
+
+def judgement_on(reading: LogReading) -> Judgement:
+    """Return the answer of a reading."""
+    return reading.judgement if isinstance(reading, Judged) else reading.verdict().judgement
+
+
 @dataclass(frozen=True, slots=True)
 class ResourceTraits:
     """Properties of a log's branches of global transactions, for their reconciliation.
@@ -259,13 +278,13 @@ class ResourceTraits:
     Attributes:
         messages: its records are messages: resource names such as ``jms/orders`` fit its logs.
         read_only_unlogged: a prepared branch that changed nothing leaves no record.
-        nameless_rollback: `Record.type` of the record that a rollback of a prepared branch leaves
-            without its global id; empty where the id stays.
+        nameless_end: the attribute of a `Transaction` whose end was written from outside over the
+            record that held its global id; empty where the id stays.
     """
 
     messages: bool = False
     read_only_unlogged: bool = False
-    nameless_rollback: str = ""
+    nameless_end: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +308,22 @@ class ChangeBatches(Protocol):
         """Yield all of ``changes()`` in the same order, as batches of the `CHANGES` schema.
 
         A batch has at most ``rows`` rows.
+        """
+        ...
+
+
+@runtime_checkable
+class ChangesBetween(Protocol):
+    """A `LogReading` whose commits have numbers that grow and stay, so that they can be followed.
+
+    `Change.commit_sequence` is the `Record.sequence` of the record that committed it.
+    """
+
+    def changes_between(self, after: int, until: int) -> Iterator[Change]:
+        """Yield the changes that records above ``after`` and up to ``until`` commit, in order.
+
+        Raises:
+            TallystickError: some of these records are damaged or gone.
         """
         ...
 
@@ -321,6 +356,7 @@ class System:
         clocks: what `Record.time` of its logs can count.
         followable: records are only appended to files and can be read exactly once while the log
             is written; False where the engine overwrites its log in place.
+        change_feed: its readings are `ChangesBetween`: committed changes can be followed.
         splittable: a record can be found from the middle of a file, so that one file can be read
             by several tasks.
         secrets: the fields of `ReadOptions` that may hold a key of its logs.
@@ -343,6 +379,7 @@ class System:
     role_options: Mapping[Role, frozenset[str]] = field(default_factory=dict)
     clocks: frozenset[Clock] = frozenset({Clock.NONE})
     followable: bool = True
+    change_feed: bool = False
     splittable: bool = True
     secrets: frozenset[str] = frozenset()
     settings: Mapping[str, str] = field(default_factory=dict)

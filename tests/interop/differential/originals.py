@@ -129,9 +129,11 @@ def _apply(rows: Rows, lines: list[str]) -> None:
 class Copies:
     """A process of ours that opens one copy after the other; started again after a hang."""
 
-    def __init__(self, main: str, path: str, options: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, main: str, path: str, options: tuple[str, ...] = (), limit_ms: int = LIMIT_MS
+    ) -> None:
         self._start = partial(
-            start_java, main, "open", LIMIT_MS, classpath=path, options=["-Xmx512m", *options]
+            start_java, main, "open", limit_ms, classpath=path, options=["-Xmx512m", *options]
         )
         self._context = self._start()
         self._process: Popen[str] = self._context.__enter__()
@@ -238,9 +240,9 @@ class Journal:
     """The journal of Artemis or HornetQ."""
 
     name: str
+    fill: bytes
     operations: int = 300
     summed: bool = False
-    fill: bytes = b"J"
     atomic: bool = True
 
     def make(self, folder: Path, seed: int) -> Whole:
@@ -352,7 +354,7 @@ class Manager:
     @contextmanager
     def opener(self) -> Iterator[Opener]:
         """A process that opens copies."""
-        copies = Copies("BitronixCases", _classes("bitronix", *BITRONIX))
+        copies = Copies("BitronixCases", _classes("bitronix", *BITRONIX), limit_ms=600)
         try:
             yield copies.open
         finally:
@@ -363,8 +365,8 @@ _ALL: tuple[Original, ...] = (
     Database("derby", "org.apache.derby:derby:10.14.2.0", "DerbyCases", summed=True, atomic=True),
     Database("h2-1.4.200", "com.h2database:h2:1.4.200", "H2Cases", summed=False, atomic=False),
     Database("h2-1.3.176", "com.h2database:h2:1.3.176", "H2Cases", summed=False, atomic=False),
-    Journal("artemis"),
-    Journal("hornetq"),
+    Journal("artemis", b"\0"),
+    Journal("hornetq", b"J"),
     Manager(),
 )
 ORIGINALS = {one.name: one for one in _ALL}

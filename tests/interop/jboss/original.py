@@ -27,6 +27,7 @@ class Original:
     imports: str
     factory: str
     pool: str = ""
+    compact: str = "testCompact"
     plain_fields: bool = False
     """True where a prepared transaction has public fields instead of getters."""
 
@@ -34,7 +35,8 @@ class Original:
         """The driver for this original."""
         text = (HERE / "java" / "Driver.java.in").read_text()
         parts = {"PACKAGE": self.package, "IMPORTS": self.imports, "FACTORY": self.factory}
-        for name, value in {**parts, "POOL": self.pool}.items():
+        parts |= {"POOL": self.pool, "COMPACT": self.compact}
+        for name, value in parts.items():
             text = text.replace(f"@{name}@", value)
         for getter, name in _FIELDS.items() if self.plain_fields else ():
             text = text.replace(getter, name)
@@ -64,6 +66,17 @@ ORIGINALS = {
         "new NIOSequentialFileFactory(folder, buffered)",
         plain_fields=True,
     ),
+    **{
+        f"hornetq-{version[:3]}": Original(
+            (f"org.hornetq:hornetq-core:{version}", "org.jboss.netty:netty:3.2.10.Final"),
+            "org.hornetq",
+            "import org.hornetq.core.journal.impl.NIOSequentialFileFactory;",
+            "new NIOSequentialFileFactory(folder, buffered)",
+            compact="compact",
+            plain_fields=True,
+        )
+        for version in ("2.0.0.GA", "2.1.2.Final")
+    },
 }
 
 

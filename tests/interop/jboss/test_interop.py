@@ -18,9 +18,17 @@ from tests.systems.jboss.build import read
 from tests.systems.jboss.live.test_vectors import operate
 
 pytestmark = pytest.mark.interop
-BOTH = pytest.mark.parametrize("name", ["artemis", "hornetq"])
 FILE_SIZE = 8192
-SETTINGS = JournalSettings(file_size=FILE_SIZE)
+SETTINGS = {
+    "artemis": JournalSettings(file_size=FILE_SIZE),
+    "hornetq": JournalSettings(file_size=FILE_SIZE),
+    "hornetq-2.1": JournalSettings(generation="g2", file_size=FILE_SIZE),
+    "hornetq-2.0": JournalSettings(generation="g1d", file_size=FILE_SIZE),
+}
+BOTH = pytest.mark.parametrize("name", ["artemis", "hornetq"])
+EVERY = pytest.mark.parametrize("name", list(SETTINGS))
+WRITERS = pytest.mark.parametrize("name", ["artemis", "hornetq", "hornetq-2.1"])
+"""HornetQ 2.0 loads here, but does not write with any later version of its buffer library."""
 
 
 def ours(folder: Path) -> Loaded:
@@ -132,10 +140,10 @@ def play_theirs(journal: RealJournal, lines: list[str]) -> None:
         journal.tell(line)
 
 
-@BOTH
+@EVERY
 def test_original_opens_what_we_closed(name: str, tmp_path: Path) -> None:
     work = Work(1)
-    with CircularJournal(str(tmp_path), SETTINGS) as journal:
+    with CircularJournal(str(tmp_path), SETTINGS[name]) as journal:
         play_ours(journal, [work.line() for _ in range(400)])
         journal.append_add_record_transactional(90001, 90002, 3, b"in doubt")
         journal.append_prepare_record(90001, b"xid").wait()
@@ -145,11 +153,11 @@ def test_original_opens_what_we_closed(name: str, tmp_path: Path) -> None:
     assert found == expected
 
 
-@BOTH
+@EVERY
 def test_original_opens_what_we_left_when_killed(name: str, tmp_path: Path) -> None:
     child = os.fork()
     if child == 0:
-        journal = CircularJournal(str(tmp_path), SETTINGS)
+        journal = CircularJournal(str(tmp_path), SETTINGS[name])
         work = Work(2)
         while True:
             play_ours(journal, [work.line()])
@@ -163,7 +171,7 @@ def test_original_opens_what_we_left_when_killed(name: str, tmp_path: Path) -> N
     assert theirs(name, tmp_path) == expected
 
 
-@BOTH
+@WRITERS
 def test_we_open_what_the_original_wrote(name: str, tmp_path: Path) -> None:
     work = Work(3)
     with real_journal(name, tmp_path, file_size=FILE_SIZE) as real:
@@ -173,7 +181,7 @@ def test_we_open_what_the_original_wrote(name: str, tmp_path: Path) -> None:
         real.tell("prepare 90001 786964")
         real.kill()
     expected = ours(tmp_path)
-    with CircularJournal(str(tmp_path), SETTINGS) as journal:
+    with CircularJournal(str(tmp_path), SETTINGS[name]) as journal:
         live, prepared = journal.contents()
         assert sorted(live) == sorted({one[0] for one in expected.live})
         assert [one.transaction for one in prepared] == [90001]
@@ -181,13 +189,13 @@ def test_we_open_what_the_original_wrote(name: str, tmp_path: Path) -> None:
     assert 90002 in {one[0] for one in theirs(name, tmp_path).live}
 
 
-@BOTH
+@WRITERS
 def test_rounds_of_original_and_ours_lose_nothing(name: str, tmp_path: Path) -> None:
     work = Work(4)
     for number in range(6):
         lines = [work.line() for _ in range(120)]
         if number % 2:
-            with CircularJournal(str(tmp_path), SETTINGS) as journal:
+            with CircularJournal(str(tmp_path), SETTINGS[name]) as journal:
                 play_ours(journal, lines)
                 if number == 3:
                     journal.compact()
@@ -204,9 +212,9 @@ def test_rounds_of_original_and_ours_lose_nothing(name: str, tmp_path: Path) -> 
         assert theirs(name, tmp_path) == expected
 
 
-@BOTH
+@EVERY
 def test_original_opens_what_we_compacted(name: str, tmp_path: Path) -> None:
-    with CircularJournal(str(tmp_path), SETTINGS) as journal:
+    with CircularJournal(str(tmp_path), SETTINGS[name]) as journal:
         for number in range(200):
             journal.append_add_record(number, 1, bytes(200))
         for number in range(200):
@@ -234,7 +242,7 @@ def test_original_refuses_the_hash_format(name: str, tmp_path: Path) -> None:
         real.load()
 
 
-@BOTH
+@BOTH  # before 2.2 a free file keeps its id: nothing tells that it was reclaimed
 def test_original_reclaims_the_files_that_we_call_redundant(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,7 +250,7 @@ def test_original_reclaims_the_files_that_we_call_redundant(
     found = set()
     for seed in range(6):
         folder, work = tmp_path / str(seed), Work(seed)
-        with CircularJournal(str(folder), SETTINGS) as journal:
+        with CircularJournal(str(folder), SETTINGS[name]) as journal:
             play_ours(journal, [work.line() for _ in range(300)])
             while len(work.live) > seed:  # the smaller the seed, the more may go
                 play_ours(journal, [work.delete()])

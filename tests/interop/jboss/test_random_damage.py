@@ -49,7 +49,7 @@ def _journal(folder: Path, seed: int) -> Path:
     """What random work leaves, open transactions and stale files among it."""
     folder.mkdir()
     work = Work(seed)
-    journal = CircularJournal(str(folder), SETTINGS)
+    journal = CircularJournal(str(folder), SETTINGS["artemis"])
     play_ours(journal, [work.line() for _ in range(150)])
     if seed % 2:
         journal.close()

@@ -16,7 +16,7 @@ from tallystick.pipeline import task as executing
 from tallystick.pipeline.options import OptionError, SourceOptions
 from tallystick.pipeline.planning import Task
 from tallystick.pipeline.source.batch import PruningReader, TableReader
-from tallystick.reading.tables import TABLES, selected
+from tallystick.reading.tables import TABLES
 from tallystick.systems import registry
 from tallystick.systems.protocol import LogReading, LogSource, ReadOptions, System
 from tests.fixtures import fixture_dir
@@ -44,8 +44,7 @@ def _rows(settings: SourceOptions) -> list[dict[str, Any]]:
     batches = [
         batch for task in planning.tasks(settings) for batch in executing.execute(task, settings)
     ]
-    schema = selected(settings.table, settings.columns)
-    assert all(batch.schema == schema for batch in batches)
+    assert all(batch.schema == settings.schema for batch in batches)
     return [row for batch in batches for row in batch.to_pylist()]
 
 

@@ -19,16 +19,20 @@ from tallystick.pipeline.source.file_ranges import file_ranges, read
 from tallystick.pipeline.source.positions import HistoryRewrittenError, Position
 from tallystick.pipeline.source.tailer import Tailer
 from tallystick.records import Outcome
+from tallystick.roles import Operation, OperationCode
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL, LocalFile
 from tallystick.systems.bitronix.format.layout import COMMITTING
 from tallystick.systems.bitronix.live.log import DiskJournal
+from tallystick.systems.derby.live.log import LogToFile
 from tallystick.systems.jboss.live.role import JBossRecordJournal
 from tallystick.systems.jboss.live.settings import JournalSettings
+from tallystick.systems.registry import open_persist_log
 from tallystick.systems.tally.format.layout import SEGMENT_SIZE_MIN
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.testing import RecordingFileSystem
+from tests.systems.derby.live.test_log import put
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -245,7 +249,28 @@ def test_a_log_that_lost_its_newest_file_was_taken_back(tmp_path: Path) -> None:
     assert Tailer(SourceOptions(options.paths, on_rewrite="restart")).advance(position)
 
 
-@pytest.mark.parametrize("system", WRITERS)
+def _derby(path: str, numbers: range) -> None:
+    """Files of 16 KiB, with a checkpoint now and then."""
+    with LogToFile(path, buffer_size=512, switch_interval=16 << 10, archive=True) as log:
+        for number in numbers:
+            put(log, f"record {number}", number)
+
+
+def _cloudtran(path: str, numbers: range) -> None:
+    log = open_persist_log(Path(path), "cloudtran")
+    for _ in numbers:
+        operation = Operation(OperationCode.OPAQUE, "t", b"k", bytes(300))
+        number, ticket = log.persisting(("a",), (operation,))
+        ticket.wait()
+        log.persisted(number, ("a",))
+    log.sync().wait()
+    log.close()
+
+
+GROWING: dict[str, Callable[..., None]] = {**WRITERS, "derby": _derby, "cloudtran": _cloudtran}
+
+
+@pytest.mark.parametrize("system", GROWING)
 def test_a_history_that_only_grows_is_never_taken_for_another(system: str, tmp_path: Path) -> None:
     """Opened and closed again and again, followed by one that remembers and by fresh ones."""
     path = tmp_path / "log"
@@ -253,7 +278,7 @@ def test_a_history_that_only_grows_is_never_taken_for_another(system: str, tmp_p
     tailer = Tailer(options)
     position: Position = {}
     for turn in range(12):
-        WRITERS[system](str(path), range(turn * 40, turn * 40 + 40))
+        GROWING[system](str(path), range(turn * 40, turn * 40 + 40))
         end = tailer.advance(position)
         assert end == Tailer(options).advance(position)
         assert any(list(read([one], options)) for one in file_ranges(options, position, end))

@@ -16,7 +16,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from pyarrow import dataset
 
 import tallystick
 from tallystick.records import Outcome
-from tests.pipeline.streaming import failed, failures, follow
+from tests.pipeline.streaming import failed, failures, follow, tables
 from tests.pipeline.writers import DecisionWriter, JournalWriter, NativeWriter, Writer
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[3]
 
 KILLS = int(os.environ.get("TALLYSTICK_KILLS", "50"))
+FEW = 2
 SEED = int(os.environ.get("TALLYSTICK_SEED", "1"))
 
 WRITERS: dict[str, type[NativeWriter | JournalWriter | DecisionWriter]] = {
@@ -80,19 +82,26 @@ def _kill_after(homes: list[Path], steps: int, seconds: float) -> None:
 
 def _steps(homes: list[Path]) -> int:
     """Steps that the streams have finished."""
-    return sum(len(list((home / "checkpoint" / "commits").glob("[0-9]*"))) for home in homes)
+    return sum(len(list(home.glob("checkpoint*/commits/[0-9]*"))) for home in homes)
 
 
 def _streamed(home: Path) -> list[Row]:
+    """The rows that were streamed."""
+    return [_row(list(row.values())) for row in _written(home / "rows", COLUMNS)]
+
+
+def _written(folder: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
     """The rows in the files that Spark's sink vouches for: a killed step leaves others, which
     its next try writes again."""
     files = {
         json.loads(line)["path"].removeprefix("file://")
-        for entry in (home / "rows" / "_spark_metadata").glob("[0-9]*")
+        for entry in (folder / "_spark_metadata").glob("[0-9]*")
         for line in entry.read_text().splitlines()[1:]
     }
-    table = dataset.dataset(sorted(files)).to_table(columns=list(COLUMNS))
-    return [_row(list(row.values())) for row in table.to_pylist()]
+    rows: list[dict[str, Any]] = (
+        dataset.dataset(sorted(files)).to_table(columns=list(columns)).to_pylist()
+    )
+    return rows
 
 
 def _in_batch(writer: Writer) -> set[Row]:
@@ -122,7 +131,8 @@ def _check(spark: SparkSession, writers: dict[str, Writer], kills: int) -> str:
     reported = []
     for name, one in writers.items():
         one.stop()
-        _drain(spark, one.home)
+        for table in tables(one.home):
+            _drain(spark, one.home, table)
         if isinstance(one, NativeWriter):
             one.dispose()
         reported.append(_compare(name, one))
@@ -132,10 +142,10 @@ def _check(spark: SparkSession, writers: dict[str, Writer], kills: int) -> str:
     return figure
 
 
-def _drain(spark: SparkSession, home: Path) -> None:
+def _drain(spark: SparkSession, home: Path, table: str) -> None:
     """Read everything that is there, in this process."""
     while True:
-        query = follow(spark, home, drain=True)
+        query = follow(spark, home, table, drain=True)
         while query.isActive:
             time.sleep(0.1)
         assert len(failures(home)) <= KILLS, failures(home)[-1]
@@ -150,7 +160,12 @@ def _compare(name: str, writer: Writer) -> str:
     assert set(rows) == _in_batch(writer)
     numbered = [row for row in rows if row[2] == NUMBERED[name]]
     assert len(numbered) == writer.written
-    assert writer.changed > 0
+    if isinstance(writer, NativeWriter):
+        names = ("after", "_commit_version", "_change_type")
+        changes = sorted(_written(writer.home / "changes", names), key=itemgetter(names[1]))
+        assert {row["_change_type"] for row in changes} == {"insert"}
+        bodies = [f"record {number}".encode() for number in range(writer.written)]
+        assert [row["after"] for row in changes] == bodies
     return f"{name} {len(rows)} rows, {writer.changed} files given up"
 
 
@@ -162,3 +177,11 @@ def test_streams_that_are_killed_write_each_record_once(
     record_property: Callable[[str, object], None],
 ) -> None:
     record_property("figure", _check(spark, writers, KILLS))
+    assert all(one.changed for one in writers.values())
+
+
+@pytest.mark.timeout(900)
+def test_a_few_kills_leave_every_record_and_every_change_once(
+    spark: SparkSession, writers: dict[str, Writer]
+) -> None:
+    _check(spark, writers, FEW)

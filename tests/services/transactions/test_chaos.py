@@ -15,7 +15,8 @@ from tallystick.services.journal import Journal
 from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.resources import adapt
 from tallystick.testing import TcpProxy
-from tallystick.testing.chaos import KILL, Away, Chaos, Scenario
+from tallystick.testing.chaos import FORK, KILL, Away, Chaos, Scenario
+from tallystick.testing.chaos.process import Ended
 from tests.servers import Server, make_mariadb, make_postgres
 
 pytestmark = [pytest.mark.postgres, pytest.mark.mariadb]
@@ -74,6 +75,8 @@ class Places:
             self.folder / "coordinator",
             resources | {"mail": mail},
             node="chaos",
+            timeout=3.0,
+            call_timeout=1.5,
             orphan_interval=0.0,
             recovery_interval=None,
             on_step=on_step,
@@ -88,7 +91,7 @@ class Places:
         return there["pg"]
 
     def scenario(self, **settings: Any) -> Scenario:
-        settings = {"limit": 5.0} | settings
+        settings = {"limit": 15.0} | settings
         return Scenario(self.work, self.recover, self.look, self.proxies, **settings)
 
     def close(self) -> None:
@@ -109,6 +112,12 @@ def test_faults_at_steps_by_chance_tear_nothing(
     report = chaos.run(places.scenario(), sample=16)
     record_property("figure", str(report))
     assert len(report.steps) > 12
+
+
+def test_a_fork_at_every_step_leaves_the_parent_its_sessions(places: Places) -> None:
+    """The child unwinds in the midst of the protocol, whose handlers would roll back."""
+    report = Chaos(faults=[FORK.name]).run(places.scenario())
+    assert report.ended == {Ended.COMMITTED: 1 + len(report.steps)}
 
 
 @pytest.mark.soak

@@ -35,7 +35,7 @@ def _names(kind: object) -> set[str]:
 
 
 def test_both_cores_have_the_same_calls(core: Any) -> None:
-    assert _names(PureQueue) | {"unsynced", "stopped"} == _names(core.Queue) | {"request_flush"}
+    assert _names(PureQueue) | {"stopped"} == _names(core.Queue) | {"request_flush"}
     assert _names(GroupTicket) == _names(core.Ticket)
 
 

@@ -10,6 +10,7 @@ from tallystick.cli.output import (
     ANSWER_STYLES,
     STYLES,
     Printer,
+    Told,
     as_json,
     path_argument,
     place,
@@ -27,6 +28,8 @@ from tallystick.records import Difference, Finding, Severity, Verdict
 
 LISTED_MAX = 20
 """Entries of one kind that a person is shown; ``--json`` has all of them."""
+SHORT = 40
+"""Characters of a phrase that may stand in a text more than once: it is no fact of its own."""
 
 
 @click.command()
@@ -56,33 +59,45 @@ def _show(out: Printer, answer: Explanation) -> None:
 
 
 def _show_log(out: Printer, verdict: Verdict, findings: list[Finding]) -> None:
-    one = verdict.judgement
+    one, told = verdict.judgement, Told()
     answer = (one.words, ANSWER_STYLES[one.answer])
     out.line(answer, f"  {verdict.system}  {verdict.path}  ({verdict.format})")
     out.line(f"  {headline(verdict)}", style="bold")
+    told.is_new(one.text)
     out.line(f"  Why: {one.text}")
     if stake := stake_text(one):
         out.line(f"  At stake: {stake}")
     if one.decided_by:
         out.line(f"  What would decide it: {one.decided_by}")
-    _show_list(out, "In doubt", verdict.strict.get("in_doubt"))
-    _show_list(out, "A restart would lose without a word", verdict.strict.get("lost"))
-    for difference in verdict.differences:
-        _show_difference(out, difference)
-    for finding in findings[:LISTED_MAX]:
-        out.finding(finding)
-    _show_rest(out, len(findings))
+    for difference in verdict.differences[:LISTED_MAX]:
+        _show_difference(out, difference, told)
+    _show_rest(out, len(verdict.differences))
+    _show_list(out, "In doubt", verdict.strict.get("in_doubt"), told)
+    _show_list(out, "A restart would lose without a word", verdict.strict.get("lost"), told)
+    _show_findings(out, findings, told)
     records = counts(verdict.strict.get("records"))
     read = ", ".join(f"{count:,} {name}" for name, count in records.items()) or "no record"
     out.line(f"  Read: {read}", style="dim")
     out.line()
 
 
-def _show_list(out: Printer, title: str, values: Any) -> None:
+def _show_findings(out: Printer, findings: list[Finding], told: Told) -> None:
+    """Print the first finding of each kind, and how many others are like it."""
+    kinds: dict[tuple[str, Severity], list[Finding]] = {}
+    for finding in findings:
+        kinds.setdefault((finding.code, finding.severity), []).append(finding)
+    for alike in kinds.values():
+        out.finding(alike[0], told)
+        if len(alike) > 1:
+            out.line(f"      and {len(alike) - 1:,} more like it (--json of verify lists all)")
+
+
+def _show_list(out: Printer, title: str, values: Any, told: Told) -> None:
     if not amount(values):
         return
-    entries = _entries(values)
-    out.line(f"  {title}:", style="bold")
+    entries = [entry for entry in _entries(values) if told.is_new(entry)]
+    if entries:
+        out.line(f"  {title}:", style="bold")
     for entry in entries[:LISTED_MAX]:
         out.line(f"    {entry}")
     _show_rest(out, len(entries))
@@ -101,11 +116,15 @@ def _entries(values: Any) -> list[str]:
     return [phrase(values)]
 
 
-def _show_difference(out: Printer, difference: Difference) -> None:
+def _show_difference(out: Printer, difference: Difference, told: Told) -> None:
     severity = Severity(difference.severity)
     out.line(f"  {severity.value} {difference.what}", style=STYLES[severity])
-    out.line(f"      {difference.meaning}")
-    out.line(f"      its own engine: {difference.engine}")
-    out.line(f"      the bytes:      {difference.strict}")
+    for title, text in (
+        ("", difference.meaning),
+        ("its own engine: ", difference.engine),
+        ("the bytes:      ", difference.strict),
+    ):
+        if told.is_new(text) or len(text) < SHORT:
+            out.line(f"      {title}{text}")
     if difference.file is not None:
         out.line(f"      evidence: {place(difference.file, difference.offset)}", style="dim")

@@ -12,7 +12,7 @@ from tallystick.reading.export import FORMATS, export
 from tallystick.reading.results import is_severe
 from tallystick.records import Finding
 
-TABLES = ("records", "files", "transactions", "changes", "findings")
+TABLES = ("records", "logs", "files", "transactions", "changes", "findings")
 
 
 @click.command()

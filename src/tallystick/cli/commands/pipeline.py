@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tallystick.cli.output import Printer, as_json, print_json, say
 from tallystick.cli.summary import show_summary
+from tallystick.pipeline.summary import FAIL_ON
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,6 +44,13 @@ def command() -> None:
 @click.option("--conf", multiple=True, metavar="NAME=VALUE", help="Setting of Spark.")
 @click.option("--option", multiple=True, metavar="NAME=VALUE", help="Option of the data source.")
 @click.option("--resource", multiple=True, metavar="NAME=LOG", help="Log of a resource name.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(FAIL_ON),
+    default="damage",
+    show_default=True,
+    help="Exit with 1 if something as grave was found; the tables are there all the same.",
+)
 @click.option("--anew", is_flag=True, help="Read everything, whatever the tables hold.")
 @as_json
 @click.pass_context
@@ -59,13 +67,14 @@ def run(
     conf: tuple[str, ...],
     option: tuple[str, ...],
     resource: tuple[str, ...],
+    fail_on: str,
     anew: bool,
     as_json: bool,
 ) -> None:
     """Build or advance the tables in DIR from every log below SRC.
 
     Only what changed since the last run is read. Exit code 1 if damage, loss or a heuristic
-    mismatch was found.
+    mismatch was found, or what --fail-on says; 2 if there was nothing to read.
     """
     # Spark takes a second to import; the help page can do without.
     from tallystick.pipeline.runner import Run
@@ -87,7 +96,7 @@ def run(
         print_json(summary.to_dict())
     else:
         show_summary(Printer(), summary, out)
-    ctx.exit(summary.exit_code)
+    ctx.exit(int(summary.fails(fail_on)) if summary.logs else summary.exit_code)
 
 
 def _follow(job: Run, spark: SparkSession, every: float, alert_after: float | None) -> None:

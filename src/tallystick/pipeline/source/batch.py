@@ -29,6 +29,7 @@ except ImportError as error:
 
     raise MissingExtraError("pyspark", "spark") from error
 
+from tallystick.pipeline.change_feed import selected_columns
 from tallystick.pipeline.options import (
     NAMES,
     OptionError,
@@ -38,7 +39,6 @@ from tallystick.pipeline.options import (
 )
 from tallystick.pipeline.planning import Piece, Task, tasks
 from tallystick.pipeline.task import execute
-from tallystick.reading.tables import TABLES, selected
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,7 +72,7 @@ class TallystickDataSource(DataSource):
         they travel in the metadata of the first column.
         """
         options = parse(self.options)
-        return _with_options(spark_schema(selected(options.table, options.columns)), self.options)
+        return _with_options(spark_schema(options.schema), self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the batch reader of the chosen table."""
@@ -85,9 +85,9 @@ class TallystickDataSource(DataSource):
         from tallystick.pipeline.source.stream import LogStreamReader
 
         options = parse(_options_of(schema) | dict(self.options))
-        if options.table != "records":
+        if options.table not in ("records", "changes"):
             raise OptionError(
-                "only records can be streamed",
+                "only records and changes can be streamed",
                 found=f"table {options.table}",
                 advice="Run the pipeline with --stream for the other tables",
             )
@@ -180,7 +180,8 @@ def narrowed(options: SourceOptions, schema: StructType) -> SourceOptions:
 
     Raises `OptionError` for a column that the table has not, or has in another type.
     """
-    known = {field.name: field.dataType for field in spark_schema(TABLES[options.table])}
+    whole = selected_columns(options.table, feeds=options.feeds)
+    known = {field.name: field.dataType for field in spark_schema(whole)}
     for field in schema:
         if known.get(field.name) != field.dataType:
             raise OptionError(

@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tallystick.errors import TallystickError
+from tallystick.pipeline.change_feed import feed
 from tallystick.pipeline.fingerprint import forget_listings
 from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import LOGS_MAX, find
@@ -90,10 +91,12 @@ def read(found: Iterable[FileRange], options: SourceOptions) -> Iterator[pa.Reco
                 if log is None:
                     forget_listings(one.file)
                     log = FollowedLog(source, options.reading)
-                yield from _read(log, one)
+                rows = _read(log, one)
+                yield from _committed(log, rows) if options.feeds else rows
             except (TallystickError, OSError) as error:
                 rewritten = isinstance(error, HistoryRewrittenError)
-                if options.mode == "failfast" or (rewritten and options.on_rewrite == "fail"):
+                strict = options.mode == "failfast" or options.feeds
+                if strict or (rewritten and options.on_rewrite == "fail"):
                     raise
 
 
@@ -110,6 +113,16 @@ def _read(log: FollowedLog, one: FileRange) -> Iterator[pa.RecordBatch]:
         require_unchanged(one.file, log.first(one.file), one.end, one.digests)
     for batch in log.batches(one.file, one.begin, one.end):
         yield from _between(batch, one.begin, one.end)
+
+
+def _committed(log: FollowedLog, records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the changes that these records of one file commit, as a change feed."""
+    import pyarrow.compute as pc
+
+    limits = [pc.min_max(batch.column("sequence")).as_py() for batch in records]
+    if limits:
+        after = min(one["min"] for one in limits) - 1
+        yield from feed(log.changes(after, max(one["max"] for one in limits)))
 
 
 def _between(batch: pa.RecordBatch, begin: int, end: int) -> Iterator[pa.RecordBatch]:

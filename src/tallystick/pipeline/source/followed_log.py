@@ -19,11 +19,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from tallystick.reading.tables import batches_of
+from tallystick.arrow.schemas import CHANGES, change_rows
+from tallystick.reading.names import log_name
+from tallystick.reading.tables import batches_of, batches_of_rows
 from tallystick.records import Outcome
 from tallystick.storage.local import sync_for_reading
 from tallystick.storage.source import is_remote
 from tallystick.systems.protocol import (
+    ChangesBetween,
     FileByFile,
     FileLife,
     LogReading,
@@ -120,6 +123,14 @@ class FollowedLog:
         """Return where the last records of a file end, ascending: at least one, if there is any."""
         ends = self.ends(path, self.lives[path].size)
         return self.ends(path) if self.file_by_file and not len(ends) else ends
+
+    def changes(self, after: int, until: int) -> Iterator[pa.RecordBatch]:
+        """Yield the changes that records above ``after``, up to ``until``, commit, in order."""
+        reading = self._reading
+        assert isinstance(reading, ChangesBetween)
+        rows = change_rows(reading.changes_between(after, until), reading.clock.value)
+        name = log_name(self.source)
+        yield from batches_of_rows((row | {"log": name} for row in rows), CHANGES)
 
     def batches(self, path: str, begin: int, end: int) -> Iterator[pa.RecordBatch]:
         """Yield the valid records of a file that end after ``begin`` and begin before ``end``.

@@ -164,19 +164,35 @@ class Tailer:
         if self.options.mode == "failfast":
             plan.require_readable()
         found = plan.logs
-        followed = [source for source in found if system(source.system).followable]
+        followed = [source for source in found if self._can_follow(source)]
         if len(followed) < len(found) and (not followed or self.options.mode == "failfast"):
-            refused = next(source for source in found if not system(source.system).followable)
-            raise UnsupportedFormatError(
-                "this log cannot be followed: its pages are given back at each checkpoint and "
-                "written over at once, so records come and go between two looks",
-                file=refused.files[0],
-                expected="a log that is appended to",
-                found=refused.system,
-                advice="Read it in batch: tallystick pipeline run --stream reads it anew whenever "
-                "it changed",
-            )
+            refused = next(source for source in found if not self._can_follow(source))
+            raise self._refusal(refused)
         return followed
+
+    def _can_follow(self, source: LogSource) -> bool:
+        known = system(source.system)
+        return known.followable and (known.change_feed or not self.options.feeds)
+
+    def _refusal(self, source: LogSource) -> UnsupportedFormatError:
+        if system(source.system).followable:
+            return UnsupportedFormatError(
+                "the changes of this log cannot be followed: its commits have no numbers that stay "
+                "when files are given up or compacted",
+                file=source.files[0],
+                expected="a log whose commits are numbered",
+                found=source.system,
+                advice="Stream its records; or read its changes in batch",
+            )
+        return UnsupportedFormatError(
+            "this log cannot be followed: its pages are given back at each checkpoint and "
+            "written over at once, so records come and go between two looks",
+            file=source.files[0],
+            expected="a log that is appended to",
+            found=source.system,
+            advice="Read it in batch: tallystick pipeline run --stream reads it anew whenever "
+            "it changed",
+        )
 
     def _look(self, source: LogSource, start: Position | None) -> Iterator[tuple[str, _Seen]]:
         """Yield the files of a log in order, with the ends of records after ``start``.

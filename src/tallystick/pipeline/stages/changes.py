@@ -9,6 +9,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
 
+from tallystick.pipeline.change_feed import CHANGE_TYPE, UPDATE_BEFORE
 from tallystick.records import Kind
 
 
@@ -19,6 +20,8 @@ def as_of(changes: DataFrame, *, time: int | None = None, sequence: int | None =
     Truncation of a collection is a change of kind ``truncate`` and empties it.
     """
     wanted = changes
+    if CHANGE_TYPE in changes.columns:
+        wanted = wanted.where(F.col(CHANGE_TYPE) != UPDATE_BEFORE)
     if time is not None:
         wanted = wanted.where(F.col("time") <= time)
     if sequence is not None:

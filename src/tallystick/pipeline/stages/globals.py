@@ -18,7 +18,7 @@ from tallystick.pipeline.stages.matching import (
     arrow_function,
     given_resources,
     matched_resources,
-    nameless_rollbacks,
+    nameless_ends,
     settled,
     without_logs,
 )
@@ -89,7 +89,7 @@ def reconciled(
     journals = settled(known.groupBy("owner").agg(F.collect_list(journal).alias("journals")))
     pairs = given_resources(journals, resources) if resources else matched_resources(grouped)
     named = settled(pairs)
-    undone = nameless_rollbacks(originals, xa, named)
+    undone = nameless_ends(originals, xa, named)
     complete = (
         grouped.join(journals, "owner", "left")
         .join(named, "owner", "left")

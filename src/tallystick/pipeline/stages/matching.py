@@ -1,4 +1,4 @@
-"""Matches that no log states: resource names with logs, nameless rollbacks with branches.
+"""Matches that no log states: resource names with logs, ends without a name with branches.
 
 In: the ``transactions`` table or what `globals` made of it. Out: small frames to join.
 """
@@ -14,7 +14,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType
 
-from tallystick.reconcile.nameless import LIKELIHOOD
+from tallystick.reconcile.nameless import ENDED, LIKELIHOOD
 from tallystick.reconcile.rows import COMMITTED
 from tallystick.reconcile.structures import (
     PATTERN,
@@ -24,7 +24,6 @@ from tallystick.reconcile.structures import (
     patterns_of,
     undone,
 )
-from tallystick.records import State
 from tallystick.systems.registry import systems
 
 _OF_PATTERNS = (
@@ -91,17 +90,14 @@ def given_resources(journals: DataFrame, resources: Mapping[str, str]) -> DataFr
     )
 
 
-def nameless_rollbacks(transactions: DataFrame, xa: DataFrame, named: DataFrame) -> DataFrame:
-    """Global transactions whose branch was rolled back in a log that lost its name.
+def nameless_ends(transactions: DataFrame, xa: DataFrame, named: DataFrame) -> DataFrame:
+    """Global transactions whose branch was ended in a log that lost its name.
 
     See `tallystick.reconcile.nameless`.
     """
-    bare = (
-        _is_nameless_rollback()
-        & F.col("gtrid").isNull()
-        & (F.col("state") == State.ROLLED_BACK.value)
-    )
-    what = ("system", "log", "evidence_file", "evidence_offset", "evidence_type")
+    ended = F.col("state").isin(*(one.value for one in ENDED))
+    bare = _is_marked() & F.col("gtrid").isNull() & ended
+    what = ("system", "log", "state", "evidence_file", "evidence_offset", "evidence_type")
     nameless = transactions.where(bare).select(*what)
     per_log = nameless.groupBy("log").agg(F.collect_list(F.struct(*what)).alias("bare"))
     claims = _claims(xa, named).join(F.broadcast(per_log), "log")
@@ -124,11 +120,12 @@ def nameless_rollbacks(transactions: DataFrame, xa: DataFrame, named: DataFrame)
     return found.groupBy("format_id", "gtrid").agg(F.collect_list(F.struct(*what)).alias("undone"))
 
 
-def _is_nameless_rollback() -> Column:
+def _is_marked() -> Column:
     found = F.lit(False)
     for one in systems():
-        if kind := one.resource.nameless_rollback:
-            found |= (F.col("system") == one.name) & (F.col("evidence_type") == kind)
+        if mark := one.resource.nameless_end:
+            value = F.get_json_object("attributes", f"$.{mark}")
+            found |= (F.col("system") == one.name) & value.eqNullSafe("true")
     return found
 
 

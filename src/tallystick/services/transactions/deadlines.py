@@ -7,6 +7,7 @@ are given up (`TimedResource`).
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
@@ -72,7 +73,7 @@ class Reaper:
     def look(self) -> None:
         """End what takes too long now."""
         if transactions := self._live.at_work():
-            threads = sys._current_frames().keys()
+            threads = _living_threads()
             for transaction in transactions:
                 if _is_gone(transaction, threads):
                     self._end(transaction)
@@ -89,6 +90,22 @@ class Reaper:
         transaction.owner = None
         # In a thread of its own: the branch of a resource unknown to us may wait.
         threading.Thread(target=transaction.discard, daemon=True).start()
+
+
+def _living_threads() -> set[int]:
+    """Return the identifiers of all threads, of those too that Python did not start.
+
+    The interpreter holds a lock meanwhile that a thread needs to start or end. A finalizer that ran
+    then could give up the interpreter lock to such a thread: both would wait for ever. So the
+    garbage collector is off.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return set(sys._current_frames())
+    finally:
+        if collecting:
+            gc.enable()
 
 
 _reapers: weakref.WeakSet[Reaper] = weakref.WeakSet()

@@ -34,6 +34,7 @@ from tallystick.services.transactions.recovery import (
 from tallystick.services.transactions.resource import Problem, Resource, ResourceUnreachable
 from tallystick.services.transactions.resources import adapt
 from tallystick.services.transactions.steps import observer
+from tallystick.services.transactions.tracing import Tracing
 from tallystick.services.transactions.transaction import OPEN, GlobalTransaction, Transaction
 from tallystick.services.transactions.two_phase_commit import (
     CommitContext,
@@ -111,12 +112,17 @@ class TransactionManager:
         self._recovering = threading.Lock()
         self._last_report = RecoveryReport()
         self._background = BackgroundRecovery(self.recover, recovery_interval)
+        live = LiveTransactions()
+        metrics = TransactionMetrics(
+            self.node,
+            in_doubt=lambda: self._last_report.in_doubt(self._xids.clock()),
+            active=live.__len__,
+        )
         self._context = CommitContext(
             decisions=self.decisions,
-            live=LiveTransactions(),
-            metrics=TransactionMetrics(
-                self.node, lambda: self._last_report.in_doubt(self._xids.clock())
-            ),
+            live=live,
+            metrics=metrics,
+            tracing=Tracing(self.node, metrics),
             observe=observer(on_step),
             recover_soon=self._background.wake,
             # Presumed abort needs no notes; operators of another system's log expect them.
@@ -248,6 +254,7 @@ class TransactionManager:
                 orphan_interval=self.orphan_interval,
                 metrics=self._context.metrics,
                 observe=self._context.observe,
+                tracing=self._context.tracing,
                 identities=self._directory.identities,
                 dead_before=self._dead_before,
                 closed=self._directory.closed,

@@ -29,9 +29,12 @@ class TransactionMetrics:
     Args:
         node: the node id, an attribute of every value.
         in_doubt: returns the number of branches in doubt and the age of the oldest in seconds.
+        active: returns the number of transactions at work.
     """
 
-    def __init__(self, node: str, in_doubt: Callable[[], tuple[int, float]]) -> None:
+    def __init__(
+        self, node: str, in_doubt: Callable[[], tuple[int, float]], active: Callable[[], int]
+    ) -> None:
         self.statistics = Statistics()
         self._node = node
         meter = Meter("tallystick.transactions")
@@ -41,6 +44,8 @@ class TransactionMetrics:
         self._retries = meter.counter(f"{prefix}retries_total", "Attempts that must be repeated")
         self._settled = meter.counter(f"{prefix}recovered_total", "Branches ended by recovery")
         self._seconds = meter.histogram(f"{prefix}recovery_seconds", "Duration of a recovery")
+        self._durations = meter.histogram(f"{prefix}duration_seconds", "Begin to end, by outcome")
+        self._phases = meter.histogram(f"{prefix}phase_seconds", "One phase in one resource")
 
         def count() -> Iterable[Observation]:
             return [(in_doubt()[0], {"node": node})]
@@ -48,7 +53,11 @@ class TransactionMetrics:
         def age() -> Iterable[Observation]:
             return [(in_doubt()[1], {"node": node})]
 
-        meter.gauge(f"{prefix}in_doubt", "Branches in doubt", count)
+        def at_work() -> Iterable[Observation]:
+            return [(active(), {"node": node})]
+
+        meter.gauge(f"{prefix}active", "Transactions at work", at_work, unit="{transaction}")
+        meter.gauge(f"{prefix}in_doubt", "Branches in doubt", count, unit="{branch}")
         meter.gauge(f"{prefix}in_doubt_age_seconds", "Age of the oldest", age, unit="s")
 
     def decided(self) -> None:
@@ -73,6 +82,14 @@ class TransactionMetrics:
         else:
             self.statistics.recovered_rollbacks += 1
         self._settled(1, node=self._node, outcome="commit" if commit else "rollback")
+
+    def ended(self, seconds: float, outcome: str) -> None:
+        """Note how long a transaction took, its work included."""
+        self._durations(seconds, node=self._node, outcome=outcome)
+
+    def phase(self, seconds: float, phase: str, resource: str) -> None:
+        """Note how long a phase took; without a resource for the decision."""
+        self._phases(seconds, node=self._node, phase=phase, resource=resource)
 
     def recovered(self, seconds: float) -> None:
         """Note how long a pass of recovery took."""

@@ -66,6 +66,7 @@ from tallystick.services.transactions.resource import (
     keeps_outcomes,
 )
 from tallystick.services.transactions.steps import Observer
+from tallystick.services.transactions.tracing import Tracing
 from tallystick.services.transactions.two_phase_commit import LiveTransactions
 from tallystick.services.transactions.xids import FORMAT_ID, XidFactory, node_of, time_of
 
@@ -146,6 +147,7 @@ class Recovery:
     orphan_interval: float
     metrics: TransactionMetrics
     observe: Observer
+    tracing: Tracing
     identities: MutableMapping[str, str]
     closed: ClosedDecisions
     dead_before: int = 0
@@ -300,10 +302,11 @@ class Recovery:
         verb = "commit" if commit else "roll back"
         self.observe(f"recovery: before {verb}", resource.name)
         try:
-            if commit:
-                resource.commit(xid)
-            else:
-                resource.rollback(xid)
+            with self.tracing.recovering(verb, resource.name, xid.gtrid):
+                if commit:
+                    resource.commit(xid)
+                else:
+                    resource.rollback(xid)
         except BranchUnknown:
             self._leave(resource, xid, HELD)
             return

@@ -53,6 +53,7 @@ from tallystick.services.transactions.resource import (
     send_prepare,
 )
 from tallystick.services.transactions.steps import Observer, Steps
+from tallystick.services.transactions.tracing import Tracing
 
 _log = logger("tallystick.transactions")
 
@@ -132,6 +133,9 @@ class LiveTransactions:
         for transaction in self._at_work.values():
             transaction.of_parent = True
 
+    def __len__(self) -> int:
+        return len(self._at_work)
+
     def __contains__(self, gtrid: bytes) -> bool:
         return gtrid in self._at_work or gtrid in self._frozen
 
@@ -149,6 +153,7 @@ class CommitContext:
     decisions: DecisionLog
     live: LiveTransactions
     metrics: TransactionMetrics
+    tracing: Tracing
     observe: Observer
     recover_soon: Callable[[], None]
     writes_notes: bool
@@ -187,6 +192,7 @@ class TwoPhaseCommit:
         "_context",
         "_limit",
         "_observe",
+        "_trace",
         "branches",
         "deadline",
         "expired",
@@ -212,7 +218,8 @@ class TwoPhaseCommit:
         self.prepared: dict[str, AnyBranch] | None = None
         self.of_parent = False
         self._context = context
-        self._observe = context.observe
+        self._trace = context.tracing.begin(gtrid, context.observe)
+        self._observe = context.observe if self._trace is None else self._trace.observe
         context.live.add(self)
 
     def prepare(self) -> Steps[None]:
@@ -275,7 +282,9 @@ class TwoPhaseCommit:
         self._context.recover_soon()
 
     def close(self) -> Steps[None]:
-        """Close every branch, and leave the transaction to recovery."""
+        """Close every branch, and leave the transaction to recovery; in a child, to its parent."""
+        if self.of_parent:
+            return
         self._context.live.release(self)
         for name, branch in self.branches.items():
             try:
@@ -289,6 +298,11 @@ class TwoPhaseCommit:
         released, self.on_release = self.on_release, None
         if released is not None:
             released()
+
+    def ended(self, outcome: str) -> None:
+        """Take note of how it ended, for those who watch."""
+        if self._trace is not None:
+            self._trace.end(outcome)
 
     # -- one phase ----------------------------------------------------------------------------
 
@@ -443,6 +457,8 @@ class TwoPhaseCommit:
         self.deadline = time.monotonic() + self._limit
 
     def _rollback(self, branches: Mapping[str, AnyBranch]) -> Steps[None]:
+        if self.of_parent:  # the sessions belong to the process that this one was forked from
+            return
         self._begin_limit()
         for name, branch in branches.items():
             self._observe("rollback", name)

@@ -63,7 +63,6 @@ class PureQueue(Generic[Item]):
         pending_bytes: Limit of the dirty groups.
 
     Attributes:
-        unsynced: Groups that were taken and are not durable; changed under the flush lock only.
         stopped: The cause for which the queue takes no more items, if there is one.
     """
 
@@ -74,7 +73,7 @@ class PureQueue(Generic[Item]):
         self._current: Group[Item] = Group(self)
         self._dirty: deque[Group[Item]] = deque()
         self._dirty_bytes = 0
-        self.unsynced: list[Group[Item]] = []
+        self._unsynced: list[Group[Item]] = []
         self.stopped: TallystickError | None = None
         self._make_locks()
 
@@ -116,7 +115,7 @@ class PureQueue(Generic[Item]):
 
     def _idle(self) -> bool:
         """Return True if no item is unfinished; without the lock this is a hint."""
-        return not (self._current.items or self.unsynced or self._dirty or self._current.bytes)
+        return not (self._current.items or self._unsynced or self._dirty or self._current.bytes)
 
     # -- waiting ---------------------------------------------------------------------------
 
@@ -194,9 +193,9 @@ class PureQueue(Generic[Item]):
     # -- for the owner of the flush lock -----------------------------------------------------
 
     @property
-    def count(self) -> int:
-        """Number of items in the current group."""
-        return len(self._current.items)
+    def unsynced(self) -> int:
+        """Number of groups that were taken and are not durable."""
+        return len(self._unsynced)
 
     def wait_for_woken(self) -> None:
         """Wait a moment for the callers that were acknowledged last; see `LeaderWait`."""
@@ -214,20 +213,20 @@ class PureQueue(Generic[Item]):
             groups = [*self._dirty]
             self._dirty.clear()
             self._dirty_bytes = 0
-            self.unsynced += groups
+            self._unsynced += groups
         return groups
 
     def finish(self, seconds: float) -> None:
         """Finish every unsynced group: a flush of so many seconds has made them durable."""
         with self._lock:
             self._leader_wait.flushed(seconds)
-            groups, self.unsynced = self.unsynced, []
+            groups, self._unsynced = self._unsynced, []
             self._finish(groups)
 
     def refuse(self, group: Group[Item], error: TallystickError) -> None:
         """Finish a group that the log could not take with an error."""
         with self._lock:
-            self.unsynced.remove(group)
+            self._unsynced.remove(group)
             self._finish([group], error)
 
     # -- the end ---------------------------------------------------------------------------
@@ -248,7 +247,7 @@ class PureQueue(Generic[Item]):
             if self.stopped is None:
                 self.stopped = cause
             groups = self._unfinished()
-            self.unsynced = []
+            self._unsynced = []
             self._dirty.clear()
             self._dirty_bytes = 0
             self._current = Group(self)
@@ -274,7 +273,7 @@ class PureQueue(Generic[Item]):
 
     def _unfinished(self) -> list[Group[Item]]:
         current = [self._current] if self._current.items else []
-        return [*self.unsynced, *self._dirty, *current]
+        return [*self._unsynced, *self._dirty, *current]
 
     def _finish(self, groups: Sequence[Group[Item]], error: TallystickError | None = None) -> None:
         self._leader_wait.expect([group.waiting for group in groups if group.waiting])

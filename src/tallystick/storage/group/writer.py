@@ -232,7 +232,7 @@ class GroupWriter(Generic[Item]):
             try:
                 if sync:
                     self._queue.wait_for_woken()
-                    if self._delay and self._queue.count >= self._siblings:
+                    if self._delay and self._has_siblings():
                         time.sleep(self._delay)
                 self._flush(sync)
             except BaseException as error:
@@ -260,6 +260,10 @@ class GroupWriter(Generic[Item]):
             finally:
                 self.counters.add_time(time.perf_counter() - started)
                 self.release()
+
+    def _has_siblings(self) -> bool:
+        waiting = self._queue.unfinished()
+        return bool(waiting) and len(waiting[-1].items) >= self._siblings
 
     def _ended_through(self, size: int, seconds: float, error: BaseException | None) -> None:
         """End what `commit_alone` does, where the compiled core has written and synced."""

@@ -103,6 +103,7 @@ CODES = codes(
         "more-findings",
         Severity.DAMAGE,
         "A file has more findings than are listed.",
+        "Copy both files; tallystick dump --salvage lists every record that is left",
     ),
     Code(
         "server-ids",
@@ -136,6 +137,12 @@ REASONS = reasons(
         "The manager opens the older file; no decision differs now, and its next change of files "
         "overwrites the newer one.",
         "the newer file, put in use before the start",
+    ),
+    Reason(
+        "same-time",
+        Answer.CANNOT_TELL,
+        "Both files bear the same time: one may be a copy that was put over the other.",
+        "which of the two files the manager wrote last",
     ),
     Reason(
         "closed-header",

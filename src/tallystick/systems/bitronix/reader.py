@@ -16,6 +16,7 @@ from tallystick.records import (
     Change,
     Clock,
     Finding,
+    Judgement,
     LogFile,
     Outcome,
     Record,
@@ -56,6 +57,7 @@ class BitronixReading:
     source: LogSource
     options: ReadOptions
     _clock: Clock | None = field(default=None, repr=False)
+    _judgement: Judgement | None = field(default=None, repr=False)
 
     @property
     def format(self) -> str:
@@ -112,6 +114,13 @@ class BitronixReading:
         """Return both verdicts. Memory grows with the records, which the engine's part lists."""
         with self._opened(keeps=True) as pair:
             return strict.verdict(pair, self.source.path, self._findings(pair))
+
+    @property
+    def judgement(self) -> Judgement:
+        """The answer about the journal."""
+        if self._judgement is None:
+            self._judgement = self.verdict().judgement
+        return self._judgement
 
     def batches(
         self, split: Split | None = None, *, rows: int = 10_000

@@ -17,7 +17,17 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from tallystick.errors import LogUnreadableError, UnsupportedFormatError
-from tallystick.records import Change, Clock, Finding, LogFile, Record, Span, Transaction, Verdict
+from tallystick.records import (
+    Change,
+    Clock,
+    Finding,
+    Judgement,
+    LogFile,
+    Record,
+    Span,
+    Transaction,
+    Verdict,
+)
 from tallystick.storage.source import ByteSource, open_source, read_head
 from tallystick.systems.cloudtran.codes import CODES
 from tallystick.systems.cloudtran.format.entries import unsigned
@@ -251,7 +261,12 @@ class CloudtranReading:
         """Return both verdicts, from one pass over all files."""
         contents = self._contents
         log, found = self.source.path, self.findings()
-        return strict.verdict(contents.analysis, log, contents.outcomes, found)
+        return strict.verdict(contents.analysis, log, contents.outcomes, found, self.judgement)
+
+    @cached_property
+    def judgement(self) -> Judgement:
+        """The answer about the log."""
+        return strict.judgement(self._contents.analysis, self.findings())
 
     def batches(
         self, split: Split | None = None, *, rows: int = 10_000

@@ -63,11 +63,13 @@ CODES = codes(
         "damaged",
         Severity.DAMAGE,
         "A group or a range of bytes is damaged, and whole records follow it.",
+        COPY_FIRST,
     ),
     Code(
         "envelope-mismatch",
         Severity.DAMAGE,
         "A record's instant or trailing length is wrong in a way that the engine does not notice.",
+        COPY_FIRST,
     ),
     Code(
         "dropped-commits",

@@ -14,6 +14,7 @@ from tallystick.records import (
     Change,
     Clock,
     Finding,
+    Judgement,
     LogFile,
     Outcome,
     Record,
@@ -35,7 +36,7 @@ from tallystick.systems.derby.read.records import record_of
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange, spans_of
 from tallystick.systems.derby.verdict.findings import find_all
-from tallystick.systems.derby.verdict.strict import verdict
+from tallystick.systems.derby.verdict.strict import judgement, verdict
 from tallystick.systems.protocol import LogSource, ReadOptions, Split
 
 if TYPE_CHECKING:
@@ -127,7 +128,13 @@ class DerbyReading:
             self._analysis,
             self.recovery,
             self.findings(),
+            self.judgement,
         )
+
+    @cached_property
+    def judgement(self) -> Judgement:
+        """The answer about the log."""
+        return judgement(self.scan, self._analysis, self.recovery, self.findings())
 
     @cached_property
     def _columns(self) -> ColumnReader:

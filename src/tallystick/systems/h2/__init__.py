@@ -31,5 +31,5 @@ SYSTEM = System(
         "h2.calendar": "julian, if the writer of dates used the Julian calendar before 1582",
     },
     log_file="store.h2.db",
-    resource=ResourceTraits(nameless_rollback="ROLLBACK"),
+    resource=ResourceTraits(nameless_end="ended_by_hand"),
 )

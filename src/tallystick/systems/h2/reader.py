@@ -8,7 +8,7 @@ never written. Memory: one record, open transactions, and the undo map (16 bytes
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from tallystick.errors import LogUnreadableError
@@ -16,6 +16,7 @@ from tallystick.records import (
     Change,
     Clock,
     Finding,
+    Judgement,
     LogFile,
     Outcome,
     Record,
@@ -26,6 +27,7 @@ from tallystick.storage.source import ByteSource, open_source
 from tallystick.systems.findings import FindingBuilder
 from tallystick.systems.h2.codes import CODES
 from tallystick.systems.h2.engine.opening import EngineResult, judge
+from tallystick.systems.h2.format.entries import Entry
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
 from tallystick.systems.h2.read.changes import changes_of, table_names
 from tallystick.systems.h2.read.files import OpenedFile, open_file
@@ -34,9 +36,9 @@ from tallystick.systems.h2.read.salvage import salvaged
 from tallystick.systems.h2.read.scan import Scan
 from tallystick.systems.h2.read.spans import spans_of
 from tallystick.systems.h2.read.stream import LogStream
-from tallystick.systems.h2.read.transactions import transactions_of
+from tallystick.systems.h2.read.transactions import hand_commits, transactions_of
 from tallystick.systems.h2.verdict.findings import findings_of
-from tallystick.systems.h2.verdict.strict import unreadable_verdict, verdict_of
+from tallystick.systems.h2.verdict.strict import judgement, unreadable_verdict, verdict_of
 from tallystick.systems.protocol import LogSource, ReadOptions, Split
 
 if TYPE_CHECKING:
@@ -121,8 +123,13 @@ class H2Reading:
         found = self._stream()
         if found is not None:
             opened, stream = found
-            entries = Scan(stream, opened.zone).entries()
-            for number, one in enumerate(transactions_of(entries, keep_rows=False), 1):
+
+            def entries() -> Iterator[Entry]:
+                return Scan(stream, opened.zone).entries()
+
+            by_hand = cache(lambda: hand_commits(entries()))
+            ended = transactions_of(entries(), keep_rows=False, by_hand=by_hand)
+            for number, one in enumerate(ended, 1):
                 yield one.to_transaction(number, stream, self.source.path)
 
     def changes(self) -> Iterable[Change]:
@@ -144,6 +151,16 @@ class H2Reading:
         if isinstance(result, Finding):
             return unreadable_verdict(self.source.path, self.format, result)
         return verdict_of(result, self.source.path, self.format, self.findings())
+
+    @cached_property
+    def judgement(self) -> Judgement:
+        """The answer about the file."""
+        result = self._result
+        return (
+            self.verdict().judgement
+            if isinstance(result, Finding)
+            else judgement(result, self.findings())
+        )
 
     def batches(
         self, split: Split | None = None, *, rows: int = 10_000

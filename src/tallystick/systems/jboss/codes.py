@@ -51,6 +51,7 @@ CODES: Final = codes(
         "revived",
         Severity.LOSS,
         "The loader shows records that were deleted.",
+        "Compare with a copy before the application reads them; delete them again after the start",
     ),
     Code(
         "damaged-record",
@@ -169,6 +170,20 @@ REASONS = reasons(
         "After the last record stand bytes that are neither the fill of a file, nor an earlier "
         "life of it, nor an unfinished record.",
         "a copy of the file from before",
+    ),
+    Reason(
+        "room-left",
+        Answer.CANNOT_TELL,
+        "A file ends before it is full although the first record of the next file would have fit: "
+        "records may have stood there, or the change of files was forced.",
+        "a copy of the file from before",
+    ),
+    Reason(
+        "empty-after-full",
+        Answer.CANNOT_TELL,
+        "The last file with records is full, and two files were opened after it: the first of them "
+        "is opened ahead, the second when a record comes, and that record is not there.",
+        "a copy of the files from before",
     ),
     Reason(
         "next-file-missing",

@@ -14,6 +14,7 @@ from tallystick.records import (
     Change,
     Clock,
     Finding,
+    Judgement,
     LogFile,
     Outcome,
     Record,
@@ -34,7 +35,7 @@ from tallystick.systems.jboss.read.spans import log_file, whole_file
 from tallystick.systems.jboss.read.transactions import transactions
 from tallystick.systems.jboss.verdict.differences import Evidence
 from tallystick.systems.jboss.verdict.findings import findings
-from tallystick.systems.jboss.verdict.strict import verdict
+from tallystick.systems.jboss.verdict.strict import judgement, verdict
 from tallystick.systems.protocol import LogSource, ReadOptions, Split
 
 if TYPE_CHECKING:
@@ -123,6 +124,11 @@ class JournalReading:
     def verdict(self) -> Verdict:
         """Return the engine's and the strict verdict."""
         return verdict(self._evidence, self._findings, self.format)
+
+    @cached_property
+    def judgement(self) -> Judgement:
+        """The answer about the journal."""
+        return judgement(self._evidence, self._findings)
 
     def batches(
         self, split: Split | None = None, *, rows: int = 10_000

@@ -27,6 +27,7 @@ SYSTEM = System(
         Role.PERSIST_LOG: f"{_ROLES}.persist_log:TallyPersistLog",
     },
     clocks=frozenset({Clock.WALL_US}),
+    change_feed=True,
     secrets=frozenset({"encryption_key"}),
     companions=frozenset({"backup", "fresh", "identity", "lock", "node", "pages", "recovered"}),
     persist_entry="tallystick.systems.tally.read.records:stored_entry",

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tallystick.errors import LogUnreadableError
+from tallystick.errors import CorruptLogError, LogUnreadableError
 from tallystick.records import (
     Change,
     Clock,
     Finding,
+    Judgement,
     LogFile,
     Outcome,
     Record,
@@ -28,13 +29,15 @@ from tallystick.systems.tally.columns.deferred_runs import DeferredRunReader
 from tallystick.systems.tally.columns.splits import (
     durable_near,
     group_before,
+    seek,
     split_steps,
     splits_of,
     witnesses,
 )
 from tallystick.systems.tally.format.headers import SegmentHeader
 from tallystick.systems.tally.format.layout import DATA_OFFSET, VERSION
-from tallystick.systems.tally.read.changes import ChangeFeed
+from tallystick.systems.tally.read.changes import ChangeFeed, changes_between
+from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.files import (
     Catalog,
     FileAccess,
@@ -199,6 +202,36 @@ class TallyReading:
         """
         yield from ChangeFeed(self.source.path, self._incomplete).take(self.records())
 
+    def changes_between(self, after: int, until: int) -> Iterator[Change]:
+        """Yield what the records with LSNs above ``after``, up to ``until``, commit.
+
+        Raises:
+            LogUnreadableError: some of these records were given up.
+            CorruptLogError: some are damaged.
+        """
+        live = (one.header for one in self.catalog.segments if one.status is FileStatus.LIVE)
+        firsts = {header.number: header.first_lsn for header in live if header is not None}
+        yield from changes_between(
+            self.source.path, self._records_from, lambda number: firsts.get(number, 0), after, until
+        )
+
+    def _records_from(self, lsn: int) -> Iterator[Record]:
+        """Yield every record from ``lsn`` on, which must be there; nothing may be damaged."""
+        start = seek(self.catalog, self._access, lsn=lsn)
+        if start is None or start[0].header is None or start[0].header.first_lsn > lsn:
+            raise LogUnreadableError(
+                "records were given up before they were read", file=self.source.path,
+                expected=f"record {lsn}",
+                advice="Hold segments back until their readers have come past them",
+            )  # fmt: skip
+        for step in Scan(self.catalog, self._access, start).steps():
+            if step.after_damage or step.place.case is Case.CORRUPT:
+                raise CorruptLogError(
+                    "records are damaged", file=step.file.path, offset=step.place.offset,
+                    advice="Look at the log with `tallystick explain`",
+                )  # fmt: skip
+            yield from (one for one in step_records(step, self._key) if (one.sequence or 0) >= lsn)
+
     def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all of `changes` in the same order, as batches of at most ``rows`` rows."""
         from tallystick.systems.tally.columns.changes import change_batches
@@ -221,6 +254,11 @@ class TallyReading:
         records = self._transaction_records()
         transactions = ended_first(self.source.path, records, self._incomplete)
         return self._judged.verdict(self.format, transactions)
+
+    @property
+    def judgement(self) -> Judgement:
+        """The answer, without the number of transactions at stake."""
+        return self._judged.judgement()
 
     @property
     def _incomplete(self) -> Mapping[int, str]:

@@ -117,11 +117,11 @@ def test_what_is_no_conflict_or_not_known_is_not_repeated(places: Places, error:
 
 def test_conflicts_are_told_by_their_codes() -> None:
     rolled_back = RolledBackError("rolled back")
-    rolled_back.__cause__ = pymysql.err.OperationalError(1213, "Deadlock found")
+    rolled_back.__cause__ = pymysql.OperationalError(1213, "Deadlock found")
     assert is_conflict(rolled_back)
     assert is_conflict(psycopg.errors.DeadlockDetected())
     assert not is_conflict(psycopg.errors.UniqueViolation())
-    assert not is_conflict(pymysql.err.IntegrityError(1062, "Duplicate entry"))
+    assert not is_conflict(pymysql.IntegrityError(1062, "Duplicate entry"))
     assert not is_conflict(ValueError(1213))
 
 

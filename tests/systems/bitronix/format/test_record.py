@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import fields, replace
+from time import time_ns
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,12 +79,46 @@ def test_crc_of_a_record_from_production() -> None:
     assert split_gtrid(made.gtrid).time == 1220609394001
 
 
-def test_text_form_is_the_originals() -> None:
+def test_text_form_is_the_originals_and_names_the_end_record_too() -> None:
     assert str(decode_record(COMMITTING_2PC, 0, len(COMMITTING_2PC))) == (
         "a Bitronix TransactionLogRecord with status=COMMITTING, recordLength=75, "
         "headerLength=28, time=2733689, sequenceNumber=4, crc32=-1240037751, "
-        "gtrid=62746D2D746573742D31000000000029B65500000001, uniqueNames=jdbc/orders,jms/queue"
+        "gtrid=62746D2D746573742D31000000000029B65500000001, uniqueNames=jdbc/orders,jms/queue, "
+        f"endRecord={0x786E7442}"
     )
+
+
+def test_text_form_names_every_field() -> None:
+    record = decode_record(COMMITTING_2PC, 0, len(COMMITTING_2PC))
+    assert record is not None
+    names = {re.sub("_([a-z])", lambda m: m[1].upper(), f.name) for f in fields(record)}
+    assert names == set(re.findall(r"(\w+)=", str(record)))
+
+
+def test_a_new_record_takes_time_and_number_of_its_process() -> None:
+    before = time_ns() // 1_000_000
+    first, second = (TransactionLogRecord.create(COMMITTING, b"g", ["a"]) for _ in range(2))
+    assert before <= first.time <= second.time <= time_ns() // 1_000_000
+    assert second.sequence_number == first.sequence_number + 1
+    assert first.is_crc32_correct()
+    assert not replace(first, time=first.time + 1).is_crc32_correct()
+
+
+def test_the_nine_fields_restore_a_record() -> None:
+    made = TransactionLogRecord.create(COMMITTING, b"g", ["a", "b"], 7, 8)
+    restored = TransactionLogRecord(
+        made.status,
+        made.record_length,
+        made.header_length,
+        made.time,
+        made.sequence_number,
+        made.crc32,
+        made.gtrid,
+        made.unique_names,
+        made.end_record,
+    )
+    assert restored == made
+    assert restored.calculate_crc32() == made.crc32
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,14 @@ from tallystick.systems.jboss.live.log import CircularJournal, JournalSettings
 from tests.fixtures import cases, fixture_dir
 from tests.systems.jboss.test_fixtures import manifest
 
-GENERATIONS = {"g1a-jbm2-2008-08": "g1a", "g3-artemis-main": "g3"}
+GENERATIONS = {
+    "g1a-jbm2-2008-08": "g1a",
+    "g1b-jbm2-2008-09": "g1b",
+    "g1c-jbm2-2009-02": "g1c",
+    "g1d-hornetq-2.0.0": "g1d",
+    "g2-hornetq-2.1.2": "g2",
+    "g3-artemis-main": "g3",
+}
 
 
 def replayable(case: str) -> bool:
@@ -33,7 +40,9 @@ def replayable(case: str) -> bool:
     return not any(line.startswith(("event", "compact", "crashcompact")) for line in lines)
 
 
-CASES = [case for case in cases("jboss") if replayable(case)]
+OTHER_TIMING = {"g1c-jbm2-2009-02/circular-reuse"}
+"""A file is reused here while the one just taken still counted as opened: two threads' timing."""
+CASES = [case for case in cases("jboss") if replayable(case) and case not in OTHER_TIMING]
 
 
 def settings_of(case: str) -> JournalSettings:
@@ -137,6 +146,6 @@ def test_what_the_original_refuses_is_refused(case: str, tmp_path: Path) -> None
     assert player.refused == expected
 
 
-def test_replayed_cases_cover_both_generations() -> None:
+def test_replayed_cases_cover_every_generation() -> None:
     assert {manifest(case)["generation"] for case in CASES} == set(GENERATIONS)
     assert replace(settings_of(CASES[0]), min_files=3).min_files == 3

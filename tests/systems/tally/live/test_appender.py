@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -113,6 +114,14 @@ def test_the_core_writes_to_a_plain_file_of_the_system_alone(tmp_path: Path) -> 
         through = log._encoder.through()
         assert through is not None
         assert through(b"body") is None
+    with TallyLog(str(tmp_path / "watched")) as log:
+        through = log._encoder.through()
+        assert through is not None
+        for name in ("pwrite", "datasync"):
+            real = getattr(LocalFile, name)
+            with mock.patch.object(LocalFile, name, lambda *given, real=real: real(*given)):
+                assert through(b"body") is None
+        assert through(b"body") == 1
     with TallyLog(str(tmp_path / "packed"), settings=Settings(compression="zlib")) as log:
         assert log._encoder.through() is None
 

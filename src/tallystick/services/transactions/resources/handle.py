@@ -10,6 +10,9 @@ from typing import Any
 
 from tallystick.errors import TransactionUsageError
 
+_OF_THE_CONNECTION = frozenset({"autocommit", "begin", "close", "kill", "ping", "select_db"})
+"""Calls of drivers that end a session or a transaction, or change it."""
+
 
 class Handle:
     """``execute`` and ``cursor`` of a connection to the resource ``name``."""
@@ -53,6 +56,15 @@ class Handle:
             f"rollback of {self.name!r} alone would break the transaction",
             advice="Call rollback() of the transaction",
         )
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute in _OF_THE_CONNECTION:
+            raise TransactionUsageError(
+                f"{attribute} of {self.name!r} is not for a branch",
+                expected="execute, executemany or cursor",
+                advice="The transaction manager begins and ends it; SAVEPOINT statements are fine",
+            )
+        raise AttributeError(f"{type(self).__name__!r} has no attribute {attribute!r}")
 
     def detach(self) -> None:
         """Refuse all further calls: the branch is over."""

@@ -92,7 +92,7 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
 _CONTEXT_AGE_S = 60.0
 _TLS = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_cert", "ssl_verify_identity")
 
-driver_errors = DriverErrors(pymysql.err.Error)
+driver_errors = DriverErrors(pymysql.Error)
 
 
 class MySqlResource(ConnectionResource[Connection]):
@@ -119,12 +119,12 @@ class MySqlResource(ConnectionResource[Connection]):
             table = f"`{database.replace('`', '``')}`.{OUTCOMES}"
             try:
                 cursor.execute(f"SELECT 1 FROM {table} LIMIT 1")
-            except pymysql.err.ProgrammingError:
+            except pymysql.ProgrammingError:
                 try:
                     cursor.execute(f"CREATE TABLE IF NOT EXISTS {table} {_COLUMNS}")
-                except pymysql.err.Error as error:
+                except pymysql.Error as error:
                     raise NoTableError(message_of(error)) from error
-            except pymysql.err.OperationalError as error:
+            except pymysql.OperationalError as error:
                 if error.args[0] not in _NOT_ALLOWED:
                     raise
                 raise NoTableError(message_of(error)) from error
@@ -252,7 +252,7 @@ class MySqlResource(ConnectionResource[Connection]):
             problems = []
             try:
                 cursor.execute("XA RECOVER")
-            except pymysql.err.OperationalError as error:
+            except pymysql.OperationalError as error:
                 problems.append(
                     Problem(
                         self.name,
@@ -263,7 +263,7 @@ class MySqlResource(ConnectionResource[Connection]):
         self.prepare_for_rows(again=True)
         if self.outcome_table is None:
             problems.append(no_rows(self.name, self.no_table))
-        if _detaches_late(version):
+        if detaches_late(version):
             problems.append(
                 Problem(
                     self.name,
@@ -411,7 +411,7 @@ def run(cursor: Any, statement: str) -> None:
     """Run an XA statement; a refusal of the server is raised as an answer."""
     try:
         cursor.execute(statement)
-    except pymysql.err.Error as error:
+    except pymysql.Error as error:
         code = error.args[0] if error.args else 0
         text = f"{statement.partition(' X')[0]}: {message_of(error)}"
         if code == XAER_NOTA:
@@ -455,7 +455,7 @@ def _refuse_plain_text(connection: Connection) -> None:
         if cursor.fetchone()[1]:
             return
     connection.close()
-    raise pymysql.err.OperationalError(0, "the server offers no TLS, which its URL asks for")
+    raise pymysql.OperationalError(0, "the server offers no TLS, which its URL asks for")
 
 
 def set_autocommit(connection: Connection) -> None:
@@ -467,12 +467,12 @@ def alive(connection: Connection) -> bool:
     """Return True if the server answers on the connection."""
     try:
         connection.ping(reconnect=False)
-    except pymysql.err.Error:
+    except pymysql.Error:
         return False
     return True
 
 
-def _detaches_late(version: str) -> bool:
+def detaches_late(version: str) -> bool:
     """Return True for a server that ties a prepared branch to its connection."""
     numbers = tuple(int(part) for part in version.split("-")[0].split(".")[:3])
     return numbers < (10, 5) if "mariadb" in version.lower() else numbers < (8, 0, 29)

@@ -333,7 +333,8 @@ class BasePostgresBranch:
 
     def send_prepare(self) -> bool:
         """Send PREPARE TRANSACTION, unless the branch may turn out to be read-only."""
-        return not self._resource.detect_read_only and self._send(_PREPARED)
+        read_only = self._resource.detect_read_only
+        return not (read_only or self._is_idle()) and self._send(_PREPARED)
 
     def send_commit(self) -> bool:
         """Send COMMIT PREPARED."""
@@ -349,6 +350,7 @@ class BasePostgresBranch:
     def _prepare(self) -> Steps[Vote]:
         if self._connection.closed:
             raise closed_by_application(self._resource.name)
+        self._refuse_ended()
         with driver_errors, refusals:
             if self._resource.detect_read_only and (yield from self._wrote_nothing()):
                 yield self._connection.tpc_commit
@@ -372,7 +374,18 @@ class BasePostgresBranch:
         with driver_errors:
             yield from self._run("COMMIT PREPARED")
 
+    def _refuse_ended(self) -> None:
+        """Raise `TransactionUsageError` if the application has sent COMMIT or ROLLBACK itself."""
+        if not self._sent and self._is_idle():
+            raise TransactionUsageError(
+                f"a statement of the application ended the transaction of {self._resource.name!r}",
+                found="COMMIT or ROLLBACK before the transaction manager's own",
+                advice="What it did there may be kept, everything else is rolled back: compare. "
+                "Use connection.transaction() for a part that can be undone",
+            )
+
     def _commit_one_phase(self) -> Steps[None]:
+        self._refuse_ended()
         if self._connection.pgconn.transaction_status == TransactionStatus.INERROR:
             raise BranchRolledBack(_FAILED)
         self._over = True

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from itertools import count as counter
+from time import time_ns
 from typing import Self
 
 from tallystick.errors import RecordTooLargeError
@@ -26,17 +28,22 @@ from tallystick.systems.bitronix.format.layout import (
     RECORD_HEAD,
     RECORD_HEADER_LENGTH,
     RECORD_MIN,
+    sequence_number,
     signed32,
     status_name,
 )
 
+_RECORDS = counter()
+"""Numbers the new records of this process."""
+
 
 @dataclass(frozen=True, slots=True)
 class TransactionLogRecord:
-    """One record. Names are a sorted set; ``crc32`` is unsigned here, signed in messages.
+    """One record, with all its fields as they are on disk; `create` makes a new one.
 
-    ``record_length`` (L) counts the bytes after itself, ``header_length`` is 28, ``time`` is in
-    ms of the writer's clock, ``sequence_number`` a counter of its process.
+    Names are a sorted set; ``crc32`` is unsigned here, signed in messages. ``record_length`` (L)
+    counts the bytes after itself, ``header_length`` is 28, ``time`` is in ms of the writer's clock,
+    ``sequence_number`` a counter of its process.
     """
 
     status: int
@@ -51,9 +58,21 @@ class TransactionLogRecord:
 
     @classmethod
     def create(
-        cls, status: int, gtrid: bytes, unique_names: Collection[str], time: int, sequence: int
+        cls,
+        status: int,
+        gtrid: bytes,
+        unique_names: Collection[str],
+        time: int | None = None,
+        sequence: int | None = None,
     ) -> Self:
         """Return a new record with its length and CRC computed.
+
+        Args:
+            status: a number of ``javax.transaction.Status``.
+            gtrid: at most 127 bytes.
+            unique_names: the names of the resources, ASCII.
+            time: in ms; None is now, since 1970.
+            sequence: the sequence number; None is the next one of this process.
 
         Raises:
             RecordTooLargeError: a gtrid above 127 bytes, a name above 32767, or a name that is not
@@ -61,6 +80,8 @@ class TransactionLogRecord:
         """
         names = tuple(sorted(set(unique_names)))
         refuse_unreadable(gtrid, names)
+        time = time_ns() // 1_000_000 if time is None else time
+        sequence = sequence_number(next(_RECORDS)) if sequence is None else sequence
         rest = _rest(gtrid, names, END_RECORD)
         length = LENGTH_FIXED - COUNT.size - len(END_MARKER) + len(rest)
         head = CRC_HEAD.pack(status, length, RECORD_HEADER_LENGTH, time, sequence)
@@ -116,13 +137,13 @@ class TransactionLogRecord:
         return head + _rest(self.gtrid, self.unique_names, self.end_record)
 
     def __str__(self) -> str:
-        """Return the text form of the original."""
+        """Return the text form of the original, and after it the field that it leaves out."""
         return (
             f"a Bitronix TransactionLogRecord with status={status_name(self.status)}, "
             f"recordLength={self.record_length}, headerLength={self.header_length}, "
             f"time={self.time}, sequenceNumber={self.sequence_number}, "
             f"crc32={signed32(self.crc32)}, gtrid={self.gtrid.hex().upper()}, "
-            f"uniqueNames={','.join(self.unique_names)}"
+            f"uniqueNames={','.join(self.unique_names)}, endRecord={signed32(self.end_record)}"
         )
 
 

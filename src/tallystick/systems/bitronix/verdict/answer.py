@@ -41,7 +41,12 @@ def _proof(pair: DualFiles) -> Iterator[Ground]:
                 return
     if any(span.record is not None and not span.counted for _, span in pair.records()):
         return
+    one, two = (part.header for part in pair.parts)
     later = pair.order()[1].header
-    assert later is not None  # looked at above
-    if later.state in _PROOFS:
+    assert one is not None  # looked at above
+    assert two is not None
+    assert later is not None
+    if one.timestamp == two.timestamp:
+        yield Ground("same-time")
+    elif later.state in _PROOFS:
         yield Ground(_PROOFS[later.state])

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tallystick.records import Finding, Verdict
+from tallystick.records import Finding, Judgement, Verdict
 from tallystick.systems.answers import judgement_of
 from tallystick.systems.cloudtran.codes import CODES, REASONS
 from tallystick.systems.cloudtran.engine.report import engine_verdict, loss_json
@@ -22,7 +22,11 @@ from tallystick.systems.cloudtran.verdict.findings import lost_numbers
 
 
 def verdict(
-    analysis: LogAnalysis, log: str, outcomes: Mapping[str, int], findings: Sequence[Finding]
+    analysis: LogAnalysis,
+    log: str,
+    outcomes: Mapping[str, int],
+    findings: Sequence[Finding],
+    judgement: Judgement,
 ) -> Verdict:
     """Return the whole verdict; ``outcomes`` counts the records of the log by outcome."""
     return Verdict(
@@ -32,8 +36,13 @@ def verdict(
         engine_verdict(analysis),
         _strict(analysis, outcomes, findings),
         tuple(differences(analysis)),
-        judgement_of(REASONS, CODES, grounds(analysis), findings),
+        judgement,
     )
+
+
+def judgement(analysis: LogAnalysis, findings: Sequence[Finding]) -> Judgement:
+    """Return the answer about the log."""
+    return judgement_of(REASONS, CODES, grounds(analysis), findings)
 
 
 def _strict(

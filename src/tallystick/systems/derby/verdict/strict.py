@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tallystick.records import Finding, Verdict
+from tallystick.records import Finding, Judgement, Verdict
 from tallystick.systems.answers import judgement_of
 from tallystick.systems.derby.codes import CODES, REASONS
 from tallystick.systems.derby.engine.recovery import OpenTransaction, Recovery
@@ -33,6 +33,7 @@ def verdict(
     analysis: LogAnalysis,
     recovery: Recovery,
     findings: Sequence[Finding],
+    judgement: Judgement,
 ) -> Verdict:
     """Return both judgements and their differences; ``form`` is the log's format."""
     return Verdict(
@@ -42,8 +43,15 @@ def verdict(
         report(scan.log, recovery),
         strict(analysis, recovery, findings),
         differences(analysis, recovery),
-        judgement_of(REASONS, CODES, grounds(scan, analysis, recovery), findings),
+        judgement,
     )
+
+
+def judgement(
+    scan: LogScan, analysis: LogAnalysis, recovery: Recovery, findings: Sequence[Finding]
+) -> Judgement:
+    """Return the answer about the log."""
+    return judgement_of(REASONS, CODES, grounds(scan, analysis, recovery), findings)
 
 
 def strict(analysis: LogAnalysis, recovery: Recovery, findings: Iterable[Finding]) -> Json:

@@ -4,19 +4,31 @@ In: the entries of a scan. Out: a `LoggedTransaction` per transaction of a sessi
 by the resolution of an in-doubt transaction, or by the end of the log. A running engine writes a
 rollback as the inverse of every change and a COMMIT; after a prepare record that can be detected.
 Memory grows with open transactions.
+
+COMMIT TRANSACTION and ROLLBACK TRANSACTION by hand overwrite the prepare record and its name.
+ROLLBACK is written by nothing else. COMMIT is recognised by the fill around it: a prepare record
+has a data page to itself, so the page before it and its own are filled with no-operations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from tallystick.records import State, Transaction, Xid
 from tallystick.roles import branch_of
-from tallystick.systems.h2.format.entries import INCOMPLETE, SESSION_TYPES, Entry, Type
+from tallystick.systems.h2.format.entries import INCOMPLETE, SESSION_TYPES, UNKNOWN, Entry, Type
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
 from tallystick.systems.h2.read.stream import LogStream
 
+ENDED_BY_HAND = "ended_by_hand"
+"""The attribute of a transaction that COMMIT or ROLLBACK TRANSACTION by hand has ended."""
+_ENDS = (Type.COMMIT, Type.ROLLBACK)
+_Window = Sequence["Entry | None"]
+_FILLING = (Type.PREPARE_COMMIT, Type.CHECKPOINT)
+"""Records after which the rest of a page is filled."""
 _INVERSE = {Type.ADD: Type.REMOVE, Type.REMOVE: Type.ADD}
 
 
@@ -39,6 +51,8 @@ class LoggedTransaction:
     bytes: int = 0
     state: State = State.ACTIVE
     last: Entry | None = None
+    by_hand: bool = False
+    """True if the record that ends it was written by hand over its prepare record."""
 
     @property
     def name(self) -> str | None:
@@ -92,21 +106,28 @@ class LoggedTransaction:
         attributes: dict[str, object] = {"changes": len(self.changes)}
         if len(self.names) > 1:
             attributes["hidden_names"] = self.names[:-1]
+        if self.by_hand:
+            attributes[ENDED_BY_HAND] = True
         if self.late_changes:
             attributes["changes_behind_prepare"] = self.late_changes
         return attributes
 
 
 def transactions_of(
-    entries: Iterable[Entry], *, keep_rows: bool = True
+    entries: Iterable[Entry],
+    *,
+    keep_rows: bool = True,
+    by_hand: Callable[[], Collection[int]] = tuple,
 ) -> Iterator[LoggedTransaction]:
     """Yield transactions in the order in which they end, open ones last.
 
     Commits of nothing are left out. Without ``keep_rows`` the changes hold no row bytes and no
-    values.
+    values. ``by_hand`` returns the `hand_commits` of the log; it is called if there may be some.
     """
     open_ones: dict[int, LoggedTransaction] = {}
+    previous: Entry | None = None
     for entry in entries:
+        filled, previous = _is_fill(previous), entry
         if entry.type == INCOMPLETE or entry.code not in SESSION_TYPES:
             continue
         if not keep_rows:
@@ -117,11 +138,110 @@ def transactions_of(
         if state is not None:
             del open_ones[entry.session]
             one.state = state
+            if not one.names:
+                bare = entry.code == Type.ROLLBACK
+                one.by_hand = bare or (filled and entry.start in by_hand())
             if one.changes or one.names:
                 yield one
     for one in open_ones.values():
         one.state = State.PREPARED if one.names else State.ACTIVE
         yield one
+
+
+def hand_commits(entries: Iterable[Entry]) -> frozenset[int]:
+    """Return where in the stream COMMITs stand that were provably written over a prepare record.
+
+    None in a log that has a fill without a cause: a checkpoint, a prepare record, or what replaced
+    one. The engine fills pages for nothing else; our live log does, after every forced write.
+    """
+    ends = _LoneEnds()
+    causes: list[tuple[int, ...]] = []
+    for window in _windows(entries):
+        entry = window[3]
+        assert entry is not None
+        ends.add(entry, window)
+        if _is_fill(entry) and (cause := _ends_beside(window)) is not None:
+            causes.append(cause)
+            if not cause:
+                return frozenset()
+    replaced = ends.replaced()
+    if not all(any(start in replaced for start in cause) for cause in causes):
+        return frozenset()
+    return frozenset(start for start, proved in replaced.items() if proved)
+
+
+class _LoneEnds:
+    """COMMITs and ROLLBACKs that may stand over a prepare record."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, tuple[int, bool] | None] = {}
+        """By session, its last end: where it is, and whether it is proved; None if it cannot be."""
+        self._changed: set[int] = set()
+        self._named: set[int] = set()
+
+    def add(self, entry: Entry, window: _Window) -> None:
+        """Take the entry in the middle of the window."""
+        session = entry.session
+        if entry.code == Type.PREPARE_COMMIT:
+            self._named.add(session)
+        elif entry.session_bound:
+            self._changed.add(session)
+        elif entry.code in _ENDS:
+            fits = session in self._changed and session not in self._named
+            proved = entry.code == Type.COMMIT and _is_over_prepare(window)
+            self._last[session] = (entry.start, proved) if fits else None
+            self._changed.discard(session)
+            self._named.discard(session)
+
+    def replaced(self) -> dict[int, bool]:
+        """Return where they are, and which are proved.
+
+        A branch that was in doubt has no later end: the process that prepared it is gone.
+        """
+        return dict(one for one in self._last.values() if one is not None)
+
+
+def _ends_beside(window: _Window) -> tuple[int, ...] | None:
+    """Return where ends are that may be the cause of a fill; None if it has another cause."""
+    _, fill_before, before, _, after, fill_after = window
+    if after is None or after.type in (INCOMPLETE, UNKNOWN):
+        return None
+    if after.code == Type.PREPARE_COMMIT or _code(before) in _FILLING:
+        return None
+    found = [after] if after.code in _ENDS and _is_fill(fill_after) else []
+    if before is not None and before.code in _ENDS and _is_fill(fill_before):
+        found.append(before)
+    return tuple(one.start for one in found)
+
+
+def _is_over_prepare(window: _Window) -> bool:
+    """Return True if a fill beside a COMMIT has no cause but a prepare record in its place."""
+    first, before, fill, _, fill_after, after = window
+    if not _is_fill(fill):
+        return False
+    # An end that follows a fill may itself stand over a prepare record, which explains the next.
+    explained = _code(before) in _ENDS and _is_fill(first)
+    if before is not None and before.code not in _FILLING and not explained:
+        return True
+    known = after is not None and after.type not in (INCOMPLETE, UNKNOWN)
+    return _is_fill(fill_after) and known and _code(after) not in (*_ENDS, Type.PREPARE_COMMIT)
+
+
+def _windows(entries: Iterable[Entry]) -> Iterator[_Window]:
+    """Yield each entry as the fourth of six: with three before it and two after it."""
+    window: deque[Entry | None] = deque([None] * 6, maxlen=6)
+    for following in chain(entries, (None, None)):
+        window.append(following)
+        if window[3] is not None:
+            yield tuple(window)
+
+
+def _code(entry: Entry | None) -> int | None:
+    return None if entry is None else entry.code
+
+
+def _is_fill(entry: Entry | None) -> bool:
+    return entry is not None and entry.code == Type.NOOP and entry.type != INCOMPLETE
 
 
 def _end_state(one: LoggedTransaction, entry: Entry) -> State | None:

@@ -33,11 +33,12 @@ _ENDED = (State.COMMITTED, State.PREPARED)
 def grounds(result: EngineResult, findings: Sequence[Finding]) -> Iterator[Ground]:
     """Yield what holds of the file."""
     opening, file = result.opening, result.file
+    if file.encrypted:
+        yield Ground("encrypted")
+        return
     if not opening.opened:
         text = f"The database does not open: error {opening.error_code}, {opening.error}."
         yield Ground("does-not-open", text, AtStake(_ended(file.stream, file.zone)))
-    if file.encrypted:
-        yield Ground("encrypted")
     yield from _losses(result, findings)
     if file.stream is not None and opening.opened:
         yield from _proof(file, file.stream)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from tallystick.records import Finding, Outcome, Severity, State, Verdict
+from tallystick.records import Finding, Judgement, Outcome, Severity, State, Verdict
 from tallystick.systems.answers import judgement_of
 from tallystick.systems.h2.codes import CODES, REASONS
 from tallystick.systems.h2.engine.opening import EngineResult
@@ -35,8 +35,13 @@ def verdict_of(result: EngineResult, log: str, form: str, findings: Sequence[Fin
         engine_part(result),
         strict_part(result, findings),
         differences(findings),
-        judgement_of(REASONS, CODES, grounds(result, findings), findings),
+        judgement(result, findings),
     )
+
+
+def judgement(result: EngineResult, findings: Sequence[Finding]) -> Judgement:
+    """Return the answer about the file."""
+    return judgement_of(REASONS, CODES, grounds(result, findings), findings)
 
 
 def unreadable_verdict(log: str, form: str, finding: Finding) -> Verdict:

@@ -123,7 +123,7 @@ def compact(ring: Ring, counts: ReclaimCounts) -> ReclaimCounts:
         The counts of the new files; ``counts`` if compacting would not save a file.
 
     Raises:
-        UnsupportedFormatError: the generation is g1a.
+        UnsupportedFormatError: the generation is one of 2008.
     """
     if ring.settings.shape.pairs:
         raise UnsupportedFormatError(

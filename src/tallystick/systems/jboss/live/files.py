@@ -23,7 +23,6 @@ from tallystick.systems.jboss.format.layout import (
     FILE_ID_MASK,
     FILL_J,
     FILL_ZERO,
-    I4,
     Shape,
     encode_header,
 )
@@ -54,7 +53,7 @@ class RingSettings:
     @property
     def fill(self) -> int:
         """Byte that new files are filled with."""
-        return FILL_J if self.shape.header_size == I4.size else FILL_ZERO
+        return FILL_ZERO if self.shape.compact else FILL_J
 
     def rounded(self, size: int) -> int:
         """Return ``size`` rounded up to whole blocks."""
@@ -132,7 +131,7 @@ class Ring:
         for file in free:
             # From HornetQ 2.2 on a free file gets a new id at every load; before, it keeps its
             # own, which only has to be higher than those of the files with records.
-            if self.settings.shape.header_size != I4.size or file.file_id <= known:
+            if self.settings.shape.compact or file.file_id <= known:
                 self._renew(file)
             self.free.append(file)
         while len(self.data) + len(self.free) < self.settings.min_files:

@@ -7,9 +7,10 @@ once a record is durable.
     with CircularJournal("journal") as journal:
         journal.append_add_record(1, user_type=0, body=b"first").wait()
 
-Generations: ``g1a`` (August 2008, commits list (file, count) pairs) and ``g3`` (today's
-Artemis, format 2). With ``checksum="hash"`` records end with a CRC-32 instead of their size; the
-files carry a format version of their own, which every other reader refuses.
+Generations: ``g1a`` to ``g1c`` (2008, commits list (file, count) pairs), ``g1d``, ``g2`` (HornetQ
+2.0 and 2.1) and ``g3`` (today's Artemis, format 2). With ``checksum="hash"`` records end with a
+CRC-32 instead of their size; the files carry a format version of their own, which every other
+reader refuses.
 
 A `GroupWriter` does what the timed buffer of the original does: whoever waits writes for all
 callers, and no timer runs unless ``delay`` is set. Commit, prepare and rollback records get their
@@ -128,8 +129,8 @@ class CircularJournal:
         self._discard(loaded.discarded)
 
     def _discard(self, numbers: Sequence[int]) -> None:
-        """End what a crash left open with rollback records; in g1a only if a number is reused."""
-        if self._shape.pairs:
+        """End what a crash left open with rollbacks; before g3 only if a number is used again."""
+        if not self._shape.compact:
             self._abandoned = set(numbers)
             for number in numbers:
                 self._placer.counts.discard(number)
@@ -275,7 +276,7 @@ class CircularJournal:
         """Copy the live records to new files and drop the old ones.
 
         Raises:
-            UnsupportedFormatError: the generation is g1a, whose loaders know no control file.
+            UnsupportedFormatError: the generation is of 2008: its loaders know no control file.
         """
         with self._lock, self._flushed():
             self._placer.counts = compact(self._ring, self._placer.counts)

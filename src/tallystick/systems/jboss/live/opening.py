@@ -45,7 +45,9 @@ from tallystick.systems.protocol import LogSource
 
 ATTIC = "attic"
 """Folder for free files of another size, which cannot be reused."""
-_GENERATION_OF_SHAPE = {"g1a": "g1a", "g3": "g3-artemis", "hash": "hash"}
+
+_LOADERS = {"g3": "g3-artemis"}
+"""The loader of a shape, where it is not called as the shape is."""
 
 
 @dataclass(slots=True)
@@ -134,7 +136,7 @@ def open_journal(fs: FileSystem, folder: str, settings: RingSettings) -> Journal
     paths = tuple(posixpath.join(folder, name) for name in names)
     sources = Sources(lambda path: read_source(fs, path))
     journal = open_files(LogSource(SYSTEM_NAME, folder, paths), sources)
-    journal.choose(GENERATIONS[_GENERATION_OF_SHAPE[settings.shape.name]])
+    journal.choose(GENERATIONS[_LOADERS.get(settings.shape.name, settings.shape.name)])
     return journal
 
 

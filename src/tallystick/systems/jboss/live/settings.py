@@ -19,7 +19,8 @@ class JournalSettings:
 
     Attributes:
         generation: which original reads the files: ``g1a`` is JBoss Messaging of August 2008,
-            ``g3`` is Artemis.
+            ``g1b`` that of September, ``g1c`` its betas, ``g1d`` HornetQ 2.0, ``g2`` HornetQ 2.1,
+            ``g3`` later ones and Artemis.
         checksum: ``size`` as the original, or ``hash``: records end with a CRC-32, and only
             Tallystick reads them (``g3`` only).
         prefix: start of file names.
@@ -27,7 +28,7 @@ class JournalSettings:
         file_size: size of every file, in bytes.
         min_files: files that exist at least.
         pool_files: reclaimed files are kept while there are fewer files than this, -1 for always;
-            None: -1 in g3, ``min_files`` in g1a.
+            None: -1 in g3, ``min_files`` before.
         user_version: number of the application in every file header.
         alignment: every write begins at a multiple of this, in bytes.
         delay: seconds that a flush waits for further records.
@@ -36,7 +37,7 @@ class JournalSettings:
         compact_min_files: and there are more full files than this.
     """
 
-    generation: Literal["g1a", "g3"] = "g3"
+    generation: Literal["g1a", "g1b", "g1c", "g1d", "g2", "g3"] = "g3"
     checksum: Literal["size", "hash"] = "size"
     prefix: str = "activemq-data"
     extension: str = "amq"
@@ -63,7 +64,7 @@ class JournalSettings:
                 expected=f"at least {FILE_SIZE_MIN} and whole blocks of {self.alignment}",
                 found=str(self.file_size),
             )
-        default = self.min_files if self.generation == "g1a" else -1
+        default = -1 if self.generation == "g3" else self.min_files
         return RingSettings(
             self.shape(),
             self.prefix,

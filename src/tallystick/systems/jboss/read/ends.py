@@ -8,6 +8,7 @@ appended without gaps; block-aligned writing fills up to the next block with zer
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 from tallystick.records import Outcome
 from tallystick.storage.zeros import is_zero
@@ -15,6 +16,8 @@ from tallystick.systems.jboss.format.file_names import number_of
 from tallystick.systems.jboss.format.layout import CHECK_SIZE, FILL, FILL_J, FILL_ZERO
 from tallystick.systems.jboss.read.classify import NO_TYPE, Classified, FileReading
 
+SECTOR = 512
+"""Bytes that a disk writes whole or not at all."""
 BLOCKS = (512, 4096)
 """Block sizes of aligned writing, in bytes."""
 _TAIL = 16
@@ -37,12 +40,15 @@ def block_size(readings: Iterable[FileReading]) -> int | None:
     return None
 
 
-def never_left(reading: FileReading, block: int) -> str:
+def never_left(reading: FileReading, block: int, size: int) -> str:
     """Return what after the last record of a file no append leaves; empty if there is nothing.
 
+    A file has its size, in bytes, before it gets its name, and keeps it: that of the largest.
     A last record that was not written whole is such an end if its last bytes were never written.
     """
     data, end = reading.file.data(), reading.shape.header_size
+    if len(data) < size:
+        return f"it ends at {len(data):,} bytes, others at {size:,}"
     for one in reading.ranges:
         if one.outcome is Outcome.TORN:
             return "" if _unfinished(data, one) else "the last record is damaged, not unfinished"
@@ -54,15 +60,59 @@ def never_left(reading: FileReading, block: int) -> str:
     )
 
 
+def room_left(readings: Sequence[FileReading], block: int) -> str:
+    """Return which file ends although the next file's first record would have fit; empty if none.
+
+    A journal changes files when a record does not fit, and when a compaction begins: its files,
+    which have lower ids than their names, replace all that were there before.
+    """
+    used = [one for one in readings if one.has_records]
+    for before, after in pairwise(used):
+        number = number_of(before.file.name)
+        end = max(one.row.end for one in before.ranges if before.belongs(one))
+        first = next(one.row.size for one in after.ranges if after.belongs(one))
+        free = before.file.size - -(-end // block) * block
+        if first <= free and number <= before.effective_id:
+            return f"{before.file.name} ends {free:,} bytes before it is full"
+    return ""
+
+
+def full_before_empty(readings: Sequence[FileReading], block: int) -> str:
+    """Return which last file with records is full although two files were opened after it.
+
+    A journal opens one file ahead: the second one is opened when the first gets a record. A file is
+    full if the largest record of the journal would not fit. Empty if there is no such file.
+    """
+    used = [one for one in readings if one.has_records]
+    if not used or readings[-1].effective_id <= used[-1].effective_id + 1:
+        return ""
+    largest = max(row.row.size for one in used for row in one.ranges if one.belongs(row))
+    end = max(one.row.end for one in used[-1].ranges if used[-1].belongs(one))
+    free = used[-1].file.size - -(-end // block) * block
+    return used[-1].file.name if free < largest else ""
+
+
+def fills(readings: Iterable[FileReading]) -> set[int]:
+    """Return the bytes with which files end: a journal fills all its files with the same one.
+
+    Not those of a compaction: HornetQ fills these with zeros, and all others with J.
+    """
+    plain = (one for one in readings if number_of(one.file.name) <= one.effective_id)
+    ends = (bytes(one.file.data()[-_TAIL:]) for one in plain)
+    return {end[0] for end in ends if end and end[0] in FILL and not end.strip(end[:1])}
+
+
 def lost_ids(readings: Sequence[FileReading]) -> list[range]:
     """Return ranges of missing file ids that no reuse of a file and no compaction explains.
 
     A file keeps its name when it is reused under a higher id, so it may have had every id from the
-    number in its name on. A compaction gives its files lower ids than their names have.
+    number in its name on. A compaction gives its files lower ids than their names have. The first
+    file of a journal has id 1: one that was deleted because nothing needed it cannot be told from
+    one that was lost.
     """
     ids = {one.effective_id: number_of(one.file.name) for one in readings}
     compacted = max((name for number, name in ids.items() if name > number), default=0)
-    begin, found = min(ids, default=0), []
+    begin, found = 1, []
     known = [(0, compacted + 1), *((min(name or one, one), one + 1) for one, name in ids.items())]
     for first, end in sorted(known):
         if first > begin:
@@ -83,16 +133,16 @@ def _gaps(reading: FileReading) -> Iterator[tuple[int, int]]:
 def _unfinished(data: memoryview, torn: Classified) -> bool:
     """Return whether what follows the written part was never written: one byte of fill, repeated.
 
-    A writer begins at the type byte, so a record with another one there was damaged.
+    A writer begins at the type byte, so a record with another one there was damaged. A disk writes
+    whole sectors, so the written part ends where a sector does, but for fill that it holds.
     """
     after = bytes(data[torn.row.end : torn.row.end + _TAIL])
     fill = after.lstrip(bytes([FILL_ZERO]))
     zeros = len(after) - len(fill)
-    return (
-        torn.reason != NO_TYPE
-        and not fill.strip(bytes([FILL_J]))
-        and (not fill or zeros <= _ZEROS_MAX)
-    )
+    all_zero = not fill and data[-1] != FILL_J
+    few_zeros = bool(fill) and not fill.strip(bytes([FILL_J])) and zeros <= _ZEROS_MAX
+    whole_sectors = -torn.row.end % SECTOR <= _ZEROS_MAX
+    return torn.reason != NO_TYPE and whole_sectors and (all_zero or few_zeros)
 
 
 def _untouched(reading: FileReading, data: memoryview, end: int) -> bool:

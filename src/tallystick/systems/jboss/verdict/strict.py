@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from tallystick.records import Finding, Outcome, State, Transaction, Verdict
+from tallystick.records import Finding, Judgement, Outcome, State, Transaction, Verdict
 from tallystick.systems.answers import judgement_of
 from tallystick.systems.jboss.codes import CODES, REASONS
 from tallystick.systems.jboss.engine.report import engine_report
@@ -29,8 +29,13 @@ def verdict(evidence: Evidence, findings: list[Finding], format_name: str) -> Ve
         engine_report(evidence.engine),
         _strict(evidence, findings),
         tuple(differences(evidence)),
-        judgement_of(REASONS, CODES, grounds(evidence), findings),
+        judgement(evidence, findings),
     )
+
+
+def judgement(evidence: Evidence, findings: list[Finding]) -> Judgement:
+    """Return the answer about the journal."""
+    return judgement_of(REASONS, CODES, grounds(evidence), findings)
 
 
 def _strict(evidence: Evidence, findings: list[Finding]) -> dict[str, Any]:

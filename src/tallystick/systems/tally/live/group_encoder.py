@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Final, cast
 
 from tallystick.errors import LogPoisonedError, LogWriteError
 from tallystick.storage.group.core import CORE
@@ -38,6 +38,9 @@ from tallystick.systems.tally.live.items import (
 from tallystick.systems.tally.read.state import LogState
 
 _PLAIN = {bytes}
+_REAL_FILE: Final = (LocalFile, LocalFile.pwrite, LocalFile.datasync)
+"""The compiled core writes in place of these two alone: not of a subclass, nor of other functions
+that took their place."""
 
 
 class GroupEncoder:
@@ -88,7 +91,7 @@ class GroupEncoder:
             return None
         control = self._appender.control
         plain: Callable[[Item], int | None] = CORE.Plain(
-            self._appender, self._state.plain_lsns, LocalFile, control.sector_size,
+            self._appender, self._state.plain_lsns, *_REAL_FILE, control.sector_size,
             control.segment_size, ENTRY_SIZE, control.shard, control.tag,
         )  # fmt: skip
         return plain

@@ -6,12 +6,20 @@ transactions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import replace
+from itertools import takewhile
 
 from tallystick.records import Change, Kind, Outcome, Record
 from tallystick.systems.tally.format.bodies import ROW_HEAD_SIZE
 from tallystick.systems.tally.format.layout import SYSTEM_NAME
+
+_ELEMENTS = frozenset({
+    "append", "add", "update", "delete", "begin", "moved_add", "moved_update", "redo_add",
+    "redo_remove", "truncate",
+})  # fmt: skip
+"""Types of the records that the endings of transactions count."""
 
 _CHANGES = {
     "add": Kind.ADD, "update": Kind.UPDATE, "delete": Kind.DELETE, "append": Kind.ADD,
@@ -25,10 +33,11 @@ class ChangeFeed:
     ``incomplete`` are the transactions that ended with records missing: they change nothing.
     """
 
-    def __init__(self, log: str, incomplete: Mapping[int, str]) -> None:
+    def __init__(self, log: str, incomplete: Container[int]) -> None:
         self._log = log
         self._incomplete = incomplete
         self._open: dict[int, list[Record]] = {}
+        self._prepared: dict[int, bytes | None] = {}
 
     def take(self, records: Iterable[Record]) -> Iterator[Change]:
         """Yield the changes that are committed by these records."""
@@ -41,14 +50,73 @@ class ChangeFeed:
                     yield _change(self._log, record, record, 0)
             elif record.type in _CHANGES:
                 self._open.setdefault(number, []).append(record)
+            elif record.type == "prepare":
+                self._prepared[number] = record.gtrid
             elif record.type in ("commit", "rollback"):
                 elements = self._open.pop(number, [])
+                gtrid = self._prepared.pop(number, None)
                 if record.type == "commit" and number not in self._incomplete:
                     for ordinal, element in enumerate(elements):
-                        yield _change(self._log, element, record, ordinal)
+                        yield _change(self._log, element, record, ordinal, gtrid)
 
 
-def _change(log: str, record: Record, commit: Record, ordinal: int) -> Change:
+def changes_between(
+    log: str,
+    records_from: Callable[[int], Iterator[Record]],
+    first_of: Callable[[int], int],
+    after: int,
+    until: int,
+) -> Iterator[Change]:
+    """Yield what records with an LSN above ``after`` and up to ``until`` commit, in commit order.
+
+    Only as much is read before them as their transactions need. Memory grows with open ones.
+
+    Args:
+        log: the name of the log.
+        records_from: returns the records from an LSN on, in log order.
+        first_of: returns the first LSN of a segment; 0 for one that was given up.
+        after: all changes that were committed up to here are known.
+        until: the last LSN that is read.
+    """
+    begin, _ = _needed(_up_to(records_from(after + 1), until), first_of, after + 1)
+    _, incomplete = _needed(_up_to(records_from(begin), until), first_of, begin)
+    feed = ChangeFeed(log, incomplete)
+    for change in feed.take(_up_to(records_from(begin), until)):
+        if change.commit_sequence > after:
+            yield change
+
+
+def _up_to(records: Iterable[Record], until: int) -> Iterator[Record]:
+    return takewhile(lambda record: (record.sequence or 0) <= until, records)
+
+
+def _needed(
+    records: Iterable[Record], first_of: Callable[[int], int], begin: int
+) -> tuple[int, set[int]]:
+    """Return the first LSN that the transactions that commit here need, and which have holes.
+
+    Segments that were given up may be missing.
+    """
+    counts: dict[int, Counter[int]] = {}
+    holes: set[int] = set()
+    for record in records:
+        number = record.transaction
+        if number is None or record.outcome is not Outcome.VALID:
+            continue
+        if record.type in _ELEMENTS:
+            counts.setdefault(number, Counter())[record.attributes["segment"]] += 1
+        elif record.type in ("commit", "rollback"):
+            have = counts.pop(number, Counter())
+            for segment, count in record.attributes.get("pairs", ()):
+                if have[segment] != count and (first := first_of(segment)):
+                    begin = min(begin, first)
+                    holes.add(number)
+    return begin, holes
+
+
+def _change(
+    log: str, record: Record, commit: Record, ordinal: int, gtrid: bytes | None = None
+) -> Change:
     table = record.attributes.get("table")
     kind = _CHANGES[record.type]
     body = record.body
@@ -65,6 +133,7 @@ def _change(log: str, record: Record, commit: Record, ordinal: int) -> Change:
         record.file,
         record.offset,
         transaction=None if record.transaction is None else str(record.transaction),
+        gtrid=gtrid or commit.gtrid,
         time=commit.time,
         after=body,
     )

@@ -15,7 +15,7 @@ from tallystick.systems.tally.format.layout import SECTOR_SIZE
 from tallystick.systems.tally.read.scan import Scan
 
 
-def grounds(scan: Scan, ended: int) -> Iterator[Ground]:
+def grounds(scan: Scan, ended: int | None) -> Iterator[Ground]:
     """Yield what holds of the log; ``ended`` is the number of transactions with an outcome."""
     if scan.broken:
         severe = (Severity.DAMAGE, Severity.LOSS)

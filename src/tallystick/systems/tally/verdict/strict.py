@@ -15,6 +15,7 @@ from tallystick.errors import CorruptLogError, TallystickError, UnsupportedForma
 from tallystick.records import (
     Difference,
     Finding,
+    Judgement,
     Outcome,
     Severity,
     State,
@@ -53,7 +54,6 @@ class JudgedLog:
     def verdict(self, log_format: str, transactions: Iterable[Transaction]) -> Verdict:
         """Put the verdict together."""
         strict = self._strict(transactions)
-        ended = sum(strict["transactions"].get(state.value, 0) for state in _ENDED)
         return Verdict(
             SYSTEM_NAME,
             self.scan.catalog.folder,
@@ -61,8 +61,12 @@ class JudgedLog:
             self._engine(),
             strict,
             tuple(self._differences()),
-            judgement_of(REASONS, CODES, grounds(self.scan, ended), self.scan.findings),
+            self.judgement(sum(strict["transactions"].get(one.value, 0) for one in _ENDED)),
         )
+
+    def judgement(self, ended: int | None = None) -> Judgement:
+        """Return the answer; ``ended`` is the number of transactions with an outcome, if known."""
+        return judgement_of(REASONS, CODES, grounds(self.scan, ended), self.scan.findings)
 
     def _engine(self) -> dict[str, Any]:
         """Return what `TallyLog` does when it opens the log."""

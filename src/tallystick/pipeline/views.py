@@ -1,0 +1,72 @@
+"""The tables of a run as views for SQL, with timestamps where the logs tell the time of day.
+
+In: a folder that a run wrote. Out: a database of views: ``SELECT * FROM tallystick.findings``.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from tallystick.pipeline.runner import OUTPUT
+from tallystick.pipeline.tables.output_dir import TableSpace
+from tallystick.records import Clock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_TIMES = {
+    "time": "timestamp",
+    "first_time": "first_timestamp",
+    "last_time": "last_timestamp",
+}
+"""Columns that count units of a clock, and the timestamps made of them."""
+
+_BUCKET = "if(startswith(clock, 'wall'), timestamp_seconds(bucket), NULL) AS bucket_timestamp"
+
+_OF_CLOCK = {
+    Clock.WALL_MS: "timestamp_millis({})",
+    Clock.WALL_US: "timestamp_micros({})",
+    Clock.WALL_NS: "timestamp_micros({} div 1000)",
+}
+
+
+def create_views(
+    spark: SparkSession, out: str, database: str = "tallystick", form: str = "parquet"
+) -> list[str]:
+    """Create a view of each table below ``out`` in a database, which is made if it is missing.
+
+    The views read what the last good run left, whenever they are read. Beside the columns of the
+    table they have ``timestamp``, ``first_timestamp``, ``last_timestamp`` and ``bucket_timestamp``
+    for ``time``, ``first_time``, ``last_time`` and ``bucket``, null where the
+    log's clock does not tell the time of day.
+
+    Returns:
+        The names of the views, with the database.
+    """
+    spark.sql(f"CREATE DATABASE IF NOT EXISTS {_quoted(database)}")
+    space = TableSpace(out.rstrip("/"), form)
+    made = []
+    for table in OUTPUT:
+        columns = space.read(spark, table).columns
+        added = [_timestamp(one, name) for one, name in _TIMES.items() if one in columns]
+        if "bucket" in columns:
+            added.append(_BUCKET)
+        place = f"{_quoted(form)}.{_quoted(str(PurePath(out) / table))}"
+        name = f"{_quoted(database)}.{_quoted(table)}"
+        spark.sql(
+            f"CREATE OR REPLACE VIEW {name} AS SELECT {', '.join(['*', *added])} FROM {place}"
+        )
+        made.append(f"{database}.{table}")
+    return made
+
+
+def _timestamp(column: str, name: str) -> str:
+    cases = " ".join(
+        f"WHEN '{clock.value}' THEN {form.format(column)}" for clock, form in _OF_CLOCK.items()
+    )
+    return f"CASE clock {cases} END AS {name}"
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

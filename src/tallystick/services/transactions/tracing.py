@@ -1,0 +1,142 @@
+"""Spans and latencies of transactions, through the OpenTelemetry API where it is installed.
+
+In: the steps of a transaction, as observers see them. Out: a span ``tallystick.transaction`` with a
+child per phase and resource, in the trace of the caller; the duration of each, as metrics. Recovery
+has a span per branch, linked to the transaction if this process has run it, with its global id in
+any case.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tallystick.services.transactions.metrics import TransactionMetrics
+from tallystick.services.transactions.steps import Observer
+
+_STARTS = {
+    "before prepare": "prepare",
+    "before decision": "decide",
+    "before commit": "commit",
+    "before last": "commit last",
+    "before one-phase": "commit one-phase",
+    "rollback": "roll back",
+}
+_ENDS = frozenset(
+    {"after prepare", "after decision", "after commit", "after last", "after one-phase"}
+)
+_REMEMBERED = 1000
+"""Transactions that have ended whose spans recovery can still link to."""
+_GOOD = frozenset({"committed", "rolled back"})
+
+
+class Tracing:
+    """The spans and latencies of one transaction manager.
+
+    Args:
+        node: the node id, an attribute of every span.
+        metrics: takes the durations.
+    """
+
+    def __init__(self, node: str, metrics: TransactionMetrics) -> None:
+        self.node = node
+        self.metrics = metrics
+        self.api: Any = None
+        self._ended: OrderedDict[bytes, Any] = OrderedDict()
+        try:
+            from opentelemetry import trace
+        except ImportError:
+            return
+        self.api = trace
+        self.tracer = trace.get_tracer("tallystick.transactions")
+
+    def begin(self, gtrid: bytes, observe: Observer) -> Trace | None:
+        """Begin the span of a transaction; None without the API."""
+        return None if self.api is None else Trace(self, gtrid, observe)
+
+    def attributes(self, gtrid: bytes, resource: str | None = None) -> dict[str, str]:
+        """Return the attributes of a span."""
+        found = {"tallystick.node": self.node, "tallystick.gtrid": gtrid.hex()}
+        return found if resource is None else found | {"tallystick.resource": resource}
+
+    def remember(self, gtrid: bytes, span: Any) -> None:
+        """Keep the context of an ended span for links."""
+        context = span.get_span_context()
+        if context.is_valid:
+            self._ended[gtrid] = context
+            while len(self._ended) > _REMEMBERED:
+                self._ended.popitem(last=False)
+
+    @contextmanager
+    def recovering(self, verb: str, resource: str, gtrid: bytes) -> Iterator[None]:
+        """Show a block in which recovery ends a branch as a span."""
+        if self.api is None:
+            yield
+            return
+        known = self._ended.get(gtrid)
+        links = [] if known is None else [self.api.Link(known)]
+        with self.tracer.start_as_current_span(
+            f"tallystick.recovery {verb}", attributes=self.attributes(gtrid, resource), links=links
+        ):
+            yield
+
+
+class Trace:
+    """The span of one transaction, and the one of its phase that is under way."""
+
+    __slots__ = ("_began", "_context", "_observe", "_phase", "_root", "_tracing", "gtrid")
+
+    def __init__(self, tracing: Tracing, gtrid: bytes, observe: Observer) -> None:
+        self.gtrid = gtrid
+        self._tracing = tracing
+        self._observe = observe
+        self._root = tracing.tracer.start_span(
+            "tallystick.transaction", attributes=tracing.attributes(gtrid)
+        )
+        self._context = tracing.api.set_span_in_context(self._root)
+        self._began = time.monotonic()
+        self._phase: tuple[Any, str, str, float] | None = None
+
+    def observe(self, step: str, resource: str | None = None) -> None:
+        """Take note of a step, and pass it on."""
+        phase = _STARTS.get(step)
+        if phase is not None:
+            self._end_phase(good=phase != "roll back")
+            span = self._tracing.tracer.start_span(
+                f"tallystick.{phase}",
+                context=self._context,
+                attributes=self._tracing.attributes(self.gtrid, resource),
+            )
+            self._phase = span, phase, resource or "", time.monotonic()
+        elif step in _ENDS:
+            self._end_phase(good=True)
+        elif self._root.is_recording():
+            self._root.add_event(step, {} if resource is None else {"resource": resource})
+        self._observe(step, resource)
+
+    def end(self, outcome: str) -> None:
+        """End the span of the transaction, and the phase that did not come to its end."""
+        self._end_phase(good=outcome == "committed")
+        self._root.set_attribute("tallystick.outcome", outcome)
+        if outcome not in _GOOD:
+            self._fail(self._root, outcome)
+        self._root.end()
+        self._tracing.remember(self.gtrid, self._root)
+        self._tracing.metrics.ended(time.monotonic() - self._began, outcome)
+
+    def _end_phase(self, *, good: bool) -> None:
+        if self._phase is None:
+            return
+        span, phase, resource, began = self._phase
+        self._phase = None
+        if not good and phase != "roll back":
+            self._fail(span, "the phase did not come to its end")
+        span.end()
+        self._tracing.metrics.phase(time.monotonic() - began, phase, resource)
+
+    def _fail(self, span: Any, why: str) -> None:
+        api = self._tracing.api
+        span.set_status(api.Status(api.StatusCode.ERROR, why))

@@ -1,0 +1,72 @@
+"""What a person reads: the answer first, no fact twice, nothing cut that has to be copied."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import tallystick
+from tallystick.cli.commands.explain import SHORT
+from tests.cli.conftest import Run
+from tests.fixtures import fixture_dir
+
+ANSWERS = ("SAFE AFTER A CRASH", "SAFE", "LOSES", "REFUSES", "CANNOT TELL")
+SYSTEMS = ("bitronix", "cloudtran", "derby", "h2", "jboss", "estate")
+
+
+def texts_of(out: str) -> list[list[str]]:
+    """Return the lines about each log."""
+    lines = out.splitlines()
+    starts = [at for at, line in enumerate(lines) if line.startswith(ANSWERS)]
+    return [lines[begin:end] for begin, end in pairwise([*starts, len(lines)])]
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_the_text_about_every_fixture_begins_with_its_answer(run: Run, system: str) -> None:
+    logs = tallystick.explain(fixture_dir(system)).logs
+    texts = texts_of(run("explain", fixture_dir(system)).out)
+    assert [text[0].split("  ")[0] for text in texts] == [log.judgement.words for log in logs]
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_no_fact_stands_twice_in_the_text_about_a_log(run: Run, system: str) -> None:
+    for text in texts_of(run("explain", fixture_dir(system)).out):
+        facts = [
+            fact.strip(" .")
+            for line in text[1:]
+            for fact in re.split(
+                r"^ +(?:Why|damage [^:]+|loss [^:]+|its own engine|the bytes):", line
+            )
+            if len(fact.strip(" .")) >= SHORT and "  at /" not in line and "evidence:" not in line
+            if "more like it" not in line
+        ]
+        assert len(facts) == len(set(facts)), "\n".join(text)
+
+
+def test_findings_of_one_kind_are_one_line_with_a_count(run: Run) -> None:
+    out = run("explain", fixture_dir("bitronix") / "damaged-hole").out
+    assert out.count("loss lost-behind-damage") == 1
+    assert "and 6 more like it" in out
+
+
+@pytest.mark.parametrize("columns", ["80", "20"])
+def test_ids_are_whole_on_a_narrow_terminal(
+    run: Run, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    estate = fixture_dir("estate") / "mid-phase-two"
+    listed = run("indoubt", "list", "--json", estate).json["transactions"]
+    lines = run("indoubt", "list", estate).out.splitlines()
+    assert len(listed) > 1
+    for one in listed:
+        assert any(line.startswith(f"{one['gtrid']}  due: ") for line in lines)
+
+
+def test_a_path_is_whole_on_a_narrow_terminal(
+    run: Run, monkeypatch: pytest.MonkeyPatch, logs: Path
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    assert f"    tallystick explain {logs / 'bad'}" in run("triage", logs).out.splitlines()

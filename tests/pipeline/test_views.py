@@ -1,0 +1,69 @@
+"""The tables of a run as views, and runs that fail for a scheduler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tallystick.pipeline.runner import OUTPUT, Run
+from tallystick.pipeline.summary import FAIL_ON, RunSummary
+from tallystick.pipeline.views import create_views
+from tallystick.systems.tally.live.roles import TallyRecordJournal
+from tests.indoubt.estates import EXAMPLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_every_table_is_a_view_with_timestamps(spark: SparkSession, tmp_path: Path) -> None:
+    out = str(tmp_path / "tables `of` a run")
+    journal = TallyRecordJournal(str(tmp_path / "native"))
+    journal.add_in(1, 7, b"seven")
+    journal.commit(1).wait()
+    journal.close()
+    run = Run([str(EXAMPLES / "mid-phase-two"), str(tmp_path / "native")], out)
+    run.advance(spark)
+    try:
+        assert create_views(spark, out, "estate") == [f"estate.{name}" for name in OUTPUT]
+        for name in OUTPUT:
+            plain = spark.read.parquet(f"{out}/{name}")
+            assert spark.table(f"estate.{name}").select(*plain.columns).count() == plain.count()
+        rows = spark.sql(
+            "SELECT last_time, clock, unix_micros(last_timestamp) AS stamp FROM estate.transactions"
+        ).collect()
+        units = {"wall_us": 1, "wall_ms": 1_000}
+        assert {row.clock for row in rows} > {"wall_us"}
+        for row in rows:
+            unit = units.get(row.clock)
+            assert row.stamp == (None if unit is None else row.last_time * unit)
+        create_views(spark, out, "estate")  # again, over what is there
+    finally:
+        spark.sql("DROP DATABASE IF EXISTS estate CASCADE")
+
+
+def _summary(resolutions: dict[str, int], findings: dict[str, int]) -> RunSummary:
+    return RunSummary({"x": 1}, 1, {}, {}, {}, resolutions, [], findings, [], [], [], 0.0)
+
+
+@pytest.mark.parametrize(
+    ("resolutions", "findings", "first"),
+    [
+        ({"none": 3}, {"info": 3}, None),
+        ({"none": 3, "commit": 1}, {"info": 3}, "due"),
+        ({"none": 3, "foreign": 1}, {"warning": 3}, "warning"),
+        ({"none": 3, "heuristic_mismatch": 1}, {}, "damage"),
+        ({"none": 3}, {"damage": 1}, "damage"),
+        ({"none": 3}, {"loss": 1, "warning": 2}, "loss"),
+    ],
+)
+def test_a_run_fails_on_what_is_as_grave_as_it_is_told(
+    resolutions: dict[str, int], findings: dict[str, int], first: str | None
+) -> None:
+    summary = _summary(resolutions, findings)
+    failing = [level for level in FAIL_ON if summary.fails(level)]
+    assert failing == ([] if first is None else list(FAIL_ON[FAIL_ON.index(first) :]))
+    assert summary.exit_code == int("damage" in failing)
+    with pytest.raises(ValueError, match="tuple"):
+        summary.fails("nothing")

@@ -1,0 +1,138 @@
+"""A journal is safe only where no crash, no copy and no cut could have left it otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tallystick.records import Answer, Judgement
+from tests.systems.jboss.build import add, image, read, write
+
+SIZE = 2048
+SECTOR = 512
+HEADER = len(image("g3", 1, [], 0))
+RECORD = len(image("g3", 1, [add(1, b"x" * 64)], 0)) - HEADER
+FULL = (SIZE - HEADER) // RECORD
+
+
+def journal(folder: Path, *counts: int) -> None:
+    """Files from id 1 on, with so many records of one size."""
+    number, files = 0, {}
+    for file_id, count in enumerate(counts, 1):
+        items = [add(number + one, b"x" * 64) for one in range(count)]
+        files[file_id] = image("g3", file_id, items, SIZE)
+        number += count
+    write(folder, "g3", files)
+
+
+def judged(folder: Path) -> Judgement:
+    return read(folder).verdict().judgement
+
+
+def path_of(folder: Path, number: int) -> Path:
+    return folder / f"activemq-data-{number}.amq"
+
+
+def end_of(content: bytes) -> int:
+    return len(content.rstrip(b"J"))
+
+
+def test_full_files_and_one_to_come_are_safe(tmp_path: Path) -> None:
+    journal(tmp_path, FULL, 7, 0)
+    assert (judged(tmp_path).answer, judged(tmp_path).reason) == (Answer.SAFE, "next-file")
+
+
+def earlier_state(folder: Path) -> None:
+    content = path_of(folder, 1).read_bytes()
+    place = HEADER + RECORD * (FULL - 2)
+    path_of(folder, 1).write_bytes(content[:place] + b"J" * (SIZE - place))
+
+
+def emptied(number: int) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        path_of(folder, number).write_bytes(b"")
+
+    return change
+
+
+def cut(number: int, by: int) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        path_of(folder, number).write_bytes(path_of(folder, number).read_bytes()[:-by])
+
+    return change
+
+
+def without(number: int) -> Callable[[Path], None]:
+    return lambda folder: path_of(folder, number).unlink()
+
+
+def torn(at: int) -> Callable[[Path], None]:
+    """The last record that begins before ``at`` ends there, followed by fill."""
+
+    def change(folder: Path) -> None:
+        content = path_of(folder, 2).read_bytes()
+        assert content[at - 1] == ord("x")
+        assert end_of(content) > at
+        path_of(folder, 2).write_bytes(content[:at] + b"J" * (SIZE - at))
+
+    return change
+
+
+def zeroed_end(folder: Path) -> None:
+    content = path_of(folder, 2).read_bytes()
+    place = HEADER + RECORD * 3
+    path_of(folder, 2).write_bytes(content[:place] + bytes(SIZE - place))
+
+
+def no_records(folder: Path) -> None:
+    content = path_of(folder, 2).read_bytes()
+    path_of(folder, 2).write_bytes(content[:HEADER] + b"J" * (SIZE - HEADER))
+
+
+def reused_before_use(folder: Path) -> None:
+    """The third file is the second one, opened again by a restart."""
+    path_of(folder, 2).write_bytes(path_of(folder, 3).read_bytes())
+    path_of(folder, 3).unlink()
+
+
+def without_both(folder: Path) -> None:
+    without(1)(folder)
+    without(2)(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (earlier_state, "room-left"),
+        (emptied(2), "ids-missing"),
+        (emptied(3), "odd-end"),
+        (cut(2, 1), "odd-end"),
+        (cut(3, 1000), "odd-end"),
+        (torn(SECTOR - 20), "odd-end"),
+        (zeroed_end, "odd-end"),
+        (no_records, "empty-after-full"),
+        (reused_before_use, "empty-after-full"),
+        (without(1), "ids-missing"),
+        (without_both, "ids-missing"),
+    ],
+)
+def test_what_only_damage_leaves_is_not_safe(
+    change: Callable[[Path], None], reason: str, tmp_path: Path
+) -> None:
+    journal(tmp_path, FULL, 7, 0)
+    change(tmp_path)
+    assert (judged(tmp_path).answer, judged(tmp_path).reason) == (Answer.CANNOT_TELL, reason)
+
+
+def test_a_record_that_ends_with_a_sector_was_torn_by_a_crash(tmp_path: Path) -> None:
+    journal(tmp_path, FULL, 7, 0)
+    torn(SECTOR)(tmp_path)
+    assert (judged(tmp_path).answer, judged(tmp_path).reason) == (Answer.SAFE, "next-file")
+
+
+def test_a_restart_opens_the_next_file_under_a_new_id(tmp_path: Path) -> None:
+    journal(tmp_path, FULL - 2, 0, 0)
+    reused_before_use(tmp_path)
+    assert (judged(tmp_path).answer, judged(tmp_path).reason) == (Answer.SAFE, "next-file")

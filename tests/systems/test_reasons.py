@@ -1,0 +1,467 @@
+"""Every reason of every system occurs, and no log is safe once the proof of it is taken away.
+
+Each row changes one log that its system wrote, in the one thing that a reason stands on. Together
+with the fixtures as they are, the rows give every reason of every table; docs/verdicts.md lists
+them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import runpy
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import tallystick
+from tallystick.records import Answer, Judgement
+from tallystick.systems.answers import NO_REASONS
+from tallystick.systems.bitronix.format.layout import STATE_HEADER
+from tallystick.systems.cloudtran.format.layout import HEADER_SIZE
+from tallystick.systems.derby.format.layout import CHECKSUM_OPERATION, HEADER
+from tallystick.systems.derby.live.log import LogToFile
+from tallystick.systems.derby.read.spans import ByteRange
+from tallystick.systems.derby.reader import DerbyReading
+from tallystick.systems.h2.format import layout as h2
+from tallystick.systems.h2.reader import H2Reading
+from tallystick.systems.protocol import LogSource, ReadOptions
+from tallystick.systems.registry import system, systems
+from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.settings import Settings
+from tests.fixtures import fixture_dir
+from tests.systems.derby.live.test_log import insert, row
+from tests.systems.derby.verdict.test_damage import control
+from tests.systems.jboss import build as jboss
+
+ROOT = Path(__file__).parents[2]
+Change = Callable[[Path], object]
+SYNC_SETTING = {"derby.storage.fileSyncTransactionLog": "true"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A log of a fixture, what is changed in it, and the reason that is then given."""
+
+    system: str
+    case: str
+    change: Change
+    reason: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+# -- changes -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def edited(path: Path) -> Iterator[bytearray]:
+    data = bytearray(path.read_bytes())
+    yield data
+    path.write_bytes(data)
+
+
+def put(name: str, offset: int, value: bytes) -> Change:
+    """Write ``value`` at ``offset`` of the file, counted from its end if it is negative."""
+
+    def change(folder: Path) -> None:
+        with edited(folder / name) as data:
+            place = offset % len(data)
+            data[place : place + len(value)] = value
+
+    return change
+
+
+def cut(name: str, size: int) -> Change:
+    """Take ``size`` bytes from the end of the file."""
+
+    def change(folder: Path) -> None:
+        with edited(folder / name) as data:
+            del data[-size:]
+
+    return change
+
+
+def without(name: str) -> Change:
+    return lambda folder: (folder / name).unlink()
+
+
+def as_it_is(_folder: Path) -> None:
+    """Change nothing."""
+
+
+def newest(folder: Path, pattern: str) -> Path:
+    return max(folder.rglob(pattern))
+
+
+def damaged_block(folder: Path) -> None:
+    """Flip a byte in the data of the last block of a block log."""
+    path = newest(folder, "*.ctlog")
+    with edited(path) as data:
+        last = data.rfind(b"\x89TXL", 0, len(data.rstrip(b"\0")) - HEADER_SIZE)
+        data[last + HEADER_SIZE + 30] ^= 0xFF
+
+
+def without_closing_block(folder: Path) -> None:
+    path = newest(folder, "*.ctlog")
+    with edited(path) as data:
+        del data[data.rfind(b"\x89TXL", 0, len(data.rstrip(b"\0")) - HEADER_SIZE) :]
+
+
+# -- Derby ---------------------------------------------------------------------------------------
+
+
+def derby_ranges(folder: Path) -> list[ByteRange]:
+    files = tuple(sorted(str(path) for path in (folder / "log").iterdir()))
+    return list(
+        DerbyReading(LogSource("derby", str(folder / "log"), files), ReadOptions()).scan.ranges()
+    )
+
+
+def last_group(folder: Path) -> tuple[Path, int, int]:
+    """Return file, begin and end of the last group, with its checksum record."""
+    *_, one = (
+        each
+        for each in derby_ranges(folder)
+        if each.body is not None and each.body.operation == CHECKSUM_OPERATION
+    )
+    assert one.body is not None
+    assert one.envelope is not None
+    return Path(one.file.path), one.offset, one.envelope.end + one.body.fields["dataLength"]
+
+
+def torn_group(folder: Path) -> None:
+    """Zero the log from the first sector inside its last group on."""
+    path, begin, end = last_group(folder)
+    sector = -(-(begin + 40) // 512) * 512
+    assert sector < end
+    with edited(path) as data:
+        data[sector:] = bytes(len(data) - sector)
+
+
+def flipped_group(folder: Path) -> None:
+    """Flip the last byte of the last group."""
+    path, _, end = last_group(folder)
+    with edited(path) as data:
+        data[end - 1] ^= 0xFF
+
+
+def page_gap(folder: Path) -> None:
+    """Write two changes of a page with versions between them that the log does not have."""
+    with LogToFile(str(folder / "log")) as log:
+        for version in (1, 52):
+            transaction = log.begin()
+            log.log(transaction, insert(version), row(f"version {version}"))
+            log.commit(transaction)
+
+
+def early_group(folder: Path) -> None:
+    """Flip a byte in the middle of what a boot redoes."""
+    path, begin, _ = last_group(folder)
+    with edited(path) as data:
+        data[begin // 2] ^= 0xFF
+
+
+def from_checkpoint_on(folder: Path) -> None:
+    checkpoint = int.from_bytes((folder / "log/log.ctrl").read_bytes()[8:16])
+    with edited(folder / f"log/log{checkpoint >> 32}.dat") as data:
+        place = checkpoint & 0xFFFFFFFF
+        data[place:] = bytes(len(data) - place)
+
+
+def unlinked_file(folder: Path) -> None:
+    """Add a log file whose header names another end of the one before it."""
+    path = newest(folder / "log", "log[0-9]*.dat")
+    number = int(path.name[3:-4])
+    head = bytearray(path.read_bytes()[: HEADER.size])
+    head[8:16] = (number + 1).to_bytes(8, "big")
+    (folder / f"log/log{number + 1}.dat").write_bytes(bytes(head) + bytes(1000))
+
+
+def without_last_file(folder: Path) -> None:
+    """Take the last file away, and let recovery start at the first one."""
+    (folder / "log/log5.dat").unlink()
+    for name in ("log.ctrl", "logmirror.ctrl"):
+        with edited(folder / "log" / name) as data:
+            data[:] = control(checkpoint=0)(data) or b""
+
+
+# -- H2 ------------------------------------------------------------------------------------------
+
+
+def h2_file(folder: Path) -> Path:
+    (path,) = folder.glob("*.db")
+    return path
+
+
+def h2_change(change: Callable[[H2Reading, bytearray], object]) -> Change:
+    def apply(folder: Path) -> None:
+        path = h2_file(folder)
+        reading = H2Reading(LogSource("h2", str(folder), (str(path),)), ReadOptions())
+        with edited(path) as data:
+            change(reading, data)
+
+    return apply
+
+
+def zero_last_pages(count: int) -> Change:
+    """Zero the last data pages of the log."""
+
+    def change(reading: H2Reading, data: bytearray) -> None:
+        found = reading._stream()
+        assert found is not None
+        size = found[1].pages.page_size
+        for page in found[1].data_pages[-count:]:
+            data[page * size : (page + 1) * size] = bytes(size)
+
+    return h2_change(change)
+
+
+def _named_log(_reading: H2Reading, data: bytearray) -> None:
+    """Let both copies of the header name a log where there is none."""
+    size = int.from_bytes(data[h2.PAGE_SIZE_OFFSET : h2.PAGE_SIZE_OFFSET + 4])
+    for page in h2.VARIABLE_HEADER_PAGES:
+        place = slice(page * size, (page + 1) * size)
+        found = h2.decode_variable_header(bytes(data[place]))
+        assert found is not None
+        changed = h2.VariableHeader(found.write_counter, found.log_key, 9, 10)
+        data[place] = h2.encode_variable_header(changed, size)
+
+
+def _other_inner_magic(_reading: H2Reading, data: bytearray) -> None:
+    data[h2.INNER_MAGIC_OFFSET] ^= 1
+
+
+# -- JBoss ---------------------------------------------------------------------------------------
+
+
+def copied_file(folder: Path) -> None:
+    shutil.copy(folder / "activemq-data-1.amq", folder / "activemq-data-9.amq")
+
+
+def unfinished_creation(folder: Path) -> None:
+    shutil.copy(folder / "activemq-data-2.amq", folder / "activemq-data-3.amq.tmp")
+
+
+def zeroed_record(folder: Path) -> None:
+    """Zero the last record of a file that is filled with J."""
+    with edited(folder / "hornetq-data-1.hq") as data:
+        end = len(data.rstrip(b"J"))
+        data[end - 20 : end] = bytes(20)
+
+
+def forced_change_of_files(folder: Path) -> None:
+    """Three files; the second one begins although the first has room."""
+    items = {1: [jboss.add(1)], 2: [jboss.add(2)], 3: []}
+    files = {number: jboss.image("g3", number, ones) for number, ones in items.items()}
+    jboss.write(folder, "g3", files)
+
+
+def emptied_file(folder: Path) -> None:
+    """Three files; the first is full, and no record is in the others."""
+    full = jboss.image("g3", 1, [jboss.add(number) for number in range(37)])
+    files = {1: full, 2: jboss.image("g3", 2, []), 3: jboss.image("g3", 3, [])}
+    jboss.write(folder, "g3", files)
+
+
+# -- the native log ------------------------------------------------------------------------------
+
+
+IDLE = Settings(idle_mark_s=None, segment_size=1 << 16)
+
+
+def native(folder: Path, *, close: bool, key: bytes | None = None) -> None:
+    """Write a log of three groups, and copy it before or after it is closed."""
+    log = TallyLog(str(folder / "live"), settings=IDLE, key=None if key is None else lambda: key)
+    for size in (100, 300, 3000):
+        log.append_durably(bytes([65]) * size)
+    if close:
+        log.close()
+    copy = folder / "copy"
+    copy.mkdir()
+    for path in (folder / "live").glob("*.tally"):
+        shutil.copy(path, copy)
+    log.close()
+    shutil.rmtree(folder / "live")
+
+
+def crashed(folder: Path) -> None:
+    native(folder, close=False)
+
+
+def closed(folder: Path) -> None:
+    native(folder, close=True)
+
+
+def edited_group(folder: Path, change: Callable[[bytearray, int, int], None]) -> None:
+    """Change the last group of a log, given its begin and end."""
+    crashed(folder)
+    (path,) = (folder / "copy").glob("0*.tally")
+    with edited(path) as data:
+        begin = data.rindex(b"A" * 3000)
+        change(data, begin, begin + 3000)
+
+
+def cut_group(folder: Path) -> None:
+    def change(data: bytearray, begin: int, _end: int) -> None:
+        sector = -(-begin // 512) * 512
+        data[sector : sector + 512] = bytes(512)
+
+    edited_group(folder, change)
+
+
+def flipped_last_group(folder: Path) -> None:
+    def change(data: bytearray, begin: int, _end: int) -> None:
+        data[begin] ^= 1
+
+    edited_group(folder, change)
+
+
+def damaged_first_group(folder: Path) -> None:
+    closed(folder)
+    (path,) = (folder / "copy").glob("0*.tally")
+    with edited(path) as data:
+        data[data.index(b"A" * 100)] ^= 1
+
+
+def sealed(folder: Path) -> None:
+    native(folder, close=True, key=bytes(32))
+
+
+# -- the rows ------------------------------------------------------------------------------------
+
+NONE = ""
+"""In place of a fixture: the change makes the log."""
+ARTEMIS, HORNETQ = "g3-artemis-main/basic", "g2-hornetq-2.1.2/basic"
+ODD_STATE = put("btm1.tlog", STATE_HEADER, b"\7")
+LAST_BYTE = put("log/log1.dat", -1, b"\1")
+
+PROOFS = [
+    # a log that is safe, and the same log without the proof
+    (Row("bitronix", "committed-2pc", as_it_is, "closed-header"), ODD_STATE, "no-proof"),
+    (Row("bitronix", "crash-before-commit", as_it_is, "unclean-header"), ODD_STATE, "no-proof"),
+    (
+        Row("cloudtran", "all-complete", as_it_is, "closing-block"),
+        without_closing_block,
+        "last-block-whole",
+    ),
+    (Row("cloudtran", "normal", as_it_is, "last-block-whole"), damaged_block, "start-stops"),
+    (Row("derby", "halted", as_it_is, "zeros-to-the-end"), LAST_BYTE, "odd-group"),
+    (Row("derby", "halted", torn_group, "unfinished-group"), flipped_group, "odd-group"),
+    (
+        Row("derby", "halted-filesync", as_it_is, "file-grown", SYNC_SETTING),
+        cut("log/log1.dat", 1),
+        "odd-group",
+    ),
+    (Row("h2", "clean-512", as_it_is, "log-closed"), h2_change(_named_log), "damaged"),
+    (Row("h2", "large-log-512", as_it_is, "flushed-end"), zero_last_pages(1), "full-last-page"),
+    (
+        Row("jboss", ARTEMIS, as_it_is, "next-file"),
+        without("activemq-data-2.amq"),
+        "next-file-missing",
+    ),
+    (Row("tally", NONE, closed, "durable-mark"), crashed, "last-group-whole"),
+    (Row("tally", NONE, crashed, "last-group-whole"), flipped_last_group, "odd-group"),
+    (Row("tally", NONE, cut_group, "last-group-cut"), flipped_last_group, "odd-group"),
+]
+OTHERS = [
+    Row("derby", "halted", put("log/log1.dat", 0, bytes(4)), "no-boot"),
+    Row("derby", NONE, page_gap, "boot-depends"),
+    Row("derby", "halted", without("log/log1.dat"), "new-log"),
+    Row("derby", "halted", from_checkpoint_on, "checkpoint-past-end"),
+    Row("derby", "large", early_group, "commits-dropped"),
+    Row("derby", "switch-archive", without_last_file, "last-file-missing"),
+    Row("derby", "halted", unlinked_file, "files-after-end"),
+    Row("derby", "halted", cut("log/log1.dat", 3), "odd-size"),
+    Row("h2", "committed-2048", zero_last_pages(1), "ends-in-checkpoint"),
+    Row("h2", "clean-512", h2_change(_other_inner_magic), "encrypted"),
+    Row("jboss", HORNETQ, put("hornetq-data-2.hq", 0, b"J" * 16), "load-refused"),
+    Row("jboss", ARTEMIS, copied_file, "same-file-id"),
+    Row("jboss", HORNETQ, zeroed_record, "odd-end"),
+    Row("jboss", ARTEMIS, unfinished_creation, "compaction-pending"),
+    Row("jboss", NONE, forced_change_of_files, "room-left"),
+    Row("jboss", NONE, emptied_file, "empty-after-full"),
+    Row("tally", NONE, damaged_first_group, "refused"),
+    Row("tally", NONE, sealed, "encrypted"),
+]
+
+
+def made(row: Row, change: Change, folder: Path) -> Judgement:
+    """Return the judgement of a copy of the fixture, unpacked and changed."""
+    if row.case:
+        source = fixture_dir(row.system) / row.case
+        for path in (one for one in source.rglob("*") if one.is_file()):
+            target = folder / path.relative_to(source)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            content = path.read_bytes()
+            packed = path.suffix == ".gz"
+            target.with_suffix("" if packed else path.suffix).write_bytes(
+                gzip.decompress(content) if packed else content
+            )
+    change(folder)
+    options = ReadOptions(settings=row.settings)
+    logs = list(tallystick.explain(folder, options=options).logs)
+    assert [one.system for one in logs] == [row.system]
+    return logs[0].judgement
+
+
+@cache
+def fixture_reasons(name: str) -> frozenset[str]:
+    """Return the reasons that the fixtures of a system have as they are."""
+    if name == "tally":
+        return frozenset()
+    return frozenset(one.judgement.reason for one in tallystick.explain(fixture_dir(name)).logs)
+
+
+@pytest.mark.parametrize("case", PROOFS, ids=lambda case: f"{case[0].system}-{case[0].reason}")
+def test_without_its_proof_a_safe_log_gets_another_answer(
+    case: tuple[Row, Change, str], tmp_path: Path
+) -> None:
+    row, removal, reason = case
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    with_proof = made(row, row.change, tmp_path / "a")
+    assert (with_proof.answer, with_proof.reason) == (Answer.SAFE, row.reason), with_proof.text
+    without_it = made(row, removal, tmp_path / "b")
+    assert without_it.reason == reason, without_it.text
+    assert without_it.words != with_proof.words
+
+
+def test_every_reason_of_a_safe_answer_has_such_a_case() -> None:
+    safe = {
+        (one.name, row.code)
+        for one in systems()
+        for row in one.reason_table.values()
+        if row.answer is Answer.SAFE
+    }
+    assert {(row.system, row.reason) for row, _, _ in PROOFS} == safe
+
+
+@pytest.mark.parametrize("row", OTHERS, ids=lambda row: f"{row.system}-{row.reason}")
+def test_no_other_log_is_safe(row: Row, tmp_path: Path) -> None:
+    found = made(row, row.change, tmp_path)
+    assert found.reason == row.reason, found.text
+    assert found.answer is system(row.system).reason_table[row.reason].answer
+    assert found.answer is not Answer.SAFE
+    assert bool(found.decided_by) is (found.answer is Answer.CANNOT_TELL)
+
+
+@pytest.mark.parametrize("name", [one.name for one in systems()])
+def test_every_reason_occurs(name: str) -> None:
+    shown = {row.reason for row in OTHERS if row.system == name} | fixture_reasons(name)
+    shown |= {
+        code
+        for row, _, without_it in PROOFS
+        if row.system == name
+        for code in (row.reason, without_it)
+    }
+    assert set(system(name).reason_table) - set(NO_REASONS) <= shown
+
+
+def test_the_page_is_generated_from_the_tables() -> None:
+    generated = runpy.run_path(str(ROOT / "scripts" / "findings_page.py"))["reasons_of"]
+    text = (ROOT / "docs" / "verdicts.md").read_text("utf-8")
+    assert generated(text) == text, "run: python scripts/findings_page.py"
