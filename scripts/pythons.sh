@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests of storage, systems, journal and command line on the other Pythons that are found.
+# The tests of storage, native log, journal and command line on the other Pythons that are found.
 # Usage: scripts/pythons.sh [pytest options]. Says which it found; fails if a test fails on one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -28,8 +28,9 @@ for version in 3.11 3.12 3.13; do
     "$path" -m venv --clear "$home"
     "$home/bin/python" -m pip install --quiet --disable-pip-version-check -r requirements.lock
     "$home/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+    "$home/bin/python" -m pip install --quiet --disable-pip-version-check ./fast || true
     touch "$home/.ready"
   fi
   "$home/bin/python" -m pytest -n 2 --dist loadfile -m "not soak and not interop and not spark" \
-    tests/storage tests/systems tests/services/journal tests/testing tests/cli "$@"
+    tests/storage tests/systems/tally tests/services/journal tests/testing tests/cli "$@"
 done
