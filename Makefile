@@ -54,7 +54,8 @@ $(READY): requirements.lock pyproject.toml fast/tallystick_fast.c fast/setup.py
 	@test -x $(PYTHON) || python3 -m venv $(VENV)
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --editable .
-	@scripts/ensure.sh compiler; $(PYTHON) -m pip install --quiet --disable-pip-version-check ./fast \
+	@scripts/ensure.sh compiler; $(PYTHON) -m pip install --quiet --disable-pip-version-check \
+	  --force-reinstall --no-deps ./fast \
 	  && echo "The compiled core is built." \
 	  || echo "The compiled core is not built: everything runs in Python, with slower commits."
 	@touch $@

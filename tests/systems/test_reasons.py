@@ -260,6 +260,13 @@ def forced_change_of_files(folder: Path) -> None:
     jboss.write(folder, "g3", files)
 
 
+def emptied_file(folder: Path) -> None:
+    """Three files; the first is full, and no record is in the others."""
+    full = jboss.image("g3", 1, [jboss.add(number) for number in range(37)])
+    files = {1: full, 2: jboss.image("g3", 2, []), 3: jboss.image("g3", 3, [])}
+    jboss.write(folder, "g3", files)
+
+
 # -- the native log ------------------------------------------------------------------------------
 
 
@@ -376,6 +383,7 @@ OTHERS = [
     Row("jboss", HORNETQ, zeroed_record, "odd-end"),
     Row("jboss", ARTEMIS, unfinished_creation, "compaction-pending"),
     Row("jboss", NONE, forced_change_of_files, "room-left"),
+    Row("jboss", NONE, emptied_file, "empty-after-full"),
     Row("tally", NONE, damaged_first_group, "refused"),
     Row("tally", NONE, sealed, "encrypted"),
 ]

@@ -32,6 +32,7 @@ COMMANDS: dict[str, str] = {
     "pipeline": "pipeline:command",
     "report": "report:command",
     "indoubt": "indoubt:command",
+    "doctor": "indoubt:doctor_command",
     "convert": "convert:command",
     "store": "store:command",
     "backlog": "backlog:command",

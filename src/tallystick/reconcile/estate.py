@@ -28,8 +28,8 @@ class Estate:
     """Transactions of many logs, and what is known about the logs.
 
     Args:
-        resources: the log of each resource name, for every coordinator; None: found from what
-            occurs together.
+        resources: the log of each resource name, for every coordinator; none given: found from
+            what occurs together.
     """
 
     def __init__(self, resources: Mapping[str, str] | None = None) -> None:
@@ -155,7 +155,7 @@ class Estate:
         self, grouped: dict[_Key, list[Row]], journals: dict[bytes, dict[str, Row]]
     ) -> dict[bytes, list[dict[str, str]]]:
         """Return per owner which log each name means: as given, else from what occurs together."""
-        if self._given is not None:
+        if self._given:
             return {
                 owner: [
                     {"journal": journal, "name": name, "log": log}

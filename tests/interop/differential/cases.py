@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tallystick
+from tallystick.records import Outcome
 from tests.interop.differential.damage import damage
 from tests.interop.differential.originals import ORIGINALS, Found, Original, Rows, Whole
 
@@ -163,7 +164,7 @@ def _is_older(system: Original, whole: Whole, copy: Path) -> bool:
 
 
 def _rewound(system: Original, whole: Whole, copy: Path) -> bool:
-    """Whether one file's records end earlier, at a record's end, with nothing but fill after it."""
+    """Whether only the last file's records end earlier, with nothing but fill after a record."""
     names = [one.relative_to(whole.folder) for one in system.files(whole.folder)]
     changed = [one for one in names if not _equal(whole.folder / one, copy / one)]
     if len(changed) != 1 or not (copy / changed[0]).exists():
@@ -174,9 +175,14 @@ def _rewound(system: Original, whole: Whole, copy: Path) -> bool:
         at for at, pair in enumerate(zip(before, after, strict=False)) if len(set(pair)) > 1
     )
     same = next(differing, len(before))
-    ends = {one.offset + one.length for one in tallystick.scan(whole.folder, problems=[])
-            if one.file and one.file.endswith(changed[0].name)}  # fmt: skip
-    return len(before) == len(after) and any(end <= one <= same for one in ends)
+    valid = [
+        (Path(one.file).name, one.offset + one.length)
+        for one in tallystick.scan(whole.folder, problems=[])
+        if one.outcome is Outcome.VALID
+    ]
+    if not valid or valid[-1][0] != changed[0].name or len(before) != len(after):
+        return False
+    return any(name == changed[0].name and end <= place <= same for name, place in valid)
 
 
 def _altered(system: Original, whole: Whole, copy: Path) -> int:

@@ -240,9 +240,9 @@ class Journal:
     """The journal of Artemis or HornetQ."""
 
     name: str
+    fill: bytes
     operations: int = 300
     summed: bool = False
-    fill: bytes = b"J"
     atomic: bool = True
 
     def make(self, folder: Path, seed: int) -> Whole:
@@ -365,8 +365,8 @@ _ALL: tuple[Original, ...] = (
     Database("derby", "org.apache.derby:derby:10.14.2.0", "DerbyCases", summed=True, atomic=True),
     Database("h2-1.4.200", "com.h2database:h2:1.4.200", "H2Cases", summed=False, atomic=False),
     Database("h2-1.3.176", "com.h2database:h2:1.3.176", "H2Cases", summed=False, atomic=False),
-    Journal("artemis"),
-    Journal("hornetq"),
+    Journal("artemis", b"\0"),
+    Journal("hornetq", b"J"),
     Manager(),
 )
 ORIGINALS = {one.name: one for one in _ALL}

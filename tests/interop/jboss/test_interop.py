@@ -27,6 +27,8 @@ SETTINGS = {
 }
 BOTH = pytest.mark.parametrize("name", ["artemis", "hornetq"])
 EVERY = pytest.mark.parametrize("name", list(SETTINGS))
+WRITERS = pytest.mark.parametrize("name", ["artemis", "hornetq", "hornetq-2.1"])
+"""HornetQ 2.0 loads here, but does not write with any later version of its buffer library."""
 
 
 def ours(folder: Path) -> Loaded:
@@ -169,7 +171,7 @@ def test_original_opens_what_we_left_when_killed(name: str, tmp_path: Path) -> N
     assert theirs(name, tmp_path) == expected
 
 
-@EVERY
+@WRITERS
 def test_we_open_what_the_original_wrote(name: str, tmp_path: Path) -> None:
     work = Work(3)
     with real_journal(name, tmp_path, file_size=FILE_SIZE) as real:
@@ -187,7 +189,7 @@ def test_we_open_what_the_original_wrote(name: str, tmp_path: Path) -> None:
     assert 90002 in {one[0] for one in theirs(name, tmp_path).live}
 
 
-@EVERY
+@WRITERS
 def test_rounds_of_original_and_ours_lose_nothing(name: str, tmp_path: Path) -> None:
     work = Work(4)
     for number in range(6):

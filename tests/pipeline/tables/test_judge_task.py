@@ -45,10 +45,10 @@ ESTATES: dict[str, Callable[[Path], Path]] = {
 
 
 @pytest.mark.parametrize("estate", ESTATES)
-@pytest.mark.parametrize("resources", [None, {"jdbc/branch-a": "nowhere", "jms/ledger": "there"}])
+@pytest.mark.parametrize("resources", [{}, {"jdbc/branch-a": "nowhere", "jms/ledger": "there"}])
 def test_one_task_judges_as_joins_do(
     estate: str,
-    resources: dict[str, str] | None,
+    resources: dict[str, str],
     spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

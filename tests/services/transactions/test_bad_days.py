@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy as copying
 import os
 import shutil
 import time
@@ -19,7 +20,7 @@ from tallystick.errors import HeuristicError, RolledBackError, TransactionUsageE
 from tallystick.indoubt.settle import open_store, settle
 from tallystick.services.journal import Journal
 from tallystick.services.page_store import PageStore
-from tallystick.services.transactions import TransactionManager
+from tallystick.services.transactions import TransactionManager, coordinator_dir
 from tallystick.services.transactions.recovery import (
     HELD,
     HEURISTIC,
@@ -536,3 +537,49 @@ def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
         with pytest.raises(TransactionUsageError, match="there is no"):
             open_store("store", f"{kind}:{tmp_path}/none")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_branch_that_comes_back_with_a_backup_is_not_rolled_back(tmp_path: Path) -> None:
+    """Its decision is closed, and the log has forgotten it."""
+    state = durable("a", "b")
+    backup: dict[str, Any] = {}
+
+    def copy(step: str) -> None:
+        if step == "after decision":
+            backup.update(copying.deepcopy(state.databases["b"].__dict__))
+
+    settings: dict[str, Any] = {"recovery_interval": None, "orphan_interval": 0.0}
+    node = tmp_path / "node"
+    with TransactionManager(node, state.resources(), on_step=copy, **settings) as tm:
+        transfer(tm, ("a", "b"))
+        assert not tm.decisions.open_decisions()
+    committed = balances(state)
+    state.databases["b"].__dict__.update(backup)
+    assert balances(state) != committed
+    with TransactionManager(node, state.resources(), **settings) as tm:
+        report = tm.recover()
+        assert report.clean
+        assert [name for name, _ in report.committed] == ["b"]
+        assert not report.rolled_back
+    assert balances(state) == committed
+
+
+def test_closed_decisions_are_remembered_across_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator_dir, "CLOSED_FILE_SIZE", 100)
+    closed = coordinator_dir.ClosedDecisions(tmp_path)
+    gtrids = [bytes([number]) * 20 for number in range(9)]
+    for gtrid in gtrids[:5]:
+        closed.add(gtrid)
+    closed.close()
+    with (tmp_path / "closed").open("ab") as file:
+        file.write(b"0505")  # a line that a power cut has shortened
+    again = coordinator_dir.ClosedDecisions(tmp_path)
+    for gtrid in gtrids[6:]:
+        again.add(gtrid)
+    assert {*gtrids[6:]} <= again.among(gtrids)
+    assert gtrids[5] not in again.among(gtrids)
+    assert again.among([]) == set()
+    assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 500
+    again.close()

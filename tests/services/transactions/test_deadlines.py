@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ import pytest
 import sqlalchemy
 
 from tallystick.errors import RolledBackError
-from tallystick.services.transactions import TransactionManager
+from tallystick.services.transactions import TransactionManager, deadlines
 from tallystick.services.transactions.resource import ResourceUnreachable
 from tallystick.testing import TcpProxy
 from tests.servers import Server
@@ -218,3 +219,16 @@ def test_a_transaction_that_nobody_ends_is_ended(bank: Bank, end: str) -> None:
         worker.join()
         assert recover_until_clean(tm).clean
     assert bank.balances() == {"pg": 5, "maria": 5, "lite": 0}
+
+
+def test_no_finalizer_runs_while_the_threads_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, collecting = sys._current_frames, []
+
+    def frames() -> dict[int, Any]:
+        collecting.append(gc.isenabled())
+        return dict(real())
+
+    monkeypatch.setattr(sys, "_current_frames", frames)
+    assert threading.get_ident() in deadlines._living_threads()
+    assert collecting == [False]
+    assert gc.isenabled()

@@ -1,4 +1,4 @@
-"""``tallystick indoubt``: branches in doubt over logs and live databases."""
+"""``tallystick indoubt``: branches in doubt; ``tallystick doctor``: what would leave them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tallystick.cli.output import (
     reading_options,
     say,
 )
+from tallystick.indoubt.doctor import Level, examine
 from tallystick.indoubt.listing import InDoubt, InDoubtReport, list_in_doubt
 from tallystick.indoubt.settle import open_store, settle
 from tallystick.reconcile.alarms import ADVICE, DOUBTFUL, LOST_COMMIT
@@ -35,15 +36,22 @@ resource_option = click.option(
 )
 
 
+def _urls(resources: tuple[str, ...]) -> dict[str, str]:
+    urls: dict[str, str] = {}
+    for resource in resources:
+        name, separator, url = resource.partition("=")
+        if not separator:
+            raise click.BadParameter(f"{resource!r} is not NAME=URL", param_hint="--resource")
+        urls[name] = url
+    return urls
+
+
 def _named(
     ctx: click.Context, resources: tuple[str, ...], *, writing: bool = False
 ) -> dict[str, Resource]:
     named: dict[str, Resource] = {}
     closing = ctx.with_resource(ExitStack())
-    for resource in resources:
-        name, separator, url = resource.partition("=")
-        if not separator:
-            raise click.BadParameter(f"{resource!r} is not NAME=URL", param_hint="--resource")
+    for name, url in _urls(resources).items():
         if url.startswith(_STORES) and not writing:
             message = f"opening {url} would write: give its path as a log instead"
             raise click.BadParameter(message, param_hint="--resource")
@@ -218,3 +226,32 @@ def _hex(gtrid: str) -> bytes:
         return bytes.fromhex(gtrid)
     except ValueError as error:
         raise click.BadParameter("not hexadecimal", param_hint="GTRID") from error
+
+
+_STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red"}
+
+
+@click.command(name="doctor")
+@click.argument("coordinator", type=click.Path(exists=True, file_okay=False))
+@resource_option
+@as_json
+@click.pass_context
+def doctor_command(
+    ctx: click.Context, coordinator: str, resources: tuple[str, ...], *, as_json: bool
+) -> None:
+    """Check the directory of a COORDINATOR and its databases, and say what to type.
+
+    Connections, TLS, rights, limits, durability, identities, renamed resources, clocks, disk.
+    Writes nothing. Exit code 1 if there is a problem; a warning is none.
+    """
+    checks = examine(coordinator, _urls(resources))
+    if as_json:
+        print_json([check.to_dict() for check in checks])
+    else:
+        out = Printer()
+        for check in checks:
+            level = (f"{check.level.value:8}", _STYLES[check.level])
+            out.line(level, f"{check.subject}  {check.what}: {check.found}")
+            if check.type_next:
+                out.line(f"         {check.type_next}")
+    ctx.exit(1 if any(check.level is Level.PROBLEM for check in checks) else 0)

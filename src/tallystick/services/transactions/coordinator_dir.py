@@ -10,11 +10,14 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterator, MutableMapping
+import threading
+from collections.abc import Collection, Iterator, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from tallystick.errors import CorruptLogError, TransactionUsageError
+from tallystick.printable import logger
 from tallystick.roles import DecisionLog
 from tallystick.services.transactions.xids import check_node
 from tallystick.storage.files import write_whole
@@ -24,6 +27,11 @@ from tallystick.systems.registry import open_decision_log
 NODE_FILE = "node"
 LOG_FOLDER = "decisions"
 IDENTITIES_FILE = "identities.json"
+CLOSED_FILE = "closed"
+CLOSED_FILE_SIZE = 64 << 20
+"""Bytes of each of two files: half a million transactions and more are remembered."""
+
+_log = logger("tallystick.transactions")
 
 
 class Identities(MutableMapping[str, str]):
@@ -67,6 +75,73 @@ class Identities(MutableMapping[str, str]):
         self._known = identities
 
 
+class ClosedDecisions:
+    """Global ids of decisions that are closed, in two files; the older one is replaced when full.
+
+    The log forgets a closed decision. A database that was restored from a backup may list its
+    branch again, which must not be taken for one that was never decided. A line, the id in
+    lower-case hex, outlives the process as soon as it is written; `sync` and `close` force it to
+    disk.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._files = folder / CLOSED_FILE, folder / f"{CLOSED_FILE}.old"
+        self._lock = threading.Lock()
+        self._descriptor: int | None = None
+        self._size = 0
+
+    def add(self, gtrid: bytes) -> None:
+        """Note a decision that is closed; a disk that refuses is logged."""
+        line = f"{gtrid.hex()}\n".encode()
+        try:
+            with self._lock:
+                if self._descriptor is None:
+                    self._open()
+                elif self._size > CLOSED_FILE_SIZE:
+                    self._replace_older()
+                self._size += os.write(cast(int, self._descriptor), line)
+        except OSError as error:
+            _log.warning("a closed decision cannot be noted: %s", error)
+
+    def among(self, gtrids: Collection[bytes]) -> set[bytes]:
+        """Return those that were decided and closed."""
+        wanted = {gtrid.hex().encode(): gtrid for gtrid in gtrids}
+        found: set[bytes] = set()
+        for file in self._files:
+            if wanted and file.exists():
+                with file.open("rb") as lines:
+                    found.update(wanted[text] for line in lines if (text := line.strip()) in wanted)
+        return found
+
+    def sync(self) -> None:
+        """Force what was noted to disk."""
+        with self._lock:
+            if self._descriptor is not None:
+                os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        """Force what was noted to disk, and close the file."""
+        self.sync()
+        with self._lock:
+            if self._descriptor is not None:
+                os.close(self._descriptor)
+                self._descriptor = None
+
+    def _open(self) -> None:
+        self._descriptor = os.open(self._files[0], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._size = os.fstat(self._descriptor).st_size
+        if self._size:
+            os.write(self._descriptor, b"\n")  # the last line may have been cut
+
+    def _replace_older(self) -> None:
+        descriptor = cast(int, self._descriptor)
+        os.fdatasync(descriptor)
+        os.close(descriptor)
+        self._descriptor = None
+        self._files[0].replace(self._files[1])
+        self._open()
+
+
 @dataclass(frozen=True, slots=True)
 class CoordinatorDirectory:
     """An open directory: the node id in it, its decision log, and the databases known to it."""
@@ -74,9 +149,11 @@ class CoordinatorDirectory:
     node: str
     decisions: DecisionLog
     identities: Identities
+    closed: ClosedDecisions
 
     def close(self) -> None:
         """Close the log, which gives up the lock."""
+        self.closed.close()
         self.decisions.close()
 
 
@@ -99,7 +176,9 @@ def open_coordinator_dir(
     decisions = open_decision_log(folder / LOG_FOLDER) if log is None else log
     try:
         identities = Identities(folder / IDENTITIES_FILE)
-        return CoordinatorDirectory(_node(folder, node), decisions, identities)
+        return CoordinatorDirectory(
+            _node(folder, node), decisions, identities, ClosedDecisions(folder)
+        )
     except BaseException:
         decisions.close()
         raise

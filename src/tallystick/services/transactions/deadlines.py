@@ -7,6 +7,7 @@ are given up (`TimedResource`).
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
@@ -66,12 +67,13 @@ class Reaper:
 
     def stop(self) -> None:
         """Leave the manager's transactions alone from now on."""
-        _reapers.discard(self)
+        with _starting:
+            _reapers.discard(self)
 
     def look(self) -> None:
         """End what takes too long now."""
         if transactions := self._live.at_work():
-            threads = sys._current_frames().keys()
+            threads = _living_threads()
             for transaction in transactions:
                 if _is_gone(transaction, threads):
                     self._end(transaction)
@@ -90,6 +92,22 @@ class Reaper:
         threading.Thread(target=transaction.discard, daemon=True).start()
 
 
+def _living_threads() -> set[int]:
+    """Return the identifiers of all threads, of those too that Python did not start.
+
+    The interpreter holds a lock meanwhile that a thread needs to start or end. A finalizer that ran
+    then could give up the interpreter lock to such a thread: both would wait for ever. So the
+    garbage collector is off.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return set(sys._current_frames())
+    finally:
+        if collecting:
+            gc.enable()
+
+
 _reapers: weakref.WeakSet[Reaper] = weakref.WeakSet()
 _threads: list[threading.Thread] = []
 _starting = threading.Lock()
@@ -99,12 +117,15 @@ def _run() -> None:
     """Look at the transactions of all managers until there are none."""
     while True:
         time.sleep(TICK_S)
-        for reaper in list(_reapers):
+        with _starting:
+            reapers = list(_reapers)
+        for reaper in reapers:
             try:
                 reaper.look()
             except Exception:  # a driver may raise anything; other transactions go on
                 _log.exception("a transaction that took too long could not be ended")
-        reaper = None  # type: ignore[assignment]  # the manager may be collected
+        reapers.clear()  # managers may be collected
+        reaper = None  # type: ignore[assignment]
         with _starting:
             if not _reapers:
                 _threads.clear()

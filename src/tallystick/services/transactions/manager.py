@@ -128,6 +128,7 @@ class TransactionManager:
             # Presumed abort needs no notes; operators of another system's log expect them.
             writes_notes=log is not None,
             call_timeout=call_timeout,
+            remember=self._directory.closed.add,
         )
         self._current: ContextVar[Transaction | None] = ContextVar(
             "tallystick_transaction", default=None
@@ -256,6 +257,7 @@ class TransactionManager:
                 tracing=self._context.tracing,
                 identities=self._directory.identities,
                 dead_before=self._dead_before,
+                closed=self._directory.closed,
             ).run()
         return self._last_report
 

@@ -9,6 +9,7 @@ at any step and run again.
     ours                       at work here, or frozen     leave (live)
     ours                       decided                     commit
     ours                       decided, ended otherwise    leave (heuristic): never rolled back
+    ours                       decided, closed before      commit: its database was restored
     ours                       outcome row found           record the decision, commit
     ours                       a last resource is away     leave (cannot know)
     ours, begun before the
@@ -49,6 +50,7 @@ from tallystick.errors import LogClosedError, LogPoisonedError, TallystickError
 from tallystick.printable import logger
 from tallystick.records import Xid
 from tallystick.roles import Decision, DecisionLog, DecisionOutcome
+from tallystick.services.transactions.coordinator_dir import ClosedDecisions
 from tallystick.services.transactions.deadlines import start_call
 from tallystick.services.transactions.metrics import TransactionMetrics
 from tallystick.services.transactions.resource import (
@@ -147,11 +149,13 @@ class Recovery:
     observe: Observer
     tracing: Tracing
     identities: MutableMapping[str, str]
+    closed: ClosedDecisions
     dead_before: int = 0
     _report: RecoveryReport = field(init=False, default_factory=RecoveryReport)
     _lasts: dict[str, LastResource] = field(init=False, default_factory=dict)
     _met: dict[str, str] = field(init=False, default_factory=dict)
     """Identities that are not noted yet."""
+    _closed_before: set[bytes] = field(init=False, default_factory=set)
     _former: dict[str, str] = field(init=False, default_factory=dict)
     """Resources by the names that they had before."""
 
@@ -171,12 +175,16 @@ class Recovery:
         found = [
             (self.resources[name], xid) for name, branches in scanned.items() for xid in branches
         ]
+        self._closed_before = self.closed.among(
+            {xid.gtrid for _, xid in found if node_of(xid.gtrid) == self.xids.node}
+        )
         for resource, xid in found:
             self._resolve(resource, xid)
         in_doubt = {(resource.name, xid.gtrid) for resource, xid in found}
         self._close_decisions(standing, in_doubt)
         self._forget_outcomes(rows, {gtrid for _, gtrid in in_doubt})
         self._note_identities()
+        self.closed.sync()
         self._report.open_decisions = len(self.decisions.open_decisions())
         self.metrics.recovered(time.perf_counter() - began)
         return self._report
@@ -246,6 +254,12 @@ class Recovery:
             self._settle(resource, xid, commit=True)
         elif xid.gtrid in self.decisions.heuristics():
             self._leave(resource, xid, HEURISTIC)
+        elif xid.gtrid in self._closed_before:
+            _log.warning(
+                "a branch is in doubt again whose decision was closed; its database was restored",
+                extra={"gtrid": xid.gtrid.hex(), "resource": resource.name},
+            )
+            self._settle(resource, xid, commit=True)
         else:
             self._resolve_undecided(resource, xid)
 
@@ -311,6 +325,7 @@ class Recovery:
         )
         if commit:
             names = [resource.name, *self._former_names(resource.name, xid.gtrid)]
+            self.closed.add(xid.gtrid)
             self.decisions.finish(xid.gtrid, names, DecisionOutcome.COMMITTED)
 
     def _former_names(self, name: str, gtrid: bytes) -> list[str]:
@@ -356,6 +371,7 @@ class Recovery:
                 )
             for gtrid in gtrids:
                 if gtrid in proved:
+                    self.closed.add(gtrid)
                     self.decisions.finish(gtrid, [name], DecisionOutcome.COMMITTED)
                 else:
                     xid = Xid(FORMAT_ID, gtrid, b"")

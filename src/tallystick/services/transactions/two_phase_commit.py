@@ -145,7 +145,8 @@ class CommitContext:
     """What all commits of one coordinator share.
 
     ``writes_notes`` has the log record that a commit begins, which decides nothing.
-    ``call_timeout`` is in seconds, for calls in the second phase and in rollback.
+    ``call_timeout`` is in seconds, for calls in the second phase and in rollback. ``remember`` is
+    called with the global id of a decision that ends somewhere.
     ``recover_soon`` is called when something was left to recovery.
     """
 
@@ -157,6 +158,7 @@ class CommitContext:
     recover_soon: Callable[[], None]
     writes_notes: bool
     call_timeout: float
+    remember: Callable[[bytes], None]
 
 
 class Owner(Protocol):
@@ -484,6 +486,7 @@ class TwoPhaseCommit:
         finds nothing left to do.
         """
         try:
+            self._context.remember(self.gtrid)
             self._context.decisions.finish(self.gtrid, names, outcome)
         except _LOG_REFUSED:
             _log.critical(

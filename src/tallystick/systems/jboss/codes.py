@@ -179,6 +179,13 @@ REASONS = reasons(
         "a copy of the file from before",
     ),
     Reason(
+        "empty-after-full",
+        Answer.CANNOT_TELL,
+        "The last file with records is full, and two files were opened after it: the first of them "
+        "is opened ahead, the second when a record comes, and that record is not there.",
+        "a copy of the files from before",
+    ),
+    Reason(
         "next-file-missing",
         Answer.CANNOT_TELL,
         "The newest file holds records, and a journal opens the next file before it needs it.",

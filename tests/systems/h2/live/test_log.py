@@ -434,6 +434,23 @@ def test_marks_that_a_carried_image_restores_are_freed(log: PageLog) -> None:
     assert freed_pages(PageLog(store)) == [tuple(marked)]
 
 
+def test_marks_are_freed_again_when_the_section_that_freed_them_goes(log: PageLog) -> None:
+    store = log.store
+    marked = sorted(used_pages(log.open_for_reading()))[-3:]
+    log.close()
+    listed_as_used(store, marked)
+    again = PageLog(store, batch=8)
+    again.open_for_writing()
+    assert freed_pages(PageLog(store)) == [tuple(marked)]
+    for number in range(30):
+        again.log_add_or_remove_row(3, 16, number, ROW)
+        again.commit(3).wait()
+    again.checkpoint().wait()
+    again.remove_until(again.log_section_id)
+    again.close()
+    assert freed_pages(PageLog(store)) == [tuple(marked)]
+
+
 def test_a_log_of_our_own_has_nothing_to_free(log: PageLog) -> None:
     logged(log)
     again = PageLog(log.store, batch=8)

@@ -80,6 +80,23 @@ def torn(at: int) -> Callable[[Path], None]:
     return change
 
 
+def zeroed_end(folder: Path) -> None:
+    content = path_of(folder, 2).read_bytes()
+    place = HEADER + RECORD * 3
+    path_of(folder, 2).write_bytes(content[:place] + bytes(SIZE - place))
+
+
+def no_records(folder: Path) -> None:
+    content = path_of(folder, 2).read_bytes()
+    path_of(folder, 2).write_bytes(content[:HEADER] + b"J" * (SIZE - HEADER))
+
+
+def reused_before_use(folder: Path) -> None:
+    """The third file is the second one, opened again by a restart."""
+    path_of(folder, 2).write_bytes(path_of(folder, 3).read_bytes())
+    path_of(folder, 3).unlink()
+
+
 def without_both(folder: Path) -> None:
     without(1)(folder)
     without(2)(folder)
@@ -94,6 +111,9 @@ def without_both(folder: Path) -> None:
         (cut(2, 1), "odd-end"),
         (cut(3, 1000), "odd-end"),
         (torn(SECTOR - 20), "odd-end"),
+        (zeroed_end, "odd-end"),
+        (no_records, "empty-after-full"),
+        (reused_before_use, "empty-after-full"),
         (without(1), "ids-missing"),
         (without_both, "ids-missing"),
     ],
@@ -109,4 +129,10 @@ def test_what_only_damage_leaves_is_not_safe(
 def test_a_record_that_ends_with_a_sector_was_torn_by_a_crash(tmp_path: Path) -> None:
     journal(tmp_path, FULL, 7, 0)
     torn(SECTOR)(tmp_path)
+    assert (judged(tmp_path).answer, judged(tmp_path).reason) == (Answer.SAFE, "next-file")
+
+
+def test_a_restart_opens_the_next_file_under_a_new_id(tmp_path: Path) -> None:
+    journal(tmp_path, FULL - 2, 0, 0)
+    reused_before_use(tmp_path)
     assert (judged(tmp_path).answer, judged(tmp_path).reason) == (Answer.SAFE, "next-file")

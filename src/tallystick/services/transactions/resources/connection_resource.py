@@ -154,7 +154,7 @@ class ConnectionResource(ABC, Generic[_Connection]):
         else:
             return
         with self._watching:
-            for began, connection in self._watched.values():
+            for began, connection in list(self._watched.values()):
                 if began < before:
                     self.end_session(connection)
 

@@ -263,7 +263,7 @@ class MySqlResource(ConnectionResource[Connection]):
         self.prepare_for_rows(again=True)
         if self.outcome_table is None:
             problems.append(no_rows(self.name, self.no_table))
-        if _detaches_late(version):
+        if detaches_late(version):
             problems.append(
                 Problem(
                     self.name,
@@ -472,7 +472,7 @@ def alive(connection: Connection) -> bool:
     return True
 
 
-def _detaches_late(version: str) -> bool:
+def detaches_late(version: str) -> bool:
     """Return True for a server that ties a prepared branch to its connection."""
     numbers = tuple(int(part) for part in version.split("-")[0].split(".")[:3])
     return numbers < (10, 5) if "mariadb" in version.lower() else numbers < (8, 0, 29)

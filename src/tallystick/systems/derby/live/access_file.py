@@ -224,7 +224,9 @@ class LogAccessFile:
         """
         if length < 1:
             raise LogWriteError("XSLB6: a record of length 0 is refused", found=str(length))
-        part = _slice(data, data_offset, length - optional_data_length)
+        part, size = data, length - optional_data_length
+        if type(part) is not bytes or data_offset or size != len(part):
+            part = _slice(data, data_offset, size)
         optional = b""
         if optional_data_length:
             optional = _slice(optional_data, optional_data_offset, optional_data_length)
@@ -232,7 +234,8 @@ class LogAccessFile:
         current = self.current
         end = current.position + length + LOG_RECORD_FIXED_OVERHEAD_SIZE
         if end <= current.size:
-            self._require_reserved()
+            if current.position == current.reserved:
+                self._require_reserved()
             current.parts += parts
             current.position = end
         else:

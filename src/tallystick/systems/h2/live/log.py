@@ -96,6 +96,8 @@ class PageLog:
         self._stream: LogStream | None = None
         self._recovery: Recovery | None = None
         self._min_page_id = 0
+        self._freed: list[int] = []
+        """Pages of the old log that the free list marked when this one was opened."""
 
     # -- properties -----------------------------------------------------------------------
 
@@ -356,6 +358,7 @@ class PageLog:
             self._carry_over(old, self._writer)
         if freed:
             self._writer.write([records.encode_free_log(freed)])
+        self._freed = freed
         self._writer.start()
         self.store.release([page for page in used if page < self.store.page_count])
         self.store.release(hidden, zero=())
@@ -558,17 +561,32 @@ class PageLog:
     def remove_until(self, section: int) -> None:
         """Free what lies before that section, as far as whole trunks go; 0 frees nothing.
 
-        Sections with uncommitted changes stay.
+        Sections with uncommitted changes stay. What FREE_LOG frees is logged again, as far as the
+        free list still marks it.
         """
         writer = self._open_writer()
         with self._mutex:
             section = min(section, self._state.needed_section())
             if section <= self._state.first_section:
                 return
-        writer.submit(b"").wait()  # the section's first page is known when it is written
+        # The section's first page is known when this is written.
+        writer.submit(self._free_again(writer)).wait()
         writer.remove_before(self._state.starts[section])
         with self._mutex:
             self._state.drop_before(section)
+
+    def _free_again(self, writer: LogWriter) -> bytes:
+        """Return FREE_LOG for pages whose marks no table has made its own; empty if there is none.
+
+        Pages that this log uses are among them: recovery keeps those, and frees them when they are
+        no longer in the log.
+        """
+        if not self._freed:
+            return b""
+        own = set(writer.output.page_ids)
+        free = [page for page in self._freed if page in own or not self.store.is_used(page)]
+        self._freed = self.store.listed(free, {})
+        return records.encode_free_log(self._freed) if self._freed else b""
 
     def free(self) -> None:
         """Free the whole log and write the free list. Every changed page must be written."""

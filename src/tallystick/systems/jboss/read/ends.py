@@ -77,6 +77,31 @@ def room_left(readings: Sequence[FileReading], block: int) -> str:
     return ""
 
 
+def full_before_empty(readings: Sequence[FileReading], block: int) -> str:
+    """Return which last file with records is full although two files were opened after it.
+
+    A journal opens one file ahead: the second one is opened when the first gets a record. A file is
+    full if the largest record of the journal would not fit. Empty if there is no such file.
+    """
+    used = [one for one in readings if one.has_records]
+    if not used or readings[-1].effective_id <= used[-1].effective_id + 1:
+        return ""
+    largest = max(row.row.size for one in used for row in one.ranges if one.belongs(row))
+    end = max(one.row.end for one in used[-1].ranges if used[-1].belongs(one))
+    free = used[-1].file.size - -(-end // block) * block
+    return used[-1].file.name if free < largest else ""
+
+
+def fills(readings: Iterable[FileReading]) -> set[int]:
+    """Return the bytes with which files end: a journal fills all its files with the same one.
+
+    Not those of a compaction: HornetQ fills these with zeros, and all others with J.
+    """
+    plain = (one for one in readings if number_of(one.file.name) <= one.effective_id)
+    ends = (bytes(one.file.data()[-_TAIL:]) for one in plain)
+    return {end[0] for end in ends if end and end[0] in FILL and not end.strip(end[:1])}
+
+
 def lost_ids(readings: Sequence[FileReading]) -> list[range]:
     """Return ranges of missing file ids that no reuse of a file and no compaction explains.
 

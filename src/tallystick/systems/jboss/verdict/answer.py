@@ -12,7 +12,14 @@ from itertools import pairwise
 
 from tallystick.records import AtStake, Severity, State
 from tallystick.systems.answers import Ground
-from tallystick.systems.jboss.read.ends import block_size, lost_ids, never_left, room_left
+from tallystick.systems.jboss.read.ends import (
+    block_size,
+    fills,
+    full_before_empty,
+    lost_ids,
+    never_left,
+    room_left,
+)
 from tallystick.systems.jboss.read.transactions import transactions
 from tallystick.systems.jboss.verdict.differences import Evidence, differences
 
@@ -77,6 +84,10 @@ def _proof(evidence: Evidence) -> Iterator[Ground]:
         if problem := never_left(one, block, size):
             yield Ground("odd-end", f"{one.file.name}: {problem}.")
             return
+    if len(fills(readings)) > 1:
+        yield Ground("odd-end", "Some files are filled with J, others with zeros.")
+    if full := full_before_empty(readings, block):
+        yield Ground("empty-after-full", f"{full} is full, and two files were opened after it.")
     if short := room_left(readings, block):
         yield Ground("room-left", f"{short}, and the next record would have fit.")
     if readings:

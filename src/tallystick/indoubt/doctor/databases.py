@@ -1,0 +1,294 @@
+"""Databases as resources: connection, TLS, rights, limits, durability, identity, clock.
+
+Nothing is written: what a database does not have yet is said, and made by the manager at its first
+use.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tallystick.errors import LogUnreadableError, TransactionUsageError
+from tallystick.indoubt.doctor.checks import Check, Level, judged
+from tallystick.reading import verify
+from tallystick.services.transactions.resource import ResourceUnreachable
+from tallystick.services.transactions.resources import adapt
+from tallystick.services.transactions.resources.connection_resource import IDENTITY, OUTCOMES
+
+_CLOCK_S = 2.0
+"""Seconds by which clocks may differ: ages of branches and leases are compared with them."""
+_HERE = frozenset({"", "localhost", "127.0.0.1", "::1"})
+
+_STORES = ("page-store", "journal")
+"""Addresses of embedded stores, ``KIND:PATH``: opening one would write, so their logs are read."""
+
+_Ask = Callable[[str], Any]
+"""Runs a query and returns its first row, or None."""
+
+
+def check_database(name: str, url: str, known: str | None) -> Iterator[Check]:
+    """Yield what is found in the database of a URL.
+
+    Args:
+        name: the name of the resource.
+        url: its address.
+        known: the identity that the coordinator has noted under that name.
+    """
+    if url.startswith("sqlite"):
+        yield from _sqlite(name, url)
+        return
+    kind, _, path = url.partition(":")
+    if kind in _STORES:
+        yield _store(name, path)
+        return
+    try:
+        resource: Any = adapt(name, url)
+    except TransactionUsageError as error:
+        yield Check(name, "address", Level.PROBLEM, error.message, error.advice or "")
+        return
+    try:
+        began = time.monotonic()
+        with resource.lend() as connection, connection.cursor() as cursor:
+
+            def ask(query: str) -> Any:
+                cursor.execute(query)
+                return cursor.fetchone()
+
+            (version,) = ask("SELECT version()")
+            ms = (time.monotonic() - began) * 1000
+            yield Check(name, "connection", Level.OK, f"{version.split(' on ')[0]}, {ms:.0f} ms")
+            of_dialect = _postgres if resource.dialect == "postgresql" else _mysql
+            yield from of_dialect(name, url, ask, known)
+            connection.rollback()
+    except ResourceUnreachable as answer:
+        yield Check(
+            name, "connection", Level.PROBLEM, f"cannot be asked: {answer}",
+            "start the server, or correct user, password, host and port in --resource",
+        )  # fmt: skip
+    finally:
+        resource.close()
+
+
+def _postgres(name: str, url: str, ask: _Ask, known: str | None) -> Iterator[Check]:
+    yield _tls(name, url, bool(ask("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()")[0]))
+    (standby,) = ask("SELECT pg_is_in_recovery()")
+    yield judged(
+        name, "role", "a primary", "a standby, which prepares nothing" if standby else None,
+        "SELECT pg_promote();  -- or give the address of the primary", Level.PROBLEM,
+    )  # fmt: skip
+    yield from _postgres_limits(name, ask)
+    off = [one for one in ("fsync", "full_page_writes") if _setting(ask, one) == "off"]
+    yield judged(
+        name, "durability", "fsync is on", f"{', '.join(off)} off" if off else None,
+        f"ALTER SYSTEM SET {off[0] if off else 'fsync'} = on; SELECT pg_reload_conf();",
+        Level.PROBLEM,
+    )  # fmt: skip
+    yield _postgres_rows(name, ask)
+    yield from _postgres_owners(name, ask)
+    yield _postgres_identity(name, ask, known)
+    yield _clock(name, ask("SELECT extract(epoch FROM clock_timestamp())")[0])
+
+
+def _setting(ask: _Ask, name: str) -> str:
+    return str(ask(f"SELECT current_setting('{name}')")[0])
+
+
+def _postgres_limits(name: str, ask: _Ask) -> Iterator[Check]:
+    limit, sessions = (
+        int(_setting(ask, one)) for one in ("max_prepared_transactions", "max_connections")
+    )
+    used, age = ask(
+        "SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(prepared)), 0) "
+        "FROM pg_prepared_xacts"
+    )
+    text = f"{used} of {limit} prepared transactions, the oldest {float(age):.0f} s old"
+    line = f"ALTER SYSTEM SET max_prepared_transactions = {sessions};  -- then restart the server"
+    if limit == 0:
+        bad, level = "max_prepared_transactions is 0: PREPARE is refused", Level.PROBLEM
+    elif used * 5 > limit * 4:
+        bad, level = f"{text}: soon PREPARE is refused", Level.PROBLEM
+    elif limit < sessions:
+        bad, level = f"{text}; max_connections is {sessions}: PREPARE may fail", Level.WARNING
+    else:
+        bad, level = None, Level.OK
+    yield judged(name, "prepared", text, bad, line, level)
+
+
+def _postgres_rows(name: str, ask: _Ask) -> Check:
+    table = f"to_regclass(quote_ident(current_schema()) || '.{OUTCOMES}')"
+    schema, there, user = ask(f"SELECT current_schema(), {table} IS NOT NULL, current_user")
+    if there:
+        (may,) = ask(
+            f"SELECT bool_and(has_table_privilege({table}, one)) "
+            "FROM unnest(ARRAY['SELECT', 'INSERT', 'DELETE']) AS one"
+        )
+        right = f"GRANT SELECT, INSERT, DELETE ON {schema}.{OUTCOMES} TO {user};"
+    elif schema is None:
+        may, right = False, f"ALTER ROLE {user} SET search_path = public;"
+    else:
+        (may,) = ask("SELECT has_schema_privilege(current_schema(), 'CREATE')")
+        right = f"GRANT CREATE ON SCHEMA {schema} TO {user};"
+    return _rows(name, there=bool(there), may=bool(may), right=right)
+
+
+def _rows(name: str, *, there: bool, may: bool, right: str) -> Check:
+    good = f"{OUTCOMES} {'is there' if there else 'is made at the first use'}"
+    bad = None if may else f"no rights to {OUTCOMES}: a commit whose answer is lost is not proved"
+    return judged(name, "rights", good, bad, right, Level.PROBLEM)
+
+
+def _postgres_owners(name: str, ask: _Ask) -> Iterator[Check]:
+    others, user = ask(
+        "SELECT count(*), current_user FROM pg_prepared_xacts WHERE owner <> current_user "
+        "AND database = current_database() AND NOT "
+        "(SELECT rolsuper FROM pg_roles WHERE rolname = current_user)"
+    )
+    if others:
+        yield Check(
+            name, "rights", Level.WARNING,
+            f"{others} branches were prepared by other users: {user} cannot end them",
+            "SELECT gid, owner FROM pg_prepared_xacts;  -- recover as their owner",
+        )  # fmt: skip
+
+
+def _postgres_identity(name: str, ask: _Ask, known: str | None) -> Check:
+    if not ask("SELECT has_function_privilege('pg_control_system()', 'EXECUTE')")[0]:
+        return Check(
+            name, "identity", Level.WARNING, "cannot be read: a mix-up would not be noticed",
+            "GRANT EXECUTE ON FUNCTION pg_control_system() TO CURRENT_USER;  -- as superuser",
+        )  # fmt: skip
+    cluster, oid = ask(
+        "SELECT system_identifier, (SELECT oid FROM pg_database "
+        "WHERE datname = current_database()) FROM pg_control_system()"
+    )
+    return _identity(name, f"PostgreSQL cluster {cluster}, database {oid}", known)
+
+
+def _identity(name: str, found: str, known: str | None) -> Check:
+    good = f"{found}; {'as noted' if known else 'not noted yet'}"
+    bad = None if known in (None, found) else f"another database ({found}) than noted ({known})"
+    line = f"correct the address of {name}; if it was moved, remove its line from identities.json"
+    return judged(name, "identity", good, bad, line, Level.PROBLEM)
+
+
+def _mysql(name: str, url: str, ask: _Ask, known: str | None) -> Iterator[Check]:
+    from tallystick.services.transactions.resources.mysql import detaches_late
+
+    (version,) = ask("SELECT VERSION()")
+    yield judged(
+        name, "version", version,
+        f"{version} loses prepared branches with their connection"
+        if detaches_late(version) else None,
+        "use MariaDB 10.5 or later, or MySQL 8.0.29 or later", Level.PROBLEM,
+    )  # fmt: skip
+    row = ask("SHOW SESSION STATUS LIKE 'Ssl_cipher'")
+    yield _tls(name, url, bool(row and row[1]))
+    flush = int(ask("SELECT @@innodb_flush_log_at_trx_commit")[0])
+    yield judged(
+        name, "durability", "each commit is synced",
+        None if flush == 1 else f"innodb_flush_log_at_trx_commit is {flush}: a crash loses commits",
+        "SET GLOBAL innodb_flush_log_at_trx_commit = 1;  -- and in my.cnf", Level.PROBLEM,
+    )  # fmt: skip
+    yield judged(
+        name, "role", "writable", "read_only is on" if int(ask("SELECT @@read_only")[0]) else None,
+        "SET GLOBAL read_only = OFF;  -- or give the address of the primary", Level.PROBLEM,
+    )  # fmt: skip
+    yield _mysql_branches(name, ask)
+    (database,) = ask("SELECT DATABASE()")
+    if database is None:
+        yield Check(
+            name, "rights", Level.PROBLEM, "the address names no database: nothing proves commits",
+            f"--resource {name}=mariadb://user@host:port/DATABASE",
+        )  # fmt: skip
+    else:
+        yield from _mysql_rows(name, ask, database, known)
+    yield _clock(name, ask("SELECT UNIX_TIMESTAMP(NOW(6))")[0])
+
+
+def _mysql_branches(name: str, ask: _Ask) -> Check:
+    bad = None
+    try:
+        ask("XA RECOVER")
+    except Exception as error:  # of the driver: the user lacks the right
+        bad = f"the user may not list branches in doubt: {error.args[-1]}"
+    line = "GRANT XA_RECOVER_ADMIN ON *.* TO CURRENT_USER;"
+    return judged(name, "prepared", "branches in doubt can be listed", bad, line, Level.PROBLEM)
+
+
+def _mysql_rows(name: str, ask: _Ask, database: str, known: str | None) -> Iterator[Check]:
+    table = f"`{database.replace('`', '``')}`.{OUTCOMES}"
+    right = f"GRANT CREATE, SELECT, INSERT, DELETE ON {table} TO CURRENT_USER;"
+    try:
+        token = ask(f"SELECT MIN(resource) FROM {table} WHERE gtrid = '{IDENTITY.hex()}'")[0]
+    except Exception as error:  # of the driver: no table yet, or no right to it
+        there = error.args[0] != 1146  # ER_NO_SUCH_TABLE
+        yield _rows(name, there=there, may=not there, right=right)
+        return
+    yield _rows(name, there=True, may=True, right=right)
+    if known is not None or token is not None:
+        same = known is None or (token is not None and known.endswith(str(token)))
+        found = f"database {database} {token or 'without a token'}"
+        yield _identity(name, found, found if same and known else known)
+
+
+def _tls(name: str, url: str, encrypted: bool) -> Check:
+    plain = not encrypted and (urlsplit(url).hostname or "") not in _HERE
+    good = "encrypted" if encrypted else "not encrypted, on this machine"
+    bad = "the connection is not encrypted: data and password can be read" if plain else None
+    line = f"--resource '{name}=…?sslmode=verify-full&sslrootcert=FILE'"
+    if not url.startswith("postgres"):
+        line = f"--resource '{name}=…?ssl_ca=FILE&ssl_verify_cert=true'"
+    return judged(name, "TLS", good, bad, line, Level.WARNING)
+
+
+def _clock(name: str, theirs: Any) -> Check:
+    ahead = float(theirs) - time.time()
+    text = f"{abs(ahead):.1f} s {'ahead' if ahead > 0 else 'late'}"
+    return judged(
+        name, "clock", text, None if abs(ahead) <= _CLOCK_S else f"{text} of this machine's",
+        "chronyc makestep  # on the machine whose clock is wrong", Level.WARNING,
+    )  # fmt: skip
+
+
+def _store(name: str, path: str) -> Check:
+    """Return what is found in the log of an embedded store."""
+    line = f"tallystick verify {path}"
+    try:
+        found = verify(path)
+    except LogUnreadableError as error:
+        return Check(name, "store", Level.PROBLEM, error.message, f"ls -l {path}")
+    bad = found.findings[0].message if found.exit_code else None
+    return judged(name, "store", f"the log in {path} is whole", bad, line, Level.PROBLEM)
+
+
+def _sqlite(name: str, url: str) -> Iterator[Check]:
+    path = Path(url.partition(":///")[2])
+    if not path.exists():
+        yield Check(
+            name, "connection", Level.PROBLEM, f"there is no file {path}",
+            "correct the path: sqlite:///relative or sqlite:////absolute",
+        )  # fmt: skip
+        return
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        yield Check(
+            name, "connection", Level.PROBLEM, f"{path}: {error}", f"sqlite3 {path} .schema"
+        )
+        return
+    yield Check(name, "connection", Level.OK, f"SQLite {sqlite3.sqlite_version}, {path}")
+    unsafe = mode.lower() in ("off", "memory")
+    yield judged(
+        name, "durability", f"journal_mode is {mode}",
+        f"journal_mode is {mode}: a crash can destroy the file" if unsafe else None,
+        f"sqlite3 {path} 'PRAGMA journal_mode=WAL'", Level.PROBLEM,
+    )  # fmt: skip

@@ -1,0 +1,128 @@
+"""The directory of a coordinator: node, disk, owner, open decisions, names of resources."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from tallystick.indoubt.doctor.checks import Check, Level, judged
+from tallystick.reading.survey import NO_LOG, survey
+from tallystick.records import State
+from tallystick.services.transactions.coordinator_dir import (
+    IDENTITIES_FILE,
+    LOG_FOLDER,
+    NODE_FILE,
+)
+
+_FREE_PROBLEM = 64 << 20
+"""Bytes: about what a few segments of the decision log take."""
+_FREE_WARNING = 1 << 30
+_LOCKS = Path("/proc/locks")
+
+
+def check_directory(path: str, resources: Collection[str]) -> Iterator[Check]:
+    """Yield what is found in the directory.
+
+    Args:
+        path: the directory.
+        resources: names of the resources of the manager.
+    """
+    folder = Path(path)
+    node = folder / NODE_FILE
+    if not node.is_file():
+        yield Check(
+            str(folder), "directory", Level.PROBLEM, "this is not the directory of a coordinator",
+            "ls -d */node  # the directory that the manager was opened with holds a file 'node'",
+        )  # fmt: skip
+        return
+    name = node.read_text("ascii", "replace").strip()
+    yield _owner(folder, name)
+    yield _access(folder, name)
+    yield _disk(folder, name)
+    yield from _decisions(folder, name, resources)
+    for missing in sorted(set(known_identities(path)) - set(resources)):
+        yield Check(
+            name, "resources", Level.WARNING,
+            f"{missing!r} was a resource and was not given here: renamed or left out?",
+            f"tallystick doctor {folder} --resource {missing}=URL",
+        )  # fmt: skip
+
+
+def known_identities(path: str) -> dict[str, str]:
+    """Return the identities of databases that the coordinator has noted, by name."""
+    try:
+        found = json.loads((Path(path) / IDENTITIES_FILE).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
+
+
+def _owner(folder: Path, name: str) -> Check:
+    owners = {pid for file in folder.rglob("*") for pid in _lockers(file)}
+    state = f"process {', '.join(sorted(owners))} works with it" if owners else "no process has it"
+    return Check(name, "directory", Level.OK, f"node {name!r}; {state}")
+
+
+def _lockers(file: Path) -> Iterator[str]:
+    """Yield the processes that hold a lock of a file, as the kernel lists them."""
+    try:
+        inode, text = str(file.stat().st_ino), _LOCKS.read_text()
+    except OSError:
+        return
+    for line in text.splitlines():
+        fields = line.split()
+        if len(fields) > 5 and fields[5].rpartition(":")[2] == inode:
+            yield fields[4]
+
+
+def _access(folder: Path, name: str) -> Check:
+    here = [folder, folder / LOG_FOLDER, *(folder / LOG_FOLDER).glob("*")]
+    refused = [one for one in here if one.exists() and not os.access(one, os.R_OK | os.W_OK)]
+    bad = f"this user may not write {refused[0]}" if refused else None
+    line = f"chown -R USER {folder}  # the user that the coordinator runs as"
+    return judged(name, "rights", "files can be written", bad, line, Level.PROBLEM)
+
+
+def _disk(folder: Path, name: str) -> Check:
+    free = shutil.disk_usage(folder).free
+    text = f"{free / (1 << 20):,.0f} MiB free"
+    level = Level.PROBLEM if free < _FREE_PROBLEM else Level.WARNING
+    bad = f"{text}: without space no decision can be recorded" if free < _FREE_WARNING else None
+    return judged(name, "disk", text, bad, f"df -h {folder}", level)
+
+
+def _decisions(folder: Path, name: str, resources: Collection[str]) -> Iterator[Check]:
+    log = folder / LOG_FOLDER
+    if not log.is_dir():
+        yield Check(
+            name, "decision log", Level.WARNING, "no native log here: it is one of another system",
+            "tallystick explain PATH  # with the path of that log",
+        )  # fmt: skip
+        return
+    found = survey(str(log))
+    standing, heuristic, unknown = 0, 0, set[str]()
+    for reading in found.readings():
+        with found.guard(reading.source):
+            for one in reading.transactions():
+                standing += one.state is State.COMMITTING
+                heuristic += one.state is State.HEURISTIC
+                if one.state in (State.COMMITTING, State.HEURISTIC):
+                    unknown |= set(one.open_participants or one.participants) - set(resources)
+    problems = [one for one in found.problems if one.code != NO_LOG]
+    bad = f"{problems[0].message}" if problems else None
+    good = f"whole; {standing} decisions are not closed"
+    yield judged(name, "decision log", good, bad, f"tallystick verify {log}", Level.PROBLEM)
+    if heuristic:
+        yield Check(
+            name, "heuristic", Level.PROBLEM, f"{heuristic} outcomes went against a decision",
+            f"tallystick indoubt list {folder}",
+        )  # fmt: skip
+    for resource in sorted(unknown):
+        yield Check(
+            name, "resources", Level.PROBLEM,
+            f"a decision waits for {resource!r}, which is no resource here: renamed or forgotten",
+            f"give the manager the database under its old name: {resource}=URL",
+        )  # fmt: skip

@@ -1,0 +1,107 @@
+"""How the comparison with the originals counts; no original is needed for that."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.interop.differential.cases import ALTERED, EARLIER, Case, table, unseen_damage
+from tests.interop.differential.damage import damage
+from tests.interop.differential.originals import ORIGINALS, Whole, states_of
+from tests.systems.jboss.build import add, image, write
+
+HORNETQ = ORIGINALS["hornetq"]
+
+
+def case(answer: str, *, opened: bool = True, lost: int = 0, unseen: str = "") -> Case:
+    return Case("artemis", 1, 2, "bit", answer, opened, 9, lost, 0, "", "", unseen)
+
+
+@pytest.mark.parametrize(
+    ("one", "wrong"),
+    [
+        (case("safe"), False),
+        (case("safe", lost=1), True),
+        (case("safe", opened=False), True),
+        (case("safe", lost=1, unseen=EARLIER), False),
+        (case("refuses", opened=False), False),
+        (case("refuses"), True),
+        (case("refuses", lost=1), True),
+        (case("cannot-tell", lost=1), False),
+        (case("loses"), False),
+    ],
+)
+def test_only_what_the_original_disproves_is_a_contradiction(one: Case, wrong: bool) -> None:
+    assert one.contradicts is wrong
+    assert f"| artemis | {one.damage}" in table([one])
+
+
+def test_a_ledger_tells_what_must_and_what_may_be_there(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger"
+    first = "+ T table\n+ T/1 a\n?\n!\n"
+    ledger.write_text(first)
+    assert states_of(ledger) == [{"T": "table", "T/1": "a"}]
+    ledger.write_text(first + "- T/1\n?\n")
+    assert states_of(ledger) == [{"T": "table", "T/1": "a"}, {"T": "table"}]
+    ledger.write_text(first + "- T/1\n?\n-- T\n?\n!\n+ U table\n")
+    assert states_of(ledger) == [{}]
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Whole:
+    """A journal of two files and one to come; earlier it had one record less."""
+    files = {1: image("g3", 1, [add(1), add(2)]), 2: image("g3", 2, [add(3), add(4)])}
+    for name, last in (("whole", [add(3), add(4)]), ("older", [add(3)])):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, "g3", files | {2: image("g3", 2, last), 3: image("g3", 3, [])})
+    return Whole(tmp_path / "whole", tmp_path / "older", [])
+
+
+def changed(whole: Whole, number: int, begin: int, content: bytes) -> Path:
+    """A copy of the journal with other bytes at ``begin`` of one file."""
+    copy = whole.folder.with_name("copy")
+    shutil.copytree(whole.folder, copy)
+    path = copy / f"activemq-data-{number}.amq"
+    data = bytearray(path.read_bytes())
+    data[begin : begin + len(content)] = content
+    path.write_bytes(data)
+    return copy
+
+
+RECORD = len(image("g3", 1, [add(1)], 0)) - 16
+
+
+@pytest.mark.parametrize(
+    ("number", "begin", "content", "why"),
+    [
+        (2, 16 + RECORD, b"J" * 100, EARLIER),  # the last record was not written yet
+        (1, 16 + RECORD, b"J" * 100, ""),  # in a file that is not the last one
+        (2, 16 + RECORD - 1, b"J" * 100, ""),  # inside a record
+        (1, 16 + RECORD - 6, b"\7", ALTERED),  # a body
+        (1, 16 + RECORD - 1, b"\7", ""),  # a check
+    ],
+)
+def test_damage_is_unseen_only_where_no_byte_could_show_it(
+    whole: Whole, number: int, begin: int, content: bytes, why: str
+) -> None:
+    assert unseen_damage(HORNETQ, whole, changed(whole, number, begin, content)) == why
+
+
+def test_an_earlier_state_that_is_put_back_is_unseen(whole: Whole) -> None:
+    assert unseen_damage(HORNETQ, whole, whole.older) == EARLIER
+
+
+def test_a_seed_gives_the_same_damage(whole: Whole, tmp_path: Path) -> None:
+    def damaged(seed: int) -> tuple[str, list[bytes]]:
+        copy = Path(shutil.copytree(whole.folder, tmp_path / "copy", dirs_exist_ok=True))
+        for path in set(copy.iterdir()) - {copy / one.name for one in whole.folder.iterdir()}:
+            path.unlink()
+        done = damage(HORNETQ.files(copy), whole.older, random.Random(seed))
+        return done, [path.read_bytes() for path in sorted(copy.iterdir())]
+
+    found = [damaged(seed) for seed in range(60)]
+    assert found == [damaged(seed) for seed in range(60)]
+    assert len({done for done, _ in found}) > 8
