@@ -10,6 +10,7 @@ import psycopg
 import pymysql
 from psycopg import generators
 
+from tallystick.services.transactions.resources.connection_resource import OUTCOMES
 from tallystick.services.transactions.resources.gid import format_gid
 from tallystick.services.transactions.resources.mysql import literal
 from tallystick.services.transactions.xids import XidFactory
@@ -47,14 +48,20 @@ class Bare:
             cursor.execute(f"XA COMMIT {xid}")
 
     def overlapped(self) -> None:
-        """The calls that the manager's resources make, and no others."""
+        """The calls that the manager's resources make, and no others.
+
+        The rows that prove a commit whose answer is lost are among them.
+        """
         pg, maria, gid, xid = self._connected()
+        key = xid.split("'")[1]
+        outcome = f"INSERT INTO {OUTCOMES} VALUES ('{key}', 'bare')"
         pg.pgconn.exec_(b"BEGIN")
         pg.execute(UPDATE, (self.row(),))
         with maria.cursor() as cursor:
             cursor.execute(f"XA START {xid}")
             cursor.execute(UPDATE, (self.row(),))
-            pg.pgconn.send_query(f"PREPARE TRANSACTION '{gid}'".encode())
+            pg.pgconn.send_query(f"{outcome}; PREPARE TRANSACTION '{gid}'".encode())
+            cursor.execute(f"INSERT INTO {OUTCOMES} VALUES (%s, %s)", (key, "bare"))
             cursor.execute(f"XA END {xid}")
             cursor.execute(f"XA PREPARE {xid}")
             pg.wait(generators.execute(pg.pgconn))

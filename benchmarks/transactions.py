@@ -8,7 +8,7 @@ run, in short turns:
   durability: every decision synced before it counts, on all sides
 * slow: the same where each sync takes 1, 2 or 5 ms longer. That is simulated: the same pause
   after every sync of the log and of the bare file
-* overhead: 16 callers over PostgreSQL and MariaDB beside the same statements without a manager,
+* overhead: 8 and 32 callers over PostgreSQL and MariaDB beside the same statements without it,
   over the same drivers: one after the other, and with PREPARE and COMMIT of both databases under
   way at the same time, as the manager has them
 """
@@ -218,8 +218,13 @@ def slow(folder: Path) -> None:
         decisions(place, delay=milliseconds / 1000)
 
 
-def overhead(folder: Path, callers: int = 16) -> None:
-    """Transactions over two servers beside the bare statements."""
+def overhead(folder: Path) -> None:
+    """Transactions over two servers beside the bare statements, of few callers and of many."""
+    for callers in (8, 32):
+        _overhead(folder / str(callers), callers)
+
+
+def _overhead(folder: Path, callers: int) -> None:
     with ExitStack() as stack:
         postgres, mariadb = make_postgres(), make_mariadb()
         for server in (postgres, mariadb):
@@ -228,7 +233,8 @@ def overhead(folder: Path, callers: int = 16) -> None:
         make_tables(postgres.url, mariadb.port, callers)
         urls = {"pg": postgres.url, "maria": mariadb.url.replace("/mysql", "/bench")}
         bare = Bare(postgres.url, mariadb.port)
-        tm = stack.enter_context(TransactionManager(folder / "over", urls, recovery_interval=None))
+        tm = stack.enter_context(TransactionManager(folder, urls, recovery_interval=None))
+        assert not tm.preflight()
 
         def managed() -> None:
             row = bare.row()

@@ -16,8 +16,8 @@ TABLE = reasons(
     Reason("crashed", Answer.SAFE, "It ends as a crash leaves it.", after_crash=True),
 )
 CODES = codes(
-    Code("hole", Severity.DAMAGE, "Bytes are missing.", "Read a copy"),
-    Code("copy-damaged", Severity.DAMAGE, "One copy is damaged.", "Read a copy", whole=True),
+    Code("hole", Severity.DAMAGE, "Bytes are missing.", "Copy it"),
+    Code("copy-damaged", Severity.DAMAGE, "One copy is damaged.", "Look", whole=True),
 )
 
 

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 Judging = Callable[[LogReading], Judgement]
 
 TABLES: dict[str, pa.Schema] = {
-    "logs": schemas.LOGS,
     "files": schemas.FILES,
     "records": schemas.RECORDS,
     "transactions": schemas.TRANSACTIONS,
     "changes": schemas.CHANGES,
     "findings": schemas.FINDINGS,
+    "logs": schemas.LOGS,
 }
 """The schemas of the tables of one log."""
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tallystick.systems.bitronix.format.layout import HEADER_LENGTH, FileHeader
 from tallystick.systems.bitronix.reader import BitronixReading
 from tallystick.testing.spans import check_tiling
-from tests.systems.bitronix.columns.test_batches import expected, rows_of
+from tests.kit import same_rows
 from tests.systems.bitronix.logs import file_bytes, record, write_pair
 
 RECORDS = [record(status, n, "a", "jdbc/b") for n, status in enumerate((0, 7, 2, 8, 3, 8, 5))]
@@ -30,7 +30,7 @@ def look_at(reading: BitronixReading) -> None:
     list(reading.transactions())
     list(reading.records(salvage=True))
     reading.verdict().to_dict()
-    assert rows_of(list(reading.batches())) == expected(reading)
+    same_rows(reading)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)

@@ -11,6 +11,7 @@ import pytest
 from tallystick.arrow import schemas
 from tallystick.records import Outcome, State
 from tallystick.testing.spans import check_tiling
+from tests import kit
 from tests.fixtures import fixture_dir
 from tests.kit import same_json, untouched
 from tests.systems.derby.logs import CASES, ESTATES, manifest, oracle, reading, reading_of
@@ -88,6 +89,7 @@ def test_batches_agree_with_records_row_by_row(case: str, rows: int) -> None:
 
 def same_rows(log: Any, rows: int = 10_000) -> None:
     """Batches of the whole log and of its splits give the rows that records() gives."""
+    kit.same_rows(log, rows)
     expected = rows_of(schemas.record_batches(log.records(), log.source.path, log.clock.value))
     assert rows_of(log.batches(rows=rows)) == expected
     parts = log.splits(8192)

@@ -42,7 +42,7 @@ from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.live.sharded import ShardedLog, merged
 from tallystick.systems.tally.read.header_search import magic_places
 from tallystick.testing import MemoryFileSystem, check_tiling
-from tests.kit import untouched
+from tests.kit import same_rows, untouched
 from tests.systems.tally.build import (
     FOLDER,
     TINY,
@@ -255,7 +255,7 @@ def _read_all(content: bytes, fs: MemoryFileSystem | None = None) -> None:
         for found in one.files():
             check_tiling(found)
         list(one.records(salvage=True))
-        list(one.batches())
+        same_rows(one)
         one.verdict()
     except TallystickError:
         return

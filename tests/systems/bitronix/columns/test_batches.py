@@ -15,6 +15,7 @@ from tallystick.arrow.schemas import RECORDS, plain, record_batches
 from tallystick.systems.bitronix.columns import batches as columns
 from tallystick.systems.bitronix.columns import kernels
 from tallystick.systems.bitronix.reader import BitronixReading
+from tests.kit import same_rows
 from tests.systems.bitronix.logs import CASES, file_bytes, folder_of, reading_of, record, write_pair
 
 KERNELS = (
@@ -49,8 +50,7 @@ def place_of(row: dict[str, object]) -> tuple[str, str]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_batches_agree_with_records(case: str) -> None:
-    reading = reading_of(folder_of(case))
-    assert rows_of(list(reading.batches())) == expected(reading)
+    same_rows(reading_of(folder_of(case)))
 
 
 @pytest.mark.parametrize("case", ["damaged-hole", "made-padding", "names", "tm-outcomes"])

@@ -20,6 +20,7 @@ from tallystick.arrow.schemas import (
 from tallystick.systems.cloudtran.format import layout
 from tallystick.systems.cloudtran.read.records import stored_entry
 from tallystick.systems.cloudtran.reader import CloudtranReading
+from tests.kit import same_rows
 from tests.systems.cloudtran.blocks import NAME, block, entry
 from tests.systems.cloudtran.blocks import reading as reading_in
 from tests.systems.cloudtran.test_fixtures import CASES, reading_of
@@ -38,8 +39,7 @@ def _expected(reading: CloudtranReading) -> list[dict[str, object]]:
 @pytest.mark.parametrize("case", CASES)
 def test_batches_agree_with_records(case: str) -> None:
     reading = reading_of(case)
-    assert _rows(list(reading.batches())) == _expected(reading)
-    assert _rows(list(reading.batches(rows=2))) == _expected(reading)
+    assert same_rows(reading) == same_rows(reading, rows=2)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -29,6 +29,7 @@ from tallystick.systems.h2.reader import H2Reading
 from tallystick.systems.protocol import LogSource, ReadOptions
 from tallystick.testing.spans import check_tiling
 from tests.fixtures import fixture_dir
+from tests.kit import same_rows
 from tests.systems.h2.kit import page_file, reading_of
 
 ROW = encode_row([1, "text"])
@@ -57,7 +58,7 @@ def check_everything(one: H2Reading) -> None:
     list(one.transactions())
     list(one.changes())
     one.verdict().to_dict()
-    list(one.batches())
+    same_rows(one)
 
 
 def flipped(data: bytearray, at: int, bit: int = 1) -> bytearray:

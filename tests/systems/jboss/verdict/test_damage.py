@@ -20,6 +20,7 @@ from tallystick.systems.jboss.format.layout import (
 )
 from tallystick.systems.protocol import ReadOptions
 from tallystick.testing.spans import check_tiling
+from tests.kit import same_rows
 from tests.systems.jboss.build import (
     add,
     add_tx,
@@ -386,6 +387,7 @@ def test_any_damage_is_read_to_the_end(
         reading.verdict()
         list(reading.records(salvage=True))
         list(reading.changes())
+        same_rows(reading)
         for file in reading.files():
             check_tiling(file)
 

@@ -15,6 +15,7 @@ from tallystick.storage.zeros import is_zero
 from tallystick.systems.jboss.format.file_names import number_of
 from tallystick.systems.jboss.format.layout import CHECK_SIZE, FILL, FILL_J, FILL_ZERO
 from tallystick.systems.jboss.read.classify import NO_TYPE, Classified, FileReading
+from tallystick.systems.jboss.read.scan import measure, numbers
 
 SECTOR = 512
 """Bytes that a disk writes whole or not at all."""
@@ -51,7 +52,7 @@ def never_left(reading: FileReading, block: int, size: int) -> str:
         return f"it ends at {len(data):,} bytes, others at {size:,}"
     for one in reading.ranges:
         if one.outcome is Outcome.TORN:
-            return "" if _unfinished(data, one) else "the last record is damaged, not unfinished"
+            return "" if _unfinished(reading, one) else "the last record is damaged, not unfinished"
         end = one.row.end if reading.belongs(one) else end
     padded = min(-(-end // block) * block, len(data))
     end = padded if is_zero(data, end, padded) else end
@@ -135,12 +136,17 @@ def _gaps(reading: FileReading) -> Iterator[tuple[int, int]]:
             place = one.row.end
 
 
-def _unfinished(data: memoryview, torn: Classified) -> bool:
+def _unfinished(reading: FileReading, torn: Classified) -> bool:
     """Return whether what follows the written part was never written: one byte of fill, repeated.
 
-    A writer begins at the type byte, so a record with another one there was damaged. A disk writes
-    whole sectors, so the written part ends where a sector does, but for fill that it holds.
+    A writer begins at the type byte, so a record with another one there was damaged; and so was one
+    whose last byte, by the size that it claims, was written. A disk writes whole sectors, so the
+    written part ends where a sector does, but for fill that it holds.
     """
+    data, at = reading.file.data(), torn.row.offset
+    claimed = measure(data, at, len(data), numbers(reading.shape)) if torn.reason != NO_TYPE else 0
+    if claimed and data[at + claimed - 1] not in FILL:
+        return False
     after = bytes(data[torn.row.end : torn.row.end + _TAIL])
     fill = after.lstrip(bytes([FILL_ZERO]))
     zeros = len(after) - len(fill)
