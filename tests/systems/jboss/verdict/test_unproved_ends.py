@@ -91,6 +91,11 @@ def no_records(folder: Path) -> None:
     path_of(folder, 2).write_bytes(content[:HEADER] + b"J" * (SIZE - HEADER))
 
 
+def no_first_records(folder: Path) -> None:
+    content = path_of(folder, 1).read_bytes()
+    path_of(folder, 1).write_bytes(content[:HEADER] + b"J" * (SIZE - HEADER))
+
+
 def reused_before_use(folder: Path) -> None:
     """The third file is the second one, opened again by a restart."""
     path_of(folder, 2).write_bytes(path_of(folder, 3).read_bytes())
@@ -113,6 +118,7 @@ def without_both(folder: Path) -> None:
         (torn(SECTOR - 20), "odd-end"),
         (zeroed_end, "odd-end"),
         (no_records, "empty-after-full"),
+        (no_first_records, "room-left"),
         (reused_before_use, "empty-after-full"),
         (without(1), "ids-missing"),
         (without_both, "ids-missing"),

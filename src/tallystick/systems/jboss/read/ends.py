@@ -64,10 +64,15 @@ def never_left(reading: FileReading, block: int, size: int) -> str:
 def room_left(readings: Sequence[FileReading], block: int) -> str:
     """Return which file ends although the next file's first record would have fit; empty if none.
 
+    A file that holds no record is opened, and used, after all that have lower ids.
+
     A journal changes files when a record does not fit, and when a compaction begins: its files,
     which have lower ids than their names, replace all that were there before.
     """
     used = [one for one in readings if one.has_records]
+    for one in readings:
+        if not one.has_records and used and one.effective_id < used[-1].effective_id:
+            return f"{one.file.name} is empty, before files with records"
     for before, after in pairwise(used):
         number = number_of(before.file.name)
         end = max(one.row.end for one in before.ranges if before.belongs(one))
