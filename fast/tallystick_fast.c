@@ -29,7 +29,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define INTERFACE 1     /* the main package refuses another number */
+#define INTERFACE 2     /* the main package refuses another number */
 #define STALL_NS 200000 /* time without a wake-up after which a chain is stalled */
 #define CHAIN_MIN 4     /* fewer threads than that wake each other at once */
 #define RELAY_MIN 16    /* groups without a chain after a stall; doubles with each */

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tallystick.errors import LogWriteError, copy_error
 
-INTERFACE: Final = 1
+INTERFACE: Final = 2
 """Number of the interface between this package and the core; a core of another one is not used."""
 
 
