@@ -74,6 +74,7 @@ def test_runs_add_up(
         def fail(*_frames: object) -> None:
             raise RuntimeError("half way")
 
+        broken.setattr("tallystick.pipeline.tables.judge_task.JUDGED_AT_ONCE", 0)
         broken.setattr("tallystick.pipeline.stages.reconciled", fail)
         with pytest.raises(RuntimeError, match="half way"):
             run.advance(spark)
