@@ -109,22 +109,36 @@ def fills(readings: Iterable[FileReading]) -> set[int]:
 
 
 def lost_ids(readings: Sequence[FileReading]) -> list[range]:
-    """Return ranges of missing file ids that no reuse of a file and no compaction explains.
+    """Return ranges of missing file ids that no life of a file explains.
 
-    A file keeps its name when it is reused under a higher id, so it may have had every id from the
-    number in its name on. A compaction gives its files lower ids than their names have. The first
-    file of a journal has id 1: one that was deleted because nothing needed it cannot be told from
-    one that was lost.
+    A file begins with the id in its name and gets a higher one each time that it is reused; what is
+    left of its earlier lives names their ids. A file that holds no record of this life may have had
+    every id from the number in its name on: a load gives new ids to such files. That explains ids
+    after the last file with records only, and only while half of that one is free: else the next
+    record may not have fit.
+
+    The first file of a journal has id 1: one that was deleted because nothing needed it cannot be
+    told from one that was lost. Nor can those that a compaction replaced by fewer.
     """
-    ids = {one.effective_id: number_of(one.file.name) for one in readings}
-    compacted = max((name for number, name in ids.items() if name > number), default=0)
-    begin, found = 1, []
-    known = [(0, compacted + 1), *((min(name or one, one), one + 1) for one, name in ids.items())]
+    last = next((one for one in reversed(readings) if one.has_records), None)
+    known = list[tuple[int, int]]()
+    for one in readings:
+        number, name = one.effective_id, number_of(one.file.name)
+        lives = {number, name or number, *(row.row.file_id for row in one.ranges)}
+        known += [(life, life + 1) for life in lives if 0 < life <= max(number, name)]
+        if last is not None and not one.has_records and name <= number and _half_free(last):
+            known.append((max(name, last.effective_id + 1), number + 1))
+    begin, found = 1, list[range]()
     for first, end in sorted(known):
         if first > begin:
             found.append(range(begin, first))
         begin = max(begin, end)
     return found
+
+
+def _half_free(reading: FileReading) -> bool:
+    end = max(one.row.end for one in reading.ranges if reading.belongs(one))
+    return 2 * end <= reading.file.size
 
 
 def _gaps(reading: FileReading) -> Iterator[tuple[int, int]]:
