@@ -7,6 +7,7 @@ one log becomes a finding of that log and never stops the others.
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -169,41 +170,34 @@ def read_arrow(
     """Return a `pyarrow.RecordBatchReader` of one table of every log below ``path``.
 
     ``table`` is a key of `tallystick.reading.tables.TABLES`, ``columns`` are those that are wanted,
-    by default all. Records are decoded in whole buffers, many times faster, if ``columns`` leaves
-    out ``attributes`` (and without ``salvage``); one by one otherwise. ``problems`` as for `scan`.
+    by default all. Records of the native log are decoded in whole buffers; those of other systems
+    too, many times faster, if ``columns`` leaves out ``attributes``; with ``salvage`` one by one.
+    ``problems`` as for `scan`.
 
     Raises:
         ValueError: there is no such table or column.
     """
-    from tallystick.reading.tables import (
-        batches_of,
-        damaged_files,
-        finding_batches,
-        reader_of,
-        salvaged_batches,
-        selected,
-    )
+    from tallystick.reading import tables
 
-    schema = selected(table, columns)
+    schema = tables.selected(table, columns)
     found = survey(path, options=options).refuse_unknown_settings()
 
     def of_log(reading: LogReading) -> Iterator[pa.RecordBatch]:
-        wanted = salvage and table == "records"
-        attributes = "attributes" in schema.names
-        if wanted:
-            return salvaged_batches(reading)
-        return batches_of(reading, table, attributes=attributes)
+        if salvage and table == "records":
+            return tables.salvaged_batches(reading)
+        return tables.batches_of(reading, table, attributes="attributes" in schema.names)
 
     def batches() -> Iterator[pa.RecordBatch]:
         for log in found.observers():
             with found.guard(log.source):
                 if table == "findings":
-                    yield from finding_batches(log.observe(lambda _: None).findings)
+                    yield from tables.finding_batches(log.observe(lambda _: None).findings)
                 else:
-                    yield from log.stream(of_log, damaged_files, lambda batch: batch.nbytes)
+                    size = operator.attrgetter("nbytes")
+                    yield from log.stream(of_log, tables.damaged_files, size)
         _deliver(found, problems)
 
-    return reader_of(schema, batches())
+    return tables.reader_of(schema, batches())
 
 
 def explain(

@@ -39,12 +39,9 @@ def check_database(name: str, url: str, known: str | None) -> Iterator[Check]:
         url: its address.
         known: the identity that the coordinator has noted under that name.
     """
-    if url.startswith("sqlite"):
-        yield from _sqlite(name, url)
-        return
     kind, _, path = url.partition(":")
-    if kind in _STORES:
-        yield _store(name, path)
+    if url.startswith("sqlite") or kind in _STORES:
+        yield from _sqlite(name, url) if kind not in _STORES else (_store(name, path),)
         return
     try:
         resource: Any = adapt(name, url)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import posixpath
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -69,6 +70,12 @@ def convert_checks(
         raise LogWriteError("the target exists", file=str(new), advice="Choose another folder")
     shape = SHAPES["g3" if checksum == "size" else "hash"]
     readings = _readings(old, checksum, extension)
+    _write_whole(readings, shape, new)
+    return sum(reading.belongs(one) for reading in readings for one in reading.ranges)
+
+
+def _write_whole(readings: Sequence[FileReading], shape: Shape, new: Path) -> None:
+    """Write the converted files to a folder that gets its name when it is whole and durable."""
     unfinished = new.with_name(new.name + UNFINISHED)
     try:
         unfinished.mkdir(FOLDER_MODE, parents=True)
@@ -87,7 +94,6 @@ def convert_checks(
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
     LOCAL.sync_dir(str(new.parent))
-    return sum(reading.belongs(one) for reading in readings for one in reading.ranges)
 
 
 def _readings(folder: str, checksum: str, extension: str) -> list[FileReading]:
