@@ -22,6 +22,7 @@ from tests.interop.differential.damage import damage
 from tests.interop.differential.originals import ORIGINALS, Found, Original, Rows, Whole
 
 PER_WORKLOAD = 40
+SECTOR = 512
 ALTERED_MAX = 200
 """Bytes; more than those are no values that were altered."""
 EARLIER, ALTERED = "an earlier state", "values altered"

@@ -159,7 +159,7 @@ def _open_log(stream: LogStream, recovery: Recovery, zone: Zone) -> Opening:
         return _failed(GENERAL_ERROR, f"the log lists page {min(recovery.used_pages)}", 0)
     tables = Tables(UndonePages(stream.pages, stream, recovery), zone)
     try:
-        tables.open_meta()
+        tables.open_meta(closed=not stream.chain.trunks)
     except StoreError as error:
         return _failed(error.code, error.text, 0)
     opening = Opening(

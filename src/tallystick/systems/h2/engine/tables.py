@@ -138,8 +138,13 @@ class Tables:
     read_only: bool = False
     """Then the engine cannot make an empty leaf of an empty page."""
 
-    def open_meta(self) -> None:
-        """Read the first page of the free list, the meta table and every root page."""
+    def open_meta(self, *, closed: bool = False) -> None:
+        """Read the first page of the free list, the meta table and every root page.
+
+        A database that was ``closed`` has a meta table: of a zeroed one the engine makes a new one.
+        """
+        if closed and self.undone.page(layout.META_ROOT) is None:
+            self.emptied[TABLE_META] = layout.META_ROOT
         free = self.undone.page(layout.FREE_LIST_ROOT)
         if free is not None and free[0] != layout.FREE_LIST:
             raise corrupted(f"page {layout.FREE_LIST_ROOT} is no free list")
