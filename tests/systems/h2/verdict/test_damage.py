@@ -111,6 +111,14 @@ def test_damage_is_found_and_judged_as_the_engine_would(
     check_everything(one)
 
 
+@pytest.mark.parametrize("at", [52, 53])
+def test_versions_are_signed_so_a_high_one_does_not_keep_the_engine_from_opening(
+    at: int, tmp_path: Path
+) -> None:
+    recovery = reading(bytes(flipped(base(), at, 128)), tmp_path).verdict().engine["recovery"]
+    assert recovery == reading(bytes(base()), tmp_path).verdict().engine["recovery"]
+
+
 def test_commits_on_the_only_damaged_page_are_not_called_no_loss() -> None:
     one = reading_of(fixture_dir("h2") / "corrupt-checksum-2048")
     lost = one.verdict().strict["lost"]

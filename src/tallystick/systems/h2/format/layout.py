@@ -24,7 +24,7 @@ MAGIC_SIZE = 16
 INNER_MAGIC_OFFSET = 32
 """In an encrypted file the text here is encrypted."""
 PAGE_SIZE_OFFSET = 48
-STATIC_HEADER = struct.Struct(">16s16s16siBB")
+STATIC_HEADER = struct.Struct(">16s16s16sibb")
 """Magic, salt, inner magic, page size in bytes, write version, read version."""
 VERSION = 3
 """Write and read version. A higher write version is opened read-only, a higher read one refused."""
@@ -75,7 +75,10 @@ FREE_LIST_START = 3
 
 @dataclass(frozen=True, slots=True)
 class StaticHeader:
-    """Page 0: ``page_size`` in bytes; ``encrypted`` where the inner magic is not plain text."""
+    """Page 0: ``page_size`` in bytes; ``encrypted`` where the inner magic is not plain text.
+
+    The engine compares its versions as signed bytes: negative ones are not newer than its own.
+    """
 
     page_size: int
     write_version: int = VERSION

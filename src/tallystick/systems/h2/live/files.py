@@ -70,11 +70,12 @@ class PageStoreFile:
         self.page_count = self._file.size() // self.page_size
         if self.static.encrypted or not self.static.magic_ok:
             raise CorruptLogError("no plain page store file", file=self.path, offset=0)
-        if max(self.static.read_version, self.static.write_version) > layout.VERSION:
+        versions = self.static.read_version, self.static.write_version
+        if not all(0 <= version <= layout.VERSION for version in versions):
             raise LogWriteError(
-                "the file is of a newer version",
+                "the file is of another version",
                 file=self.path,
-                expected=f"at most {layout.VERSION}",
+                expected=f"at most {layout.VERSION}, not negative",
                 found=str(self.static.write_version),
             )
         self.header = self._read_header()
