@@ -35,7 +35,8 @@ def _ours(content: bytes) -> list[str]:
     lines = []
     for event in singles(RandomAccessCursor(memoryview(content)).events()):
         if isinstance(event, Accepted):
-            lines.append(f"{event.record}, end={event.record.end_record}")
+            text, _, _ = str(event.record).rpartition(", endRecord=")  # the original leaves it out
+            lines.append(f"{text}, end={event.record.end_record}")
         elif isinstance(event, Refused):
             lines.append(event.message)
         elif event.error is None:
