@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shlex
@@ -53,16 +54,22 @@ def test_the_backlog_is_counted_and_nothing_touched(left_behind: tuple[Path, str
     assert "3 pending" in text
 
 
+def asked(database: Path, statement: str) -> list[Any]:
+    """Run a statement, close the connection, return the rows."""
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        return connection.execute(statement).fetchall()
+
+
 def test_replay_brings_it_to_the_target_once(left_behind: tuple[Path, str], tmp_path: Path) -> None:
     path, system = left_behind
     database = tmp_path / "orders.db"
-    sqlite3.connect(database).execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, state TEXT)")
+    asked(database, "CREATE TABLE orders (id INTEGER PRIMARY KEY, state TEXT)")
     arguments = [str(path), "--target", f"orders=sqlite:///{database}"]
     if system == "tally":
         arguments += ["--system", system]  # it may be said, and need not
     code, text = run(replay.command, *arguments, "--discard", "2", "--json")
     assert (code, json.loads(text)) == (0, {"pending": 3, "left": []})
-    rows = sqlite3.connect(database).execute("SELECT id FROM orders ORDER BY id").fetchall()
+    rows = asked(database, "SELECT id FROM orders ORDER BY id")
     assert rows == [(1,), (3,)]
     assert run(replay.command, *arguments)[1] == "0 of 0 applied or given up\n"
     assert run(backlog.command, str(path))[0] == 0
@@ -135,5 +142,5 @@ def test_commands_of_the_guide_do_what_it_says(
     assert (code, "order-8" in output) == (1, True)
     assert run(replay.command, *brought[2:]) == (0, "1 of 1 applied or given up\n")
     assert run(backlog.command, *owed[2:])[0] == 0
-    rows = sqlite3.connect("shop.db").execute("SELECT id, state FROM orders ORDER BY id").fetchall()
+    rows = asked(Path("shop.db"), "SELECT id, state FROM orders ORDER BY id")
     assert rows == [(7, "paid"), (8, "new")]
