@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from tallystick.cli.commands.convert import command
-from tallystick.convert.command import UNFINISHED, convert
+from tallystick.convert.command import convert
 from tallystick.errors import (
     CorruptLogError,
     LogWriteError,
@@ -25,6 +25,7 @@ from tallystick.errors import (
 from tallystick.reading.survey import survey
 from tallystick.records import Kind
 from tallystick.roles import DecisionOutcome, JournalRecord, Operation, OperationCode
+from tallystick.storage.local import UNFINISHED
 from tallystick.systems.registry import open_decision_log, open_persist_log, open_record_journal
 from tallystick.testing import Reporter, run_and_kill
 from tests.fixtures import fixture_dir

@@ -8,7 +8,6 @@ is over, and what the other format cannot say, is counted in the report, never d
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,12 +22,9 @@ from tallystick.errors import CorruptLogError, LogWriteError, NotALogError, Unsu
 from tallystick.reading.survey import survey
 from tallystick.records import Kind, Severity
 from tallystick.roles import Role
-from tallystick.storage.local import FOLDER_MODE, LOCAL
+from tallystick.storage.local import made_whole
 from tallystick.systems.protocol import LogReading, ReadOptions
 from tallystick.systems.registry import systems_with
-
-UNFINISHED = ".converting"
-"""Suffix of the target's name until the new log is whole."""
 
 CONVERTIBLE = (Role.DECISION_LOG, Role.RECORD_JOURNAL, Role.PERSIST_LOG)
 """The roles whose logs can be converted."""
@@ -74,24 +70,8 @@ def convert(
 
 def _make(role: Role, reading: LogReading, folder: Path, report: ConversionReport) -> None:
     """Make the new log under another name, then rename it."""
-    folder = folder.absolute()
-    unfinished = folder.with_name(folder.name + UNFINISHED)
-    try:
-        unfinished.mkdir(FOLDER_MODE, parents=True)
-    except FileExistsError:
-        raise LogWriteError(
-            "another conversion to this target was cut short, or still runs",
-            file=str(unfinished),
-            advice="If none runs, remove this folder and convert again",
-        ) from None
-    try:
+    with made_whole(folder.absolute()) as unfinished:
         _CONVERTERS[role](reading, str(unfinished), report.target_system, report)
-        LOCAL.sync_dir(str(unfinished))
-        unfinished.rename(folder)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
-    LOCAL.sync_dir(str(folder.parent))
 
 
 def _only_log(path: str, options: ReadOptions | None) -> LogReading:

@@ -17,13 +17,14 @@ import contextlib
 import errno
 import fcntl
 import os
+import shutil
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from tallystick.errors import LogClosedError, LogLockedError
+from tallystick.errors import LogClosedError, LogLockedError, LogWriteError
 from tallystick.storage.files import (
     VECTOR_MAX,
     Bytes,
@@ -35,6 +36,8 @@ from tallystick.storage.files import (
 )
 from tallystick.storage.fork import forked_error, register_in_child
 
+UNFINISHED = ".converting"
+"""Suffix of a converted log's folder until all of its files are there."""
 _CLOSED = -1
 _FORKED = -2
 FILE_MODE = 0o600
@@ -341,3 +344,34 @@ def write_anew(path: str | os.PathLike[str]) -> BinaryIO:
         Path(path).unlink()
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     return os.fdopen(os.open(path, flags, FILE_MODE), "wb")
+
+
+@contextlib.contextmanager
+def made_whole(folder: Path) -> Iterator[Path]:
+    """Give a new folder to convert a log into; at the end, durable, it gets the name ``folder``.
+
+    It is removed if the block fails. What the block writes into files it has to sync itself.
+
+    Args:
+        folder: the target, an absolute path; nothing, or an empty folder.
+
+    Raises:
+        LogWriteError: another conversion to it was cut short, or still runs.
+    """
+    unfinished = folder.with_name(folder.name + UNFINISHED)
+    try:
+        unfinished.mkdir(FOLDER_MODE, parents=True)
+    except FileExistsError:
+        raise LogWriteError(
+            "another conversion to this target was cut short, or still runs",
+            file=str(unfinished),
+            advice="If none runs, remove this folder and convert again",
+        ) from None
+    try:
+        yield unfinished
+        LOCAL.sync_dir(str(unfinished))
+        unfinished.rename(folder)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+    LOCAL.sync_dir(str(folder.parent))

@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import os
 import posixpath
-import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 from tallystick.errors import CorruptLogError, LogWriteError, UnsupportedFormatError
 from tallystick.records import Outcome
 from tallystick.storage.files import write_whole
-from tallystick.storage.local import FOLDER_MODE, LOCAL
+from tallystick.storage.local import LOCAL, made_whole
 from tallystick.systems.jboss.format.layout import (
     CHECK_SIZE,
     CONTROL_FILE,
@@ -35,8 +33,6 @@ from tallystick.systems.jboss.read.classify import FileReading, read_files
 from tallystick.systems.jboss.read.files import JournalFile
 from tallystick.systems.jboss.read.spans import never_begun
 
-UNFINISHED = ".converting"
-"""Suffix of the target's name until all files are there."""
 _WHOLE = (Outcome.VALID, Outcome.STALE)
 _DAMAGED = (Outcome.TORN, Outcome.CORRUPT)
 
@@ -70,30 +66,10 @@ def convert_checks(
         raise LogWriteError("the target exists", file=str(new), advice="Choose another folder")
     shape = SHAPES["g3" if checksum == "size" else "hash"]
     readings = _readings(old, checksum, extension)
-    _write_whole(readings, shape, new)
-    return sum(reading.belongs(one) for reading in readings for one in reading.ranges)
-
-
-def _write_whole(readings: Sequence[FileReading], shape: Shape, new: Path) -> None:
-    """Write the converted files to a folder that gets its name when it is whole and durable."""
-    unfinished = new.with_name(new.name + UNFINISHED)
-    try:
-        unfinished.mkdir(FOLDER_MODE, parents=True)
-    except FileExistsError:
-        raise LogWriteError(
-            "another conversion to this target was cut short, or still runs",
-            file=str(unfinished),
-            advice="If none runs, remove this folder and convert again",
-        ) from None
-    try:
+    with made_whole(new) as unfinished:
         for reading in readings:
             write_whole(LOCAL, str(unfinished / reading.file.name), [_converted(reading, shape)])
-        LOCAL.sync_dir(str(unfinished))
-        unfinished.rename(new)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
-    LOCAL.sync_dir(str(new.parent))
+    return sum(reading.belongs(one) for reading in readings for one in reading.ranges)
 
 
 def _readings(folder: str, checksum: str, extension: str) -> list[FileReading]:
