@@ -7,7 +7,7 @@ that no writer leaves would destroy a header, or let the file grow without end.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from tallystick.errors import CorruptLogError, LogWriteError
 from tallystick.systems.h2.engine.recovery import Recovery, used_pages
@@ -41,16 +41,8 @@ def require_sound(stream: LogStream) -> None:
             found=stream.misnamed,
             advice=_ADVICE,
         )
-    limit = _limit(stream.pages.page_count)
-    for page in sorted(used_pages(stream)):
-        if not layout.FIRST_FREE_PAGE <= page < limit:
-            raise CorruptLogError(
-                f"the log lists page {page}",
-                file=path,
-                expected=f"pages from {layout.FIRST_FREE_PAGE} to {limit - 1}",
-                found=str(page),
-                advice=_ADVICE,
-            )
+    possible = range(layout.FIRST_FREE_PAGE, _limit(stream.pages.page_count))
+    _require_possible(path, used_pages(stream), possible, "the log lists page")
 
 
 def require_pages(path: str, page_count: int, recovery: Recovery) -> None:
@@ -59,13 +51,17 @@ def require_pages(path: str, page_count: int, recovery: Recovery) -> None:
     Raises:
         CorruptLogError: one is not.
     """
-    limit = _limit(page_count)
-    for page in sorted(recovery.undo):
-        if not layout.FREE_LIST_ROOT <= page < limit:
+    possible = range(layout.FREE_LIST_ROOT, _limit(page_count))
+    _require_possible(path, recovery.undo, possible, "the log has an image of page")
+
+
+def _require_possible(path: str, pages: Iterable[int], possible: range, what: str) -> None:
+    for page in sorted(pages):
+        if page not in possible:
             raise CorruptLogError(
-                f"the log has an image of page {page}",
+                f"{what} {page}",
                 file=path,
-                expected=f"pages from {layout.FREE_LIST_ROOT} to {limit - 1}",
+                expected=f"pages from {possible.start} to {possible.stop - 1}",
                 found=str(page),
                 advice=_ADVICE,
             )
