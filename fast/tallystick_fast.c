@@ -2,17 +2,18 @@
 
    It does what tallystick/storage/group/queue.py does, for threads and asyncio tasks, and has the
    same interface; the rules I1-I6 stand in tallystick/storage/group/writer.py. It knows no format
-   and does no input or output, but for write_plain at the end.
+   and does no input or output, but for the end of a native log, to which a queue may write the
+   bodies of its lone callers: then no Python runs and no object is made but the record's number.
 
-   The interpreter lock guards everything here: no function gives it up between two statements
-   that belong together. It is given up in park() alone, and by callbacks, which run last.
+   The interpreter lock guards everything here: no function gives it up between two statements that
+   belong together. It is given up in two functions, to wait and to write, and by callbacks.
 
    Waking. A finished group has a waiter per thread. To wake them all at once has each of them wake
    twice, once for the group and once for the interpreter lock. So they form a chain: a thread that
-   was woken goes on, submits again, and wakes the next one just before it goes to sleep, when it
-   gives up the interpreter lock. The thread that led the flush is the last of the chain and
-   watches it: if no one is woken for STALL_NS, a thread does something else first, and from then
-   on, for a while, each wakes the next one as soon as it wakes itself. */
+   was woken goes on, submits again, and wakes the next one as it goes to sleep, when it gives up
+   the interpreter lock. The thread that led is the last of the chain and watches it: if no one is
+   woken for STALL_NS, and for RELAY groups from then on, each wakes the next one as it wakes
+   itself. */
 
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
@@ -29,14 +30,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#define INTERFACE 2     /* the main package refuses another number */
-#define STALL_NS 200000 /* time without a wake-up after which a chain is stalled */
-#define CHAIN_MIN 4     /* fewer threads than that wake each other at once */
-#define RELAY_MIN 16    /* groups without a chain after a stall; doubles with each */
-#define RELAY_MAX 4096
+#define INTERFACE 5        /* the main package refuses another number */
+#define STALL_NS 200000    /* time without a wake-up after which a chain is stalled */
+#define RELAY 256          /* groups without a watched chain after that */
 #define WAIT_FLUSHES 2.0   /* longest wait of a leader, in durations of the last flush ... */
 #define WAIT_SECONDS 0.005 /* ... and in seconds */
 
+/* Call a method of the writer. */
+#define ASK(queue, method, ...)                                                                    \
+    PyObject_CallMethodObjArgs((queue)->policy, word[N_##method], ##__VA_ARGS__, NULL)
 #define KEEP(object) Py_INCREF((PyObject *)(object))
 #define DROP(object) Py_DECREF((PyObject *)(object))
 #define XDROP(object) Py_XDECREF((PyObject *)(object))
@@ -90,15 +92,10 @@ static void call(Waiter *waiter) {
     futex(word, FUTEX_WAKE, 1, NULL);
 }
 
-static int64_t now_ns(void) {
+static int64_t now_ns(clockid_t clock) {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-static struct timespec at_ns(int64_t ns) {
-    struct timespec at = {ns / 1000000000, ns % 1000000000};
-    return at;
 }
 
 /* -- objects ------------------------------------------------------------------------------- */
@@ -110,21 +107,30 @@ typedef struct {
     OBJECT PyObject *reference[];
 } Object;
 
+#define BUCKETS 16 /* of the durations of flushes: tallystick/storage/group/counters.py */
+typedef struct { /* where the next group of a native log goes; see the section of that name */
+    OBJECT PyObject *file_type, *pwrite, *datasync, *crc32, *header, *index, *plain_lsns;
+    Py_ssize_t sector, room;
+    unsigned long long segment, end, next_lsn, durable_lsn;
+    long long time_us;
+    unsigned chain;
+    int fd, error; /* -1: only Python may write; errno of what failed */
+    char dirty, marked;
+} LogEnd;
+
 typedef struct {
-    OBJECT PyObject *lead, *alone, *through, *ended, *request, *write_dirty;
+    OBJECT PyObject *policy;
     PyObject *groups; /* unsynced ones, dirty ones, the current one: never empty */
     PyObject *stop;   /* the first cause, or NULL */
-    PyObject *name;
-    Py_ssize_t unsynced, dirty_bytes, group_bytes, pending_bytes;
-    unsigned long owner;    /* thread that owns the flush lock, 0 for none */
-    List lockers;           /* threads that wait for the flush lock */
-    List chain;             /* threads of finished groups, to be woken one after the other */
-    Py_ssize_t pending;     /* threads that are in the chain, or woken and not back yet */
-    uint32_t back;          /* futex word: changes when `pending` becomes 0 */
-    uint32_t passes;        /* wake-ups along the chain */
-    int failed;             /* `stop` is what failed, and not yet what callers get */
-    int watched;            /* the leader is a thread that will watch the chain */
-    long relay, relay_next; /* groups still without a chain; how many after the next stall */
+    LogEnd *at;       /* takes the bodies of lone callers, or NULL */
+    int64_t alone[3 + BUCKETS]; /* their records, bytes, nanoseconds; histogram */
+    Py_ssize_t unsynced, dirty_bytes, group_bytes, pending_bytes, overhead, body_max;
+    unsigned long owner; /* thread that owns the flush lock, 0 for none */
+    List lockers;        /* threads that wait for the flush lock */
+    List chain;          /* threads of finished groups, to be woken one after the other */
+    Py_ssize_t pending;  /* threads that are in the chain, or woken and not back yet */
+    List leader;         /* the leader that waits until `pending` is 0 */
+    int watched, relay;  /* the leader will watch the chain; groups without that */
     double wait_seconds;
 } Queue;
 
@@ -141,11 +147,6 @@ typedef struct {
     Py_ssize_t index;
 } Ticket;
 
-typedef struct { /* the tasks of one loop that wait for one group */
-    OBJECT PyObject *loop, *tasks;
-    Py_ssize_t place;
-} Loop;
-
 typedef struct { /* iterator of a ticket, and what its task sees in place of a future */
     OBJECT PyObject *loop, *wake, *context, *message;
     Group *group;
@@ -153,9 +154,21 @@ typedef struct { /* iterator of a ticket, and what its task sees in place of a f
     char blocking, cancelled;
 } Await;
 
-static PyTypeObject *GroupType, *TicketType, *LoopType, *AwaitType;
-static PyObject *get_running_loop, *copy_error, *usage_error, *cancelled_error;
-static PyObject *s_call_soon, *s_threadsafe, *s_run, *s_context;
+/* clang-format off */
+#define NAMES(X)                                                                                   \
+    X(call_soon) X(call_soon_threadsafe) X(run) X(lead) X(commit_alone)                 \
+    X(request_flush) X(write_dirty) X(too_large) X(late_error) X(own_flush_error) X(release)       \
+    X(pwrite) X(datasync)
+/* clang-format on */
+#define AS_NUMBER(name) N_##name,
+#define AS_TEXT(name) #name,
+enum { NAMES(AS_NUMBER) NAMES_COUNT };
+static const char *const texts[] = {NAMES(AS_TEXT)};
+static PyObject *word[NAMES_COUNT];
+
+static PyTypeObject *GroupType, *TicketType, *AwaitType, *LogEndType;
+static PyObject *wake_tasks; /* a function of this module */
+static PyObject *get_running_loop, *copy_error, *cancelled_error;
 
 static void *allocate(PyTypeObject *type, short references, short cleared) {
     Object *self = (Object *)PyType_GenericAlloc(type, 0);
@@ -191,9 +204,13 @@ static void object_dealloc(Object *self) {
         Py_tp_clear, object_clear                                                                  \
     }
 
+#define SPEC(name, slots, flags)                                                                   \
+    {"tallystick_fast." #name, sizeof(name), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | (flags), \
+     slots}
+
 static Group *new_group(Queue *queue) {
     Group *group = allocate(GroupType, 5, 3);
-    if (group && !(group->items = PyList_New(0))) {
+    if (group && !((group->items = PyList_New(0)) && (group->loops = PyDict_New()))) {
         DROP(group);
         return NULL;
     }
@@ -201,17 +218,16 @@ static Group *new_group(Queue *queue) {
     return group;
 }
 
-/* Raise what the function makes of the object. */
-static PyObject *raise_made(PyObject *function, PyObject *object) {
-    PyObject *error = PyObject_CallFunctionObjArgs(function, object, NULL);
-    if (error) {
-        PyErr_SetObject((PyObject *)Py_TYPE(error), error);
-        DROP(error);
-    }
+/* Raise an error that was made for it, if it was. */
+static PyObject *raise_made(PyObject *error) {
+    if (error) PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+    XDROP(error);
     return NULL;
 }
 
-static PyObject *raise_copy(PyObject *error) { return raise_made(copy_error, error); }
+static PyObject *raise_copy(PyObject *error) {
+    return raise_made(PyObject_CallFunctionObjArgs(copy_error, error, NULL));
+}
 
 static Group *group_at(PyObject *groups, Py_ssize_t place) {
     return (Group *)PyList_GetItem(groups, place);
@@ -227,14 +243,8 @@ static PyObject *outcome(Group *group, Py_ssize_t index) {
 
 /* -- waking -------------------------------------------------------------------------------- */
 
-static Waiter *next_in_chain(Queue *queue) {
-    Waiter *waiter = pop(&queue->chain);
-    if (waiter) __atomic_add_fetch(&queue->passes, 1, __ATOMIC_RELAXED);
-    return waiter;
-}
-
-static void pass_on(Queue *queue) {
-    Waiter *waiter = next_in_chain(queue);
+static void pass_on(List *list) {
+    Waiter *waiter = pop(list);
     if (waiter) call(waiter);
 }
 
@@ -248,7 +258,8 @@ static Group *find_group(Queue *queue, int (*fits)(Group *)) {
 static int has_waiters(Group *group) { return group->waiters.count > 0; }
 
 static int needs_flusher(Group *group) {
-    return PyList_Size(group->items) && (group->requested || group->loops);
+    return PyList_Size(group->items) &&
+           (group->requested || (group->loops && PyDict_Size(group->loops)));
 }
 
 /* I5: call a thread that can lead, if the flush lock is free and no chain will do it at its end. */
@@ -260,77 +271,57 @@ static void call_leader(Queue *queue) {
 
 enum { CALLED, INTERRUPTED, LATE, STALLED };
 
-/* Sleep until called, interrupted by a signal, or `until` (0: no limit), without the interpreter
-   lock; the next one of the chain is woken first. With `watch`, return when the chain stalls. */
-static int park(Queue *queue, Waiter *waiter, int64_t until, int watch) {
-    Waiter *next = next_in_chain(queue);
-    int how = CALLED;
-    PyThreadState *state = PyEval_SaveThread();
-    if (next) call(next);
-    uint32_t seen = __atomic_load_n(&queue->passes, __ATOMIC_RELAXED);
-    while (!__atomic_load_n(&waiter->called, __ATOMIC_ACQUIRE)) {
-        struct timespec at = at_ns(watch ? now_ns() + STALL_NS : until);
-        if (!futex(&waiter->called, FUTEX_WAIT_BITSET, 0, until || watch ? &at : NULL)) continue;
-        uint32_t passes = __atomic_load_n(&queue->passes, __ATOMIC_RELAXED);
-        if (errno == EINTR)
-            how = INTERRUPTED;
-        else if (errno == ETIMEDOUT && !watch)
-            how = LATE;
-        else if (errno == ETIMEDOUT && passes == seen)
-            how = STALLED;
-        seen = passes;
-        if (how != CALLED) break;
-    }
-    PyEval_RestoreThread(state);
-    return how;
-}
-
 /* A thread that was acknowledged runs again: it keeps the chain going, and I5. */
 static void came_back(Queue *queue) {
-    if (--queue->pending == 0) {
-        __atomic_add_fetch(&queue->back, 1, __ATOMIC_RELEASE);
-        futex(&queue->back, FUTEX_WAKE, INT_MAX, NULL);
-    }
-    if (queue->relay || !queue->watched) pass_on(queue);
+    if (--queue->pending == 0) pass_on(&queue->leader);
+    if (!queue->watched) pass_on(&queue->chain);
     call_leader(queue);
 }
 
-/* A waiter that was taken out of its list is called soon: it must exist until then. */
-static void leave(Queue *queue, Waiter *waiter) {
+/* Sleep in a list until called, interrupted by a signal, or `until` (0: no limit), without the
+   interpreter lock; the next one of the chain is woken first. */
+static int sleep_in(Queue *queue, List *list, int64_t until) {
+    Waiter *waiter = calloc(1, sizeof *waiter); /* it outlives a thread that the exit ends */
+    struct timespec at = {until / 1000000000, until % 1000000000};
+    int how = CALLED;
+    if (!waiter) return PyErr_NoMemory(), INTERRUPTED;
+    push(list, waiter);
+    waiter->counted = list == &queue->chain;
+    queue->pending += waiter->counted;
+    Waiter *next = pop(&queue->chain);
+    PyThreadState *state = PyEval_SaveThread();
+    if (next) call(next);
+    while (how == CALLED && !__atomic_load_n(&waiter->called, __ATOMIC_ACQUIRE))
+        if (futex(&waiter->called, FUTEX_WAIT_BITSET, 0, until ? &at : NULL))
+            how = errno == EINTR ? INTERRUPTED : errno == ETIMEDOUT ? LATE : CALLED;
+    PyEval_RestoreThread(state);
     if (waiter->list)
         unlink_waiter(waiter);
-    else if (!__atomic_load_n(&waiter->called, __ATOMIC_ACQUIRE)) {
-        PyThreadState *state = PyEval_SaveThread();
-        while (!__atomic_load_n(&waiter->called, __ATOMIC_ACQUIRE))
+    else /* taken out of the list, so it is called, if not yet then soon */
+        for (how = CALLED; !__atomic_load_n(&waiter->called, __ATOMIC_ACQUIRE);)
             futex(&waiter->called, FUTEX_WAIT_BITSET, 0, NULL);
-        PyEval_RestoreThread(state);
-    }
     if (waiter->counted) came_back(queue);
     free(waiter);
+    return how;
 }
 
-static Waiter *new_waiter(void) {
-    Waiter *waiter = calloc(1, sizeof *waiter);
-    if (!waiter) PyErr_NoMemory();
-    return waiter;
-}
+static int interrupted(void) { return PyErr_Occurred() ? -1 : PyErr_CheckSignals(); }
 
 /* -- the flush lock ------------------------------------------------------------------------ */
 
 static int refuse_owner(Queue *queue) {
     if (queue->owner != PyThread_get_thread_ident()) return 0;
-    raise_made(usage_error, queue->name);
+    raise_made(ASK(queue, own_flush_error));
     return -1;
 }
 
 static void release(Queue *queue) {
-    Waiter *locker = queue->lockers.first;
-    queue->owner = 0;
-    if (locker) {
-        /* Handed over: a thread that waits for the lock would else never win against leaders. */
-        queue->owner = ULONG_MAX;
-        call(pop(&queue->lockers));
-    } else
+    Waiter *locker = pop(&queue->lockers);
+    /* Handed over: a thread that waits for the lock would else never win against leaders. */
+    queue->owner = locker ? ULONG_MAX : 0;
+    if (locker)
+        call(locker);
+    else
         call_leader(queue);
 }
 
@@ -346,39 +337,17 @@ static void release_if_owned(Queue *queue) {
     release(queue);
     if (find_group(queue, needs_flusher)) {
         PyErr_Fetch(&kind, &error, &trace);
-        XDROP(PyObject_CallNoArgs(queue->request));
+        XDROP(ASK(queue, request_flush));
         PyErr_Restore(kind, error, trace);
     }
 }
 
-static int acquire(Queue *queue) {
-    if (refuse_owner(queue) < 0) return -1;
-    if (queue->owner) {
-        Waiter *waiter = new_waiter();
-        int how, broken;
-        if (!waiter) return -1;
-        push(&queue->lockers, waiter);
-        do {
-            how = park(queue, waiter, 0, 0);
-            broken = how == INTERRUPTED && PyErr_CheckSignals() < 0;
-        } while (how == INTERRUPTED && !broken);
-        if (broken) {
-            int handed = !waiter->list;
-            leave(queue, waiter);
-            if (handed) {
-                queue->owner = PyThread_get_thread_ident();
-                release_if_owned(queue);
-            }
-            return -1;
-        }
-        leave(queue, waiter);
-    }
-    queue->owner = PyThread_get_thread_ident();
-    return 0;
-}
-
 static PyObject *queue_acquire(Queue *queue, PyObject *Py_UNUSED(none)) {
-    return acquire(queue) < 0 ? NULL : Py_NewRef(Py_None);
+    if (refuse_owner(queue) < 0) return NULL;
+    while (queue->owner && sleep_in(queue, &queue->lockers, 0) != CALLED)
+        if (interrupted() < 0) return NULL;
+    queue->owner = PyThread_get_thread_ident();
+    Py_RETURN_NONE;
 }
 
 static PyObject *queue_try_acquire(Queue *queue, PyObject *Py_UNUSED(none)) {
@@ -391,41 +360,28 @@ static PyObject *queue_try_acquire(Queue *queue, PyObject *Py_UNUSED(none)) {
 
 /* Watch the chain as its last member, until it has ended or stalls. */
 static int watch_chain(Queue *queue) {
-    Waiter *waiter = queue->watched && queue->chain.count ? new_waiter() : NULL;
-    int how = CALLED;
-    if (!waiter) {
-        queue->watched = 0;
-        PyErr_Clear();
-        pass_on(queue);
-        return 0;
+    int how = LATE;
+    while (queue->watched && queue->chain.count && how == LATE) {
+        Py_ssize_t rest = queue->chain.count - 1; /* it wakes one itself */
+        how = sleep_in(queue, &queue->chain, now_ns(CLOCK_MONOTONIC) + STALL_NS);
+        if (how == LATE && queue->chain.count == rest) how = STALLED;
     }
-    push(&queue->chain, waiter);
-    waiter->counted = 1;
-    queue->pending++;
-    how = park(queue, waiter, 0, 1);
-    if (how != CALLED) {
-        queue->relay = queue->relay_next;
-        if (queue->relay_next < RELAY_MAX) queue->relay_next *= 2;
-    } else if (queue->relay_next > RELAY_MIN)
-        queue->relay_next--;
+    if (how == STALLED) queue->relay = RELAY;
     queue->watched = 0;
-    leave(queue, waiter); /* passes on, for nobody watches now */
-    return how == INTERRUPTED ? PyErr_CheckSignals() : 0;
+    pass_on(&queue->chain); /* for nobody watches now */
+    return how == INTERRUPTED ? interrupted() : 0;
 }
 
 /* Flush; the callback releases the flush lock, whatever happens. */
 static int lead(Queue *queue) {
     queue->owner = PyThread_get_thread_ident();
+    if (queue->relay) queue->relay--;
     queue->watched = !queue->relay;
-    PyObject *done = PyObject_CallFunctionObjArgs(queue->lead, Py_True, NULL);
+    PyObject *done = ASK(queue, lead, Py_True);
     release_if_owned(queue);
-    if (done) {
-        DROP(done);
-        return watch_chain(queue);
-    }
-    queue->watched = 0;
-    pass_on(queue);
-    return -1;
+    XDROP(done);
+    if (!done) queue->watched = 0;
+    return watch_chain(queue) || !done ? -1 : 0;
 }
 
 static int64_t deadline_of(PyObject *timeout) {
@@ -433,39 +389,28 @@ static int64_t deadline_of(PyObject *timeout) {
     double seconds = PyFloat_AsDouble(timeout);
     if (seconds == -1.0 && PyErr_Occurred()) return -1;
     seconds = seconds > 1e9 ? 1e9 : seconds > 0 ? seconds : 0; /* not a number: 0 */
-    return now_ns() + (int64_t)(seconds * 1e9);
+    return now_ns(CLOCK_MONOTONIC) + (int64_t)(seconds * 1e9);
 }
 
 /* Sleep until the group is finished, or the thread may have to lead; -1 with an exception. */
 static int sleep_for(Queue *queue, Group *group, int64_t until) {
     if (refuse_owner(queue) < 0) return -1;
-    Waiter *waiter = new_waiter();
-    if (!waiter) return -1;
-    push(&group->waiters, waiter);
-    int how = park(queue, waiter, until, 0);
-    int failed = how == INTERRUPTED ? PyErr_CheckSignals() : 0;
-    leave(queue, waiter);
-    if (!group->finished && (failed || how == LATE)) {
-        group->requested |= how == LATE;
-        call_leader(queue); /* if this one was called to lead */
-    }
-    if (failed || how != LATE || group->finished) return failed;
-    PyObject *done = PyObject_CallNoArgs(queue->request);
-    if (done)
-        PyErr_Format(PyExc_TimeoutError, "%U: not durable in time; it may still become so",
-                     queue->name);
+    int how = sleep_in(queue, &group->waiters, until);
+    if (how == INTERRUPTED) return interrupted();
+    if (how != LATE || group->finished) return 0;
+    group->requested = 1;
+    PyObject *done = ASK(queue, request_flush);
+    if (done) raise_made(ASK(queue, late_error));
     XDROP(done);
     return -1;
 }
 
 static int wait_for(Queue *queue, Group *group, int64_t until) {
     int failed = 0;
-    KEEP(queue);
-    KEEP(group);
+    KEEP(queue), KEEP(group);
     while (!group->finished && !failed)
         failed = queue->owner || queue->chain.count ? sleep_for(queue, group, until) : lead(queue);
-    DROP(group);
-    DROP(queue);
+    DROP(group), DROP(queue);
     return failed;
 }
 
@@ -478,26 +423,187 @@ static PyObject *queue_wait_for(Queue *queue, PyObject *args) {
 
 /* The leader's wait for the threads that were acknowledged last and are not back. */
 static PyObject *queue_wait_for_woken(Queue *queue, PyObject *Py_UNUSED(none)) {
-    if (queue->pending && queue->wait_seconds > 0) {
-        int64_t until = now_ns() + (int64_t)(queue->wait_seconds * 1e9);
-        struct timespec at = at_ns(until);
-        uint32_t seen = __atomic_load_n(&queue->back, __ATOMIC_ACQUIRE);
-        Waiter *next = next_in_chain(queue);
-        PyThreadState *state = PyEval_SaveThread();
-        if (next) call(next);
-        while (__atomic_load_n(&queue->back, __ATOMIC_ACQUIRE) == seen &&
-               (!futex(&queue->back, FUTEX_WAIT_BITSET, seen, &at) || errno == EINTR));
-        PyEval_RestoreThread(state);
-    }
+    int64_t until = now_ns(CLOCK_MONOTONIC) + (int64_t)(queue->wait_seconds * 1e9);
+    while (queue->pending && queue->wait_seconds > 0 && !PyErr_Occurred() &&
+           sleep_in(queue, &queue->leader, until) == INTERRUPTED);
+    PyErr_Clear(); /* of memory: a wait that is not needed */
     Py_RETURN_NONE;
 }
+
+/* -- the end of a native log --------------------------------------------------------------- */
+
+#define LARGEST 65536 /* bytes of a payload: the interpreter lock is held while it is copied */
+#define PLAIN (1 << 16)/* columns of a group of plain records */
+typedef struct __attribute__((packed)) { /* docs/formats/tally.md; a test compares every byte */
+    char fixed[12];                      /* magic, version, flags */
+    uint32_t length;
+    uint64_t segment, offset, first_lsn;
+    uint32_t count, columns, stored, raw;
+    int64_t time_us;
+    uint64_t durable_lsn;
+    uint32_t crc, chain;
+    char also_fixed[44]; /* nonce, shard, tag, zeros */
+    uint32_t checksum;
+} Header;
+typedef struct { /* of the index of a segment, as long as that is written to */
+    int64_t offset, lsn, time_us;
+} Entry;
+
+static uint32_t checksum(PyObject *crc32, char *data, size_t size) {
+    PyObject *number = PyObject_CallFunction(crc32, "y#", data, (Py_ssize_t)size);
+    uint32_t crc = number ? (uint32_t)PyLong_AsUnsignedLong(number) : 0;
+    XDROP(number);
+    return crc;
+}
+
+/* Return 0, or an errno. */
+static int write_and_sync(int fd, const char *data, size_t size, uint64_t offset) {
+    for (size_t done = 0; done < size;) {
+        ssize_t some = pwrite(fd, data + done, size - done, (off_t)(offset + done));
+        if (some < 0 && errno != EINTR) return errno;
+        done += some > 0 ? (size_t)some : 0;
+    }
+    while (fdatasync(fd) < 0)
+        if (errno != EINTR) return errno;
+    return 0;
+}
+
+/* True, with an exception, if a write or sync has failed. */
+static int failed(LogEnd *at) {
+    if ((errno = at->error)) PyErr_SetFromErrno(PyExc_OSError);
+    return errno != 0;
+}
+
+/* The file is written by Python if that has another function for it than it had. */
+static int may_write(LogEnd *at, Py_ssize_t size) {
+    int same = at->fd >= 0 && !at->dirty && size <= LARGEST && !failed(at);
+    for (int one = 0; one < 2 && same; one++) {
+        PyObject *now = PyObject_GetAttr(at->file_type, word[N_pwrite + one]);
+        same = now == (one ? at->datasync : at->pwrite);
+        XDROP(now);
+    }
+    return same && !PyErr_Occurred();
+}
+
+/* Write and sync a group; return 0, or -1 with an exception: then the log is not used again. */
+static int write_group(LogEnd *at, uint32_t count, uint32_t columns, const char *first,
+                       Py_ssize_t first_size, const char *rest, Py_ssize_t rest_size) {
+    char *data;
+    Header header;
+    size_t stored = (size_t)(first_size + rest_size), own = sizeof header;
+    size_t sector = (size_t)at->sector, length = (stored + 2 * own + sector - 1) / sector * sector;
+    Py_ssize_t entries = PyByteArray_Size(at->index);
+    if (!(data = PyMem_Malloc(length))) return PyErr_NoMemory(), -1;
+    if (PyByteArray_Resize(at->index, entries + (Py_ssize_t)sizeof(Entry)) < 0)
+        return PyMem_Free(data), -1;
+    long long now_us = now_ns(CLOCK_REALTIME) / 1000;
+    if (now_us > at->time_us) at->time_us = now_us;
+    memcpy(data + own, first, (size_t)first_size);
+    memcpy(data + own + first_size, rest, (size_t)rest_size);
+    memset(data + own + stored, 0, length - own - stored);
+    memcpy(&header, PyBytes_AsString(at->header), own);
+    header.length = (uint32_t)length;
+    header.segment = at->segment, header.offset = at->end;
+    header.first_lsn = at->next_lsn, header.count = count, header.columns = columns;
+    header.stored = header.raw = (uint32_t)stored;
+    header.time_us = at->time_us;
+    header.durable_lsn = at->durable_lsn, header.chain = at->chain;
+    header.crc = checksum(at->crc32, data + own, length - 2 * own);
+    header.checksum = checksum(at->crc32, (char *)&header, offsetof(Header, checksum));
+    memcpy(data, &header, own);
+    memcpy(data + length - own, &header, own);
+    if (!PyErr_Occurred()) {
+        PyThreadState *state = PyEval_SaveThread();
+        at->error = write_and_sync(at->fd, data, length, at->end);
+        PyEval_RestoreThread(state);
+    }
+    PyMem_Free(data);
+    if (failed(at) || PyErr_Occurred()) return PyByteArray_Resize(at->index, entries), -1;
+    Entry entry = {(int64_t)at->end, (int64_t)at->next_lsn, at->time_us};
+    memcpy(PyByteArray_AsString(at->index) + entries, &entry, sizeof entry);
+    at->chain = header.checksum;
+    at->end += length, at->next_lsn += count, at->durable_lsn = at->next_lsn - 1;
+    at->marked = 0;
+    return 0;
+}
+
+/* Write and sync a group of one plain record; return its LSN, or NULL, without an exception if
+   Python has to write it. */
+static PyObject *write_plain(LogEnd *at, PyObject *body) {
+    int32_t offsets[2] = {0, 0};
+    if (!PyBytes_CheckExact(body)) return NULL;
+    Py_ssize_t size = PyBytes_Size(body);
+    if (!may_write(at, size) || (Py_ssize_t)at->end + size + PyByteArray_Size(at->index) > at->room)
+        return NULL;
+    offsets[1] = (int32_t)size;
+    PyObject *lsn = PyLong_FromUnsignedLongLong(at->next_lsn);
+    PyObject *segment = PyLong_FromUnsignedLongLong(at->segment);
+    if (!lsn || !segment || !at->plain_lsns || PyObject_SetItem(at->plain_lsns, segment, lsn) ||
+        write_group(at, 1, PLAIN, (char *)offsets, sizeof offsets, PyBytes_AsString(body), size))
+        Py_CLEAR(lsn);
+    XDROP(segment);
+    return lsn;
+}
+
+static PyObject *end_write_plain(LogEnd *at, PyObject *body) {
+    PyObject *lsn = write_plain(at, body);
+    return lsn || PyErr_Occurred() ? lsn : Py_NewRef(Py_None);
+}
+
+/* True, or False if Python has to write the group. */
+static PyObject *end_write(LogEnd *at, PyObject *args) {
+    const char *first, *rest;
+    Py_ssize_t first_size, rest_size;
+    unsigned count, columns;
+    if (!PyArg_ParseTuple(args, "IIy#y#", &count, &columns, &first, &first_size, &rest, &rest_size))
+        return NULL;
+    int may = rest_size <= LARGEST && may_write(at, first_size + rest_size);
+    if (may && write_group(at, count, columns, first, first_size, rest, rest_size)) return NULL;
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(may);
+}
+
+static PyObject *end_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(named)) {
+    PyObject *header, *crc32, *file_type, *pwrite, *datasync;
+    Py_ssize_t sector, room;
+    if (!PyArg_ParseTuple(args, "SnnOOOO", &header, &sector, &room, &crc32, &file_type, &pwrite,
+                          &datasync))
+        return NULL;
+    if (PyBytes_Size(header) != sizeof(Header) || sector < 512 || sector > LARGEST)
+        return PyErr_BadArgument(), NULL;
+    LogEnd *at = allocate(type, 7, 0);
+    if (!at) return NULL;
+    at->header = Py_NewRef(header), at->crc32 = Py_NewRef(crc32);
+    at->file_type = Py_NewRef(file_type);
+    at->pwrite = Py_NewRef(pwrite), at->datasync = Py_NewRef(datasync);
+    at->sector = sector, at->room = room;
+    at->next_lsn = 1, at->fd = -1, at->marked = 1;
+    if (!(at->index = PyByteArray_FromStringAndSize(NULL, 0))) Py_CLEAR(at);
+    return (PyObject *)at;
+}
+
+static PyMethodDef end_methods[] = {{"write_plain", (PyCFunction)end_write_plain, METH_O, NULL},
+                                    {"write", (PyCFunction)end_write, METH_VARARGS, NULL},
+                                    {NULL}};
+/* clang-format off */
+#define END_MEMBERS(X) \
+    X(index, T_OBJECT, READONLY) X(plain_lsns, T_OBJECT, 0) X(segment, T_ULONGLONG, 0) \
+    X(end, T_ULONGLONG, 0) X(next_lsn, T_ULONGLONG, 0) X(durable_lsn, T_ULONGLONG, 0) \
+    X(time_us, T_LONGLONG, 0) X(chain, T_UINT, 0) X(fd, T_INT, 0) X(dirty, T_BOOL, 0) \
+    X(marked, T_BOOL, 0)
+/* clang-format on */
+#define END_MEMBER(name, type, flags) {#name, type, offsetof(LogEnd, name), flags, NULL},
+static PyMemberDef end_members[] = {END_MEMBERS(END_MEMBER){NULL}};
+static PyType_Slot end_slots[] = {{Py_tp_new, end_new}, COMMON,
+                                  {Py_tp_methods, end_methods},
+                                  {Py_tp_members, end_members}, {0, NULL}};
+static PyType_Spec end_spec = SPEC(LogEnd, end_slots, 0);
 
 /* -- items --------------------------------------------------------------------------------- */
 
 /* Make the current group dirty if an item of this size does not fit, or it must be written. */
 static int rotate(Queue *queue, Py_ssize_t size) {
-    Group *fresh = new_group(queue),
-          *full = current(queue); /* in this order: the first may run threads */
+    Group *fresh = new_group(queue); /* first: it may run threads */
+    Group *full = current(queue);
     int failed = !fresh;
     if (fresh && PyList_Size(full->items) && size > queue->group_bytes - full->bytes) {
         queue->dirty_bytes += full->bytes;
@@ -525,7 +631,7 @@ static Group *append(Queue *queue, PyObject *item, Py_ssize_t size, int sync, Py
 
 static int help_writing(Queue *queue) {
     if (queue->dirty_bytes <= queue->pending_bytes) return 0;
-    PyObject *done = PyObject_CallNoArgs(queue->write_dirty);
+    PyObject *done = ASK(queue, write_dirty);
     XDROP(done);
     return done ? 0 : -1;
 }
@@ -535,13 +641,8 @@ static int takes(Py_ssize_t count, Py_ssize_t due) {
     return count == due;
 }
 
-static PyObject *queue_submit(Queue *queue, PyObject *const *args, Py_ssize_t count) {
-    if (!takes(count, 3)) return NULL;
-    PyObject *item = args[0];
-    Py_ssize_t size = PyLong_AsSsize_t(args[1]);
-    int sync = PyObject_IsTrue(args[2]);
-    if (PyErr_Occurred()) return NULL;
-    Ticket *ticket = allocate(TicketType, 1, 0);
+static PyObject *submit(Queue *queue, PyObject *item, Py_ssize_t size, int sync) {
+    Ticket *ticket = PyErr_Occurred() ? NULL : allocate(TicketType, 1, 0);
     if (!ticket) return NULL;
     Group *group = append(queue, item, size, sync, &ticket->index);
     if (group) ticket->group = (Group *)Py_NewRef((PyObject *)group);
@@ -557,41 +658,39 @@ static int idle(Queue *queue) {
            !PyList_Size(current(queue)->items);
 }
 
-/* Write and sync one item without a group; None: the log wants it done by `alone`. */
-static PyObject *write_through(Queue *queue, PyObject *item, PyObject *size) {
-    double began = (double)now_ns();
-    PyObject *lsn = PyObject_CallFunctionObjArgs(queue->through, item, NULL);
-    if (lsn == Py_None) return lsn;
-    PyObject *taken = PyFloat_FromDouble(((double)now_ns() - began) / 1e9);
-    PyObject *kind, *error, *trace, *done = NULL;
-    PyErr_Fetch(&kind, &error, &trace);
-    PyErr_NormalizeException(&kind, &error, &trace);
-    if (error && !queue->stop) { /* until `ended` has its own: an interrupt may keep it from that */
-        queue->stop = Py_NewRef(error);
-        queue->failed = 1;
-    }
-    if (taken)
-        done =
-            PyObject_CallFunctionObjArgs(queue->ended, size, taken, error ? error : Py_None, NULL);
-    XDROP(taken);
-    XDROP(kind), XDROP(error), XDROP(trace);
-    if (!done) Py_CLEAR(lsn);
+/* Write and sync the body of a lone caller; NULL, without an exception, if Python has to do it or to
+   stop the log: what failed fails again. */
+static PyObject *commit_plain(Queue *queue, PyObject *body, Py_ssize_t size) {
+    int64_t begin = now_ns(CLOCK_MONOTONIC), milliseconds, bucket;
+    PyObject *done = NULL;
+    queue->owner = PyThread_get_thread_ident();
+    PyObject *lsn = write_plain(queue->at, body);
+    queue->owner = 0;
+    if (!lsn) return PyErr_Clear(), NULL;
+    queue->alone[0]++, queue->alone[1] += size;
+    queue->alone[2] += begin = now_ns(CLOCK_MONOTONIC) - begin;
+    milliseconds = begin / 1000000;
+    bucket = milliseconds ? 64 - __builtin_clzll((unsigned long long)milliseconds) : 0;
+    queue->alone[3 + (bucket < BUCKETS ? bucket : BUCKETS - 1)]++;
+    if (idle(queue) && !queue->lockers.count) return lsn;
+    queue->owner = PyThread_get_thread_ident();
+    if (!(done = ASK(queue, release))) Py_CLEAR(lsn);
     XDROP(done);
+    release_if_owned(queue);
     return lsn;
 }
 
-static PyObject *queue_commit(Queue *queue, PyObject *const *args, Py_ssize_t count) {
-    if (!takes(count, 2)) return NULL;
-    PyObject *item = args[0], *lsn = NULL;
-    Py_ssize_t index, size = PyLong_AsSsize_t(args[1]);
-    if (size == -1 && PyErr_Occurred()) return NULL;
+static PyObject *commit(Queue *queue, PyObject *item, Py_ssize_t size) {
+    PyObject *lsn = NULL;
+    Py_ssize_t index;
+    if (PyErr_Occurred()) return NULL;
     if (idle(queue)) {
+        if (queue->at && (lsn = commit_plain(queue, item, size))) return lsn;
+        PyObject *number = PyLong_FromSsize_t(size);
+        if (!number) return NULL;
         queue->owner = PyThread_get_thread_ident();
-        lsn = queue->through == Py_None ? Py_NewRef(Py_None) : write_through(queue, item, args[1]);
-        if (lsn == Py_None) {
-            DROP(lsn);
-            lsn = PyObject_CallFunctionObjArgs(queue->alone, item, args[1], NULL);
-        }
+        lsn = ASK(queue, commit_alone, item, number);
+        DROP(number);
         release_if_owned(queue);
         return lsn;
     }
@@ -601,6 +700,34 @@ static PyObject *queue_commit(Queue *queue, PyObject *const *args, Py_ssize_t co
     if (help_writing(queue) == 0 && wait_for(queue, group, 0) == 0) lsn = outcome(group, index);
     DROP(group);
     return lsn;
+}
+
+static PyObject *queue_submit(Queue *queue, PyObject *const *args, Py_ssize_t count) {
+    return takes(count, 3)
+               ? submit(queue, args[0], PyLong_AsSsize_t(args[1]), PyObject_IsTrue(args[2]))
+               : NULL;
+}
+
+static PyObject *queue_commit(Queue *queue, PyObject *const *args, Py_ssize_t count) {
+    return takes(count, 2) ? commit(queue, args[0], PyLong_AsSsize_t(args[1])) : NULL;
+}
+
+/* Return the size of a record with this body; -1 with an exception. */
+static Py_ssize_t size_of(Queue *queue, PyObject *body) {
+    Py_ssize_t size = PyObject_Size(body);
+    if (size <= queue->body_max) return size < 0 ? size : size + queue->overhead;
+    PyObject *number = PyLong_FromSsize_t(size);
+    if (number) raise_made(ASK(queue, too_large, number));
+    XDROP(number);
+    return -1;
+}
+
+static PyObject *queue_append(Queue *queue, PyObject *body) {
+    return submit(queue, body, size_of(queue, body), 1);
+}
+
+static PyObject *queue_append_durably(Queue *queue, PyObject *body) {
+    return commit(queue, body, size_of(queue, body));
 }
 
 /* -- flushing: the caller owns the flush lock ---------------------------------------------- */
@@ -625,68 +752,54 @@ static void finish_group(Queue *queue, Group *group, PyObject *error) {
     }
 }
 
-/* Begin to wake the chain: its members go on with it. Its watcher begins by itself. */
-static void begin_chain(Queue *queue) {
-    if (!queue->chain.count) return;
-    if (queue->relay) queue->relay--;
-    if (queue->chain.count < CHAIN_MIN) queue->watched = 0;
-    if (!queue->watched) pass_on(queue);
-}
-
 static void wake_loops(PyObject *groups) {
     for (Py_ssize_t place = 0; place < PyList_Size(groups); place++) {
         Group *group = group_at(groups, place);
-        PyObject *loops = group->loops;
+        PyObject *loops = group->loops, *loop, *tasks;
         Queue *queue = group->queue;
         group->loops = NULL;
         group->queue = NULL;
-        Py_ssize_t count = loops ? PyList_Size(loops) : 0;
-        for (Py_ssize_t one = 0; one < count; one++) {
-            Loop *loop = (Loop *)PyList_GetItem(loops, one);
-            PyObject *done = PyObject_CallMethodObjArgs(loop->loop, s_threadsafe, loop, NULL);
+        for (Py_ssize_t at = 0; loops && PyDict_Next(loops, &at, &loop, &tasks);) {
+            PyObject *done = PyObject_CallMethodObjArgs(loop, word[N_call_soon_threadsafe],
+                                                        wake_tasks, loop, tasks, NULL);
             if (!done) PyErr_Clear(); /* a closed loop has no tasks left that could wait */
             XDROP(done);
         }
-        XDROP(loops);
-        XDROP(queue);
+        XDROP(loops), XDROP(queue);
     }
 }
 
-static void finish_all(Queue *queue, PyObject *groups, PyObject *error) {
-    for (Py_ssize_t place = 0; place < PyList_Size(groups); place++)
+/* Finish so many groups from one on, with an error if there is one. */
+static PyObject *end_groups(Queue *queue, Py_ssize_t first, Py_ssize_t count, PyObject *error) {
+    PyObject *groups = PyList_GetSlice(queue->groups, first, first + count);
+    if (!groups || PyList_SetSlice(queue->groups, first, first + count, NULL) < 0) {
+        XDROP(groups);
+        return NULL;
+    }
+    queue->unsynced -= count < queue->unsynced ? count : queue->unsynced;
+    for (Py_ssize_t place = 0; place < count; place++)
         finish_group(queue, group_at(groups, place), error);
-    begin_chain(queue);
+    if (!queue->watched) pass_on(&queue->chain); /* else its watcher begins */
     wake_loops(groups);
+    DROP(groups);
+    return Py_NewRef(Py_None);
 }
 
 static PyObject *queue_finish(Queue *queue, PyObject *args) {
     double seconds;
     if (!PyArg_ParseTuple(args, "d", &seconds)) return NULL;
-    PyObject *groups = PyList_GetSlice(queue->groups, 0, queue->unsynced);
-    if (!groups || PyList_SetSlice(queue->groups, 0, queue->unsynced, NULL) < 0) {
-        XDROP(groups);
-        return NULL;
-    }
-    queue->unsynced = 0;
     seconds *= WAIT_FLUSHES;
     queue->wait_seconds = seconds < WAIT_SECONDS ? seconds : WAIT_SECONDS;
-    finish_all(queue, groups, NULL);
-    DROP(groups);
-    Py_RETURN_NONE;
+    return end_groups(queue, 0, queue->unsynced, NULL);
 }
 
 static PyObject *queue_refuse(Queue *queue, PyObject *args) {
-    PyObject *group, *error, *groups;
-    if (!PyArg_ParseTuple(args, "O!O", GroupType, &group, &error) ||
-        !(groups = Py_BuildValue("[O]", group)))
-        return NULL;
-    PyObject *done = PyObject_CallMethod(queue->groups, "remove", "O", group);
-    if (done) {
-        queue->unsynced--;
-        finish_all(queue, groups, error);
-    }
-    DROP(groups);
-    return done;
+    PyObject *group, *error;
+    if (!PyArg_ParseTuple(args, "O!O", GroupType, &group, &error)) return NULL;
+    Py_ssize_t place = PySequence_Index(queue->groups, group);
+    if (place >= queue->unsynced)
+        PyErr_SetString(PyExc_ValueError, "a group that was taken is due");
+    return PyErr_Occurred() ? NULL : end_groups(queue, place, 1, error);
 }
 
 static PyObject *queue_unfinished(Queue *queue, PyObject *Py_UNUSED(none)) {
@@ -695,28 +808,21 @@ static PyObject *queue_unfinished(Queue *queue, PyObject *Py_UNUSED(none)) {
 }
 
 static PyObject *queue_stop(Queue *queue, PyObject *cause) {
-    Group *fresh = new_group(queue);
-    PyObject *empty = fresh ? Py_BuildValue("[N]", fresh) : NULL, *groups = queue->groups;
-    if (!empty) return NULL;
-    PyObject *first = queue->failed ? queue->stop : NULL;
-    if (first || !queue->stop) queue->stop = Py_NewRef(cause);
-    queue->failed = 0;
-    XDROP(first);
-    groups = queue->groups;
-    queue->groups = empty;
-    queue->unsynced = queue->dirty_bytes = 0;
-    finish_all(queue, groups, queue->stop);
-    DROP(groups);
-    return Py_NewRef(queue->stop);
+    if (rotate(queue, PY_SSIZE_T_MAX)) return NULL;
+    if (!queue->stop) queue->stop = Py_NewRef(cause);
+    queue->dirty_bytes = 0;
+    PyObject *done = end_groups(queue, 0, PyList_Size(queue->groups) - 1, queue->stop);
+    XDROP(done);
+    return done ? Py_NewRef(queue->stop) : NULL;
 }
 
 /* In a forked child: its other threads, and with them the waiters, do not exist. */
 static PyObject *queue_forget_waiters(Queue *queue, PyObject *Py_UNUSED(none)) {
     memset(&queue->lockers, 0, sizeof(List));
     memset(&queue->chain, 0, sizeof(List));
+    memset(&queue->leader, 0, sizeof(List));
     queue->owner = 0;
-    queue->pending = 0;
-    queue->watched = 0;
+    queue->pending = queue->watched = 0;
     for (Py_ssize_t place = 0; place < PyList_Size(queue->groups); place++) {
         Group *group = group_at(queue->groups, place);
         memset(&group->waiters, 0, sizeof(List));
@@ -728,26 +834,30 @@ static PyObject *queue_forget_waiters(Queue *queue, PyObject *Py_UNUSED(none)) {
 /* -- the type Queue ------------------------------------------------------------------------ */
 
 static PyObject *queue_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(named)) {
-    PyObject *calls[6], *name;
-    Py_ssize_t group_bytes, pending_bytes;
-    if (!PyArg_ParseTuple(args, "OOOOOOUnn", &calls[0], &calls[1], &calls[2], &calls[3], &calls[4],
-                          &calls[5], &name, &group_bytes, &pending_bytes))
+    PyObject *policy, *at;
+    Py_ssize_t limit[4];
+    if (!PyArg_ParseTuple(args, "OnnnnO", &policy, &limit[0], &limit[1], &limit[2], &limit[3], &at))
         return NULL;
-    Queue *queue = allocate(type, 9, 6);
-    Group *first = NULL;
+    if (at != Py_None && Py_TYPE(at) != LogEndType) return PyErr_BadArgument(), NULL;
+    Queue *queue = allocate(type, 4, 1);
     if (!queue) return NULL;
-    for (int one = 0; one < 6; one++) ((Object *)queue)->reference[one] = Py_NewRef(calls[one]);
-    queue->name = Py_NewRef(name);
-    queue->group_bytes = group_bytes;
-    queue->pending_bytes = pending_bytes;
-    queue->relay_next = RELAY_MIN;
-    if ((first = new_group(queue))) queue->groups = Py_BuildValue("[N]", first);
+    if (at != Py_None) queue->at = (LogEnd *)Py_NewRef(at);
+    queue->policy = Py_NewRef(policy);
+    queue->group_bytes = limit[0];
+    queue->pending_bytes = limit[1];
+    queue->overhead = limit[2];
+    queue->body_max = limit[3];
+    queue->groups = Py_BuildValue("[N]", new_group(queue));
     if (!queue->groups) Py_CLEAR(queue);
     return (PyObject *)queue;
 }
 
 static PyObject *queue_owned(Queue *queue, void *Py_UNUSED(closure)) {
     return PyBool_FromLong(queue->owner == PyThread_get_thread_ident());
+}
+
+static PyObject *queue_counted_alone(Queue *queue, PyObject *Py_UNUSED(none)) {
+    return PyBytes_FromStringAndSize((char *)queue->alone, sizeof queue->alone);
 }
 
 static PyObject *queue_refuse_if_stopped(Queue *queue, PyObject *Py_UNUSED(none)) {
@@ -757,6 +867,8 @@ static PyObject *queue_refuse_if_stopped(Queue *queue, PyObject *Py_UNUSED(none)
 #define METHOD(name, flags) {#name, (PyCFunction)(void (*)(void))queue_##name, flags, NULL}
 static PyMethodDef queue_methods[] = {METHOD(submit, METH_FASTCALL),
                                       METHOD(commit, METH_FASTCALL),
+                                      METHOD(append, METH_O),
+                                      METHOD(append_durably, METH_O),
                                       METHOD(wait_for, METH_VARARGS),
                                       METHOD(wait_for_woken, METH_NOARGS),
                                       METHOD(acquire, METH_NOARGS),
@@ -769,6 +881,7 @@ static PyMethodDef queue_methods[] = {METHOD(submit, METH_FASTCALL),
                                       METHOD(unfinished, METH_NOARGS),
                                       METHOD(forget_waiters, METH_NOARGS),
                                       METHOD(refuse_if_stopped, METH_NOARGS),
+                                      METHOD(counted_alone, METH_NOARGS),
                                       {NULL}};
 static PyMemberDef queue_members[] = {
     {"stopped", T_OBJECT, offsetof(Queue, stop), READONLY, NULL},
@@ -779,8 +892,7 @@ static PyGetSetDef queue_getters[] = {{"owned", (getter)queue_owned, NULL, NULL,
 static PyType_Slot queue_slots[] = {{Py_tp_new, queue_new},         COMMON,
                                     {Py_tp_methods, queue_methods}, {Py_tp_members, queue_members},
                                     {Py_tp_getset, queue_getters},  {0, NULL}};
-static PyType_Spec queue_spec = {"tallystick_fast.Queue", sizeof(Queue), 0,
-                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, queue_slots};
+static PyType_Spec queue_spec = SPEC(Queue, queue_slots, 0);
 
 /* -- the type Group ------------------------------------------------------------------------ */
 
@@ -791,16 +903,15 @@ static PyMemberDef group_members[] = {{"items", T_OBJECT, offsetof(Group, items)
                                       {"sync", T_BOOL, offsetof(Group, sync), READONLY, NULL},
                                       {NULL}};
 static PyType_Slot group_slots[] = {COMMON, {Py_tp_members, group_members}, {0, NULL}};
-static PyType_Spec group_spec = {
-    "tallystick_fast.Group", sizeof(Group), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, group_slots};
+static PyType_Spec group_spec = SPEC(Group, group_slots, Py_TPFLAGS_DISALLOW_INSTANTIATION);
 
 /* -- the type Ticket ----------------------------------------------------------------------- */
 
 /* The garbage collector takes the queue from the groups of a log that was never closed. */
 static int has_queue(Group *group) {
-    if (!group->queue) PyErr_SetString(PyExc_RuntimeError, "the log of this ticket is gone");
-    return group->queue ? 0 : -1;
+    int has = group->queue && group->queue->policy;
+    if (!has) PyErr_SetString(PyExc_RuntimeError, "the log of this ticket is gone");
+    return has ? 0 : -1;
 }
 
 static PyObject *ticket_wait(Ticket *ticket, PyObject *args, PyObject *named) {
@@ -825,7 +936,7 @@ static PyObject *ticket_start_flush(Ticket *ticket, PyObject *Py_UNUSED(none)) {
     if (group->finished) Py_RETURN_NONE;
     if (has_queue(group) < 0) return NULL;
     group->requested = 1; /* first: a running flush reads it after it has released the lock */
-    return PyObject_CallNoArgs(group->queue->request);
+    return ASK(group->queue, request_flush);
 }
 
 static PyObject *ticket_await(Ticket *ticket) {
@@ -844,150 +955,101 @@ static PyMethodDef ticket_methods[] = {
     {NULL}};
 static PyType_Slot ticket_slots[] = {
     COMMON, {Py_tp_methods, ticket_methods}, {Py_am_await, ticket_await}, {0, NULL}};
-static PyType_Spec ticket_spec = {
-    "tallystick_fast.Ticket", sizeof(Ticket), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, ticket_slots};
+static PyType_Spec ticket_spec = SPEC(Ticket, ticket_slots, Py_TPFLAGS_DISALLOW_INSTANTIATION);
 
-/* -- the type Loop ------------------------------------------------------------------------- */
+/* -- the type Await ------------------------------------------------------------------------ */
 
-/* Run every task on, in the order in which they came to wait. */
-static PyObject *loop_wake(Loop *loop, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(named)) {
-    while (loop->place < PyList_Size(loop->tasks)) {
-        Await *await = (Await *)PyList_GetItem(loop->tasks, loop->place++);
-        PyObject *wake = await->wake;
-        if (!wake) continue; /* cancelled */
+/* Run every task of a loop on, in the order in which they came to wait. */
+static PyObject *run_tasks(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *loop, *tasks;
+    if (!PyArg_ParseTuple(args, "OO!", &loop, &PyList_Type, &tasks)) return NULL;
+    for (Py_ssize_t place = 0; place < PyList_Size(tasks); place++) {
+        Await *await = (Await *)PyList_GetItem(tasks, place);
+        if (Py_TYPE((PyObject *)await) != AwaitType) return PyErr_BadArgument(), NULL;
+        PyObject *wake = await->wake, *kind, *error, *trace;
+        if (!wake) continue; /* cancelled, or it runs already */
         await->wake = NULL;
         KEEP(await);
-        PyObject *done = PyObject_CallMethodObjArgs(await->context, s_run, wake, await, NULL);
-        DROP(wake);
-        DROP(await);
-        if (done) {
-            DROP(done);
-            continue;
-        }
+        PyObject *done = PyObject_CallMethodObjArgs(await->context, word[N_run], wake, await, NULL);
+        DROP(wake), DROP(await), XDROP(done);
+        if (done) continue;
         /* The task has stopped the loop, by SystemExit or an interrupt. */
-        PyObject *kind, *error, *trace;
         PyErr_Fetch(&kind, &error, &trace);
-        XDROP(PyObject_CallMethodObjArgs(loop->loop, s_call_soon, loop, NULL));
+        XDROP(PyObject_CallMethodObjArgs(loop, word[N_call_soon], wake_tasks, loop, tasks, NULL));
         PyErr_Restore(kind, error, trace);
         return NULL;
     }
     Py_RETURN_NONE;
 }
 
-static PyType_Slot loop_slots[] = {COMMON, {Py_tp_call, loop_wake}, {0, NULL}};
-static PyType_Spec loop_spec = {
-    "tallystick_fast.Loop", sizeof(Loop), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, loop_slots};
-
-/* -- the type Await ------------------------------------------------------------------------ */
-
 /* Return the tasks of this loop that wait for the group, by a borrowed reference; NULL without an
    exception if the group is finished. */
-static Loop *loop_of(Group *group, PyObject *event_loop) {
-    Py_ssize_t count = group->loops ? PyList_Size(group->loops) : 0;
-    for (Py_ssize_t place = 0; place < count; place++) {
-        Loop *loop = (Loop *)PyList_GetItem(group->loops, place);
-        if (loop->loop == event_loop) return loop;
-    }
-    if (has_queue(group) < 0) return NULL;
-    Loop *loop = allocate(LoopType, 2, 1);
-    PyObject *loops = PyList_New(0);
-    if (loop) {
-        loop->loop = Py_NewRef(event_loop);
-        loop->tasks = PyList_New(0);
-    }
-    if (loops && !group->loops && !group->finished) group->loops = Py_NewRef(loops);
-    if (loop && loop->tasks && group->loops && !group->finished &&
-        PyList_Append(group->loops, (PyObject *)loop) == 0) {
+static PyObject *tasks_of(Group *group, PyObject *loop) {
+    PyObject *tasks = group->loops ? PyDict_GetItemWithError(group->loops, loop) : NULL;
+    if (tasks || PyErr_Occurred() || has_queue(group) < 0 || !(tasks = PyList_New(0))) return tasks;
+    PyObject *request = PyObject_GetAttr(group->queue->policy, word[N_request_flush]), *done;
+    if (request && !group->finished && PyDict_SetItem(group->loops, loop, tasks) == 0) {
         /* In the loop's next round: by then every task that is ready now has submitted. */
-        Queue *queue = (Queue *)Py_NewRef((PyObject *)group->queue);
-        XDROP(PyObject_CallMethodObjArgs(event_loop, s_call_soon, queue->request, NULL));
-        DROP(queue);
+        done = PyObject_CallMethodObjArgs(loop, word[N_call_soon], request, NULL);
+        XDROP(done);
     }
-    XDROP(loops);
-    XDROP(loop); /* the list has it */
-    return PyErr_Occurred() || group->finished ? NULL : loop;
+    DROP(tasks), XDROP(request); /* the loops have the tasks */
+    return PyErr_Occurred() || group->finished ? NULL : tasks;
 }
 
-/* Return the task's future, or NULL: with *result, or with an exception. */
-static PyObject *await_step(Await *await, PyObject **result) {
+/* Return the task's future, or NULL with an exception: StopIteration with the outcome. */
+static PyObject *await_next(Await *await) {
     Group *group = await->group;
-    *result = NULL;
     if (!group->finished) {
         if (!await->loop && !(await->loop = PyObject_CallNoArgs(get_running_loop))) return NULL;
-        Loop *loop = loop_of(group, await->loop);
-        if (loop) {
+        PyObject *tasks = tasks_of(group, await->loop);
+        if (tasks) {
             await->blocking = 1;
-            return PyList_Append(loop->tasks, (PyObject *)await) < 0 ? NULL
-                                                                     : Py_NewRef((PyObject *)await);
+            return PyList_Append(tasks, (PyObject *)await) ? NULL : Py_NewRef((PyObject *)await);
         }
         if (PyErr_Occurred()) return NULL;
     }
-    *result = outcome(group, await->index);
+    PyObject *result = outcome(group, await->index);
+    if (result) PyErr_SetObject(PyExc_StopIteration, result);
+    XDROP(result);
     return NULL;
-}
-
-static PySendResult await_send(Await *await, PyObject *Py_UNUSED(value), PyObject **result) {
-    PyObject *future = await_step(await, result);
-    if (future) {
-        *result = future;
-        return PYGEN_NEXT;
-    }
-    return *result ? PYGEN_RETURN : PYGEN_ERROR;
-}
-
-static PyObject *await_next(Await *await) {
-    PyObject *result, *future = await_step(await, &result);
-    if (result) {
-        PyErr_SetObject(PyExc_StopIteration, result);
-        DROP(result);
-    }
-    return future;
 }
 
 static PyObject *await_add_done_callback(Await *await, PyObject *const *args, Py_ssize_t count,
                                          PyObject *names) {
-    if (!takes(count, 1)) return NULL;
-    if (!names || PyTuple_Size(names) != 1 ||
-        PyUnicode_Compare(PyTuple_GetItem(names, 0), s_context)) {
-        PyErr_SetString(PyExc_TypeError, "a context is due");
+    if (count != 1 || !names || PyTuple_Size(names) != 1) {
+        PyErr_SetString(PyExc_TypeError, "a function and a context are due");
         return NULL;
     }
     PyObject *wake = await->wake, *context = await->context;
     await->wake = Py_NewRef(args[0]);
     await->context = Py_NewRef(args[1]);
-    XDROP(wake);
-    XDROP(context);
+    XDROP(wake), XDROP(context);
     Py_RETURN_NONE;
 }
 
 static PyObject *await_cancel(Await *await, PyObject *args, PyObject *named) {
     static char *names[] = {"msg", NULL};
-    PyObject *message = Py_None, *done, *call;
+    PyObject *message = Py_None, *done, *run;
     if (!PyArg_ParseTupleAndKeywords(args, named, "|O", names, &message)) return NULL;
-    if (!await->wake) Py_RETURN_FALSE;
+    if (!await->wake || !await->loop) Py_RETURN_FALSE;
     PyObject *wake = await->wake;
     await->wake = NULL;
     await->cancelled = 1;
     XDROP(await->message);
     await->message = Py_NewRef(message);
-    call = PyObject_GetAttr(await->loop, s_call_soon);
-    PyObject *positional = PyTuple_Pack(2, wake, await);
-    PyObject *keywords = PyDict_New();
-    done =
-        call && positional && keywords && PyDict_SetItem(keywords, s_context, await->context) == 0
-            ? PyObject_Call(call, positional, keywords)
-            : NULL;
-    XDROP(keywords), XDROP(positional), XDROP(call), DROP(wake);
-    XDROP(done);
+    run = PyObject_GetAttr(await->context, word[N_run]);
+    done = run ? PyObject_CallMethodObjArgs(await->loop, word[N_call_soon], run, wake, await, NULL)
+               : NULL;
+    XDROP(run), DROP(wake), XDROP(done);
     return done ? Py_NewRef(Py_True) : NULL;
 }
 
 /* The outcome of the group is the ticket's; this is only to raise in a cancelled task. */
 static PyObject *await_result(Await *await, PyObject *Py_UNUSED(none)) {
     if (!await->cancelled) Py_RETURN_NONE;
-    return raise_made(cancelled_error, await->message == Py_None ? NULL : await->message);
+    PyObject *message = await->message == Py_None ? NULL : await->message;
+    return raise_made(PyObject_CallFunctionObjArgs(cancelled_error, message, NULL));
 }
 
 static PyMethodDef await_methods[] = {
@@ -1003,246 +1065,10 @@ static PyMemberDef await_members[] = {
 static PyType_Slot await_slots[] = {COMMON,
                                     {Py_tp_iter, PyObject_SelfIter},
                                     {Py_tp_iternext, await_next},
-                                    {Py_am_send, await_send},
                                     {Py_tp_methods, await_methods},
                                     {Py_tp_members, await_members},
                                     {0, NULL}};
-static PyType_Spec await_spec = {
-    "tallystick_fast.Await", sizeof(Await), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, await_slots};
-
-/* -- one plain record of the native log ---------------------------------------------------- */
-
-#define PLAIN_MAX 8192 /* bytes of a body; above, the library's checksum is the faster one */
-#define HEADER 128     /* docs/formats/tally.md; tests compare every byte with the twin's */
-#define SECTOR_MAX 4096
-#define TAG 16 /* room that the twin leaves for an encryption's tag */
-#define APPEND_COLUMNS 0x10000u
-
-static uint32_t crc_table[8][256];
-
-static void make_crc_table(void) {
-    for (uint32_t byte = 0; byte < 256; byte++) {
-        uint32_t crc = byte;
-        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320u : 0);
-        crc_table[0][byte] = crc;
-    }
-    for (uint32_t byte = 0; byte < 256; byte++)
-        for (int row = 1; row < 8; row++)
-            crc_table[row][byte] =
-                crc_table[row - 1][byte] >> 8 ^ crc_table[0][crc_table[row - 1][byte] & 0xFF];
-}
-
-static uint32_t crc32(const unsigned char *data, size_t size) {
-    uint32_t crc = ~0u;
-    for (; size >= 8; size -= 8, data += 8) {
-        uint32_t low, high;
-        memcpy(&low, data, 4);
-        memcpy(&high, data + 4, 4);
-        low ^= crc;
-        crc = crc_table[7][low & 0xFF] ^ crc_table[6][low >> 8 & 0xFF] ^
-              crc_table[5][low >> 16 & 0xFF] ^ crc_table[4][low >> 24] ^ crc_table[3][high & 0xFF] ^
-              crc_table[2][high >> 8 & 0xFF] ^ crc_table[1][high >> 16 & 0xFF] ^
-              crc_table[0][high >> 24];
-    }
-    while (size--) crc = crc >> 8 ^ crc_table[0][(crc ^ *data++) & 0xFF];
-    return ~crc;
-}
-
-enum {
-    SEGMENT,
-    END,
-    NEXT_LSN,
-    DURABLE_LSN,
-    TIME,
-    CHAIN,
-    NUMBERS,
-    FILE_ = NUMBERS,
-    FD,
-    INDEX,
-    DIRTY,
-    MARKED,
-    PWRITE,
-    DATASYNC,
-    NAMES
-};
-static const char *const plain_names[NAMES] = {
-    "segment", "end",   "next_lsn", "durable_lsn", "time_us", "chain",   "_file",
-    "_fd",     "index", "_dirty",   "marked",      "pwrite",  "datasync"};
-static PyObject *names_of[NAMES];
-
-typedef struct {
-    OBJECT PyObject *appender, *plain_lsns, *file_type, *pwrite, *datasync;
-    long long sector, segment_size, entry;
-    uint32_t shard;
-    char tag[8];
-} Plain;
-
-typedef struct __attribute__((packed)) {
-    char magic[8];
-    uint16_t version, flags;
-    uint32_t length;
-    uint64_t segment, offset, first_lsn;
-    uint32_t count, columns, stored, raw;
-    int64_t time_us;
-    uint64_t durable_lsn;
-    uint32_t crc, chain;
-    char nonce[12];
-    uint32_t shard;
-    char tag[8], zeros[20];
-    uint32_t checksum;
-} Header;
-_Static_assert(sizeof(Header) == HEADER, "the header of docs/formats/tally.md");
-
-static long long up(long long size, long long sector) {
-    return (size + sector - 1) / sector * sector;
-}
-
-static int set_number(PyObject *target, int name, long long value) {
-    PyObject *number = PyLong_FromLongLong(value);
-    int failed = number ? PyObject_SetAttr(target, names_of[name], number) : -1;
-    XDROP(number);
-    return failed;
-}
-
-/* True if the type still has this function: someone may have put another one in its place. */
-static int has(PyObject *type, int name, PyObject *function) {
-    PyObject *found = PyObject_GetAttr(type, names_of[name]);
-    XDROP(found);
-    return found == function;
-}
-
-/* Return the descriptor of the file, or -1: only a real file, never one of another class. */
-static int plain_descriptor(Plain *plain) {
-    if (!has(plain->file_type, PWRITE, plain->pwrite) ||
-        !has(plain->file_type, DATASYNC, plain->datasync))
-        return -1;
-    PyObject *dirty = PyObject_GetAttr(plain->appender, names_of[DIRTY]);
-    PyObject *file = PyObject_GetAttr(plain->appender, names_of[FILE_]), *number = NULL;
-    long fd = -1;
-    if (dirty == Py_False && file && (PyObject *)Py_TYPE(file) == plain->file_type &&
-        (number = PyObject_GetAttr(file, names_of[FD])))
-        fd = PyLong_AsLong(number);
-    XDROP(dirty), XDROP(file), XDROP(number);
-    return (int)fd;
-}
-
-/* Write all and sync; return 0, or an errno; *written is 1 once all was written. */
-static int write_and_sync(int fd, const char *data, long long size, long long offset,
-                          int *written) {
-    for (long long done = 0; done < size;) {
-        ssize_t some = pwrite(fd, data + done, (size_t)(size - done), offset + done);
-        if (some < 0 && errno != EINTR) return errno;
-        done += some > 0 ? some : 0;
-    }
-    *written = 1;
-    while (fdatasync(fd) < 0)
-        if (errno != EINTR) return errno;
-    return 0;
-}
-
-static int plain_note(Plain *plain, const long long *at, const Header *header, int failed) {
-    PyObject *self = plain->appender, *index = PyObject_GetAttr(self, names_of[INDEX]);
-    PyObject *entry = Py_BuildValue("LLL", at[END], at[NEXT_LSN], (long long)header->time_us);
-    PyObject *segment = PyLong_FromLongLong(at[SEGMENT]), *lsn = PyLong_FromLongLong(at[NEXT_LSN]);
-    int bad = !index || !entry || !segment || !lsn || PyList_Append(index, entry) < 0 ||
-              set_number(self, END, at[END] + header->length) < 0 ||
-              set_number(self, NEXT_LSN, at[NEXT_LSN] + 1) < 0 ||
-              set_number(self, CHAIN, header->checksum) < 0 ||
-              set_number(self, TIME, header->time_us) < 0 ||
-              PyObject_SetAttr(self, names_of[MARKED], Py_False) < 0 ||
-              PyDict_SetItem(plain->plain_lsns, segment, lsn) < 0 ||
-              (failed ? PyObject_SetAttr(self, names_of[DIRTY], Py_True)
-                      : PyObject_SetAttr(self, names_of[DURABLE_LSN], lsn)) < 0;
-    XDROP(index), XDROP(entry), XDROP(segment), XDROP(lsn);
-    return bad;
-}
-
-/* Write and sync a group of one plain record; None if the twin has to do it. */
-static PyObject *plain_call(Plain *plain, PyObject *args, PyObject *Py_UNUSED(named)) {
-    PyObject *body = PyTuple_Size(args) == 1 ? PyTuple_GetItem(args, 0) : Py_None;
-    Py_ssize_t size = PyBytes_CheckExact(body) ? PyBytes_Size(body) : PLAIN_MAX + 1;
-    int fd = size <= PLAIN_MAX ? plain_descriptor(plain) : -1;
-    long long at[NUMBERS];
-    for (int one = 0; fd >= 0 && one < NUMBERS; one++) {
-        PyObject *number = PyObject_GetAttr(plain->appender, names_of[one]);
-        at[one] = number ? PyLong_AsLongLong(number) : -1;
-        XDROP(number);
-    }
-    PyObject *index = fd >= 0 ? PyObject_GetAttr(plain->appender, names_of[INDEX]) : NULL;
-    long long stored = size + 8, entries = index ? (PyList_Size(index) + 1) * plain->entry : 0;
-    XDROP(index);
-    if (PyErr_Occurred()) return NULL;
-    if (fd < 0 || at[END] + up(stored + TAG + 2 * HEADER, plain->sector) +
-                          up(entries + 2 * HEADER, plain->sector) >
-                      plain->segment_size)
-        Py_RETURN_NONE;
-    char data[PLAIN_MAX + 2 * HEADER + 8 + SECTOR_MAX];
-    long long length = up(stored + 2 * HEADER, plain->sector), time_us;
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    time_us = (long long)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-    int32_t offsets[2] = {0, (int32_t)size};
-    memcpy(data + HEADER, offsets, 8);
-    memcpy(data + HEADER + 8, PyBytes_AsString(body), (size_t)size);
-    memset(data + HEADER + stored, 0, (size_t)(length - stored - HEADER));
-    Header header = {.magic = "\x89TLYG\r\n\x1a",
-                     .version = 1,
-                     .length = (uint32_t)length,
-                     .segment = (uint64_t)at[SEGMENT],
-                     .offset = (uint64_t)at[END],
-                     .first_lsn = (uint64_t)at[NEXT_LSN],
-                     .count = 1,
-                     .columns = APPEND_COLUMNS,
-                     .stored = (uint32_t)stored,
-                     .raw = (uint32_t)stored,
-                     .time_us = time_us > at[TIME] ? time_us : at[TIME],
-                     .durable_lsn = (uint64_t)at[DURABLE_LSN],
-                     .chain = (uint32_t)at[CHAIN],
-                     .shard = plain->shard};
-    memcpy(header.tag, plain->tag, 8);
-    header.crc = crc32((unsigned char *)data + HEADER, (size_t)(length - 2 * HEADER));
-    header.checksum = crc32((unsigned char *)&header, HEADER - 4);
-    memcpy(data, &header, HEADER);
-    memcpy(data + length - HEADER, &header, HEADER);
-    int written = 0, error;
-    PyThreadState *state = PyEval_SaveThread();
-    error = write_and_sync(fd, data, length, at[END], &written);
-    PyEval_RestoreThread(state);
-    if (written && plain_note(plain, at, &header, error)) return NULL;
-    if (error) {
-        errno = error;
-        return PyErr_SetFromErrno(PyExc_OSError);
-    }
-    return PyLong_FromLongLong(at[NEXT_LSN]);
-}
-
-static PyObject *plain_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(named)) {
-    Plain given = {0}, *plain;
-    const char *tag;
-    Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "OO!OOOLLLIy#", &given.appender, &PyDict_Type, &given.plain_lsns,
-                          &given.file_type, &given.pwrite, &given.datasync, &given.sector,
-                          &given.segment_size, &given.entry, &given.shard, &tag, &size))
-        return NULL;
-    if (given.sector < 512 || given.sector > SECTOR_MAX || size != 8)
-        return PyErr_Format(PyExc_ValueError, "a sector of 512 to %d bytes and a tag of 8 are due",
-                            SECTOR_MAX);
-    if (!(plain = allocate(type, 5, 0))) return NULL;
-    for (int one = 0; one < 5; one++)
-        ((Object *)plain)->reference[one] = Py_NewRef(((Object *)&given)->reference[one]);
-    plain->sector = given.sector;
-    plain->segment_size = given.segment_size;
-    plain->entry = given.entry;
-    plain->shard = given.shard;
-    memcpy(plain->tag, tag, 8);
-    return (PyObject *)plain;
-}
-
-static PyType_Slot plain_slots[] = {
-    {Py_tp_new, plain_new}, COMMON, {Py_tp_call, plain_call}, {0, NULL}};
-static PyType_Spec plain_spec = {"tallystick_fast.Plain", sizeof(Plain), 0,
-                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, plain_slots};
+static PyType_Spec await_spec = SPEC(Await, await_slots, Py_TPFLAGS_DISALLOW_INSTANTIATION);
 
 /* -- the module ---------------------------------------------------------------------------- */
 
@@ -1253,50 +1079,33 @@ static PyObject *attribute(const char *module, const char *name) {
     return found;
 }
 
-/* Set the two functions of the main package that make the errors of callers. */
-static PyObject *set_errors(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *copy, *usage;
-    if (!PyArg_ParseTuple(args, "OO", &copy, &usage)) return NULL;
-    XDROP(copy_error), XDROP(usage_error);
-    copy_error = Py_NewRef(copy);
-    usage_error = Py_NewRef(usage);
-    Py_RETURN_NONE;
-}
-
-static PyMethodDef functions[] = {{"set_errors", set_errors, METH_VARARGS, NULL}, {NULL}};
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT,
-                                        "tallystick_fast",
-                                        "The compiled core of Tallystick.",
-                                        -1,
-                                        functions,
-                                        NULL,
-                                        NULL,
-                                        NULL,
-                                        NULL};
+static PyMethodDef functions[] = {{"run_tasks", run_tasks, METH_VARARGS, NULL},
+                                  {NULL}};
+static struct PyModuleDef definition = {.m_base = PyModuleDef_HEAD_INIT,
+                                        .m_name = "tallystick_fast",
+                                        .m_doc = "The compiled core of Tallystick.",
+                                        .m_size = -1,
+                                        .m_methods = functions};
 
 PyMODINIT_FUNC PyInit_tallystick_fast(void) {
     PyObject *module = PyModule_Create(&definition);
     if (!module) return NULL;
-    make_crc_table();
-    for (int one = 0; one < NAMES; one++)
-        names_of[one] = PyUnicode_InternFromString(plain_names[one]);
-    s_call_soon = PyUnicode_InternFromString("call_soon");
-    s_threadsafe = PyUnicode_InternFromString("call_soon_threadsafe");
-    s_run = PyUnicode_InternFromString("run");
-    s_context = PyUnicode_InternFromString("context");
+    for (int one = 0; one < NAMES_COUNT; one++) word[one] = PyUnicode_InternFromString(texts[one]);
+    copy_error = attribute("tallystick.errors", "copy_error");
     get_running_loop = attribute("asyncio", "get_running_loop");
     cancelled_error = attribute("asyncio", "CancelledError");
     GroupType = (PyTypeObject *)PyType_FromSpec(&group_spec);
     TicketType = (PyTypeObject *)PyType_FromSpec(&ticket_spec);
-    LoopType = (PyTypeObject *)PyType_FromSpec(&loop_spec);
     AwaitType = (PyTypeObject *)PyType_FromSpec(&await_spec);
-    PyObject *queue = PyType_FromSpec(&queue_spec), *plain = PyType_FromSpec(&plain_spec);
+    LogEndType = (PyTypeObject *)PyType_FromSpec(&end_spec);
+    PyObject *queue = PyType_FromSpec(&queue_spec);
+    wake_tasks = PyObject_GetAttrString(module, "run_tasks");
     if (PyErr_Occurred() || PyModule_AddObjectRef(module, "Queue", queue) < 0 ||
-        PyModule_AddObjectRef(module, "Plain", plain) < 0 ||
+        PyModule_AddObjectRef(module, "LogEnd", (PyObject *)LogEndType) < 0 ||
         PyModule_AddObjectRef(module, "Group", (PyObject *)GroupType) < 0 ||
         PyModule_AddObjectRef(module, "Ticket", (PyObject *)TicketType) < 0 ||
         PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0)
         Py_CLEAR(module);
-    XDROP(queue), XDROP(plain);
+    XDROP(queue);
     return module;
 }

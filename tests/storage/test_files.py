@@ -96,6 +96,13 @@ def test_a_planted_link_is_not_followed(tmp_path: Path, call: Callable[[str], ob
     assert not (tmp_path / "elsewhere").exists()
 
 
+@pytest.mark.parametrize("write", [True, False])
+def test_a_planted_pipe_is_not_waited_for(tmp_path: Path, write: bool) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="seek"):
+        LOCAL.open(f"{tmp_path}/pipe", write=write).pread(1, 0)
+
+
 def test_reading_follows_links(tmp_path: Path) -> None:
     (tmp_path / "target").write_bytes(b"x")
     (tmp_path / "link").symlink_to(tmp_path / "target")

@@ -140,7 +140,7 @@ def test_a_full_disk_is_reported_and_may_be_tried_again(background: bool) -> Non
     segments.prepare()
     while background and not fs.struck:
         time.sleep(0.001)
-    with pytest.raises(LogFullError, match="no room for another segment"):
+    with pytest.raises(LogFullError, match="no space for another segment"):
         segments.roll(1, _begin(1))
     assert inner.list(FOLDER) == []
     segments.roll(1, _begin(1))

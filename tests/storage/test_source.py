@@ -7,14 +7,23 @@ import os
 import random
 import shutil
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import IO
 
 import pytest
 import zstandard
 
 from tallystick.errors import LogUnreadableError
 from tallystick.storage import source
-from tallystick.storage.source import logical_name, open_source, packing_damage, read_head
+from tallystick.storage.source import (
+    logical_name,
+    open_source,
+    packing_damage,
+    read_head,
+    read_part,
+)
 
 CONTENT = bytes(range(256)) * 1000
 
@@ -83,6 +92,20 @@ def test_damaged_packing_is_a_clear_error(tmp_path: Path, name: str, content: by
 def test_vanished_file_says_so(tmp_path: Path) -> None:
     with pytest.raises(LogUnreadableError, match="vanished"):
         open_source(str(tmp_path / "gone"))
+
+
+@pytest.mark.parametrize(
+    "read", [open_source, partial(read_head, size=9), partial(read_part, offset=0, size=9)]
+)
+def test_what_is_no_regular_file_is_refused_at_once(
+    tmp_path: Path, read: Callable[[str], object]
+) -> None:
+    """A pipe would wait for a writer, and a device has no end."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "device").symlink_to("/dev/zero")
+    for name in ("pipe", "device"):
+        with pytest.raises(LogUnreadableError, match="no regular file"):
+            read(str(tmp_path / name))
 
 
 def test_unpacking_stops_at_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,3 +214,28 @@ def test_several_members_and_zeros_after_them_are_whole(tmp_path: Path, suffix: 
         assert (bytes(source.data), source.damage) == (NOISE, "")
     path.write_bytes(b"")
     assert packing_damage(str(path)) == ""
+
+
+def test_file_is_unpacked_once_until_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpacked: list[str] = []
+    unpack = source._from_stream
+
+    def counted(path: str, stream: IO[bytes]) -> source.ByteSource:
+        unpacked.append(path)
+        return unpack(path, stream)
+
+    monkeypatch.setattr(source, "_from_stream", counted)
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(CONTENT))
+    open_source(str(path)).close()
+    assert packing_damage(str(path)) == ""
+    assert len(unpacked) == 1
+    path.write_bytes(gzip.compress(CONTENT)[:-9])
+    assert "is cut" in packing_damage(str(path))
+    assert "is cut" in packing_damage(str(path))
+    assert len(unpacked) == 2
+    path.unlink()
+    with pytest.raises(LogUnreadableError):
+        packing_damage(str(path))

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Protocol, TypeAlias
 
-from tallystick.storage.source import ByteSource
+from tallystick.storage.source import ByteSource, unreadable
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
@@ -200,8 +200,15 @@ def write_whole(fs: FileSystem, path: str, pieces: Iterable[bytes], *, size: int
 
 
 def read_source(fs: FileSystem, path: str) -> ByteSource:
-    """Read the whole content of a file in the form that readers take."""
-    return ByteSource(path, memoryview(read_file(fs, path)))
+    """Read the whole content of a file in the form that readers take.
+
+    Raises:
+        LogUnreadableError: the disk does not give it back, or the file cannot be opened.
+    """
+    try:
+        return ByteSource(path, memoryview(read_file(fs, path)))
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
 def write_all(write_some: Callable[[Bytes, int], int], data: Bytes, offset: int) -> None:

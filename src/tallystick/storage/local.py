@@ -59,7 +59,8 @@ class _Descriptor:
         self._fd = _CLOSED
         if flags & os.O_RDWR:
             flags |= os.O_NOFOLLOW
-        self._fd = os.open(path, flags | os.O_CLOEXEC, mode)
+        # Without O_NONBLOCK a pipe that somebody planted would be waited for.
+        self._fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, mode)
         register_in_child(self)
 
     @property
@@ -205,6 +206,16 @@ def sync_for_reading(path: str, begin: int, end: int) -> None:
         os.close(fd)
 
 
+class _AppendedFile(LocalFile):
+    """A file that other processes append to, too; a line is whole, or the disk is full."""
+
+    __slots__ = ()
+
+    def pwrite(self, data: Bytes, offset: int) -> None:  # noqa: ARG002
+        """Write bytes to the end of the file, wherever that is."""
+        os.write(self.fd, data)
+
+
 class _RangeLock:
     """A lock on bytes of an open file; it ends with the file's descriptor at the latest."""
 
@@ -289,6 +300,10 @@ class LocalFileSystem:
         """Make a file; see `FileSystem.create`."""
         return LocalFile(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, self.file_mode)
 
+    def open_to_append(self, path: str) -> File:
+        """Open or make a file to whose end all processes write, whatever offset they give."""
+        return _AppendedFile(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, self.file_mode)
+
     def exists(self, path: str) -> bool:
         """Return True if there is such a file or folder."""
         return Path(path).exists()
@@ -316,6 +331,9 @@ class LocalFileSystem:
         """Make a folder; see `FileSystem.mkdir`."""
         folder = Path(path)
         if folder.is_dir():
+            # Whoever made it may have been killed before its name was durable.
+            with contextlib.suppress(PermissionError):
+                self.sync_dir(str(folder.parent))
             return
         self.mkdir(str(folder.parent))
         folder.mkdir(self.folder_mode, exist_ok=True)

@@ -18,11 +18,12 @@ import mmap
 import os
 import signal
 import sys
-import threading
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
+
+from tallystick.storage.scheduling import threading
 
 _ADDRESS_OFFSET = 16
 """Where ``siginfo_t`` holds the address of the fault, on 64-bit Linux."""
@@ -46,7 +47,7 @@ class _Action(ctypes.Structure):
 
 
 class _Buffer(ctypes.Structure):
-    """``Py_buffer`` of the C interface; room at the end for what later versions may add."""
+    """``Py_buffer`` of the C interface; space at the end for what later versions may add."""
 
     _fields_ = (("address", ctypes.c_void_p), ("rest", ctypes.c_void_p * 15))
 

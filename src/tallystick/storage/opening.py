@@ -1,14 +1,15 @@
 """What the operating system refuses while a log is opened or closed, as `tallystick.errors`.
 
 In: a function that opens something at a path. Out: the same function, which raises no bare
-`OSError`: no room is a `LogFullError`, all else a `LogUnreadableError`, with file and advice.
-What fails inside `closing_log` is a `LogPoisonedError`.
+`OSError`: no space is a `LogFullError`, all else a `LogUnreadableError`, with file and advice.
+What fails inside `closing_log` is a `LogPoisonedError`. `lock_log` takes a log for its owner.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import posixpath
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -16,6 +17,8 @@ from inspect import signature
 from typing import ParamSpec, TypeVar
 
 from tallystick.errors import LogFullError, LogPoisonedError, LogUnreadableError, TallystickError
+from tallystick.storage.files import FileSystem, Lock
+from tallystick.storage.scheduling import threading
 
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
@@ -25,6 +28,7 @@ SPACE_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 _IN_THE_WAY = "Something else stands at this place; move it away, or choose another path"
 _ADVICE = {
     errno.EMFILE: "Raise the limit of open files (ulimit -n), or close some",
+    errno.EAGAIN: "Raise the limits of memory and threads (ulimit -v, ulimit -u), or free some",
     errno.ENFILE: "The machine has too many open files; close some",
     errno.ENAMETOOLONG: "Choose a shorter path",
     errno.EEXIST: _IN_THE_WAY,
@@ -62,6 +66,37 @@ def opening_log(path: object) -> Iterator[None]:
         raise refused(place, error) from error
 
 
+def lock_log(fs: FileSystem, path: str) -> Lock:
+    """Take the lock file of a log, and make every name in its folder durable.
+
+    A process that was killed may have named a file and not synced the folder. The name is seen now,
+    and yet a power cut takes it away, with everything that is acknowledged from now on.
+
+    Raises:
+        LogLockedError: It has an owner.
+        OSError: The folder cannot be synced.
+    """
+    lock = fs.lock(path)
+    try:
+        fs.sync_dir(posixpath.dirname(path))
+    except BaseException:
+        lock.release()
+        raise
+    return lock
+
+
+def start_thread(thread: threading.Thread) -> None:
+    """Start a thread.
+
+    Raises:
+        OSError: the system has no memory for another one, or allows none (EAGAIN).
+    """
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise OSError(errno.EAGAIN, f"no other thread can be started ({error})") from error
+
+
 @contextmanager
 def closing_log(path: str) -> Iterator[None]:
     """Raise `LogPoisonedError` for what fails inside, while the log at ``path`` is closed."""
@@ -82,7 +117,9 @@ def refused(path: str, error: OSError) -> TallystickError:
     reason = error.strerror or str(error) or type(error).__name__
     if error.errno in SPACE_ERRORS:
         return LogFullError(
-            f"no room to open the log: {reason}", file=file, advice="Make room, then open it again"
+            f"no space to open the log: {reason}",
+            file=file,
+            advice="Free space, then open it again",
         )
     advice = _ADVICE.get(error.errno or 0)
     return LogUnreadableError(f"cannot open the log: {reason}", file=file, advice=advice)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import itertools
-import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,6 +21,8 @@ from dataclasses import dataclass
 from tallystick.errors import LogClosedError, LogFullError, LogWriteError, copy_error
 from tallystick.storage.files import File, FileSystem
 from tallystick.storage.fork import forked_error, register_in_child
+from tallystick.storage.opening import start_thread
+from tallystick.storage.scheduling import threading
 
 _SPARE = "spare-"
 _NEW = ".new"
@@ -59,6 +60,7 @@ class Segments:
         ahead: Spares that are kept ready.
         spares_max: Most retired files that are kept to be used again.
         background: True if a thread makes the spares; else `roll` does.
+        first_spare: Lowest number of a spare that is made.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Segments:
         ahead: int = 1,
         spares_max: int = 2,
         background: bool = True,
+        first_spare: int = 1,
     ) -> None:
         self.folder = folder
         self.naming = naming
@@ -84,7 +87,7 @@ class Segments:
         self._stop: LogClosedError | None = None
         self._holds: Counter[int] = Counter()
         self._spares: deque[str] = deque(self._sweep())
-        self._spare_numbers = itertools.count(self._first_free_number())
+        self._spare_numbers = itertools.count(max(first_spare, self._first_free_number()))
         register_in_child(self)
 
     # -- what is there ----------------------------------------------------------------------
@@ -137,10 +140,12 @@ class Segments:
         """Start a thread that makes the missing spares, if any; return at once."""
         with self._changed:
             if self._job is None and not self._stop and len(self._spares) < self._ahead:
-                self._job = threading.Thread(
+                job = threading.Thread(
                     target=self._work, name=f"segments of {self.folder}", daemon=True
                 )
-                self._job.start()
+                with contextlib.suppress(OSError):  # then `roll` makes them
+                    start_thread(job)
+                    self._job = job
 
     # -- retiring ---------------------------------------------------------------------------
 
@@ -273,8 +278,8 @@ class Segments:
     def _failure(self, error: BaseException) -> BaseException:
         if isinstance(error, OSError) and error.errno in _SPACE_ERRORS:
             return LogFullError(
-                f"no room for another segment of {self.size} bytes: {error.strerror}",
+                f"no space for another segment of {self.size} bytes: {error.strerror}",
                 file=self.folder,
-                advice="Make room, then try again; the log is unharmed",
+                advice="Free space, then try again; the log is unharmed",
             )
         return error

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import importlib
 import signal
-import threading
 from types import TracebackType
 from typing import Any
+
+from tallystick.storage.scheduling import threading
 
 # Two calls with every lone commit: without its conversions to enums the module is ten times
 # as fast. Where an interpreter has no such layer, the public module does.

@@ -8,25 +8,28 @@ Files up to `READ_WHOLE_MAX` are read into memory at once; larger ones are mappe
 for a copy of them would cost more time than most of what is done with the bytes. Where a mapped
 file shrinks meanwhile, zeros are read, and `require_whole` says so. ``.gz`` and ``.zst`` are
 unpacked to an unnamed temporary file in pieces, never more than `UNPACKED_MAX` bytes (or what the
-environment variable ``TALLYSTICK_UNPACKED_MAX`` says), nor more than there is room for. Of a
+environment variable ``TALLYSTICK_UNPACKED_MAX`` says), nor more than there is space for. Of a
 packed file that is cut or damaged, what can be unpacked is given; `ByteSource.damage` says so.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 import shutil
+import stat
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import IO, Any, Self
 
 from tallystick.errors import FileShrankError, LogUnreadableError, MissingExtraError
 from tallystick.storage.mapped import lost_pages, map_file
+from tallystick.storage.pace import from_disk, read_through
 
 READ_WHOLE_MAX = 32 << 20
 """Most bytes of a file that is read rather than mapped."""
@@ -41,6 +44,25 @@ _GZIP_BITS = 31
 """Of zlib: a window of 32 KiB, with the header and the end of gzip."""
 PACKINGS = (".gz", ".zst")
 """Suffixes of packed files."""
+_ARCHIVES = (
+    (0, b"\x1f\x8b\x08", "packed with gzip"),
+    (0, b"\x28\xb5\x2f\xfd", "packed with zstd"),
+    (0, b"\xfd7zXZ\0", "packed with xz"),
+    (0, b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
+    (4, b"1AY&SY", "packed with bzip2"),
+    (0, b"PK\x03\x04", "a zip archive"),
+    (257, b"ustar", "a tar archive"),
+)
+"""Offset and bytes that tell a packed file or archive, whatever its name."""
+_REMEMBERED_MAX = 4096
+
+
+def archive_name(head: bytes) -> str | None:
+    """Return what kind of packed file or archive begins so, of those that are never read."""
+    for offset, magic, name in _ARCHIVES:
+        if head.startswith(magic, offset):
+            return name
+    return None
 
 
 def logical_name(path: str) -> str:
@@ -106,8 +128,12 @@ def open_source(path: str) -> ByteSource:
             with _open_remote(path) as stream:
                 return _from_stream(path, stream)
         with _open_local(path) as stream:
+            read_through(path, stream.fileno())
             if path.endswith(PACKINGS):
-                return _from_stream(path, stream)
+                stamp = _stamp(stream.fileno())
+                source = _from_stream(path, stream)
+                _remember(path, stamp, source.damage)
+                return source
             return _from_descriptor(path, stream.fileno())
     except (OSError, EOFError, zlib.error) as error:
         raise unreadable(path, error) from error
@@ -117,6 +143,8 @@ def read_head(path: str, size: int) -> bytes:
     """Read at most ``size`` first bytes, unpacked. Raises as `open_source` does."""
     try:
         with _open_remote(path) if is_remote(path) else _open_local(path) as stream:
+            if not is_remote(path):
+                from_disk(path, stream.fileno(), size)
             head: bytes = _unpacking(path, stream).read(size)
             return head
     except (OSError, EOFError, zlib.error) as error:
@@ -130,6 +158,8 @@ def read_part(path: str, offset: int, size: int) -> bytes:
             return bytes(source.data[offset : offset + size])
     try:
         with _open_remote(path) if is_remote(path) else _open_local(path) as stream:
+            if not is_remote(path):
+                from_disk(path, stream.fileno(), size)
             stream.seek(offset)
             part = b""
             while len(part) < size and (piece := stream.read(size - len(part))):
@@ -142,12 +172,39 @@ def read_part(path: str, offset: int, size: int) -> bytes:
 def packing_damage(path: str) -> str:
     """Return why the bytes of a packed file are not all that were packed; empty if they are.
 
-    Unpacks the file. Raises as `open_source` does.
+    Unpacks the file, unless `open_source` did before and it is the same file still. Raises as
+    `open_source` does.
     """
     if not path.endswith(PACKINGS):
         return ""
+    known = _unpacked_before.get(path)
+    if known is not None and known[0] == _stamp(path):
+        return known[1]
     with open_source(path) as source:
         return source.damage
+
+
+_Stamp = tuple[int, int, int, int]
+_unpacked_before: dict[str, tuple[_Stamp, str]] = {}
+"""Local packed files that were unpacked, as they were then: their stamp and their damage."""
+
+
+def _stamp(file: str | int) -> _Stamp | None:
+    """Return what changes with a local file's content; None where it cannot be told."""
+    try:
+        found = (
+            os.fstat(file) if isinstance(file, int) else Path(file.removeprefix("file://")).stat()
+        )
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _remember(path: str, stamp: _Stamp | None, damage: str) -> None:
+    if stamp is not None:
+        if len(_unpacked_before) >= _REMEMBERED_MAX:
+            _unpacked_before.clear()
+        _unpacked_before[path] = stamp, damage
 
 
 def require_whole(paths: Iterable[str]) -> None:
@@ -170,20 +227,25 @@ def unreadable(path: str, error: Exception) -> LogUnreadableError:
         PermissionError: "Read it as a user who may, or grant read permission",
         FileNotFoundError: "It vanished or was never there; look again",
     }
+    advice = advice_of.get(type(error))
+    if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):
+        advice = "Raise the limit of open files (ulimit -n), or close some"
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return LogUnreadableError(
-        f"cannot read: {reason}", file=path, advice=advice_of.get(type(error))
-    )
+    return LogUnreadableError(f"cannot read: {reason}", file=path, advice=advice)
 
 
 def _open_local(path: str) -> IO[bytes]:
     # O_NOATIME is refused to anyone but the owner; the system then decides about the access time.
-    flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
+    # Opening a pipe would wait for a writer, and a device has no end.
+    flags = os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
     local = path.removeprefix("file://")
     try:
         descriptor = os.open(local, flags | getattr(os, "O_NOATIME", 0))
     except PermissionError:
         descriptor = os.open(local, flags)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no regular file", local)
     return os.fdopen(descriptor, "rb", buffering=0)
 
 
@@ -319,7 +381,7 @@ def _require_room(path: str, total: int, limit: int, free: int, folder: str) -> 
         raise LogUnreadableError(
             f"unpacks to more than the {free} bytes that are free in {folder}",
             file=path,
-            advice="Make room there, or set TMPDIR to a folder with more",
+            advice="Free space there, or set TMPDIR to a folder with more",
         )
 
 

@@ -42,18 +42,27 @@ def test_a_thousand_tasks_share_a_handful_of_syncs() -> None:
 
 
 def test_the_loop_goes_on_while_a_task_waits() -> None:
-    disk = SlowDisk(seconds=0.2)
+    disk, ticked = SlowDisk(), threading.Event()
+    waited = list[bool]()
+    sync = disk.sync
+
+    def sync_after_ticks() -> None:
+        waited.append(ticked.wait(60))
+        sync()
+
+    disk.sync = sync_after_ticks  # type: ignore[method-assign]
     writer = _writer(disk)
 
-    async def run() -> int:
+    async def run() -> None:
         task = asyncio.ensure_future(_awaited(writer, 1))
-        ticks = 0
-        while not task.done():
+        for _ in range(10):
             await asyncio.sleep(0.005)
-            ticks += 1
-        return ticks
+        assert not task.done()
+        ticked.set()
+        await task
 
-    assert asyncio.run(run()) > 10
+    asyncio.run(run())
+    assert waited == [True]
     assert threading.main_thread() not in disk.threads
     writer.close()
 
@@ -169,12 +178,12 @@ def test_a_loop_that_closed_before_its_flush_ended_does_no_harm() -> None:
 
 
 def test_the_flusher_thread_ends_with_the_writer() -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     writer = _writer(SlowDisk())
     asyncio.run(_awaited(writer, 1))
-    assert threading.active_count() == before + 1
+    assert len(set(threading.enumerate()) - before) == 1
     writer.close()
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before
 
 
 # -- what a task waits for, in place of a future ------------------------------------------------

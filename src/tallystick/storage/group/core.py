@@ -10,19 +10,8 @@ import importlib
 import os
 from typing import Any, Final
 
-from tallystick.errors import LogWriteError, copy_error
-
-INTERFACE: Final = 2
+INTERFACE: Final = 5
 """Number of the interface between this package and the core; a core of another one is not used."""
-
-
-def own_flush_error(path: str) -> LogWriteError:
-    """Return the error for a thread that flushes and would wait for itself for ever."""
-    return LogWriteError(
-        "a flush cannot wait for itself",
-        file=path,
-        advice="Wait outside of write, sync and exclusive blocks",
-    )
 
 
 def _load() -> Any:
@@ -35,7 +24,6 @@ def _load() -> Any:
         return None
     if getattr(module, "INTERFACE", None) != INTERFACE:
         return None
-    module.set_errors(copy_error, own_flush_error)
     return module
 
 

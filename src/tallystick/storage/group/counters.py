@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
+from operator import add
+from typing import Final
+
+from tallystick.storage.files import Bytes
 
 BUCKETS = 16
 """Bucket n counts flushes shorter than 1 ms x 2**n that no lower one counts; the last one also
 all that took longer."""
+
+_ALONE: Final = struct.Struct(f"={3 + BUCKETS}q")
+NOTHING_ALONE: Final = bytes(_ALONE.size)
+"""What `GroupCounters.and_alone` takes if no item was a group by itself."""
 
 
 @dataclass(slots=True)
@@ -37,15 +46,22 @@ class GroupCounters:
         self.records += records
         self.bytes += size
 
-    def add_lone(self, size: int, seconds: float) -> None:
-        """Count one item that was written and synced by itself, and the flush."""
-        self.groups += 1
-        self.records += 1
-        self.bytes += size
-        self.fsyncs += 1
-        self.seconds += seconds
-        milliseconds = int(seconds * 1000)
-        self.histogram[min(milliseconds.bit_length(), BUCKETS - 1)] += 1
+    def and_alone(self, counted: Bytes) -> GroupCounters:
+        """Return these totals and those of items that were each a group and a flush.
+
+        Args:
+            counted: Their number, bytes, nanoseconds, and the histogram, 64 bits each.
+        """
+        records, size, nanoseconds, *histogram = _ALONE.unpack(counted)
+        return GroupCounters(
+            self.groups + records,
+            self.records + records,
+            self.bytes + size,
+            self.fsyncs + records,
+            self.refused,
+            self.seconds + nanoseconds / 1e9,
+            list(map(add, self.histogram, histogram)),
+        )
 
     def add_time(self, seconds: float) -> None:
         """Count one flush of this duration."""

@@ -5,18 +5,19 @@ In: threads that want to flush, or to keep others from it. Out: one of them owns
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Callable
 
-from tallystick.storage.group.core import own_flush_error
+from tallystick.errors import LogWriteError
+from tallystick.storage.scheduling import threading
 
 
 class FlushLock:
-    """A lock that knows its owner; ``name`` is the log's path, for errors."""
+    """A lock that knows its owner; ``refusal`` returns the error for it."""
 
-    __slots__ = ("_lock", "_name", "_owner")
+    __slots__ = ("_lock", "_owner", "_refusal")
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, refusal: Callable[[], LogWriteError]) -> None:
+        self._refusal = refusal
         self._lock = threading.Lock()
         self._owner = 0
 
@@ -46,4 +47,4 @@ class FlushLock:
     def refuse_owner(self) -> None:
         """Raise `LogWriteError` if the caller owns the lock: it would wait for ever."""
         if self._owner == threading.get_ident():
-            raise own_flush_error(self._name)
+            raise self._refusal()

@@ -10,7 +10,8 @@ caller never waits.
 from __future__ import annotations
 
 import contextlib
-import threading
+
+from tallystick.storage.scheduling import threading
 
 _FLUSHES_MAX = 2.0
 """Longest wait, in durations of the last flush."""

@@ -7,17 +7,18 @@ item is here, what is done once per group is there.
 
 from __future__ import annotations
 
-import threading
-import time
+import sys
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Sequence, Sized
+from typing import Generic, NamedTuple, Protocol, TypeVar, cast
 
-from tallystick.errors import TallystickError, copy_error
+from tallystick.errors import LogWriteError, TallystickError, copy_error
 from tallystick.storage.group.core import CORE
+from tallystick.storage.group.counters import NOTHING_ALONE
 from tallystick.storage.group.flush_lock import FlushLock
 from tallystick.storage.group.leader_wait import LeaderWait
 from tallystick.storage.group.ticket import Group, GroupTicket, Item
+from tallystick.storage.scheduling import simulated, threading, time
 from tallystick.storage.signals import defer_sigint
 
 AnyItem = TypeVar("AnyItem", contravariant=True)
@@ -26,10 +27,20 @@ _NOTHING_FITS = 1 << 62
 full."""
 
 
+class Limits(NamedTuple):
+    """Numbers of bytes: of a group and of all dirty groups at most, and of the records of `append`.
+
+    A record takes ``overhead`` more than its body, and a body ``body_max`` at most.
+    """
+
+    group_bytes: int
+    pending_bytes: int
+    overhead: int = 0
+    body_max: int = sys.maxsize
+
+
 class Policy(Protocol[AnyItem]):
     """What a queue needs of its writer."""
-
-    name: str
 
     def lead(self, sync: bool) -> None:
         """Flush and release the flush lock, which the caller owns."""
@@ -37,6 +48,14 @@ class Policy(Protocol[AnyItem]):
 
     def commit_alone(self, item: AnyItem, size: int) -> int:
         """Write and sync one item, and release the flush lock, which the caller owns."""
+        ...
+
+    def own_flush_error(self) -> LogWriteError:
+        """Return the error for a thread that flushes and would wait for itself for ever."""
+        ...
+
+    def late_error(self) -> TimeoutError:
+        """Return the error for a caller whose time is over."""
         ...
 
     def release(self) -> None:
@@ -51,6 +70,10 @@ class Policy(Protocol[AnyItem]):
         """Write what waits: too much of it does."""
         ...
 
+    def too_large(self, size: int) -> TallystickError:
+        """Return the error for a record whose body has ``size`` bytes."""
+        ...
+
 
 class PureQueue(Generic[Item]):
     """The groups that are not finished, their waiters, and the flush lock.
@@ -59,17 +82,15 @@ class PureQueue(Generic[Item]):
 
     Args:
         policy: The writer.
-        group_bytes: Limit of one group.
-        pending_bytes: Limit of the dirty groups.
+        limits: What is measured in bytes.
 
     Attributes:
         stopped: The cause for which the queue takes no more items, if there is one.
     """
 
-    def __init__(self, policy: Policy[Item], group_bytes: int, pending_bytes: int) -> None:
+    def __init__(self, policy: Policy[Item], limits: Limits) -> None:
         self._policy = policy
-        self._group_bytes = group_bytes
-        self._pending_bytes = pending_bytes
+        self._limits = limits
         self._current: Group[Item] = Group(self)
         self._dirty: deque[Group[Item]] = deque()
         self._dirty_bytes = 0
@@ -79,7 +100,7 @@ class PureQueue(Generic[Item]):
 
     def _make_locks(self) -> None:
         self._lock = threading.Lock()
-        self._flush_lock = FlushLock(self._policy.name)
+        self._flush_lock = FlushLock(self._policy.own_flush_error)
         self._leader_wait = LeaderWait()
 
     # -- for callers ----------------------------------------------------------------------
@@ -88,7 +109,7 @@ class PureQueue(Generic[Item]):
         """Append an item to the current group; see `GroupWriter.submit`."""
         with self._lock:
             group = self._current
-            if group.bytes + size > self._group_bytes:
+            if group.bytes + size > self._limits.group_bytes:
                 self.refuse_if_stopped()
                 self._rotate()
                 group = self._current
@@ -98,7 +119,7 @@ class PureQueue(Generic[Item]):
             group.bytes += size
             if sync:
                 group.sync = True
-        if self._dirty_bytes > self._pending_bytes:
+        if self._dirty_bytes > self._limits.pending_bytes:
             self._policy.write_dirty()
         return ticket
 
@@ -112,6 +133,27 @@ class PureQueue(Generic[Item]):
                         return self._policy.commit_alone(item, size)
                     self._policy.release()
         return self.submit(item, size, True).wait()
+
+    def append(self, body: Item) -> GroupTicket[Item]:
+        """Submit a body, whose size is its length and the overhead of a record."""
+        return self.submit(body, self._size_of(body), True)
+
+    def append_durably(self, body: Item) -> int:
+        """Submit a body as `append` does, and wait for it."""
+        return self.commit(body, self._size_of(body))
+
+    def counted_alone(self) -> bytes:
+        """Return what the queue committed without its writer: only the compiled core does so.
+
+        See `GroupCounters.and_alone`.
+        """
+        return NOTHING_ALONE
+
+    def _size_of(self, body: Item) -> int:
+        size = len(cast(Sized, body))
+        if size > self._limits.body_max:
+            raise self._policy.too_large(size)
+        return size + self._limits.overhead
 
     def _idle(self) -> bool:
         """Return True if no item is unfinished; without the lock this is a hint."""
@@ -142,9 +184,7 @@ class PureQueue(Generic[Item]):
             rest = -1 if deadline is None else max(deadline - time.monotonic(), 0)
             if not group.gate.acquire(timeout=rest) and group.unfinished():
                 group.request_flush()
-                raise TimeoutError(
-                    f"{self._policy.name}: not durable in time; it may still become so"
-                )
+                raise self._policy.late_error()
         finally:
             group.waiting.pop()
             if group.finished:
@@ -283,28 +323,12 @@ class PureQueue(Generic[Item]):
             group.finish()
 
 
-def new_queue(
-    policy: Policy[Item],
-    group_bytes: int,
-    pending_bytes: int,
-    through: Callable[[Item], int | None] | None,
-    ended: Callable[[int, float, BaseException | None], None],
-) -> PureQueue[Item]:
+def new_queue(policy: Policy[Item], limits: Limits, log_end: object) -> PureQueue[Item]:
     """Return a queue of the compiled core where that is installed, else of this module.
 
-    Args:
-        policy: As for `PureQueue`.
-        group_bytes: As for `PureQueue`.
-        pending_bytes: As for `PureQueue`.
-        through: What the compiled core calls first for a lone caller: writes and syncs an item
-            and returns its log sequence number, or does nothing and returns None.
-        ended: Is called after ``through`` with the item's size, the seconds that it took, and
-            what it raised; raises what the caller gets.
+    To ``log_end``, if it is not None, the compiled core writes bodies of lone callers by itself.
     """
-    if CORE is None:
-        return PureQueue(policy, group_bytes, pending_bytes)
-    compiled: PureQueue[Item] = CORE.Queue(
-        policy.lead, policy.commit_alone, through, ended, policy.request_flush,
-        policy.write_dirty, policy.name, group_bytes, pending_bytes,
-    )  # fmt: skip
+    if CORE is None or simulated():
+        return PureQueue(policy, limits)
+    compiled: PureQueue[Item] = CORE.Queue(policy, *limits, log_end)
     return compiled

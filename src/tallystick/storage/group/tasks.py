@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Callable
 from contextvars import Context
 from typing import Any
+
+from tallystick.storage.opening import start_thread
+from tallystick.storage.scheduling import threading
 
 Loop = asyncio.AbstractEventLoop
 
@@ -35,13 +37,21 @@ class TaskFlusher:
         self._thread: threading.Thread | None = None
 
     def request(self) -> None:
-        """Have ``flush`` called soon."""
+        """Have ``flush`` called soon; at once, in this thread, where no other can be started."""
+        try:
+            self._require_thread()
+        except OSError:
+            self._flush()
+        else:
+            self.request_if_running()
+
+    def _require_thread(self) -> None:
         if self._thread is None:
             with self._starting:
                 if self._thread is None:
-                    self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                    self._thread.start()
-        self.request_if_running()
+                    thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                    start_thread(thread)
+                    self._thread = thread
 
     def request_if_running(self) -> None:
         """Have ``flush`` called soon if the thread was ever started."""

@@ -13,13 +13,13 @@ often does no harm: a thread that passes checks the group's state itself.
 from __future__ import annotations
 
 import contextlib
-import threading
 from asyncio import get_running_loop
 from collections.abc import Generator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from tallystick.errors import TallystickError, copy_error
 from tallystick.storage.group.tasks import Loop, TaskWaiter, TaskWaiters
+from tallystick.storage.scheduling import threading
 
 Item = TypeVar("Item")
 

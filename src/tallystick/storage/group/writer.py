@@ -41,7 +41,7 @@ or the compiled core that has the same interface. What costs per group is here, 
 from __future__ import annotations
 
 import contextlib
-import time
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic
 
@@ -54,9 +54,10 @@ from tallystick.errors import (
 )
 from tallystick.storage.fork import forked_error, register_in_child
 from tallystick.storage.group.counters import GroupCounters
-from tallystick.storage.group.queue import new_queue
+from tallystick.storage.group.queue import Limits, new_queue
 from tallystick.storage.group.tasks import TaskFlusher, in_event_loop
 from tallystick.storage.group.ticket import Group, GroupTicket, Item
+from tallystick.storage.scheduling import time
 from tallystick.storage.signals import defer_sigint
 
 GROUP_BYTES = 1 << 20
@@ -74,6 +75,11 @@ class GroupWriter(Generic[Item]):
     nothing of the group may have taken effect: its items are refused, the log goes on. Any other
     exception poisons the writer. ``sync()`` makes durable what was written before.
 
+    Attributes:
+        append: Submits a body of known overhead, without a frame of Python for it; see
+            `tallystick.storage.group.queue.PureQueue.append`.
+        append_durably: The same, and waits.
+
     Args:
         write: Writes one group.
         sync: Makes written groups durable.
@@ -82,8 +88,13 @@ class GroupWriter(Generic[Item]):
         pending_bytes: Limit of the groups that wait to be written.
         delay: Seconds that a leader waits for more items, if ``siblings`` are there already.
         siblings: See ``delay``.
-        through: Writes and syncs one item in the compiled core, see
-            `tallystick.storage.group.queue.new_queue`; what it does is not seen by ``write``.
+        overhead: Bytes that a record takes more than its body, for `append`.
+        body_max: Bytes of such a body at most.
+        too_large: Returns the error for a body of so many bytes.
+        write_synced: As ``write``, for a group that ``sync`` follows at once: it may do both in
+            one step.
+        log_end: An object of the compiled core to which it may write by itself, in place of
+            ``write_synced``, the body of a lone caller of `append_durably`; None if there is none.
     """
 
     def __init__(
@@ -96,16 +107,25 @@ class GroupWriter(Generic[Item]):
         pending_bytes: int = PENDING_BYTES,
         delay: float = 0.0,
         siblings: int = 5,
-        through: Callable[[Item], int | None] | None = None,
+        overhead: int = 0,
+        body_max: int = sys.maxsize,
+        too_large: Callable[[int], TallystickError] | None = None,
+        write_synced: Callable[[list[Item]], Sequence[int]] | None = None,
+        log_end: object = None,
     ) -> None:
         self.name = name
-        self.counters = GroupCounters()
+        self.counted = GroupCounters()
         self._write = write
+        self._write_synced = write_synced or write
         self._sync = sync
         self._delay = delay
         self._siblings = siblings
         self._make_flusher()
-        self._queue = new_queue(self, group_bytes, pending_bytes, through, self._ended_through)
+        self._too_large = too_large
+        limits = Limits(group_bytes, pending_bytes, overhead, body_max)
+        self._queue = new_queue(self, limits, log_end)
+        self.append = self._queue.append
+        self.append_durably = self._queue.append_durably
         register_in_child(self)
 
     def _make_flusher(self) -> None:
@@ -196,6 +216,11 @@ class GroupWriter(Generic[Item]):
             self.release()
 
     @property
+    def counters(self) -> GroupCounters:
+        """Return what was counted so far."""
+        return self.counted.and_alone(self._queue.counted_alone())
+
+    @property
     def poisoned(self) -> bool:
         """True after a failed write or sync."""
         return isinstance(self._queue.stopped, LogPoisonedError)
@@ -205,6 +230,23 @@ class GroupWriter(Generic[Item]):
     def request_flush(self) -> None:
         """Have the task flusher flush soon."""
         self._task_flusher.request()
+
+    def own_flush_error(self) -> LogWriteError:
+        """Return the error for a thread that flushes and would wait for itself for ever."""
+        return LogWriteError(
+            "a flush cannot wait for itself",
+            file=self.name,
+            advice="Wait outside of write, sync and exclusive blocks",
+        )
+
+    def late_error(self) -> TimeoutError:
+        """Return the error for a caller whose time is over."""
+        return TimeoutError(f"{self.name}: not durable in time; it may still become so")
+
+    def too_large(self, size: int) -> TallystickError:
+        """Return the error for a body of ``size`` bytes."""
+        assert self._too_large is not None, "a limit comes with its error"
+        return self._too_large(size)
 
     def write_dirty(self) -> None:
         """Have the caller of `submit` write what waits, before it may submit more."""
@@ -243,36 +285,30 @@ class GroupWriter(Generic[Item]):
     def commit_alone(self, item: Item, size: int) -> int:
         """Write and sync one item, without a group; returns its log sequence number."""
         with defer_sigint():
+            counters = self.counted
             started = time.perf_counter()
             written = False
             try:
-                lsns = self._write_items([item])
+                lsns = self._write_items([item], self._write_synced)
                 written = True
-                self.counters.add_group(1, size)
-                self.counters.fsyncs += 1
+                counters.groups += 1
+                counters.records += 1
+                counters.bytes += size
+                counters.fsyncs += 1
                 self._sync()
                 return lsns[0]
             except BaseException as error:
                 if isinstance(error, LogWriteError) and not written:
-                    self.counters.refused += 1
+                    counters.refused += 1
                     raise
                 raise copy_error(self._poison(error)) from error
             finally:
-                self.counters.add_time(time.perf_counter() - started)
+                counters.add_time(time.perf_counter() - started)
                 self.release()
 
     def _has_siblings(self) -> bool:
         waiting = self._queue.unfinished()
         return bool(waiting) and len(waiting[-1].items) >= self._siblings
-
-    def _ended_through(self, size: int, seconds: float, error: BaseException | None) -> None:
-        """End what `commit_alone` does, where the compiled core has written and synced."""
-        try:
-            if error is not None:
-                raise copy_error(self._poison(error)) from error
-            self.counters.add_lone(size, seconds)
-        finally:
-            self.release()
 
     def release(self) -> None:
         """End a flush, and have the groups formed meanwhile flushed next (I5)."""
@@ -288,26 +324,32 @@ class GroupWriter(Generic[Item]):
         if not queue.unsynced:
             return
         started = time.perf_counter()
+        sync = sync or any(group.sync for group in groups)
+        last = groups[-1] if sync and groups else None
         for group in groups:
-            self._write_group(group)
-        if queue.unsynced and (sync or any(group.sync for group in groups)):
-            self.counters.fsyncs += 1
+            self._write_group(group, self._write_synced if group is last else self._write)
+        if queue.unsynced and sync:
+            self.counted.fsyncs += 1
             self._sync()
             queue.finish(time.perf_counter() - started)
-        self.counters.add_time(time.perf_counter() - started)
+        self.counted.add_time(time.perf_counter() - started)
 
-    def _write_group(self, group: Group[Item]) -> None:
+    def _write_group(
+        self, group: Group[Item], write: Callable[[list[Item]], Sequence[int]]
+    ) -> None:
         try:
-            lsns = self._write_items(group.items)
+            lsns = self._write_items(group.items, write)
         except LogWriteError as error:
             self._queue.refuse(group, error)
-            self.counters.refused += len(group.items)
+            self.counted.refused += len(group.items)
             return
         group.lsns = lsns
-        self.counters.add_group(len(lsns), group.bytes)
+        self.counted.add_group(len(lsns), group.bytes)
 
-    def _write_items(self, items: list[Item]) -> Sequence[int]:
-        lsns = self._write(items)
+    def _write_items(
+        self, items: list[Item], write: Callable[[list[Item]], Sequence[int]]
+    ) -> Sequence[int]:
+        lsns = write(items)
         if len(lsns) != len(items):
             raise AssertionError(f"{len(lsns)} sequence numbers for {len(items)} items")
         return lsns

@@ -1,0 +1,221 @@
+"""The processes that share a log: who they are, and which of them live.
+
+In: a folder and the settings that all must have. Out: a `Membership`. The file ``shared.members``
+has a place for each; a lock on one byte of it, which the kernel frees when the process ends, says
+that its process lives. Besides, each of them holds the log's lock file shared, so that nobody opens
+the log alone; who is alone at first makes the file anew, whatever an earlier boot has left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from tallystick.errors import BusyError, LogLockedError, UnsupportedFormatError
+from tallystick.storage.local import LocalFile
+from tallystick.storage.scheduling import threading, time
+from tallystick.storage.shared.kernel import boot_id
+from tallystick.storage.shared.memory import SharedMemory
+
+MEMBERS_MAX: Final = 256
+"""Processes that share a log, at most."""
+PREFIX: Final = "shared."
+"""Names of the files of a shared log begin so; they are no part of the log."""
+VERSION: Final = 1
+"""Of the layout of all these files; other versions are refused."""
+MEMBERS_FILE: Final = PREFIX + "members"
+LOCK_WAIT_S: Final = 5.0
+"""Time in which another process prepares a log that it opens at the same moment."""
+
+_MAGIC: Final = int.from_bytes(b"TLYSHARE", "little")
+_WORDS: Final = 8
+"""Words of a place: start in milliseconds, pid, first segment held."""
+_SIZE: Final = (1 + MEMBERS_MAX) * _WORDS * 8
+_START, _PID, _HELD = range(3)
+_BOOT, _DIGEST = slice(2, 4), slice(4, 6)
+_POLL_S: Final = 0.01
+_LOCK: Final = struct.Struct("hhqqi4x")
+
+
+def digest(*parts: bytes) -> tuple[int, int]:
+    """Return two words that stand for all parts."""
+    whole = hashlib.sha256(b"".join(hashlib.sha256(one).digest() for one in parts)).digest()
+    low, high = struct.unpack_from("QQ", whole)
+    return low, high
+
+
+class Membership:
+    """One opener's place among the processes that share a log.
+
+    Args:
+        folder: The log's folder, which exists.
+        lock_name: The log's lock file in it.
+        settings: Bytes that must be the same in all processes.
+        create: Is called while no other process can have the log open.
+
+    Attributes:
+        number: The place, below `MEMBERS_MAX`; that of a process that ended is used again.
+        start_ms: When it was taken, in milliseconds since 1970.
+
+    Raises:
+        LogLockedError: A process has the log open alone, or on another machine.
+        UnsupportedFormatError: The other processes have other settings, or another version.
+        BusyError: There are too many processes.
+    """
+
+    def __init__(
+        self, folder: str, lock_name: str, settings: bytes, create: Callable[[], None]
+    ) -> None:
+        self.folder = folder
+        self._holds: Counter[int] = Counter()
+        self._guard = threading.Lock()
+        self._boot, self._digest = digest(boot_id()), digest(settings)
+        self._lock = LocalFile(f"{folder}/{lock_name}", os.O_RDWR | os.O_CREAT)
+        try:
+            self._join(create)
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def _join(self, create: Callable[[], None]) -> None:
+        deadline = time.monotonic() + LOCK_WAIT_S
+        while not self._try_lock(create):
+            if time.monotonic() > deadline:
+                raise LogLockedError(
+                    "a process has the log open alone",
+                    file=self.folder,
+                    advice="Close it there, or open it there with shared=True",
+                )
+            time.sleep(_POLL_S)
+        self._memory = SharedMemory(f"{self.folder}/{MEMBERS_FILE}", _SIZE)
+        try:
+            self._check()
+            self.number = self._take_place()
+        except BaseException:
+            self._memory.close()
+            raise
+
+    def _try_lock(self, create: Callable[[], None]) -> bool:
+        """Lock the log shared; whoever is alone, and can lock it exclusively, prepares it first."""
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(self._lock.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            create()
+            self._make_anew()
+        try:
+            # In between another one may be alone, and make anew what is read only after this.
+            fcntl.flock(self._lock.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _make_anew(self) -> None:
+        """Remove what no process uses any more, and write the settings."""
+        for path in Path(self.folder).glob(f"{PREFIX}*"):
+            path.unlink()
+        fresh = f"{self.folder}/{MEMBERS_FILE}.new"
+        memory = SharedMemory(fresh, _SIZE, create=True)
+        memory.words[0], memory.words[1] = _MAGIC, VERSION
+        memory.words[2], memory.words[3] = self._boot
+        memory.words[4], memory.words[5] = self._digest
+        memory.close()
+        Path(fresh).rename(f"{self.folder}/{MEMBERS_FILE}")
+
+    def _check(self) -> None:
+        words = self._memory.words
+        if words[0] != _MAGIC or words[1] != VERSION:
+            raise UnsupportedFormatError(
+                "the log is shared by processes with another version of this program",
+                file=self._memory.path,
+                expected=f"version {VERSION}",
+                found=f"version {words[1]}",
+                advice="Run one version in all of them, or close the log in the others first",
+            )
+        if tuple(words[_BOOT]) != self._boot:
+            raise LogLockedError(
+                "processes on another machine share the log",
+                file=self._memory.path,
+                advice="A log is shared by the processes of one machine; close it there",
+            )
+        if tuple(words[_DIGEST]) != self._digest:
+            raise UnsupportedFormatError(
+                "the processes that share the log opened it with other settings, or another key",
+                file=self._memory.path,
+                advice="Open it with the same settings everywhere, or close it in the others first",
+            )
+
+    def _take_place(self) -> int:
+        for number in range(MEMBERS_MAX):
+            if self._lock_place(number):
+                words = self._memory.words
+                base = (1 + number) * _WORDS
+                self.start_ms = max(time.time_ns() // 1_000_000, words[base + _START] + 1)
+                words[base + _HELD] = 0
+                words[base + _PID] = os.getpid()
+                words[base + _START] = self.start_ms
+                return number
+        raise BusyError(
+            f"{MEMBERS_MAX} processes share the log already",
+            file=self.folder,
+            advice="Close it in one of them first",
+        )
+
+    def _lock_place(self, number: int) -> bool:
+        request = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, number, 1, 0)
+        try:
+            fcntl.fcntl(self._memory.file.fd, fcntl.F_OFD_SETLK, request)
+        except BlockingIOError:
+            return False
+        return True
+
+    # -- the others -------------------------------------------------------------------------
+
+    def is_alive(self, number: int) -> bool:
+        """Return True if a process has this place."""
+        if number == self.number:
+            return True
+        request = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, number, 1, 0)
+        answer = fcntl.fcntl(self._memory.file.fd, fcntl.F_OFD_GETLK, request)
+        return bool(_LOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+
+    def lives_since(self, number: int) -> int | None:
+        """Return when the process with this place took it, in milliseconds; None without one."""
+        if not 0 <= number < MEMBERS_MAX or not self.is_alive(number):
+            return None
+        return self._memory.words[(1 + number) * _WORDS + _START]
+
+    def first_held(self) -> int | None:
+        """Return the first segment that a living process reads; None if none does."""
+        words = self._memory.words
+        held = [
+            words[(1 + number) * _WORDS + _HELD]
+            for number in range(MEMBERS_MAX)
+            if words[(1 + number) * _WORDS + _HELD] and self.is_alive(number)
+        ]
+        return min(held, default=None)
+
+    @contextlib.contextmanager
+    def hold(self, segment: int) -> Iterator[None]:
+        """Have this segment and all later ones kept, whoever leads."""
+        self._count(segment, 1)
+        try:
+            yield
+        finally:
+            self._count(segment, -1)
+
+    def _count(self, segment: int, change: int) -> None:
+        with self._guard:
+            self._holds[segment] += change
+            held = [number for number, count in self._holds.items() if count]
+            self._memory.words[(1 + self.number) * _WORDS + _HELD] = min(held, default=0)
+
+    def close(self) -> None:
+        """Leave the place and the log to the others."""
+        self._memory.close()
+        self._lock.close()

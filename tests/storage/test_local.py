@@ -1,0 +1,34 @@
+"""A folder that `FileSystem.mkdir` has returned from is durable, whoever has made it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tallystick.storage.local import LocalFileSystem
+
+
+def test_a_folder_that_a_killed_process_has_made_is_made_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    fs = LocalFileSystem()
+    monkeypatch.setattr(fs, "sync_dir", synced.append)
+    (tmp_path / "log").mkdir()  # and the process ends before it syncs
+    fs.mkdir(str(tmp_path / "log"))
+    assert synced == [str(tmp_path)]
+    fs.mkdir(str(tmp_path / "log" / "deep" / "deeper"))
+    assert synced[1:] == [str(tmp_path), str(tmp_path / "log"), str(tmp_path / "log" / "deep")]
+
+
+def test_a_parent_that_may_not_be_read_is_no_reason_to_refuse_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    fs = LocalFileSystem()
+    monkeypatch.setattr(fs, "sync_dir", refuse)
+    (tmp_path / "log").mkdir()
+    fs.mkdir(str(tmp_path / "log"))
