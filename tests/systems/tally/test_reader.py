@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +42,7 @@ from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.live.sharded import ShardedLog, merged
 from tallystick.systems.tally.read.header_search import magic_places
+from tallystick.systems.tally.reader import TallyReading
 from tallystick.testing import MemoryFileSystem, check_tiling
 from tests.kit import same_rows, untouched
 from tests.systems.tally.build import (
@@ -113,6 +115,23 @@ def test_sealed_segments_are_split_inside() -> None:
 def test_spans_tile_every_file(make: type[MemoryFileSystem]) -> None:
     for file in reading(make()).files():
         check_tiling(file)
+
+
+@pytest.mark.parametrize("size", [1, 511, 2971, 4096, 8191, 8192, 8193])
+def test_spans_tile_a_file_cut_before_its_first_group(size: int) -> None:
+    fs = every_kind()
+    fs.open(SEGMENT).truncate(size)
+    for file in reading(fs).files():
+        check_tiling(file)
+
+
+def test_spans_tile_a_segment_cut_inside_its_header_before_another() -> None:
+    fs = segments_of_plain()
+    fs.open(f"{FOLDER}/0000000000000002.tally").truncate(2971)
+    one = reading(fs)
+    for file in one.files():
+        check_tiling(file)
+    assert any(finding.code == "corrupt-group" for finding in one.findings())
 
 
 def test_recycled_file_shows_its_earlier_life_as_stale() -> None:
@@ -347,3 +366,39 @@ def test_group_headers_are_found_at_every_place_that_one_can_have() -> None:
         assert list(magic_places(data, 1)) == ([place] if place else [])
         assert list(magic_places(data, 0, place)) == []
     assert list(magic_places(bytes(64) + GROUP_MAGIC + bytes(size), 0)) == []
+
+
+@pytest.mark.parametrize("after", [None, 0])
+@pytest.mark.parametrize("known", [False, True], ids=["before its head", "after its head"])
+def test_changes_of_a_segment_that_cannot_be_read_are_never_left_out(
+    known: bool, after: int | None, tmp_path: Path
+) -> None:
+    with TallyLog(str(tmp_path), settings=TINY) as log:
+        for _ in range(30):
+            log.append(bytes(900)).wait()
+    (source,) = discover(tmp_path).logs
+    segments = [path for path in source.files if path.endswith(".tally")]
+    assert len(segments) > 4
+    for path in (segments[0], segments[3], segments[-1]):
+        read = system("tally").read(source, ReadOptions())
+        assert isinstance(read, TallyReading)
+        assert len(list(read.changes_between(after, 30))) == 30
+        if not known:
+            read = TallyReading(source, ReadOptions())
+        os.rename(path, tmp_path / "away")  # noqa: PTH104
+        with contextlib.suppress(TallystickError):
+            found = len(list(read.changes_between(after, 30)))
+            assert found == 30, path
+        os.rename(tmp_path / "away", path)  # noqa: PTH104
+
+
+def test_changes_need_no_file_that_a_writer_had_not_finished(tmp_path: Path) -> None:
+    with TallyLog(str(tmp_path), settings=TINY) as log:
+        for _ in range(10):
+            log.append(bytes(900)).wait()
+    spare = tmp_path / "spare-7.new"
+    spare.write_bytes(bytes(4096))
+    (source,) = discover(tmp_path).logs
+    read = TallyReading(source, ReadOptions())
+    spare.unlink()
+    assert len(list(read.changes_between(None, 10))) == 10

@@ -26,9 +26,27 @@ SYSTEM = System(
         Role.UNDO_REDO_LOG: f"{_ROLES}.undo_redo_log:TallyUndoRedoLog",
         Role.PERSIST_LOG: f"{_ROLES}.persist_log:TallyPersistLog",
     },
+    shared={Role.DECISION_LOG: f"{_ROLES}.decision_log:TallySharedDecisionLog"},
     clocks=frozenset({Clock.WALL_US}),
     change_feed=True,
     secrets=frozenset({"encryption_key"}),
-    companions=frozenset({"backup", "fresh", "identity", "lock", "node", "pages", "recovered"}),
+    companions=frozenset(
+        [
+            "backup",
+            "closed",
+            "closed.old",
+            "fresh",
+            "identities.json",
+            "identity",
+            "lock",
+            "node",
+            "outcomes",
+            "pages",
+            "recovered",
+            "traces",
+            "traces.old",
+            "shared",
+        ]
+    ),
     persist_entry="tallystick.systems.tally.read.records:stored_entry",
 )

@@ -84,10 +84,23 @@ CODES = codes(
         "Restore the file, or salvage what is left",
     ),
     Code(
+        "short-segment",
+        Severity.DAMAGE,
+        "The last segment is shorter than it was made: it was cut, and records may have stood "
+        "there.",
+        "Restore the file; or salvage, which keeps what is left",
+    ),
+    Code(
         "torn-tail",
         Severity.WARNING,
-        "The last write never finished; it was not acknowledged.",
-        "Opening the log cuts here",
+        "The last group is not whole: its write never finished, or it was damaged later.",
+        "The answer says which of the two is possible. Opening the log cuts here",
+    ),
+    Code(
+        "unfinished-backup",
+        Severity.DAMAGE,
+        "A backup of the log was not finished: it is refused, whatever its segments hold.",
+        "Take another backup; nothing in this folder is of use while the log itself is there",
     ),
     Code(
         "unreadable-group",
@@ -132,8 +145,8 @@ REASONS = reasons(
     Reason(
         "last-group-cut",
         Answer.SAFE,
-        "Every group is whole but the last one, of which sectors were never written: it was not "
-        "acknowledged.",
+        "Every group is whole but the last one, of which sectors, or the end, were never written: "
+        "it was not acknowledged.",
         after_crash=True,
     ),
 )

@@ -7,7 +7,8 @@ damaged.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from tallystick.records import (
     Transaction,
     Verdict,
 )
+from tallystick.systems.findings import UNREADABLE
 from tallystick.systems.protocol import FileLife, LogSource, ReadOptions, Split
 from tallystick.systems.tally.columns.deferred_runs import DeferredRunReader
 from tallystick.systems.tally.columns.splits import (
@@ -35,7 +37,7 @@ from tallystick.systems.tally.columns.splits import (
     witnesses,
 )
 from tallystick.systems.tally.format.headers import SegmentHeader
-from tallystick.systems.tally.format.layout import DATA_OFFSET, VERSION
+from tallystick.systems.tally.format.layout import DATA_OFFSET, VERSION, segment_number
 from tallystick.systems.tally.read.changes import ChangeFeed, changes_between
 from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.files import (
@@ -54,6 +56,8 @@ from tallystick.systems.tally.verdict.strict import JudgedLog, judge
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from tallystick.systems.protocol import Longs
 
 
 class TallyReading:
@@ -140,7 +144,7 @@ class TallyReading:
         spans = doubled_spans(
             size, "control block", self.catalog.control_damage, whole=control is not None
         )
-        rest = cut((Span(DATA_OFFSET, size, Outcome.UNUSED, "fill", "behind the block"),), size)
+        rest = cut((Span(DATA_OFFSET, size, Outcome.UNUSED, "fill", "after the block"),), size)
         return LogFile(
             path, size, "control file", 0,
             generation=control.generation if control else None,
@@ -202,15 +206,24 @@ class TallyReading:
         """
         yield from ChangeFeed(self.source.path, self._incomplete).take(self.records())
 
-    def changes_between(self, after: int, until: int) -> Iterator[Change]:
+    def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
+        """Return the LSNs of records."""
+        del file, ends
+        return sequences
+
+    def changes_between(self, after: int | None, until: int) -> Iterator[Change]:
         """Yield what the records with LSNs above ``after``, up to ``until``, commit.
 
+        With None from the first record that is there.
+
         Raises:
-            LogUnreadableError: some of these records were given up.
+            LogUnreadableError: some of these records were given up, or cannot be read now.
             CorruptLogError: some are damaged.
         """
+        self._require_readable(self.catalog.findings)
         live = (one.header for one in self.catalog.segments if one.status is FileStatus.LIVE)
         firsts = {header.number: header.first_lsn for header in live if header is not None}
+        after = min(firsts.values(), default=1) - 1 if after is None else after
         yield from changes_between(
             self.source.path, self._records_from, lambda number: firsts.get(number, 0), after, until
         )
@@ -224,13 +237,27 @@ class TallyReading:
                 expected=f"record {lsn}",
                 advice="Hold segments back until their readers have come past them",
             )  # fmt: skip
-        for step in Scan(self.catalog, self._access, start).steps():
+        scan = Scan(self.catalog, self._access, start)
+        for step in scan.steps():
             if step.after_damage or step.place.case is Case.CORRUPT:
                 raise CorruptLogError(
                     "records are damaged", file=step.file.path, offset=step.place.offset,
                     advice="Look at the log with `tallystick explain`",
                 )  # fmt: skip
             yield from (one for one in step_records(step, self._key) if (one.sequence or 0) >= lsn)
+        self._require_readable(scan.findings)
+
+    def _require_readable(self, findings: Iterable[Finding]) -> None:
+        """Raise `LogUnreadableError` if a segment cannot be read: what it holds is not left out.
+
+        Spare files hold nothing, and a segment that was given up may go at any time.
+        """
+        control = self.catalog.control
+        first = 0 if control is None else control.first_segment
+        for one in findings:
+            number = segment_number(posixpath.basename(one.file or ""))
+            if one.code == UNREADABLE.code and number is not None and number >= first:
+                raise LogUnreadableError(one.message, file=one.file, advice=one.advice)
 
     def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all of `changes` in the same order, as batches of at most ``rows`` rows."""

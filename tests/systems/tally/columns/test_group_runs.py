@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,12 @@ from tallystick.systems.tally.format.bodies import encode_names
 from tallystick.systems.tally.format.columns import UnplacedRecord, encode_records
 from tallystick.systems.tally.format.entries import encode_entry
 from tallystick.systems.tally.format.kinds import Code
+from tallystick.systems.tally.format.layout import (
+    DATA_OFFSET,
+    HEADER_SIZE,
+    decode_group_header,
+    encode_group_header,
+)
 from tallystick.systems.tally.live import opening as recovery
 from tallystick.systems.tally.read.scan import Scan
 from tallystick.systems.tally.read.walk import RunReader
@@ -91,6 +98,21 @@ def test_what_needs_more_than_columns_is_left_to_the_plain_walk(rows: int) -> No
 def test_damage_in_small_groups_is_judged_as_without_runs() -> None:
     for one in damaged_logs(seed=20, count=150):
         agree(one)
+
+
+def test_a_group_that_states_another_size_is_damaged_in_a_run_too() -> None:
+    """Every checksum holds: only the two sizes of a payload that is not packed contradict."""
+    fs = one_by_one(3)
+    data = fs.open(SEGMENT).pread(16 << 10, 0)
+    header = decode_group_header(data, DATA_OFFSET)
+    assert header is not None
+    encoded = encode_group_header(replace(header, raw=header.raw + 1))
+    for place in (DATA_OFFSET, header.end - HEADER_SIZE):
+        fs.open(SEGMENT).pwrite(encoded, place)
+    one = reading(fs)
+    records = table(list(record_batches(one.records(), FOLDER, "wall_us")))
+    assert records.column("outcome")[0].as_py() == "corrupt"
+    assert table(list(one.batches())).equals(records)
 
 
 def test_plain_python_takes_the_same_records(monkeypatch: pytest.MonkeyPatch) -> None:

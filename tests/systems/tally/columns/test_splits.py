@@ -113,7 +113,7 @@ def test_times_never_go_back_where_all_older_groups_were_freed(
     log.append(b"earlier").wait()
     log.roll()
     assert log.reclaim(log.next_lsn) == [1]
-    before = log._appender.time_us
+    before = log._appender.at.time_us
     log.close()
     monkeypatch.setattr("time.time_ns", lambda: 1_000_000)
     log = tiny_log(fs)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,6 +51,7 @@ from tallystick.systems.tally.format.layout import (
 
 U32 = st.integers(0, 2**32 - 1)
 U63 = st.integers(0, 2**63 - 1)
+POSITIVE = st.integers(1, 2**63 - 1)
 I64 = st.integers(-(2**63), 2**63 - 1)
 SIZES = st.integers(16 << 10, 2**31 - 1)
 SECTORS = st.sampled_from(SECTOR_SIZES)
@@ -67,9 +71,9 @@ RECORDS_OF_A_GROUP = st.lists(
 )
 CONTROLS = st.builds(
     Control, IDENTITY, SIZES, SECTORS, U63, U63, U63, U63, U63, U63, U63, I64, U32, U32
-)
+).map(lambda one: replace(one, durable_lsn=max(one.durable_lsn, one.checkpoint_lsn)))
 SEGMENTS = st.builds(
-    SegmentHeader, IDENTITY, st.integers(1, 2**63), st.integers(1, 2**63), SIZES, SECTORS, I64,
+    SegmentHeader, IDENTITY, POSITIVE, POSITIVE, SIZES, SECTORS, I64,
     U63, U63, U63, U32, U32,
 )  # fmt: skip
 
@@ -77,6 +81,12 @@ SEGMENTS = st.builds(
 @given(CONTROLS)
 def test_control_block_comes_back(control: Control) -> None:
     assert decode_control(encode_control(control)) == control
+
+
+@given(CONTROLS)
+def test_control_block_with_a_checkpoint_that_was_not_durable_is_none(control: Control) -> None:
+    beyond = replace(control, checkpoint_lsn=control.durable_lsn + 2)
+    assert decode_control(encode_control(beyond)) is None
 
 
 @given(SEGMENTS)
@@ -93,7 +103,7 @@ def test_group_header_comes_back_and_no_flipped_bit_passes(data: st.DataObject) 
         length=4096,
         segment=data.draw(U63),
         offset=data.draw(U63),
-        first_lsn=data.draw(U63),
+        first_lsn=data.draw(st.integers(0, 2**63 - 1001)),
         count=data.draw(st.integers(0, 1000)),
         columns=data.draw(U32),
         stored=data.draw(st.integers(0, 3000)),
@@ -221,3 +231,26 @@ def test_a_group_is_padded_to_whole_sectors_with_both_headers() -> None:
     assert group_length(0, 512) == 512
     assert group_length(256, 512) == 512
     assert group_length(257, 512) == 1024
+
+
+@pytest.mark.parametrize("number", [(1 << 63) - 1, 1 << 63, (1 << 64) - 1])
+def test_a_number_that_no_signed_column_holds_is_no_whole_header(number: int) -> None:
+    possible = number < 1 << 63
+    control = Control(bytes(16), 1 << 20, durable_lsn=(1 << 63) - 1)
+    for name in ("generation", "first_segment", "last_segment", "checkpoint_lsn", "durable_lsn"):
+        found = decode_control(encode_control(_with(control, name, number)))
+        assert (found is not None) is possible
+    whole = replace(control, next_transaction=number, next_key=number)
+    assert decode_control(encode_control(whole)) == whole
+    segment = SegmentHeader(bytes(16), 1, 1, 1 << 20)
+    for name in ("number", "first_lsn", "previous", "previous_end", "previous_lsn"):
+        found_segment = decode_segment_header(encode_segment_header(_with(segment, name, number)))
+        assert (found_segment is not None) is possible
+    for count in (0, 1):
+        group = GroupHeader(0, 512, 1, 8192, number, count, 0, 8, 8, 0, 0, 0, 0, bytes(8))
+        decoded = decode_group_header(encode_group_header(group), 0)
+        assert (decoded is not None) is (number + count < 1 << 63)
+
+
+def _with(header: Any, name: str, number: int) -> Any:
+    return replace(header, **{name: number})

@@ -21,11 +21,32 @@ from tallystick.systems.tally.format.layout import (
     decode_group_header,
     encode_group_header,
 )
+from tallystick.systems.tally.live.appender import ENTRY, LogEnd
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.settings import Settings
 from tests.need import need
 
-SIZES = [0, 1, 7, 8, 9, 119, 120, 247, 248, 249, 256, 1000, 4095, 8191, 8192, 8193, 20_000]
+SIZES = [
+    0,
+    1,
+    7,
+    8,
+    9,
+    119,
+    120,
+    247,
+    248,
+    249,
+    256,
+    1000,
+    4095,
+    8191,
+    8192,
+    8193,
+    20_000,
+    65_536,
+    65_537,
+]
 
 
 @pytest.mark.parametrize("sector", [512, 4096])
@@ -34,11 +55,11 @@ def test_each_byte_of_a_lone_record_is_as_specified(tmp_path: Path, sector: int)
     before = None
     with TallyLog(str(tmp_path), settings=settings) as log:
         for number, size in enumerate(SIZES, start=1):
-            appender = log._appender
-            offset, chain, durable = appender.end, appender.chain, appender.durable_lsn
+            appender, at = log._appender, log._appender.at
+            offset, chain, durable = at.end, at.chain, at.durable_lsn
             body = os.urandom(size)
             assert log.append_durably(body) == number
-            data = Path(appender._file.path).read_bytes()[offset : appender.end]  # type: ignore[union-attr]
+            data = Path(appender._file.path).read_bytes()[offset : at.end]  # type: ignore[union-attr]
             header = decode_group_header(data, 0)
             assert header is not None
             payload = b"".join(encode_plain(Code.APPEND, [body]).buffers)
@@ -50,12 +71,16 @@ def test_each_byte_of_a_lone_record_is_as_specified(tmp_path: Path, sector: int)
             assert (header.payload_crc, header.raw) == (crc32(middle), len(payload))
             assert header.tag == log.identity[:8]
             assert before is None or header.time_us >= before
-            assert (appender.chain, appender.time_us) == (header.checksum, header.time_us)
-            assert appender.index[-1] == (offset, number, header.time_us)
+            assert (at.chain, at.time_us) == (header.checksum, header.time_us)
+            assert ENTRY.unpack(at.index[-ENTRY.size :]) == (offset, number, header.time_us)
             assert (log.next_lsn, log.durable_lsn) == (number + 1, number)
+            assert log._state.plain_lsns == {1: number}
             before = header.time_us
         counters = log.counters
         assert counters.groups == counters.records == counters.fsyncs == len(SIZES)
+        assert sum(counters.histogram) == len(SIZES)
+        assert counters.bytes >= sum(SIZES)
+        assert counters.seconds > 0
 
 
 class _RecordedFile(LocalFile):
@@ -105,25 +130,27 @@ def test_nothing_bypasses_a_file_system_that_records(tmp_path: Path) -> None:
 def test_the_core_writes_to_a_plain_file_of_the_system_alone(tmp_path: Path) -> None:
     need("core")
     with TallyLog(str(tmp_path / "plain")) as log:
-        through = log._encoder.through()
-        assert through is not None
-        assert through(b"body") == 1
-        assert through(bytearray(b"no bytes")) is None  # type: ignore[arg-type]
+        assert type(log._appender.at) is not LogEnd
+        assert log._appender.at.write_plain(b"body") == 1
+        assert log._appender.at.write_plain(bytearray(b"no bytes")) is None
     recorder = _Recorder()
     with TallyLog(str(tmp_path / "recorded"), fs=recorder) as log:
-        through = log._encoder.through()
-        assert through is not None
-        assert through(b"body") is None
+        assert log._appender.at.write_plain(b"body") is None
     with TallyLog(str(tmp_path / "watched")) as log:
-        through = log._encoder.through()
-        assert through is not None
         for name in ("pwrite", "datasync"):
-            real = getattr(LocalFile, name)
-            with mock.patch.object(LocalFile, name, lambda *given, real=real: real(*given)):
-                assert through(b"body") is None
-        assert through(b"body") == 1
+            real, calls = getattr(LocalFile, name), [0]
+
+            def watched(*given: Any, real: Any = real, calls: list[int] = calls) -> None:
+                calls[0] += 1
+                real(*given)
+
+            with mock.patch.object(LocalFile, name, watched):
+                log.append_durably(b"body")
+                assert calls == [1]
+        log.append_durably(b"body")
+        assert calls == [1]
     with TallyLog(str(tmp_path / "packed"), settings=Settings(compression="zlib")) as log:
-        assert log._encoder.through() is None
+        assert type(log._appender.at) is LogEnd
 
 
 @pytest.mark.parametrize("device", ["/dev/full", "pipe"])
@@ -154,6 +181,31 @@ def test_a_write_or_sync_that_fails_poisons_the_log(tmp_path: Path, device: str)
         assert again.next_lsn == 2
 
 
+def test_what_the_core_failed_to_write_fails_again_and_leaves_the_end_where_it_was(
+    tmp_path: Path,
+) -> None:
+    need("core")
+    log = TallyLog(str(tmp_path))
+    log.append_durably(b"one")
+    at = log._appender.at
+    before = at.end, at.next_lsn, at.chain, bytes(at.index)
+    kept, full = os.dup(at.fd), os.open("/dev/full", os.O_RDWR)
+    os.dup2(full, at.fd)
+    with pytest.raises(OSError, match="No space"):
+        at.write_plain(b"two")
+    os.dup2(kept, at.fd)
+    for one in (kept, full):
+        os.close(one)
+    with pytest.raises(OSError, match="No space"):
+        at.write_plain(b"two")
+    with pytest.raises(OSError, match="No space"):
+        at.write(1, 1 << 16, b"columns", b"rest")
+    assert before == (at.end, at.next_lsn, at.chain, bytes(at.index))
+    with pytest.raises(LogPoisonedError):
+        log.append_durably(b"three")
+    log.abandon()
+
+
 def test_the_core_is_in_use_where_it_is_installed(tmp_path: Path) -> None:
     with TallyLog(str(tmp_path)) as log:
-        assert (log._encoder.through() is None) == (CORE is None)
+        assert (type(log._appender.at) is not LogEnd) == (CORE is not None)

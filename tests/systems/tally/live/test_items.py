@@ -11,10 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallystick.storage.crc import crc32
-from tallystick.systems.tally.format.columns import decode_columns
+from tallystick.storage.local import LOCAL
+from tallystick.systems.tally.format.bodies import Ending, encode_ending
+from tallystick.systems.tally.format.columns import UnplacedRecord, decode_columns
+from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.live import items as bulk
 from tallystick.systems.tally.live.items import Columnar
+from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.roles.journal import open_journal
+from tallystick.systems.tally.live.roles.undo_redo_log import TallyUndoRedoLog
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.testing import MemoryFileSystem
 from tests.systems.tally.build import FOLDER, TINY, bodies, reading
@@ -53,6 +58,45 @@ def test_groups_hold_the_bodies_in_order_whatever_is_joined_at_once(
 def test_groups_are_the_same_without_numpy(given: list[bytes]) -> None:
     plain = list(bulk._plain_groups(given, LIMIT))
     assert [of(group) for group in plain] == [of(group) for group in groups(given)]
+
+
+ROWS = st.dictionaries(
+    st.tuples(st.integers(1, 1 << 20), st.integers(-(1 << 63), (1 << 63) - 1)),
+    st.none() | st.binary(max_size=50),
+    max_size=9,
+)
+
+
+@given(st.lists(st.tuples(st.integers(1, 1 << 40), ROWS), min_size=1, max_size=9))
+def test_whole_transactions_are_encoded_as_their_records_are(
+    given: list[tuple[int, dict[tuple[int, int], bytes | None]]],
+) -> None:
+    whole = [
+        bulk.CommittedRows(transaction, rows, bulk.size_of_rows(rows))
+        for transaction, rows in given
+    ]
+    payload, counts = bulk.encode_committed(whole, 77)
+    records: list[UnplacedRecord] = []
+    for item, count in zip(whole, counts, strict=True):
+        records += bulk.rows_of(item)
+        ending = Ending(((77, len(item.rows)),) if item.rows else ())
+        records.append(UnplacedRecord(Code.COMMIT, encode_ending(ending), item.transaction))
+        assert count == len(records)
+    data = b"".join(payload.buffers)
+    assert list(decode_columns(data, counts[-1], payload.columns).records()) == records
+    assert len(data) == payload.size <= sum(item.size for item in whole)
+
+
+def test_what_a_transaction_has_logged_before_counts_in_its_commit_record(tmp_path: Path) -> None:
+    log = TallyUndoRedoLog(TallyLog(str(tmp_path)))
+    log.log_row(7, 1, 1, b"before")
+    log.commit_rows(7, {(1, 2): b"after"})
+    log.commit_rows(8, {(1, 3): b"whole"})
+    assert log.log.next_lsn == 6
+    with log.log.state() as state:
+        assert not state.open
+    log.close()
+    assert not reading(LOCAL, folder=str(tmp_path)).findings()
 
 
 def test_a_group_has_few_buffers_so_that_one_call_writes_it() -> None:
@@ -98,6 +142,7 @@ def spares(fs: MemoryFileSystem) -> list[str]:
 def test_the_next_segment_is_made_ahead_for_what_does_not_fit_in_this_one() -> None:
     fs = MemoryFileSystem()
     journal = open_journal(FOLDER, settings=SETTINGS, fs=fs)
+    assert isinstance(journal.log, TallyLog)
     journal.log.reserve_ahead(4000)
     journal.append_many([bytes(100)] * 40)
     assert journal.log.last_segment == 1

@@ -100,6 +100,7 @@ def test_hold_inside_a_chain_or_a_copy_reaches_the_log(tmp_path: Path) -> None:
 
 def test_journal_recycles_nothing_that_its_reader_wants(tmp_path: Path) -> None:
     journal = open_journal(str(tmp_path / "log"), settings=SMALL)
+    assert isinstance(journal.log, TallyLog)
     asked: list[str] = []
 
     def may_go(path: str) -> bool:

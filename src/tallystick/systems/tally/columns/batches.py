@@ -158,6 +158,8 @@ def _part(step: Step, key: bytes | None) -> _Part | None:
         return None
     try:
         columns = columns_of(step.view.payload(header), header, key)
+        if columns.gtrids >= 0:
+            columns.records()  # their offsets rise
     except (KeyMissingError, CorruptLogError):
         return None
     count = header.count
@@ -167,6 +169,9 @@ def _part(step: Step, key: bytes | None) -> _Part | None:
     codes = None
     if columns.codes >= 0:
         codes = np.frombuffer(columns.data, np.uint8, count, columns.codes)
+    _, types, _, _ = _names()
+    if bool((types[columns.code if codes is None else codes] < 0).any()):
+        return None
     return _Part(header, columns, codes, ends)
 
 
@@ -370,7 +375,10 @@ def _kinds_and_types(codes: npt.NDArray[np.uint8]) -> dict[str, pa.Array]:
 
 @cache
 def _names() -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8], pa.Array, pa.Array]:
-    """Return the place of each code in the dictionaries of kinds and types, and these."""
+    """Return the place of each code in the dictionaries of kinds and types, and these.
+
+    The type of a code that nobody writes may have no place, which is -1 then.
+    """
     pairs = [name_of(code) for code in range(256)]
     known = [code for code in range(256) if code in set(Code)]
     kinds = list(dict.fromkeys(pairs[code][0].value for code in (*known, 0)))

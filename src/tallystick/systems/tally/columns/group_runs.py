@@ -23,6 +23,7 @@ from tallystick.systems.tally.format.layout import (
     GROUP_MAGIC,
     HEADER_SIZE,
     LOG_TAG_SIZE,
+    NUMBER_MAX,
     SEGMENT_AT,
     TAG_AT,
     VERSION,
@@ -108,6 +109,10 @@ class ColumnarRun:
             yield group, Row(lsn, segment, time, record)
 
 
+_LSN_MAX = NUMBER_MAX // 2
+"""LSNs from here on are followed one by one: the kernel counts without a test for overflow."""
+
+
 class CompiledRunReader:
     """A `RunReader` of at most ``rows`` records per run.
 
@@ -145,7 +150,7 @@ class CompiledRunReader:
         codes = np.empty(rows, np.uint8)
         valid = np.stack((new_bitmap(rows), new_bitmap(rows)))
         views = new_views(rows)
-        known = due.offset >= DATA_OFFSET
+        known = due.offset >= DATA_OFFSET and due.lsn <= _LSN_MAX
         count = known and kernels.walk_small(
             data, stop, _common_header(view), view.header.sector_size, self._known, _TABLE,
             state, out, codes, valid, views,

@@ -39,7 +39,9 @@ number, log tag."""
 _LENGTH, _OFFSET, _LSN, _COUNT = (
     layout.LENGTH_AT, layout.OFFSET_AT, layout.LSN_AT, layout.COUNT_AT,
 )  # fmt: skip
-_COLUMNS, _STORED, _TIME = layout.COLUMNS_AT, layout.STORED_AT, layout.TIME_AT
+_COLUMNS, _STORED, _RAW, _TIME = (
+    layout.COLUMNS_AT, layout.STORED_AT, layout.RAW_AT, layout.TIME_AT,
+)  # fmt: skip
 _PAYLOAD_CRC, _CHAIN, _CHECKSUM = layout.PAYLOAD_CRC_AT, layout.CHAIN_AT, layout.CHECKSUM_AT
 
 
@@ -71,7 +73,12 @@ def _whole(data: Any, at: int, common: Any, sector: int, state: Any, table: Any)
         return 0
     if stored + 2 * _HEADER > length or length > stored + 2 * _HEADER + sector:
         return 0
-    if le_int64(data, at + _OFFSET) != at or le_int64(data, at + _LSN) != state[DUE_LSN]:
+    unpacked = le_uint32(data, at + _RAW)
+    if (
+        unpacked != stored
+        or le_int64(data, at + _OFFSET) != at
+        or le_int64(data, at + _LSN) != state[DUE_LSN]
+    ):
         return 0
     if le_uint32(data, at + _CHAIN) != state[DUE_CHAIN]:
         return 0

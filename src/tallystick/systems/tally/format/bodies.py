@@ -18,11 +18,12 @@ from tallystick.records import State, Xid
 _PAIR = struct.Struct("<QI")
 COUNT = struct.Struct("<H")
 _XID = struct.Struct("<iBB")
-_ROW = struct.Struct("<i")
+_NO_XID = _XID.pack(0, 0, False)
+ROW_HEAD = struct.Struct("<i")
+"""What comes before the row in the body of a redo record: its table."""
 _TIME = struct.Struct("<q")
 
-ROW_HEAD_SIZE = _ROW.size
-"""Bytes before the row in the body of a redo record."""
+ROW_HEAD_SIZE = ROW_HEAD.size
 
 
 # -- endings: prepare and commit ----------------------------------------------------------
@@ -49,11 +50,16 @@ def encode_ending(ending: Ending) -> bytes:
 
     count u16, pairs (u64, u32); xid present u8, [format i32, bqual length u8]; bqual; extra.
     """
-    pairs = b"".join(_PAIR.pack(*pair) for pair in ending.pairs)
-    xid = ending.xid
-    form, bqual = (0, b"") if xid is None else (xid.format_id, xid.bqual)
-    head = _XID.pack(form, len(bqual), xid is not None)
-    return COUNT.pack(len(ending.pairs)) + pairs + head + bqual + ending.extra
+    pairs, xid = _encode_pairs(ending.pairs), ending.xid
+    if xid is None:
+        return pairs + _NO_XID + ending.extra
+    return pairs + _XID.pack(xid.format_id, len(xid.bqual), True) + xid.bqual + ending.extra
+
+
+@functools.lru_cache(maxsize=256)
+def _encode_pairs(pairs: tuple[tuple[int, int], ...]) -> bytes:
+    """Encode pairs; cached, as transactions of the same size repeat in a segment."""
+    return COUNT.pack(len(pairs)) + b"".join(_PAIR.pack(*pair) for pair in pairs)
 
 
 def decode_ending(body: bytes, gtrid: bytes = b"") -> Ending:
@@ -77,7 +83,7 @@ def decode_ending(body: bytes, gtrid: bytes = b"") -> Ending:
 
 def encode_row(table: int, row: bytes = b"") -> bytes:
     """Encode a row of the undo/redo log: table i32, row."""
-    return _ROW.pack(table) + row
+    return ROW_HEAD.pack(table) + row
 
 
 def decode_row(body: bytes) -> tuple[int, bytes]:
@@ -87,7 +93,7 @@ def decode_row(body: bytes) -> tuple[int, bytes]:
         CorruptLogError: the body is shorter than the number of a table.
     """
     cursor = Cursor(body)
-    (table,) = cursor.take(_ROW)
+    (table,) = cursor.take(ROW_HEAD)
     return table, cursor.rest()
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
@@ -41,9 +41,11 @@ CODE_SHIFT: Final = 16
 """Place of the code of all records in the column bits."""
 PLAIN: Final = Code.APPEND << CODE_SHIFT
 """Columns of a group of plain records outside of transactions."""
+_TRANSACTION_ROWS: Final = CODES | TRANSACTIONS | KEYS | KEY_NULLS
 
 _PADDING = tuple(bytes(size) for size in range(8))
-_ONE_OFFSET = struct.Struct("<ii")
+ONE_OFFSET = struct.Struct("<ii")
+"""The offsets of one body: 0, and its length."""
 
 
 class UnplacedRecord(NamedTuple):
@@ -94,7 +96,7 @@ def encode_plain(code: int, bodies: Sequence[bytes]) -> GroupPayload:
     if len(bodies) == 1:
         size = len(bodies[0])
         return GroupPayload(
-            code << CODE_SHIFT, (_ONE_OFFSET.pack(0, _fitting(size)), *bodies), 8 + size
+            code << CODE_SHIFT, (ONE_OFFSET.pack(0, _fitting(size)), *bodies), 8 + size
         )
     offsets = _offsets(bodies)
     return _payload(code << CODE_SHIFT, [offsets, b"".join(bodies)])
@@ -125,6 +127,44 @@ def encode_records(records: Sequence[UnplacedRecord]) -> GroupPayload:
         parts += (_offsets(gtrids), b"".join(gtrids))
     parts.append(b"".join(bodies))
     return _payload(columns, parts)
+
+
+def encode_columns(
+    codes: Sequence[int],
+    ends: Sequence[int],
+    transactions: Sequence[int],
+    keys: Sequence[int],
+    keyed: int,
+    bodies: Sequence[bytes],
+) -> GroupPayload:
+    """Encode records of several codes that all have a transaction, and most of them a key.
+
+    Args:
+        codes: of each record.
+        ends: 0, and the end of each record's body in the joined bodies.
+        transactions: of each record.
+        keys: of each record, 0 for one without.
+        keyed: a bit for each record, least significant bit first, a 1 for one with a key.
+        bodies: all bodies, in any pieces.
+
+    Raises:
+        RecordTooLargeError: the bodies are too large for one group.
+    """
+    count = len(codes)
+    size = _fitting(ends[-1])
+    form = _form(count)
+    bitmap = keyed.to_bytes(-(-count // 8), "little")
+    columns = form.pack(bytes(codes), *ends, *transactions, *keys, bitmap)
+    return GroupPayload(_TRANSACTION_ROWS, (columns, b"".join(bodies)), form.size + size)
+
+
+@lru_cache(maxsize=256)
+def _form(count: int) -> struct.Struct:
+    """Return the columns of so many records of `encode_columns`, each padded to 8 bytes."""
+    bitmap, offsets = -(-count // 8), 4 * (count + 1)
+    return struct.Struct(
+        f"<{count}s{-count % 8}x{count + 1}i{-offsets % 8}x{2 * count}q{bitmap}s{-bitmap % 8}x"
+    )
 
 
 def _payload(columns: int, parts: list[bytes]) -> GroupPayload:

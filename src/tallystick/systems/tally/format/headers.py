@@ -18,6 +18,7 @@ from tallystick.systems.tally.format.layout import (
     DATA_OFFSET,
     LENGTH_MAX,
     LOG_TAG_SIZE,
+    NUMBER_MAX,
     SECTOR_SIZE,
     SECTOR_SIZES,
     VERSION,
@@ -26,6 +27,10 @@ from tallystick.systems.tally.format.layout import (
 
 CONTROL_MAGIC: Final = b"\x89TLYC\r\n\x1a"
 SEGMENT_MAGIC: Final = b"\x89TLYS\r\n\x1a"
+UNFINISHED_BACKUP: Final = (CONTROL_MAGIC + b" a backup that was not finished\n").ljust(
+    DATA_OFFSET, b"\0"
+)
+"""What the control file of a backup holds until everything else of it is durable."""
 
 _BLOCK_SIZE = 512
 _CRC = struct.Struct("<I")
@@ -193,7 +198,10 @@ def decode_control(data: Bytes, offset: int = 0) -> Control | None:
         return None
     sector, identity, segment_size, *rest = values
     control = Control(identity, segment_size, sector, *rest)
-    return control if _possible(sector, segment_size) else None
+    # A caller may have used the largest number of a transaction or entry: their next ones may be
+    # greater. What a checkpoint gives up was durable before.
+    durable = control.checkpoint_lsn <= control.durable_lsn + 1
+    return control if durable and _possible(sector, segment_size, *rest[:5]) else None
 
 
 def decode_segment_header(data: Bytes, offset: int = 0) -> SegmentHeader | None:
@@ -207,7 +215,8 @@ def decode_segment_header(data: Bytes, offset: int = 0) -> SegmentHeader | None:
         return None
     sector, identity, number, first_lsn, size, created, *rest = values
     header = SegmentHeader(identity, number, first_lsn, size, sector, created, *rest)
-    return header if _possible(sector, size) and number and first_lsn else None
+    possible = _possible(sector, size, number, first_lsn, *rest[:3])
+    return header if possible and number and first_lsn else None
 
 
 def _open_block(
@@ -226,5 +235,6 @@ def _open_block(
     return fields[3:]
 
 
-def _possible(sector_size: int, segment_size: int) -> bool:
-    return sector_size in SECTOR_SIZES and DATA_OFFSET < segment_size <= LENGTH_MAX
+def _possible(sector_size: int, segment_size: int, *numbers: int) -> bool:
+    fits = sector_size in SECTOR_SIZES and DATA_OFFSET < segment_size <= LENGTH_MAX
+    return fits and max(numbers) <= NUMBER_MAX

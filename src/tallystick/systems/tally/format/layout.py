@@ -72,12 +72,15 @@ LSN_AT: Final = 32
 COUNT_AT: Final = 40
 COLUMNS_AT: Final = 44
 STORED_AT: Final = 48
+RAW_AT: Final = 52
 TIME_AT: Final = 56
 PAYLOAD_CRC_AT: Final = 72
 CHAIN_AT: Final = 76
 TAG_AT: Final = 96
 CHECKSUM_AT: Final = HEADER_SIZE - _CRC.size
 
+NUMBER_MAX: Final = (1 << 63) - 1
+"""Largest LSN and segment number, as Arrow's columns are signed; a larger one is damage."""
 COUNT_MAX: Final = (1 << 31) - 2
 LENGTH_MAX: Final = (1 << 31) - 1
 
@@ -219,7 +222,7 @@ def decode_group_header(data: Bytes, offset: int) -> GroupHeader | None:
     require_version(fields[1])
     (_, _, flags, length, segment, place, lsn, count, columns, stored, raw) = fields[:11]
     (time_us, durable, payload_crc, chain, nonce, shard, tag, _) = fields[11:]
-    if stored + 2 * HEADER_SIZE > length or count > COUNT_MAX:
+    if stored + 2 * HEADER_SIZE > length or count > COUNT_MAX or lsn + count > NUMBER_MAX:
         return None
     return GroupHeader(
         flags, length, segment, place, lsn, count, columns, stored, raw, time_us, durable,

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
-import time
+import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import File, FileSystem
+from tallystick.storage.group.core import CORE
+from tallystick.storage.local import LocalFile
+from tallystick.storage.scheduling import simulated, time
 from tallystick.storage.segments import Segments
 from tallystick.systems.tally.format.columns import GroupPayload
 from tallystick.systems.tally.format.headers import (
@@ -52,8 +55,82 @@ from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.read.walk import Expected
 
 _NO_NONCE: Final = bytes(NONCE_SIZE)
+_PWRITE: Final = LocalFile.pwrite
+_DATASYNC: Final = LocalFile.datasync
+"""The compiled core writes in place of these two alone: not of a subclass, nor of other functions
+that took their place."""
+ENTRY: Final = struct.Struct("=qqq")
+"""Offset, first LSN and time of a group, as `LogEnd.index` holds them."""
+_PLAIN_ROOM: Final = 4 * HEADER_SIZE + TAG_SIZE + 2 * DATA_OFFSET + ENTRY_SIZE
+"""More than a group and the index of its segment take besides the body and the entries before."""
+_COMPILED_MAX: Final = 64 << 10
+"""Largest payload that the compiled core writes, in bytes: it holds the interpreter lock while it
+copies."""
+EPOCH_SHIFT: Final = 24
+"""Bits of a generation of the control block below the epoch of a shared log: see
+`tallystick.storage.shared.epochs`."""
 _JOIN_MAX: Final = 256 << 10
 """Groups up to this size are joined and written from one buffer; larger ones are not copied."""
+
+
+class LogEnd:
+    """The end of a log; one thread at a time changes it.
+
+    Attributes:
+        segment: number of the segment that is written to.
+        end: offset of the next group in it.
+        next_lsn: LSN of the next record.
+        durable_lsn: every record up to here is durable.
+        time_us: time of the last group, in microseconds.
+        chain: checksum of the last group's header.
+        index: an `ENTRY` for each group of the segment.
+        dirty: True if the last group is not synced.
+        marked: True if the control block states that all of the log is durable.
+        fd: descriptor of the segment; -1 if the compiled core must not write there.
+        plain_lsns: by segment, the greatest LSN of a plain record; the compiled core adds to it.
+    """
+
+    __slots__ = (
+        "chain", "dirty", "durable_lsn", "end", "fd", "index", "marked", "next_lsn", "plain_lsns",
+        "segment", "time_us",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.segment = self.end = self.durable_lsn = self.time_us = self.chain = 0
+        self.next_lsn = 1
+        self.index = bytearray()
+        self.dirty = False
+        self.marked = True
+        self.fd = -1
+        self.plain_lsns: dict[int, int] = {}
+
+    def write_plain(self, body: object) -> int | None:  # noqa: ARG002 - of the compiled core
+        """Write and sync a group of one plain record, and return its LSN.
+
+        None, having done nothing, where Python has to write it: always, without the core.
+        """
+        return None
+
+    def write(self, count: int, columns: int, first: bytes, rest: bytes) -> bool:  # noqa: ARG002
+        """Write and sync a group with the payload ``first + rest``; False as `write_plain`."""
+        return False
+
+
+def new_log_end(header: bytes, sector_size: int, space: int, *, compiled: bool) -> LogEnd:
+    """Return the end of an empty log.
+
+    Args:
+        header: a header of a group, of which the core takes what all groups have in common.
+        sector_size: bytes of a sector.
+        space: what the end, a body and the index before it may add up to, in bytes: the core
+            writes no body above that, and the segment is rolled.
+        compiled: whether the core can write this log.
+    """
+    if not compiled or simulated():
+        return LogEnd()
+    core: Any = CORE
+    end: LogEnd = core.LogEnd(header, sector_size, space, crc32, LocalFile, _PWRITE, _DATASYNC)
+    return end
 
 
 class Appender:
@@ -61,14 +138,7 @@ class Appender:
 
     Attributes:
         control: the control block as it is on disk.
-        segment: number of the segment that is written to.
-        end: offset of the next group in it.
-        next_lsn: LSN of the next record.
-        durable_lsn: every record up to here is durable.
-        time_us: time of the last group, in microseconds.
-        chain: checksum of the last group's header.
-        index: offset, first LSN and time of each group of the segment.
-        marked: True if the control block states that all of the log is durable.
+        at: where the next group goes.
     """
 
     def __init__(
@@ -78,13 +148,14 @@ class Appender:
         control: Control,
         settings: Settings,
         key: bytes | None,
+        epoch: int = 0,
     ) -> None:
+        self._epoch = epoch
         self._settings = settings
         self._key = key
         self._packing = COMPRESSIONS[settings.compression]
         self._file: File | None = None
         self._control_file = fs.open(posixpath.join(folder, CONTROL_NAME))
-        self._dirty = False
         self._segments = Segments(
             fs,
             folder,
@@ -92,21 +163,18 @@ class Appender:
             size=control.segment_size,
             spares_max=settings.spares,
             background=settings.preallocate,
+            first_spare=(epoch << EPOCH_SHIFT) + 1,
         )
         self.control = control
-        self.segment = 0
-        self.end = 0
-        self.next_lsn = 1
-        self.durable_lsn = 0
-        self.time_us = 0
-        self.chain = 0
-        self.index: list[tuple[int, int, int]] = []
-        self.marked = True
-
-    @property
-    def stores_plain(self) -> bool:
-        """True if payloads are stored as they are: neither compressed nor encrypted."""
-        return not self._packing and self._key is None
+        self._header = pack_group_header(
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, _NO_NONCE, control.shard, control.tag
+        )
+        self.at = new_log_end(
+            self._header,
+            control.sector_size,
+            control.segment_size - _PLAIN_ROOM,
+            compiled=CORE is not None and not self._packing and key is None,
+        )
 
     # -- groups -------------------------------------------------------------------------
 
@@ -116,35 +184,36 @@ class Appender:
     ) -> None:  # fmt: skip
         """Go on in a segment that has the groups of ``index``, all of them durable."""
         self._file = file
-        self.segment = header.number
-        self.end, self.next_lsn, self.chain = due.offset, due.lsn, due.chain
-        self.durable_lsn = due.lsn - 1
-        self.index = list(index)
-        self.time_us = time_us
+        at = self.at
+        at.segment, at.time_us = header.number, time_us
+        at.end, at.next_lsn, at.chain = due.offset, due.lsn, due.chain
+        at.durable_lsn = due.lsn - 1
+        at.fd = file.fd if type(file) is LocalFile else -1
+        at.index[:] = b"".join([ENTRY.pack(*entry) for entry in index])
 
     def ensure_space(self, size: int) -> None:
         """Roll if a group with a payload of ``size`` bytes does not fit in the segment."""
         length = group_length(size + TAG_SIZE, self.control.sector_size)
-        if self.end + length + self._index_length(1) > self.control.segment_size:
+        if self.at.end + length + self._index_length(1) > self.control.segment_size:
             self.roll()
 
     def reserve_ahead(self, size: int) -> None:
         """Make the next segment in the background if ``size`` bytes more need it."""
-        if self.end + size > self.control.segment_size:
+        if self.at.end + size > self.control.segment_size:
             self._segments.prepare()
 
     def now(self) -> int:
         """Return the time of the next group, in microseconds: never less than the last one's."""
-        self.time_us = max(self.time_us, time.time_ns() // 1000)
-        return self.time_us
+        self.at.time_us = now = max(self.at.time_us, time.time_ns() // 1000)
+        return now
 
     def write_group(self, payload: GroupPayload, count: int) -> int:
         """Write a group of ``count`` records; return its first LSN. Call `ensure_space` before."""
-        if self._dirty:
+        at, file = self.at, self._file
+        if at.dirty:
             self.sync()
-        file = self._file
         assert file is not None
-        first = self.next_lsn
+        first = at.next_lsn
         flags, nonce, stored, buffers, crc = (
             0, _NO_NONCE, payload.size, payload.buffers, payload.crc,
         )  # fmt: skip
@@ -160,25 +229,36 @@ class Appender:
         for buffer in rest:
             crc = crc32(buffer, crc)
         header = pack_group_header(
-            flags, length, self.segment, self.end, first, count, payload.columns, stored,
-            payload.size, self.time_us, self.durable_lsn, crc, self.chain, nonce,
+            flags, length, at.segment, at.end, first, count, payload.columns, stored,
+            payload.size, at.time_us, at.durable_lsn, crc, at.chain, nonce,
             self.control.shard, self.control.tag,
         )  # fmt: skip
         if len(buffers) == 1:
-            file.pwrite(b"".join((header, buffers[0], header)), self.end)
+            file.pwrite(b"".join((header, buffers[0], header)), at.end)
         else:
-            file.pwritev([header, *buffers, header], self.end)
-        self._dirty = True
-        self.index.append((self.end, first, self.time_us))
-        self.chain = header_checksum(header)
-        self.end += length
-        self.next_lsn += count
-        self.marked = False
+            file.pwritev([header, *buffers, header], at.end)
+        at.dirty = True
+        at.index.extend(ENTRY.pack(at.end, first, at.time_us))
+        at.chain = header_checksum(header)
+        at.end += length
+        at.next_lsn += count
+        at.marked = False
+        return first
+
+    def write_durably(self, payload: GroupPayload, count: int) -> int:
+        """Write and sync a group as `write_group` and `sync` do, by the compiled core if it can."""
+        at, buffers = self.at, payload.buffers
+        first = at.next_lsn
+        if payload.size > _COMPILED_MAX or not at.write(
+            count, payload.columns, bytes(buffers[0]), b"".join(buffers[1:])
+        ):
+            self.write_group(payload, count)
+            self.sync()
         return first
 
     def _sealed(self, data: bytes, payload: GroupPayload, count: int) -> tuple[int, bytes, bytes]:
         """Return flags, nonce, and the payload compressed and encrypted as the settings say."""
-        flags, nonce = 0, _NO_NONCE
+        at, flags, nonce = self.at, 0, _NO_NONCE
         if self._packing and len(data) >= self._settings.compress_min:
             packed = compress(data, self._packing)
             if len(packed) < len(data):
@@ -189,23 +269,25 @@ class Appender:
         nonce = new_nonce()
         stored = len(data) + TAG_SIZE
         header = GroupHeader(
-            flags, group_length(stored, self.control.sector_size), self.segment, self.end,
-            self.next_lsn, count, payload.columns, stored, payload.size, self.time_us,
-            self.durable_lsn, 0, self.chain, self.control.tag, nonce, self.control.shard,
+            flags, group_length(stored, self.control.sector_size), at.segment, at.end,
+            at.next_lsn, count, payload.columns, stored, payload.size, at.time_us,
+            at.durable_lsn, 0, at.chain, self.control.tag, nonce, self.control.shard,
         )  # fmt: skip
         return flags, nonce, encrypt(data, header, self._key)
 
     def sync(self) -> None:
         """Make every group written so far durable."""
-        if self._file is not None and self._dirty:
+        at = self.at
+        if self._file is not None and at.dirty:
             self._file.datasync()
-            self.durable_lsn = self.next_lsn - 1
-            self._dirty = False
+            at.durable_lsn = at.next_lsn - 1
+            at.dirty = False
 
     # -- segments -----------------------------------------------------------------------
 
     def _index_length(self, more: int) -> int:
-        return group_length(ENTRY_SIZE * (len(self.index) + more), self.control.sector_size)
+        size = len(self.at.index) + ENTRY_SIZE * more
+        return group_length(size, self.control.sector_size)
 
     def roll(self) -> None:
         """Go on in a new segment, and seal the one before.
@@ -214,30 +296,31 @@ class Appender:
             LogFullError: there is no space for one; nothing has changed.
         """
         self.sync()
-        previous = self._file
+        at, previous = self.at, self._file
         header = SegmentHeader(
-            self.control.identity, self.segment + 1, self.next_lsn, self.control.segment_size,
-            self.control.sector_size, self.now(), self.segment, self.end, self.next_lsn - 1,
-            self.chain, self.control.shard,
+            self.control.identity, at.segment + 1, at.next_lsn, self.control.segment_size,
+            self.control.sector_size, self.now(), at.segment, at.end, at.next_lsn - 1,
+            at.chain, self.control.shard,
         )  # fmt: skip
         file = self._segments.roll(header.number, lambda new: _begin(new, header))
-        if previous is not None and self.index:
+        if previous is not None and at.index:
             self._seal(previous)
-        self.write_control(last_segment=header.number, durable_lsn=self.durable_lsn)
+        self.write_control(last_segment=header.number, durable_lsn=at.durable_lsn)
         due = Expected(DATA_OFFSET, header.first_lsn, header.checksum())
-        self.resume(file, header, due, (), self.time_us)
+        self.resume(file, header, due, (), at.time_us)
         if previous is not None:
             previous.close()
 
     def _seal(self, file: File) -> None:
         """Write the index so that it ends where the file ends."""
-        payload = encode_index(self.index)
+        at = self.at
+        payload = encode_index(list(ENTRY.iter_unpack(at.index)))
         length = self._index_length(0)
         offset = self.control.segment_size - length
         padded = payload.ljust(length - 2 * HEADER_SIZE, b"\0")
         header = pack_group_header(
-            INDEX, length, self.segment, offset, self.next_lsn, 0, 0, len(payload), len(payload),
-            self.time_us, self.durable_lsn, crc32(padded), self.chain, _NO_NONCE,
+            INDEX, length, at.segment, offset, at.next_lsn, 0, 0, len(payload), len(payload),
+            at.time_us, at.durable_lsn, crc32(padded), at.chain, _NO_NONCE,
             self.control.shard, self.control.tag,
         )  # fmt: skip
         file.pwrite(header + padded + header, offset)
@@ -251,12 +334,12 @@ class Appender:
         The control block drops them durably before any of their files is recycled.
         """
         first = self.control.first_segment
-        number = min(number, self.segment)
+        number = min(number, self.at.segment)
         if number > first or checkpoint_lsn > self.control.checkpoint_lsn:
             self.write_control(
                 first_segment=number,
                 checkpoint_lsn=checkpoint_lsn,
-                durable_lsn=self.durable_lsn,
+                durable_lsn=self.at.durable_lsn,
                 next_transaction=next_transaction,
                 next_key=next_key,
             )
@@ -264,9 +347,10 @@ class Appender:
             self._segments.retire_below(number)
         return list(range(first, number))
 
-    def retire_freed(self) -> None:
-        """Recycle segments that the control block gave up before the last crash."""
-        self._segments.retire_below(self.control.first_segment)
+    def retire_freed(self, keep_from: int | None = None) -> None:
+        """Recycle segments that the control block gave up, below ``keep_from``."""
+        first = self.control.first_segment
+        self._segments.retire_below(first if keep_from is None else min(first, keep_from))
 
     @contextlib.contextmanager
     def hold(self, number: int) -> Iterator[None]:
@@ -287,7 +371,7 @@ class Appender:
         old = self.control
         control = replace(
             old,
-            generation=old.generation + 1,
+            generation=max(old.generation, self._epoch << EPOCH_SHIFT) + 1,
             durable_lsn=max(durable_lsn, old.durable_lsn),
             first_segment=max(first_segment, old.first_segment),
             last_segment=max(last_segment, old.last_segment),
@@ -300,16 +384,17 @@ class Appender:
             self._control_file.pwrite(block, place)
             self._control_file.datasync()
         self.control = control
-        self.marked = control.durable_lsn >= self.next_lsn - 1
+        self.at.marked = control.durable_lsn >= self.at.next_lsn - 1
 
     def mark(self) -> None:
         """State in the control block that everything written is durable."""
         self.sync()
-        if not self.marked:
-            self.write_control(durable_lsn=self.durable_lsn)
+        if not self.at.marked:
+            self.write_control(durable_lsn=self.at.durable_lsn)
 
     def close(self) -> None:
         """Close the files; nothing is written."""
+        self.at.fd = -1
         self._segments.close()
         for file in (self._file, self._control_file):
             if file is not None:

@@ -6,13 +6,11 @@ synced. The group writer calls one function at a time.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
-from typing import Final, cast
+from typing import cast
 
 from tallystick.errors import LogPoisonedError, LogWriteError
-from tallystick.storage.group.core import CORE
-from tallystick.storage.local import LocalFile
+from tallystick.storage.scheduling import threading
 from tallystick.systems.tally.format.bodies import Ending, encode_ending
 from tallystick.systems.tally.format.columns import (
     GroupPayload,
@@ -21,26 +19,26 @@ from tallystick.systems.tally.format.columns import (
     encode_plain,
     encode_records,
 )
-from tallystick.systems.tally.format.index import ENTRY_SIZE
 from tallystick.systems.tally.format.kinds import Code
-from tallystick.systems.tally.live.appender import Appender
+from tallystick.systems.tally.live.appender import Appender, LogEnd
 from tallystick.systems.tally.live.items import (
     PAIR_BYTES,
     Action,
     Bundle,
     Columnar,
+    CommittedRows,
     Item,
     UnplacedEnding,
+    encode_committed,
     needs_transaction,
+    rows_of,
     size_of,
     split_into_groups,
 )
 from tallystick.systems.tally.read.state import LogState
 
 _PLAIN = {bytes}
-_REAL_FILE: Final = (LocalFile, LocalFile.pwrite, LocalFile.datasync)
-"""The compiled core writes in place of these two alone: not of a subclass, nor of other functions
-that took their place."""
+_COMMITTED = {CommittedRows}
 
 
 class GroupEncoder:
@@ -57,6 +55,8 @@ class GroupEncoder:
         self._lock = lock
         self._capacity = capacity
         self._path = path
+        self._put = appender.write_group
+        appender.at.plain_lsns = state.plain_lsns
 
     def write(self, items: list[Item]) -> Sequence[int]:
         """Write a group, or several if the items do not fit in one; return the LSN of each.
@@ -71,30 +71,40 @@ class GroupEncoder:
             if payload.size <= self._capacity:
                 first = self._plain(payload, len(items))
                 return range(first, first + len(items))
-        before = self._appender.next_lsn
+        before = self._appender.at.next_lsn
         try:
+            if type(items[0]) is CommittedRows and (alone or set(map(type, items)) == _COMMITTED):
+                lsns = self._committed(cast(list[CommittedRows], items))
+                if lsns is not None:
+                    return lsns
             return self._write_groups(items)
         except LogWriteError as error:
             # The items can only be refused as a whole, and only if none belongs to a transaction:
             # a later commit would not know of an element that was refused.
-            if self._appender.next_lsn == before and not any(map(needs_transaction, items)):
+            if self._appender.at.next_lsn == before and not any(map(needs_transaction, items)):
                 raise
             raise LogPoisonedError(
-                f"no room for a part of what belongs together: {error.message}",
+                f"no space for a part of what belongs together: {error.message}",
                 file=self._path,
-                advice="Make room and reopen the log; recovery rolls back what is not whole",
+                advice="Free space and reopen the log; recovery rolls back what is not whole",
             ) from error
 
-    def through(self) -> Callable[[Item], int | None] | None:
-        """Return what writes and syncs one plain record in the compiled core, if there is one."""
-        if CORE is None or not self._appender.stores_plain:
-            return None
-        control = self._appender.control
-        plain: Callable[[Item], int | None] = CORE.Plain(
-            self._appender, self._state.plain_lsns, *_REAL_FILE, control.sector_size,
-            control.segment_size, ENTRY_SIZE, control.shard, control.tag,
-        )  # fmt: skip
-        return plain
+    def write_synced(self) -> Callable[[list[Item]], Sequence[int]] | None:
+        """Return what writes as `write` does and syncs too, by the core where it can.
+
+        None without the core, or where the core cannot write this log.
+        """
+        return None if type(self._appender.at) is LogEnd else self._write_synced
+
+    def _write_synced(self, items: list[Item]) -> Sequence[int]:
+        appender = self._appender
+        if len(items) == 1 and (lsn := appender.at.write_plain(items[0])) is not None:
+            return (lsn,)
+        self._put = appender.write_durably
+        try:
+            return self.write(items)
+        finally:
+            self._put = appender.write_group
 
     def write_durably(self, bundles: Sequence[Bundle]) -> None:
         """Write and sync the bundles that fit in a group; call it in an `Action` only."""
@@ -122,23 +132,50 @@ class GroupEncoder:
         appender = self._appender
         appender.ensure_space(payload.size)
         appender.now()
-        first = appender.write_group(payload, count)
-        self._state.apply_plain(appender.segment, first + count - 1)
+        first = self._put(payload, count)
+        self._state.apply_plain(appender.at.segment, first + count - 1)
         return first
+
+    def _committed(self, items: list[CommittedRows]) -> list[int] | None:
+        """Write whole transactions in one group; None if they do not fit, or one is open."""
+        appender, state = self._appender, self._state
+        size, opened = 0, state.open
+        for item in items:
+            size += item.size
+            if item.transaction in opened:
+                return None
+        if size > self._capacity:
+            return None
+        appender.ensure_space(size)
+        appender.now()
+        segment = appender.at.segment
+        payload, counts = encode_committed(items, segment)
+        before = appender.at.next_lsn - 1
+        lsns = [before + count for count in counts]
+        with self._lock:
+            state.apply_committed(segment, lsns[-1] - 1, max([item.transaction for item in items]))
+        self._put(payload, counts[-1])
+        return lsns
 
     def _act(self, action: Action) -> int:
         self._appender.sync()
         action.run()
-        return self._appender.next_lsn - 1
+        return self._appender.at.next_lsn - 1
 
     def _mixed(self, items: Sequence[Item], size: int) -> list[int]:
         appender, state = self._appender, self._state
         appender.ensure_space(size + self._pairs_size(items))
-        now, segment, lsn = appender.now(), appender.segment, appender.next_lsn
+        now, segment, lsn = appender.now(), appender.at.segment, appender.at.next_lsn
         records: list[UnplacedRecord] = []
         lsns = []
         with self._lock:
             for item in items:
+                if type(item) is CommittedRows:
+                    for record in rows_of(item):
+                        records.append(record)
+                        state.apply(Row(lsn, segment, now, record))
+                        lsn += 1
+                    item = UnplacedEnding(Code.COMMIT, item.transaction)
                 if type(item) is UnplacedEnding:
                     ending = state.ending_of(item.transaction, item.xid, item.extra)
                     record = _ending_record(item, ending)
@@ -151,13 +188,17 @@ class GroupEncoder:
                         state.apply(Row(lsn, segment, now, record))
                         lsn += 1
                 lsns.append(lsn - 1)
-        appender.write_group(encode_records(records), len(records))
+        self._put(encode_records(records), len(records))
         return lsns
 
     def _pairs_size(self, items: Sequence[Item]) -> int:
         """Return the bytes of the pairs of every ending: each may get one segment more."""
         opened = self._state.open
-        endings = [opened.get(item.transaction) for item in items if type(item) is UnplacedEnding]
+        endings = [
+            opened.get(item.transaction)
+            for item in items
+            if type(item) is UnplacedEnding or type(item) is CommittedRows
+        ]
         return PAIR_BYTES * sum([2 + (len(one.counts) if one else 0) for one in endings])
 
 

@@ -6,16 +6,26 @@ group each; groups of plain records, encoded ahead (by NumPy where it is install
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from tallystick.errors import RecordTooLargeError
 from tallystick.records import Xid
 from tallystick.storage.crc import crc32
+from tallystick.systems.tally.format.bodies import (
+    ROW_HEAD,
+    ROW_HEAD_SIZE,
+    Ending,
+    encode_ending,
+    encode_row,
+)
 from tallystick.systems.tally.format.columns import (
     PLAIN,
     GroupPayload,
     UnplacedRecord,
+    encode_columns,
     encode_plain,
 )
 from tallystick.systems.tally.format.kinds import ELEMENTS, Code
@@ -41,6 +51,18 @@ class UnplacedEnding(NamedTuple):
     extra: bytes = b""
 
 
+class CommittedRows(NamedTuple):
+    """All rows of a transaction by table and key, None for removed ones, and their commit record.
+
+    They are written in one group, and the LSN of the item is that of the commit record.
+    """
+
+    transaction: int
+    rows: Mapping[tuple[int, int], bytes | None]
+    size: int
+    """As `size_of_rows` returns it."""
+
+
 class Columnar(NamedTuple):
     """Plain records that are encoded already: a group of their own.
 
@@ -57,10 +79,13 @@ class Action(NamedTuple):
     run: Callable[[], None]
 
 
-Item: TypeAlias = bytes | UnplacedRecord | UnplacedEnding | Bundle | Columnar | Action
+Item: TypeAlias = (
+    bytes | UnplacedRecord | UnplacedEnding | Bundle | CommittedRows | Columnar | Action
+)
 """``bytes`` is a plain record (`Code.APPEND`)."""
 
 
+_ROW_BYTES = RECORD_BYTES + ROW_HEAD_SIZE
 _PAIRS_BYTES = 64 * PAIR_BYTES
 _PLAIN = {bytes}
 
@@ -73,6 +98,8 @@ def size_of(item: Item) -> int:
         return len(item.body) + len(item.gtrid) + RECORD_BYTES
     if isinstance(item, Bundle):
         return sum([len(one.body) + len(one.gtrid) + RECORD_BYTES for one in item.records])
+    if isinstance(item, CommittedRows):
+        return item.size
     if isinstance(item, Columnar):
         return item.payload.size
     if isinstance(item, Action):
@@ -81,11 +108,27 @@ def size_of(item: Item) -> int:
     return len(item.extra) + RECORD_BYTES + (len(xid.gtrid) + len(xid.bqual) if xid else 0)
 
 
+def size_of_rows(rows: Mapping[tuple[int, int], bytes | None]) -> int:
+    """Return an upper bound of the payload bytes of rows and their commit record."""
+    return sum(map(len, filter(None, rows.values()))) + _ROW_BYTES * len(rows) + 2 * RECORD_BYTES
+
+
+def too_large(path: str, capacity: int, size: int) -> RecordTooLargeError:
+    """Return the error for a record of ``size`` bytes in a log whose segments hold ``capacity``."""
+    return RecordTooLargeError(
+        "the record does not fit in a segment",
+        file=path,
+        expected=f"at most {capacity} bytes",
+        found=f"{size} bytes",
+        advice="Make the log with larger segments",
+    )
+
+
 def needs_transaction(item: Item) -> bool:
     """Return True if the item is part of a transaction, or ends one."""
     if isinstance(item, Bundle):
         return any(map(needs_transaction, item.records))
-    return isinstance(item, UnplacedEnding) or (
+    return isinstance(item, UnplacedEnding | CommittedRows) or (
         isinstance(item, UnplacedRecord) and item.code in ELEMENTS
     )
 
@@ -108,11 +151,11 @@ def split_into_groups(
     for item, own in zip(items, sizes, strict=True):
         kind = type(item)
         alone = kind is Columnar or kind is Action
-        if kind is UnplacedEnding:
-            pairs += _PAIRS_BYTES
+        own_pairs = _PAIRS_BYTES * (kind is UnplacedEnding or kind is CommittedRows)
+        pairs += own_pairs
         if group and (size + pairs + own > capacity or alone):
             yield object, group, size
-            group, size, pairs = [], 0, _PAIRS_BYTES * (kind is UnplacedEnding)
+            group, size, pairs = [], 0, own_pairs
         if alone:
             yield kind, [item], own
         else:
@@ -120,6 +163,71 @@ def split_into_groups(
             size += own
     if group:
         yield object, group, size
+
+
+# -- rows of committed transactions ---------------------------------------------------------
+
+_ADD, _REMOVE, _COMMIT = Code.REDO_ADD.value, Code.REDO_REMOVE.value, Code.COMMIT.value
+
+
+def rows_of(item: CommittedRows) -> Iterator[UnplacedRecord]:
+    """Yield the redo records of a transaction."""
+    for (table, key), row in item.rows.items():
+        yield row_record(item.transaction, table, key, row)
+
+
+def row_record(transaction: int, table: int, key: int, row: bytes | None) -> UnplacedRecord:
+    """Return the redo record of an added row, or with None of a removed one."""
+    if row is None:
+        return UnplacedRecord(_REMOVE, encode_row(table), transaction, key)
+    return UnplacedRecord(_ADD, encode_row(table, row), transaction, key)
+
+
+def encode_committed(
+    items: Sequence[CommittedRows], segment: int
+) -> tuple[GroupPayload, Sequence[int]]:
+    """Encode whole transactions of which nothing was logged before, as one group.
+
+    Returns:
+        The payload; for each item the number of records up to its commit record.
+    """
+    codes: list[int] = []
+    bodies: list[bytes] = []
+    ends: list[int] = [0]
+    transactions: list[int] = []
+    keys: list[int] = []
+    counts: list[int] = []
+    keyed = end = 0
+    head = ROW_HEAD.pack
+    for transaction, rows, _ in items:
+        before, count = len(codes), len(rows)
+        for (table, key), row in rows.items():
+            if row is None:
+                codes.append(_REMOVE)
+                bodies.append(head(table))
+                end += ROW_HEAD_SIZE
+            else:
+                codes.append(_ADD)
+                bodies += (head(table), row)
+                end += ROW_HEAD_SIZE + len(row)
+            keys.append(key)
+            ends.append(end)
+        ending = _ending_of(segment, count)
+        end += len(ending)
+        bodies.append(ending)
+        codes.append(_COMMIT)
+        keys.append(0)
+        ends.append(end)
+        keyed |= ((1 << count) - 1) << before
+        transactions += [transaction] * (count + 1)
+        counts.append(before + count + 1)
+    return encode_columns(codes, ends, transactions, keys, keyed, bodies), counts
+
+
+@lru_cache(maxsize=256)
+def _ending_of(segment: int, count: int) -> bytes:
+    """Return the body of a commit record of so many rows, all of them in one segment."""
+    return encode_ending(Ending(((segment, count),) if count else ()))
 
 
 # -- many plain records at once ------------------------------------------------------------

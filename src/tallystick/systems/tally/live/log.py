@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
-import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from tallystick.errors import RecordTooLargeError, TallystickError
 from tallystick.records import Finding
@@ -20,16 +19,27 @@ from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import opens_log
+from tallystick.storage.opening import lock_log, opens_log, start_thread
+from tallystick.storage.scheduling import threading
 from tallystick.systems.tally.format.layout import LOCK_NAME, segment_name
 from tallystick.systems.tally.format.sealing import KeyProvider
+from tallystick.systems.tally.live.appender import LogEnd
+from tallystick.systems.tally.live.backup import Moment, Progress, copy_log
 from tallystick.systems.tally.live.group_encoder import GroupEncoder
-from tallystick.systems.tally.live.items import RECORD_BYTES, Action, Bundle, Item, size_of
-from tallystick.systems.tally.live.opening import load_key, open_log
+from tallystick.systems.tally.live.items import (
+    RECORD_BYTES,
+    Action,
+    Bundle,
+    Item,
+    size_of,
+    too_large,
+)
+from tallystick.systems.tally.live.opening import Term, load_key, open_log
 from tallystick.systems.tally.live.reclaim import Reclaimer, open_work
 from tallystick.systems.tally.live.settings import Settings, capacity
 from tallystick.systems.tally.read.state import Element, LogState
 
+Looked = TypeVar("Looked")
 PLAIN_RECORD_BYTES: Final = 4
 """Bytes that a plain record adds to a group, without its body: one offset."""
 
@@ -42,6 +52,7 @@ class TallyLog:
         settings: how the log is written.
         key: provides the secret of an encrypted log.
         fs: the file system.
+        term: the process leads others for this time.
 
     Raises:
         LogLockedError: another owner has the log open.
@@ -51,8 +62,12 @@ class TallyLog:
 
     Attributes:
         findings: what recovery found.
+        judgement: the answer about the log as recovery found it.
         capacity: payload bytes of a group at most, hence of one record or bundle.
         group_bytes: bytes of a group that forms by itself at most.
+        append: appends a plain record; the ticket is done when it is durable. Raises
+            `RecordTooLargeError` where it does not fit in a segment.
+        append_durably: appends a plain record; returns its LSN when it is durable. Raises so too.
     """
 
     @opens_log
@@ -63,62 +78,51 @@ class TallyLog:
         settings: Settings | None = None,
         key: KeyProvider | None = None,
         fs: FileSystem = LOCAL,
+        term: Term | None = None,
     ) -> None:
         self.path = path
         self.fs = fs
         self.settings = settings or Settings()
         self.key = load_key(key)
         fs.mkdir(path)
-        self._lock = fs.lock(posixpath.join(path, LOCK_NAME))
+        self._lock = lock_log(fs, posixpath.join(path, LOCK_NAME))
         try:
-            recovered = open_log(fs, path, self.settings, self.key)
+            recovered = open_log(fs, path, self.settings, self.key, term or Term())
         except BaseException:
             self._lock.release()
             raise
-        self._appender = recovered.appender
+        appender = self._appender = recovered.appender
         self._state = recovered.state
         self._state_lock = threading.Lock()
-        self._reclaimer = Reclaimer(self._appender, self._state, self._state_lock)
+        self._reclaimer = Reclaimer(appender, self._state, self._state_lock)
         self.findings: tuple[Finding, ...] = recovered.findings
-        control = self._appender.control
+        self.judgement = recovered.judgement
+        control = appender.control
         self.capacity = capacity(control.segment_size, control.sector_size)
-        self._encoder = GroupEncoder(
-            self._appender, self._state, self._state_lock, self.capacity, path
-        )
+        self._encoder = GroupEncoder(appender, self._state, self._state_lock, self.capacity, path)
         self.group_bytes = min(self.settings.group_bytes, self.capacity)
-        self._writer: GroupWriter[Item] = GroupWriter(
-            self._encoder.write,
-            self._appender.sync,
-            name=path,
-            group_bytes=self.group_bytes,
-            delay=self.settings.delay_s,
-            siblings=self.settings.siblings,
-            through=self._encoder.through(),
-        )
+        self._writer = self._new_writer()
+        self.append = self._writer.append
+        self.append_durably = self._writer.append_durably
         self._closed = False
         self._mark_timer = IdleMarkTimer(self, self.settings.idle_mark_s)
 
+    def _new_writer(self) -> GroupWriter[Item]:
+        return GroupWriter(
+            self._encoder.write,
+            self._appender.sync,
+            name=self.path,
+            group_bytes=self.group_bytes,
+            delay=self.settings.delay_s,
+            siblings=self.settings.siblings,
+            overhead=PLAIN_RECORD_BYTES,
+            body_max=self.capacity - RECORD_BYTES,
+            too_large=self._too_large,
+            write_synced=self._encoder.write_synced(),
+            log_end=None if type(self._appender.at) is LogEnd else self._appender.at,
+        )
+
     # -- writing ------------------------------------------------------------------------
-
-    def append(self, body: bytes) -> GroupTicket[Item]:
-        """Append a plain record; the ticket is done when it is durable.
-
-        Raises:
-            RecordTooLargeError: it does not fit in a segment.
-        """
-        size = len(body)
-        self.check_size(size)
-        return self._writer.submit(body, size + PLAIN_RECORD_BYTES)
-
-    def append_durably(self, body: bytes) -> int:
-        """Append a plain record; return its LSN when it is durable.
-
-        Raises:
-            RecordTooLargeError: it does not fit in a segment.
-        """
-        size = len(body)
-        self.check_size(size)
-        return self._writer.commit(body, size + PLAIN_RECORD_BYTES)
 
     def check_size(self, size: int) -> None:
         """Check that a plain record with a body of ``size`` bytes fits in a segment.
@@ -144,14 +148,40 @@ class TallyLog:
             raise self._too_large(size)
         return self._writer.submit(item, size, sync=sync)
 
+    def commit(self, item: Item, size: int) -> int:
+        """Submit an item of ``size`` bytes and wait for it, at less cost; return its LSN.
+
+        Raises:
+            RecordTooLargeError: it does not fit in a segment.
+        """
+        if size > self.capacity:
+            raise self._too_large(size)
+        return self._writer.commit(item, size)
+
+    def write_through(self, items: list[Item], before: Callable[[int], None]) -> Sequence[int]:
+        """Write items together and sync them; return the LSN of each.
+
+        Args:
+            items: what to write.
+            before: is called with the LSN of the first record, before anything is written.
+
+        Raises:
+            LogWriteError: nothing was written.
+            LogPoisonedError: a write or sync failed.
+        """
+        lsns: list[int] = []
+
+        def act() -> None:
+            before(self._appender.at.next_lsn)
+            lsns.extend(self._encoder.write(items))
+            self._appender.sync()
+
+        self._writer.commit(Action(act))
+        self._writer.counted.records += len(items) - 1
+        return lsns
+
     def _too_large(self, size: int) -> RecordTooLargeError:
-        return RecordTooLargeError(
-            "the record does not fit in a segment",
-            file=self.path,
-            expected=f"at most {self.capacity} bytes",
-            found=f"{size} bytes",
-            advice="Make the log with larger segments",
-        )
+        return too_large(self.path, self.capacity, size)
 
     def flush(self) -> None:
         """Make everything submitted so far durable."""
@@ -166,7 +196,7 @@ class TallyLog:
 
         Later damage to the last group is then not taken for a write that never finished.
         """
-        if not self._appender.marked:
+        if not self._appender.at.marked:
             self.submit(Action(self._appender.mark)).wait()
 
     # -- state --------------------------------------------------------------------------
@@ -181,15 +211,20 @@ class TallyLog:
         with self._state_lock:
             yield self._state
 
+    def left_open(self) -> list[int]:
+        """Return the numbers of transactions that can only be rolled back: an owner left them."""
+        with self.state() as state:
+            return [number for number, one in state.open.items() if one.ending is None]
+
     @property
     def next_lsn(self) -> int:
         """LSN of the next record that will be written."""
-        return self._appender.next_lsn
+        return self._appender.at.next_lsn
 
     @property
     def durable_lsn(self) -> int:
         """Every record up to this LSN is durable."""
-        return self._appender.durable_lsn
+        return self._appender.at.durable_lsn
 
     @property
     def first_segment(self) -> int:
@@ -199,7 +234,7 @@ class TallyLog:
     @property
     def last_segment(self) -> int:
         """Number of the segment that is written to."""
-        return self._appender.segment
+        return self._appender.at.segment
 
     @property
     def segment_size(self) -> int:
@@ -256,7 +291,7 @@ class TallyLog:
         def act() -> None:
             appender = self._appender
             first = appender.control.first_segment
-            if appender.segment - first > carry_after:
+            if appender.at.segment - first > carry_after:
                 bundles = open_work(self._state, first + 1)
                 if len(bundles) <= carry_most:
                     self.write_now(bundles)
@@ -281,9 +316,56 @@ class TallyLog:
         """Return the live elements of an id; call it in an `Action` only."""
         return self._state.live.get(key, ())
 
+    def retire_freed(self, keep_from: int | None) -> None:
+        """Recycle the files of segments that were given up, below ``keep_from``."""
+        with self._writer.exclusive():
+            self._appender.retire_freed(keep_from)
+
     def hold(self, number: int) -> contextlib.AbstractContextManager[None]:
         """Keep the files of this segment and of all later ones while the context is open."""
         return self._appender.hold(number)
+
+    def backup(self, target: str, progress: Progress | None = None) -> None:
+        """Copy the log as of now to a new folder, durably, while it goes on being written.
+
+        No segment is given up meanwhile.
+
+        Args:
+            target: a folder that is absent or empty.
+            progress: called with the bytes copied so far and the bytes in all.
+
+        Raises:
+            LogWriteError: the target is not empty, or cannot be written; no harm to the log.
+            LogLockedError: another backup to this target runs.
+            LogUnreadableError: a segment of the log cannot be read.
+            CorruptLogError: the copy does not hold the whole log.
+        """
+        with self._reclaimer.pinned():
+            copy_log(self.fs, self.path, target, self.moment(), progress)
+
+    def between_groups(self, look: Callable[[LogState, int, int], Looked]) -> Looked:
+        """Call ``look(state, segment, next_lsn)`` between two groups; return what it returns.
+
+        All records below ``next_lsn`` are durable and applied to the state.
+        """
+        found: list[Looked] = []
+
+        def act() -> None:
+            found.append(look(self._state, self._appender.at.segment, self._appender.at.next_lsn))
+
+        self.submit(Action(act)).wait()
+        return found[0]
+
+    def moment(self) -> Moment:
+        """Return where the log ends now, everything before that being durable."""
+        moments: list[Moment] = []
+
+        def act() -> None:
+            at = self._appender.at
+            moments.append(Moment(self._appender.control, at.segment, at.end, at.next_lsn))
+
+        self.submit(Action(act)).wait()
+        return moments[0]
 
     # -- end ----------------------------------------------------------------------------
 
@@ -300,9 +382,12 @@ class TallyLog:
             self.flush()
             self.mark()
         finally:
-            self._abandon()
+            self.abandon()
 
-    def _abandon(self) -> None:
+    def abandon(self) -> None:
+        """Close the files and release the log without noting that everything is durable."""
+        self._closed = True
+        self._mark_timer.stop()
         try:
             self._writer.close()
         finally:
@@ -335,7 +420,8 @@ class IdleMarkTimer:
                 name="tally-mark",
                 daemon=True,
             )
-            thread.start()
+            with contextlib.suppress(OSError):  # without it, later damage proves less
+                start_thread(thread)
 
     def stop(self) -> None:
         """End the thread."""

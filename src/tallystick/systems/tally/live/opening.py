@@ -11,13 +11,17 @@ from __future__ import annotations
 import contextlib
 import os
 import posixpath
-import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from tallystick.errors import CorruptLogError, LogUnreadableError
-from tallystick.records import Finding, Severity
+from tallystick.records import Finding, Judgement, Severity
 from tallystick.storage.files import File, FileSystem, write_whole
+from tallystick.storage.scheduling import time
+from tallystick.systems.answers import judgement_of
+from tallystick.systems.findings import UNREADABLE
+from tallystick.systems.tally.codes import CODES, REASONS
 from tallystick.systems.tally.columns.deferred_runs import DeferredRunReader
 from tallystick.systems.tally.format.headers import (
     Control,
@@ -30,6 +34,7 @@ from tallystick.systems.tally.format.layout import (
     CONTROL_NAME,
     IDENTITY_SIZE,
     LSN_FIRST,
+    SPARE_PREFIX,
     segment_name,
 )
 from tallystick.systems.tally.format.sealing import KEY_SIZES, KeyMissingError, KeyProvider
@@ -38,12 +43,14 @@ from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.read.files import (
     Catalog,
     FileAccess,
+    FileStatus,
     SegmentFile,
     is_member,
-    read_folder,
+    readable_folder,
 )
 from tallystick.systems.tally.read.scan import Scan
 from tallystick.systems.tally.read.state import LogState, apply_step, state_of
+from tallystick.systems.tally.verdict.answer import grounds
 
 _ADVICE: Final = (
     "Nothing was changed. Restore the damaged file from a copy; or look with `tallystick explain`, "
@@ -53,11 +60,37 @@ _ADVICE: Final = (
 
 @dataclass(slots=True)
 class Recovered:
-    """An open log: its end, the state of its records, and what recovery found."""
+    """An open log: its end, the state of its records, what recovery found, and what that proves."""
 
     appender: Appender
     state: LogState
     findings: tuple[Finding, ...]
+    judgement: Judgement
+
+
+@dataclass(slots=True)
+class Known:
+    """The state after every record below ``lsn``, and the segment where that record goes."""
+
+    state: LogState
+    segment: int
+    lsn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """The time for which a process writes the log: all the time, or while it leads others.
+
+    Attributes:
+        epoch: its number, see `tallystick.storage.shared.epochs`; 0 for a log that is not shared.
+        others: True if a former leader may still have files open to write.
+        known: returns what a former leader knew of the log with this identity, if anything: then
+            only what comes after is read.
+    """
+
+    epoch: int = 0
+    others: bool = False
+    known: Callable[[bytes | None], Known | None] | None = None
 
 
 def load_key(provider: KeyProvider | None) -> bytes | None:
@@ -72,25 +105,28 @@ def load_key(provider: KeyProvider | None) -> bytes | None:
     return key
 
 
-def open_log(fs: FileSystem, folder: str, settings: Settings, key: bytes | None) -> Recovered:
+def open_log(
+    fs: FileSystem, folder: str, settings: Settings, key: bytes | None, term: Term
+) -> Recovered:
     """Create or recover the log in ``folder``, which the caller has locked.
 
     Raises:
         CorruptLogError: acknowledged data is damaged or missing.
         UnsupportedFormatError: the log is of a later version, or encrypted and without its key.
-        LogUnreadableError: a file cannot be read.
+        LogUnreadableError: a file cannot be read; nothing was changed.
         OSError: a write failed.
     """
-    catalog, access = read_folder(fs, folder)
+    catalog, access = readable_folder(fs, folder)
     if catalog.control is None and _never_used(catalog, access):
         _create(fs, folder, settings)
-        catalog, access = read_folder(fs, folder)
-    scan = Scan(catalog, access, run_reader=DeferredRunReader())
-    state, index = _rebuild(scan, key)
+        catalog, access = readable_folder(fs, folder)
+    scan, state, index = _read_tail(catalog, access, key, term) or _read_all(catalog, access, key)
     if scan.broken:
         raise _refusal(folder, scan.findings)
+    judgement = judgement_of(REASONS, CODES, grounds(scan, None), scan.findings)
     _repair_heads(fs, catalog)
-    return _resume(fs, folder, settings, key, scan, state, index)
+    appender = _resume(fs, folder, settings, key, scan, index, term)
+    return Recovered(appender, state, tuple(scan.findings), judgement)
 
 
 # -- creation -----------------------------------------------------------------------------
@@ -102,7 +138,9 @@ def _never_used(catalog: Catalog, access: FileAccess) -> bool:
         return False
     if any(one.header is None or one.header.number != 1 for one in catalog.segments):
         return False
-    return not any(step.place.header is not None for step in Scan(catalog, access).steps())
+    scan = Scan(catalog, access)
+    used = any(step.place.header is not None for step in scan.steps())
+    return not used and all(one.code != UNREADABLE.code for one in scan.findings)
 
 
 def _create(fs: FileSystem, folder: str, settings: Settings) -> None:
@@ -136,10 +174,49 @@ def _create(fs: FileSystem, folder: str, settings: Settings) -> None:
 # -- recovery -----------------------------------------------------------------------------
 
 
-def _rebuild(scan: Scan, key: bytes | None) -> tuple[LogState, list[tuple[int, int, int]]]:
+_Index = list[tuple[int, int, int]]
+
+
+def _read_all(
+    catalog: Catalog, access: FileAccess, key: bytes | None
+) -> tuple[Scan, LogState, _Index]:
+    """Read the whole log."""
+    scan = Scan(catalog, access, run_reader=DeferredRunReader())
+    return scan, *_rebuild(scan, key)
+
+
+def _read_tail(
+    catalog: Catalog, access: FileAccess, key: bytes | None, term: Term
+) -> tuple[Scan, LogState, _Index] | None:
+    """Read the log from the segment on up to which its state is known; None if that cannot do."""
+    control = catalog.control
+    known = term.known(catalog.identity) if term.known is not None else None
+    if known is None or control is None or catalog.missing:
+        return None
+    start = next((one for one in catalog.segments if _is_live(one, known.segment)), None)
+    if start is None:
+        return None
+    scan = Scan(catalog, access, (start, None), DeferredRunReader())
+    state, index = _rebuild(scan, key, known)
+    if scan.broken or scan.next_lsn < known.lsn:
+        return None  # the whole log tells what is lost
+    state.forget_before(control.first_segment)
+    state.advance_checkpoint(control.checkpoint_lsn)
+    state.next_transaction = max(state.next_transaction, control.next_transaction)
+    state.next_key = max(state.next_key, control.next_key)
+    return scan, state, index
+
+
+def _is_live(file: SegmentFile, number: int) -> bool:
+    header = file.header
+    return file.status is FileStatus.LIVE and header is not None and header.number == number
+
+
+def _rebuild(scan: Scan, key: bytes | None, known: Known | None = None) -> tuple[LogState, _Index]:
     """Return the state after all records, and the index of the groups in the last segment."""
-    state = state_of(scan.catalog.control)
-    index: list[tuple[int, int, int]] = []
+    state = known.state if known is not None else state_of(scan.catalog.control)
+    since = known.lsn if known is not None else 0
+    index: _Index = []
     last: SegmentFile | None = None
     for step in scan.steps():
         if step.file is not last:
@@ -148,7 +225,7 @@ def _rebuild(scan: Scan, key: bytes | None) -> tuple[LogState, list[tuple[int, i
             continue
         index += step.place.index_entries()
         try:
-            apply_step(state, step, key)
+            apply_step(state, step, key, since)
         except KeyMissingError as error:
             error.advice = "Open the log with its key"
             raise
@@ -181,24 +258,34 @@ def _repair_heads(fs: FileSystem, catalog: Catalog) -> None:
 
 def _resume(
     fs: FileSystem, folder: str, settings: Settings, key: bytes | None, scan: Scan,
-    state: LogState, index: list[tuple[int, int, int]],
-) -> Recovered:  # fmt: skip
+    index: list[tuple[int, int, int]], term: Term,
+) -> Appender:  # fmt: skip
     control = scan.catalog.control
     if control is None or scan.end is None:
         raise LogUnreadableError("the log has no segment", file=folder, advice="Restore its files")
     last, due = scan.end
     assert last.header is not None
     file = _durable(fs, last)
-    appender = Appender(fs, folder, control, settings, key)
+    if term.others:
+        _remove_spares(fs, folder)
+    appender = Appender(fs, folder, control, settings, key, term.epoch)
     appender.resume(file, last.header, due, index, scan.time_us)
     # What was read is durable now, and the control block says so: the next recovery will not
     # take damage to it for a torn write.
-    appender.write_control(last_segment=last.header.number, durable_lsn=appender.durable_lsn)
+    appender.write_control(last_segment=last.header.number, durable_lsn=appender.at.durable_lsn)
     if settings.recycle:
         appender.retire_freed()
-    if not scan.clean or scan.sealed:
+    if not scan.clean or scan.sealed or term.others:
         appender.roll()
-    return Recovered(appender, state, tuple(scan.findings))
+    return appender
+
+
+def _remove_spares(fs: FileSystem, folder: str) -> None:
+    """Remove the spares, which a former leader may be about to use."""
+    while spares := [name for name in fs.list(folder) if name.startswith(SPARE_PREFIX)]:
+        for name in spares:
+            with contextlib.suppress(FileNotFoundError):
+                fs.remove(posixpath.join(folder, name))
 
 
 def _durable(fs: FileSystem, last: SegmentFile) -> File:

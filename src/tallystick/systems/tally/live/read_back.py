@@ -1,27 +1,51 @@
 """Read records of an open log back from its files.
 
-In: an open `TallyLog` and the records wanted. Out: their rows, in log order. Only what is written
+In: an open log and the records wanted. Out: their rows, in log order. Only what is written
 is read; callers flush first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager
+from typing import Protocol
 
-from tallystick.errors import CorruptLogError
-from tallystick.storage.files import Bytes
+from tallystick.errors import CorruptLogError, LogUnreadableError
+from tallystick.storage.files import Bytes, FileSystem
 from tallystick.systems.tally.columns.splits import seek
 from tallystick.systems.tally.format.columns import Row
 from tallystick.systems.tally.format.layout import GroupHeader
-from tallystick.systems.tally.live.log import TallyLog
-from tallystick.systems.tally.read.files import read_folder
+from tallystick.systems.tally.read.files import SegmentFile, read_folder
 from tallystick.systems.tally.read.records import rows_of
 from tallystick.systems.tally.read.scan import Scan, Step
 from tallystick.systems.tally.read.state import OpenTransaction
+from tallystick.systems.tally.read.walk import Expected
+
+
+class OpenLog(Protocol):
+    """What is needed of an open log to read its files."""
+
+    fs: FileSystem
+    path: str
+    key: bytes | None
+
+    @property
+    def durable_lsn(self) -> int:
+        """Every record up to this LSN is durable."""
+        ...
+
+    @property
+    def first_segment(self) -> int:
+        """The number of the first segment that is kept."""
+        ...
+
+    def hold(self, number: int) -> AbstractContextManager[None]:
+        """Keep the files of this segment and of all later ones while the context is open."""
+        ...
 
 
 def groups_from(
-    log: TallyLog, *, lsn: int = 0, time_us: int | None = None, until: int | None = None
+    log: OpenLog, *, lsn: int = 0, time_us: int | None = None, until: int | None = None
 ) -> Iterator[tuple[GroupHeader, Bytes]]:
     """Yield header and stored payload of groups from an LSN or a time on, below ``until``.
 
@@ -29,20 +53,47 @@ def groups_from(
 
     Raises:
         CorruptLogError: a group is damaged.
+        LogUnreadableError: the disk does not give back a part of what is durable.
     """
-    end = log.durable_lsn + 1 if until is None else until
+    durable = log.durable_lsn
+    end = durable + 1 if until is None else until
+    first = log.first_segment
     catalog, access = read_folder(log.fs, log.path)
     start = seek(catalog, access, lsn=lsn, time_us=time_us)
-    for step in Scan(catalog, access, start).steps():
-        header = step.place.header
-        if step.place.lsn >= end:
+    scan = Scan(catalog, access, start)
+    due = None if start is None else _first_lsn(start, first, lsn=lsn, time_us=time_us)
+    for step in scan.steps():
+        header, at = step.place.header, step.place.lsn
+        if due is None or at > due:
+            break
+        if at >= end:
             return
         if header is None or not step.place.case.whole:
             raise _damage(step)
         yield header, step.view.payload(header)
+        due = at + header.count
+    if due is None or due < min(end, durable + 1):
+        raise _unread(log, scan, due)
 
 
-def rows_from(log: TallyLog, *, lsn: int = 0, until: int | None = None) -> Iterator[Row]:
+def _first_lsn(
+    start: tuple[SegmentFile, Expected | None], first: int, *, lsn: int, time_us: int | None
+) -> int:
+    """Return the highest LSN that a scan from this place may begin with.
+
+    Where its segment is not the first one of the log, what is wanted must begin in it.
+    """
+    file, place = start
+    assert file.header is not None
+    begins, wanted = file.header.first_lsn, lsn
+    if time_us is not None:
+        begins, wanted = file.header.created_us, time_us
+    if file.header.number > first and begins > wanted:
+        return lsn
+    return place.lsn if place is not None else file.header.first_lsn
+
+
+def rows_from(log: OpenLog, *, lsn: int = 0, until: int | None = None) -> Iterator[Row]:
     """Yield every row from ``lsn`` on, below ``until``, which defaults to what is durable."""
     for header, stored in groups_from(log, lsn=lsn, until=until):
         for row in rows_of(stored, header, log.key):
@@ -52,16 +103,26 @@ def rows_from(log: TallyLog, *, lsn: int = 0, until: int | None = None) -> Itera
                 yield row
 
 
-def live_rows(log: TallyLog, wanted: Collection[int]) -> Iterator[Row]:
-    """Yield the rows with these LSNs."""
+def live_rows(log: OpenLog, wanted: Collection[int]) -> Iterator[Row]:
+    """Yield the rows with these LSNs.
+
+    Raises:
+        CorruptLogError: a group is damaged.
+        LogUnreadableError: the disk does not give back all of them.
+    """
     if not wanted:
         return
-    for row in rows_from(log, lsn=min(wanted), until=max(wanted) + 1):
-        if row.lsn in wanted:
-            yield row
+    left = len(wanted)
+    with log.hold(log.first_segment):
+        for row in rows_from(log, lsn=min(wanted), until=max(wanted) + 1):
+            if row.lsn in wanted:
+                left -= 1
+                yield row
+    if left:
+        raise _unread(log, None, None)
 
 
-def open_elements(log: TallyLog, transaction: OpenTransaction) -> list[Row]:
+def open_elements(log: OpenLog, transaction: OpenTransaction) -> list[Row]:
     """Return the rows of a transaction that has not ended."""
     return list(live_rows(log, {one.lsn for one in transaction.elements}))
 
@@ -72,4 +133,14 @@ def _damage(step: Step) -> CorruptLogError:
         file=step.file.path,
         offset=step.place.offset,
         advice="Close the log and look at it with `tallystick explain`",
+    )
+
+
+def _unread(log: OpenLog, scan: Scan | None, due: int | None) -> LogUnreadableError:
+    unreadable = [] if scan is None else [one for one in scan.findings if one.code == "unreadable"]
+    return LogUnreadableError(
+        "; ".join(one.message for one in unreadable) or "records that are durable cannot be read",
+        file=log.path,
+        expected="every record up to the durable end" if due is None else f"record {due}",
+        advice="Look at the disk; what was read before this is complete",
     )

@@ -9,9 +9,10 @@ free.
 
 from __future__ import annotations
 
-import threading
+import contextlib
 from collections.abc import Callable, Iterator
 
+from tallystick.storage.scheduling import threading
 from tallystick.systems.tally.format.bodies import encode_decision, encode_names
 from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
@@ -29,6 +30,18 @@ class Reclaimer:
         self._lock = lock
         self._may_go: Callable[[int], bool] | None = None
         self._agreed = 0
+        self._pins: list[int] = []
+
+    @contextlib.contextmanager
+    def pinned(self) -> Iterator[None]:
+        """Give up no segment that the log has now, or later gets, while the context is open."""
+        # If segments are being given up right now, the pin is lower than need be.
+        first = self._appender.control.first_segment
+        self._pins.append(first)
+        try:
+            yield
+        finally:
+            self._pins.remove(first)
 
     def ask_first(self, may_go: Callable[[int], bool]) -> None:
         """Free no segment from now on unless ``may_go(number)`` is true.
@@ -47,7 +60,7 @@ class Reclaimer:
         if self._may_go is None:
             return None
         number = max(self._appender.control.first_segment, self._agreed)
-        while number < self._appender.segment and self._may_go(number):
+        while number < self._appender.at.segment and self._may_go(number):
             number += 1
         self._agreed = number
         return number
@@ -59,11 +72,11 @@ class Reclaimer:
         """
         with self._lock:
             state, appender = self._state, self._appender
-            state.advance_checkpoint(min(checkpoint_lsn, appender.next_lsn))
+            state.advance_checkpoint(min(checkpoint_lsn, appender.at.durable_lsn + 1))
             needed = state.needed_from()
-            keep = appender.segment if needed is None else needed
+            keep = appender.at.segment if needed is None else needed
             freed = appender.free_before(
-                min([keep, *(one for one in keep_from if one is not None)]),
+                min([keep, *self._pins, *(one for one in keep_from if one is not None)]),
                 checkpoint_lsn=state.checkpoint_lsn,
                 next_transaction=state.next_transaction,
                 next_key=state.next_key,

@@ -33,9 +33,11 @@ from tallystick.systems.tally.format.layout import (
     decode_group_header,
     segment_name,
 )
-from tallystick.systems.tally.read.files import FileStatus, read_folder
+from tallystick.systems.tally.read.files import SegmentFile, readable_folder
 from tallystick.systems.tally.read.records import records_of
 from tallystick.systems.tally.read.walk import Expected
+
+_ATTEMPTS = 3
 
 
 class Tail:
@@ -77,11 +79,19 @@ class Tail:
 
         Raises:
             CorruptLogError: a durable group is damaged.
-            LogUnreadableError: the log gave up records that were not read yet.
+            LogUnreadableError: the log gave up records that were not read yet, or the disk does not
+                give back what is durable.
         """
+        try:
+            yield from self._read()
+        except OSError as error:
+            path = error.filename if isinstance(error.filename, str) else self._folder
+            raise unreadable(path, error) from error
+
+    def _read(self) -> Iterator[Record]:
         if self._file is None and not self._begin():
             return
-        while (group := self._next_group()) is not None:
+        while (group := self._next_group() or self._proved_group()) is not None:
             header, stored = group
             assert self._header is not None
             path = posixpath.join(self._folder, segment_name(self._header.number))
@@ -97,16 +107,36 @@ class Tail:
         self._file = None
 
     def _begin(self) -> bool:
-        catalog, access = read_folder(self._fs, self._folder)
-        start = seek(catalog, access, lsn=self._from_lsn)
-        if start is None or start[0].status is not FileStatus.LIVE or start[0].header is None:
+        start = self._start()
+        for _ in range(_ATTEMPTS):
+            if start is None or not start[2]:
+                break
+            start = self._start()  # segments may have been given up while their heads were read
+        if start is None:
             return False
-        file, due = start
+        file, due, missing = start
         header = file.header
         assert header is not None
+        if missing:
+            raise LogUnreadableError(
+                "the first segment of the log cannot be read",
+                file=self._folder,
+                found=f"segment {header.number}",
+                advice="Look at the disk; try again",
+            )
         first = Expected(DATA_OFFSET, header.first_lsn, header.checksum())
         self._enter(self._fs.open(file.path, write=False), header, due or first)
         return True
+
+    def _start(self) -> tuple[SegmentFile, Expected | None, bool] | None:
+        """Return the place to begin at, and whether a segment that is kept is not there for it."""
+        catalog, access = readable_folder(self._fs, self._folder)
+        found = seek(catalog, access, lsn=self._from_lsn)
+        if found is None or found[0].header is None:
+            return None
+        first, header = catalog.control and catalog.control.first_segment, found[0].header
+        missing = header.number > (first or header.number) and header.first_lsn > self._from_lsn
+        return *found, missing
 
     def _enter(self, file: File, header: SegmentHeader, due: Expected) -> None:
         self.close()
@@ -120,6 +150,32 @@ class Tail:
                 return group
             if not self._next_segment():
                 return None
+
+    def _proved_group(self) -> tuple[GroupHeader, bytes] | None:
+        """Look again for a group that is not there, but must be if it is durable by now.
+
+        Raises:
+            LogUnreadableError: it is durable, and the disk does not give it back.
+        """
+        file, due = self._file, self._due
+        assert file is not None
+        assert due is not None
+        durable = self._durable() if self._durable is not None else self._marked()
+        follower = self._follower()
+        ended = follower is not None and follower.previous_end > due.offset
+        if durable < due.lsn and not ended:
+            return None
+        group = self._next_group()
+        header = None if group else decode_group_header(file.pread(HEADER_SIZE, due.offset), 0)
+        if group is None and (header is None or not self._follows(header, due)):
+            raise LogUnreadableError(
+                "a group that is durable cannot be read",
+                file=file.path,
+                offset=due.offset,
+                expected=f"record {due.lsn}",
+                advice="Look at the disk, and at the log with `tallystick explain`",
+            )
+        return group
 
     def _group(self) -> tuple[GroupHeader, bytes] | None:
         file, due = self._file, self._due
@@ -165,7 +221,10 @@ class Tail:
         with contextlib.closing(file):
             head = file.pread(DATA_OFFSET, 0)
         copies = (decode_control(head), decode_control(head, COPY_OFFSET))
-        return max((one.durable_lsn for one in copies if one is not None), default=0)
+        whole = [one.durable_lsn for one in copies if one is not None]
+        if not whole:
+            raise LogUnreadableError("the control block cannot be read", file=file.path)
+        return max(whole)
 
     def _require_same_segment(self, file: File) -> None:
         """Check that the file was not recycled while it was read."""

@@ -12,6 +12,7 @@ import posixpath
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Any, NamedTuple
 
 from tallystick.errors import LogUnreadableError
@@ -25,9 +26,10 @@ from tallystick.storage.source import (
     read_part,
     unreadable,
 )
-from tallystick.systems.findings import FindingBuilder
+from tallystick.systems.findings import UNREADABLE, FindingBuilder
 from tallystick.systems.tally.codes import CODES
 from tallystick.systems.tally.format.headers import (
+    UNFINISHED_BACKUP,
     Control,
     SegmentHeader,
     decode_control,
@@ -83,13 +85,7 @@ def access_through(fs: FileSystem) -> FileAccess:
     def head(path: str, size: int) -> bytes:
         return part(path, 0, size)
 
-    def whole(path: str) -> ByteSource:
-        try:
-            return read_source(fs, path)
-        except OSError as error:
-            raise unreadable(path, error) from error
-
-    return FileAccess(head, part, whole)
+    return FileAccess(head, part, partial(read_source, fs))
 
 
 # -- the catalog --------------------------------------------------------------------------
@@ -138,6 +134,7 @@ class Catalog:
         control: the control block, None if it is missing or damaged.
         control_path: the control file.
         control_damage: offset of the copy of the control block that is not whole.
+        unfinished: true if the folder holds a backup that was not finished.
         segments: live and damaged segments, by ascending number.
         others: freed, spare and foreign files.
         missing: numbers of segments that must exist and do not.
@@ -148,6 +145,7 @@ class Catalog:
     control: Control | None = None
     control_path: str | None = None
     control_damage: int | None = None
+    unfinished: bool = False
     segments: list[SegmentFile] = field(default_factory=list)
     others: list[SegmentFile] = field(default_factory=list)
     missing: list[int] = field(default_factory=list)
@@ -211,6 +209,27 @@ def read_folder(fs: FileSystem, folder: str) -> tuple[Catalog, FileAccess]:
     return read_catalog(folder, paths, access), access
 
 
+def readable_folder(fs: FileSystem, folder: str) -> tuple[Catalog, FileAccess]:
+    """Return what `read_folder` does, if every file of it could be read.
+
+    A file that cannot be read now, for want of a descriptor or a permission, may hold anything: it
+    is neither missing nor unused.
+
+    Raises:
+        LogUnreadableError: a file could not be read.
+        UnsupportedFormatError: a file is of a later format version.
+    """
+    catalog, access = read_folder(fs, folder)
+    for finding in catalog.findings:
+        if finding.code == UNREADABLE.code:
+            raise LogUnreadableError(
+                f"a file of the log cannot be read: {finding.message}",
+                file=finding.file,
+                advice="Nothing was changed. Try again once the file can be read",
+            )
+    return catalog, access
+
+
 def is_member(name: str) -> bool:
     """Return True for the name of a file that belongs to a native log."""
     return name.endswith(SUFFIX) or name.startswith(SPARE_PREFIX)
@@ -225,7 +244,7 @@ def _heads(
         try:
             yield path, access.head(path, DATA_OFFSET)
         except LogUnreadableError as error:
-            catalog.report("unreadable", str(error), file=path, advice=error.advice)
+            catalog.report(UNREADABLE.code, str(error), file=path, advice=error.advice)
 
 
 def _take_control(catalog: Catalog, path: str, head: bytes) -> None:
@@ -233,6 +252,7 @@ def _take_control(catalog: Catalog, path: str, head: bytes) -> None:
     copies = [decode_control(head, 0), decode_control(head, COPY_OFFSET)]
     whole = [copy for copy in copies if copy is not None]
     if not whole:
+        catalog.unfinished = head == UNFINISHED_BACKUP
         return
     catalog.control = max(whole, key=lambda one: one.generation)
     if len(whole) == 1:
@@ -309,7 +329,11 @@ def _number(one: SegmentFile) -> int:
 
 
 def _require_control(catalog: Catalog) -> None:
-    if catalog.control is None and catalog.segments:
+    if catalog.unfinished:
+        catalog.report(
+            "unfinished-backup", "this backup was never finished", file=catalog.control_path
+        )
+    elif catalog.control is None and catalog.segments:
         catalog.report(
             "corrupt-control",
             "the control block is missing, or both of its copies are damaged",

@@ -146,7 +146,27 @@ class Scan:
                 self.end = (file, place.then)
             if place.case is Case.CORRUPT:
                 self._break()
+        self._check_size(file, view)
         self._check_index(file, view)
+
+    def _check_size(self, file: SegmentFile, view: SegmentView) -> None:
+        """Refuse a last segment that was cut: its size was durable before its first group.
+
+        What stood after the cut is unknown. Of a segment with a successor it is known: its groups
+        are verified up to the end that the successor states.
+        """
+        assert file.header is not None
+        size, whole = len(view.data), file.header.size
+        if file.stated_end is None and size < whole:
+            self._report(
+                "short-segment",
+                f"the last segment has {size:,} bytes and was made with {whole:,}: it was cut, "
+                "and records may have stood there",
+                file,
+                size,
+                bytes_at_risk=whole - size,
+            )
+            self._break()
 
     def _check_index(self, file: SegmentFile, view: SegmentView) -> None:
         """Report a damaged or missing index; the groups hold all that it says."""
@@ -184,7 +204,7 @@ class Scan:
             self.clean = False
             self._report(
                 "torn-tail",
-                f"the last write never finished ({place.reason}); it was not acknowledged",
+                f"the last group is not whole ({place.reason}); opening the log cuts it off",
                 file,
                 place.offset,
                 bytes_at_risk=place.end - place.offset,

@@ -60,7 +60,7 @@ def segment_spans(file: SegmentFile, view: SegmentView, places: Iterable[Place])
     end = min(DATA_OFFSET, len(view.data))
     for place in places:
         outcome = _OUTCOME.get(place.case)
-        if outcome is None or place.end == place.offset:
+        if outcome is None or place.end <= place.offset:  # the file may end before the place
             continue
         if place.offset > end:
             spans += remains(view.data, end, place.offset, view.header.number)

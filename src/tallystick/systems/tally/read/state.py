@@ -145,7 +145,7 @@ class LogState:
             self.open.setdefault(number, OpenTransaction(row.segment)).ending = ending
         elif (transaction := self.open.pop(number, None)) is not None:
             for one in transaction.elements:
-                self._take(one)
+                self.take(one)
 
     def advance_checkpoint(self, checkpoint_lsn: int) -> None:
         """Give up plain, undo and redo records below this LSN."""
@@ -154,6 +154,12 @@ class LogState:
     def apply_plain(self, segment: int, last_lsn: int) -> None:
         """Apply plain records outside of transactions, up to ``last_lsn``, at once."""
         self.plain_lsns[segment] = last_lsn
+
+    def apply_committed(self, segment: int, last_lsn: int, transaction: int) -> None:
+        """Apply redo records with their commit records, whole transactions up to this number."""
+        self.plain_lsns[segment] = last_lsn
+        if transaction >= self.next_transaction:
+            self.next_transaction = transaction + 1
 
     def needed_from(self) -> int | None:
         """Return the first segment that holds anything needed; None if none does."""
@@ -184,7 +190,7 @@ class LogState:
         record = row.record
         one = Element(record.code, record.key, row.lsn, row.segment, len(record.body))
         if record.transaction is None:
-            self._take(one)
+            self.take(one)
             return
         self._open(record.transaction, row.segment).elements.append(one)
 
@@ -196,7 +202,8 @@ class LogState:
         transaction.counts[segment] = transaction.counts.get(segment, 0) + 1
         return transaction
 
-    def _take(self, one: Element) -> None:
+    def take(self, one: Element) -> None:
+        """Apply an element that is committed."""
         if one.code == Code.APPEND:
             self.plain_lsns[one.segment] = one.lsn
             return
@@ -231,7 +238,7 @@ class LogState:
             self.incomplete[number] = holes
             return
         for one in transaction.elements:
-            self._take(one)
+            self.take(one)
 
     def _holes(self, transaction: OpenTransaction, ending: Ending) -> str:
         """Return what is missing of a transaction, in words; freed segments may be missing."""
@@ -350,8 +357,8 @@ def state_of(control: Control | None) -> LogState:
     return state
 
 
-def apply_step(state: LogState, step: Step, key: bytes | None) -> None:
-    """Apply the whole groups of a step.
+def apply_step(state: LogState, step: Step, key: bytes | None, since: int = 0) -> None:
+    """Apply the whole groups of a step that begin with the LSN ``since`` or a later one.
 
     Raises:
         CorruptLogError: a group cannot be decoded; names its place.
@@ -361,6 +368,8 @@ def apply_step(state: LogState, step: Step, key: bytes | None) -> None:
     assert header is not None
     place = header.offset
     try:
+        if header.last_lsn < since:
+            return
         if run is None:
             apply_group(state, step.view.payload(header), header, key)
         elif run.plain:
@@ -368,7 +377,8 @@ def apply_step(state: LogState, step: Step, key: bytes | None) -> None:
         else:
             for group, row in run.rows(header.segment):
                 place = group
-                state.apply(row)
+                if row.lsn >= since:
+                    state.apply(row)
     except (CorruptLogError, UnsupportedFormatError) as error:
         error.file, error.offset = step.file.path, place
         raise

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from tallystick.records import AtStake, Severity
 from tallystick.storage.zeros import is_zero
 from tallystick.systems.answers import Ground
-from tallystick.systems.tally.format.layout import SECTOR_SIZE
+from tallystick.systems.tally.format.layout import HEADER_SIZE, SECTOR_SIZE
 from tallystick.systems.tally.read.scan import Scan
 
 
@@ -36,9 +36,10 @@ def grounds(scan: Scan, ended: int | None) -> Iterator[Ground]:
 
 
 def _is_cut(scan: Scan) -> bool:
-    """Return whether a sector of the torn group may never have been written.
+    """Return whether a sector of the torn group, or its end, may never have been written.
 
-    It is zero, or the segment has been recycled and an earlier life may show in it.
+    It is zero, as a failed write leaves the second header, or the segment has been recycled and an
+    earlier life may show in it.
     """
     torn = [one for one in scan.findings if one.code == "torn-tail"][-1]
     assert torn.file is not None
@@ -47,4 +48,5 @@ def _is_cut(scan: Scan) -> bool:
     with scan.access.open(torn.file) as source:
         sectors = range(begin, min(end, source.size), SECTOR_SIZE)
         empty = any(is_zero(source.data, one, one + SECTOR_SIZE) for one in sectors)
+        empty = empty or is_zero(source.data, end - HEADER_SIZE, end)
         return empty or not is_zero(source.data, end, source.size)

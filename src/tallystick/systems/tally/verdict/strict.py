@@ -114,8 +114,7 @@ class JudgedLog:
                     finding.code,
                     "refuses to open",
                     finding.message,
-                    "Nothing is lost as long as the files stay as they are; a salvage would give "
-                    "up what this names",
+                    "Opening it changes nothing; a salvage would give up what this names",
                     finding.severity,
                     finding.file,
                     finding.offset,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tallystick.roles import DecisionLog, PersistLog, RecordJournal, UndoRedoLog
+from tallystick.roles.decision_log import DecisionOutcome
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.live.log import TallyLog
@@ -18,6 +19,7 @@ from tallystick.systems.tally.live.roles import (
 )
 from tallystick.systems.tally.live.roles.undo_redo_log import TallyUndoRedoLog
 from tallystick.systems.tally.live.settings import Settings
+from tallystick.testing import MemoryFileSystem
 from tests.roles.contract_decision_log import DecisionLogContract
 from tests.roles.contract_persist_log import PersistLogContract
 from tests.roles.contract_record_journal import Opener, RecordJournalContract
@@ -57,3 +59,24 @@ class TestTallyUndoRedoLog(UndoRedoLogContract):
 
     def open_log(self, folder: str, fs: FileSystem = LOCAL) -> UndoRedoLog:
         return TallyUndoRedoLog(TallyLog(folder, settings=SMALL, fs=fs))
+
+
+@pytest.mark.parametrize("role", ["decisions", "records"])
+def test_owners_that_write_one_item_each_give_up_what_is_redundant(role: str) -> None:
+    """The segment ends with the last write of one owner; the next one must reclaim."""
+    fs = MemoryFileSystem()
+    most = 0
+    for number in range(1, 120):
+        log = TallyLog("/log", settings=SMALL, fs=fs)
+        if role == "decisions":
+            decisions = TallyDecisionLog(log)
+            decisions.decide(b"%d" % number, ("a" * 200,)).wait()
+            decisions.finish(b"%d" % number, ("a" * 200,), DecisionOutcome.COMMITTED)
+        else:
+            records = TallyRecordJournal(log)
+            records.add(number, bytes(300)).wait()
+            records.delete(number)
+        log.close()
+        most = max(most, len(fs.list("/log")))
+    assert int(log.last_segment) > 4
+    assert most < 9  # lock, control block, two spares, and what is in use

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Generic, TypeVar, cast
+
+from tallystick.records import Judgement
+from tallystick.roles import NOT_JUDGED
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.settings import Settings
+from tallystick.systems.tally.live.shared.log import SharedTallyLog
+
+AnyLog = TallyLog | SharedTallyLog
+"""A log that this process has open alone, or with others."""
+Log = TypeVar("Log", bound=AnyLog)
 
 
-class TallyRole:
+class TallyRole(Generic[Log]):
     """A native log in a role: an open log, which the role owns and closes, or the path of one.
 
     Attributes:
@@ -19,15 +28,26 @@ class TallyRole:
 
     settings = Settings()
 
-    def __init__(self, log: TallyLog | str, *, fs: FileSystem = LOCAL) -> None:
-        self.log = (
-            log if isinstance(log, TallyLog) else TallyLog(log, settings=self.settings, fs=fs)
-        )
-        self._last_segment = self.log.last_segment
+    def __init__(self, log: Log | str, *, fs: FileSystem = LOCAL) -> None:
+        if isinstance(log, str):
+            self.log = cast(Log, TallyLog(log, settings=self.settings, fs=fs))
+        else:
+            self.log = log
+        self._last_segment = self.log.first_segment  # an earlier owner may have left more
+
+    @property
+    def identity(self) -> str:
+        """The name of the log, as 32 hexadecimal digits."""
+        return self.log.identity.hex()
+
+    @property
+    def judgement(self) -> Judgement:
+        """The answer about the log as its opening found it; none of a log that others lead."""
+        return NOT_JUDGED if isinstance(self.log, SharedTallyLog) else self.log.judgement
 
     def _reclaim_after_roll(self) -> None:
         if self.log.last_segment != self._last_segment:
-            self._last_segment = self.log.last_segment
+            self._last_segment = self.log.first_segment  # an earlier owner may have left more
             self.log.reclaim_soon()
 
     def roll_back_open(self) -> None:
@@ -35,9 +55,7 @@ class TallyRole:
 
         Their numbers can then be used again. Not forced: it is written before any later record.
         """
-        with self.log.state() as state:
-            left = [number for number, one in state.open.items() if one.ending is None]
-        for number in left:
+        for number in self.log.left_open():
             self.log.submit(UnplacedRecord(Code.ROLLBACK, b"", number), sync=False)
 
     def close(self) -> None:

@@ -15,14 +15,15 @@ from tallystick.systems.tally.format.bodies import encode_names, encode_note
 from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.live.reclaim import heuristic_record
-from tallystick.systems.tally.live.roles.base import TallyRole
+from tallystick.systems.tally.live.roles.base import AnyLog, TallyRole
 from tallystick.systems.tally.live.settings import Settings
+from tallystick.systems.tally.live.shared.log import SharedTallyLog
 
 SEGMENT_SIZE = 2 << 20
-"""Of a new decision log: a coordinator starts where there is little room; decisions are short."""
+"""Of a new decision log: a coordinator starts where there is little space; decisions are short."""
 
 
-class TallyDecisionLog(TallyRole):
+class TallyDecisionLog(TallyRole[AnyLog]):
     """A two-phase-commit coordinator's log. Only `decide` and `settle` are forced."""
 
     settings = Settings(segment_size=SEGMENT_SIZE)
@@ -63,6 +64,29 @@ class TallyDecisionLog(TallyRole):
     def settle(self, gtrid: bytes) -> Ticket:
         """Record durably that an operator has settled a heuristic outcome."""
         return self.log.submit(UnplacedRecord(Code.SETTLE, gtrid=gtrid))
+
+
+class TallySharedDecisionLog(TallyDecisionLog):
+    """The decision log of a coordinator of several processes; see `SharedDecisionLog`."""
+
+    log: SharedTallyLog
+
+    def __init__(self, path: str) -> None:
+        super().__init__(SharedTallyLog(path, settings=self.settings))
+
+    @property
+    def member(self) -> int:
+        """Number of this process."""
+        return self.log.member
+
+    @property
+    def since_ms(self) -> int:
+        """When this process opened the log, in milliseconds since 1970."""
+        return self.log.start_ms
+
+    def lives_since(self, member: int) -> int | None:
+        """Return when the process of this number opened the log; None if it does not live."""
+        return self.log.lives_since(member)
 
 
 @functools.lru_cache(maxsize=256)

@@ -20,12 +20,15 @@ from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.format.layout import segment_name
 from tallystick.systems.tally.format.sealing import KeyProvider
+from tallystick.systems.tally.live.backup import Progress
 from tallystick.systems.tally.live.compaction import compact, compaction_due
 from tallystick.systems.tally.live.items import UnplacedEnding, columnar
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.read_back import groups_from
+from tallystick.systems.tally.live.roles.base import AnyLog
 from tallystick.systems.tally.live.roles.record_journal import TallyRecordJournal
 from tallystick.systems.tally.live.settings import Settings
+from tallystick.systems.tally.live.shared.log import SharedTallyLog
 from tallystick.systems.tally.live.tail import Tail
 from tallystick.systems.tally.read.records import records_of
 
@@ -39,26 +42,27 @@ def open_journal(
     settings: Settings | Mapping[str, Any] | None = None,
     key: KeyProvider | None = None,
     fs: FileSystem = LOCAL,
+    shared: bool = False,
 ) -> TallyJournal:
     """Create or recover the log at ``path``; raises as `TallyLog` does.
 
-    ``settings`` may be a mapping of the names of `Settings`.
+    ``settings`` may be a mapping of the names of `Settings`; with ``shared`` other processes may
+    have the log open, too: see `SharedTallyLog`.
     """
     if isinstance(settings, Mapping):
         settings = Settings(**settings)
+    if shared:
+        return SharedTallyJournal(SharedTallyLog(path, settings=settings, key=key, fs=fs))
     return TallyJournal(TallyLog(path, settings=settings, key=key, fs=fs))
 
 
 class TallyJournal(TallyRecordJournal):
     """A record journal with plain records, replay by LSN or time, and compaction."""
 
-    def append(self, body: bytes) -> Ticket:
-        """Append a plain record; the ticket is done when it is durable."""
-        return self.log.append(body)
-
-    def append_durably(self, body: bytes) -> int:
-        """Append a plain record; return its LSN when it is durable."""
-        return self.log.append_durably(body)
+    def __init__(self, log: AnyLog | str, *, fs: FileSystem = LOCAL) -> None:
+        super().__init__(log, fs=fs)
+        self.append = self.log.append
+        self.append_durably = self.log.append_durably
 
     def _end(self, transaction: int) -> None:
         # The journal hands out the numbers itself; a transaction may end without any record.
@@ -104,6 +108,10 @@ class TallyJournal(TallyRecordJournal):
                     if wanted and (record.sequence or 0) >= from_lsn:
                         yield record
 
+    def backup(self, target: str, progress: Progress | None = None) -> None:
+        """Copy the log as of now to a new folder; see `TallyLog.backup`."""
+        self.log.backup(target, progress)
+
     def tail(self, from_lsn: int) -> Tail:
         """Return a position that follows the records as they become durable."""
         log = self.log
@@ -123,10 +131,13 @@ class TallyJournal(TallyRecordJournal):
 
     def reclaim(self, checkpoint_lsn: int = 0) -> int:
         """Free segments that are not needed; return their number."""
-        return len(self.log.reclaim(checkpoint_lsn))
+        freed = self.log.reclaim(checkpoint_lsn)
+        return freed if isinstance(freed, int) else len(freed)
 
     def compact(self, *, force: bool = False) -> int:
         """Compact if it is due; return the number of segments freed."""
+        if isinstance(self.log, SharedTallyLog):
+            return self.log.compact(force=force)
         if not force and not compaction_due(self.log):
             return 0
         return len(compact(self.log))
@@ -144,6 +155,28 @@ class TallyJournal(TallyRecordJournal):
     def counters(self) -> GroupCounters:
         """Groups, records, bytes, syncs."""
         return self.log.counters
+
+
+class SharedTallyJournal(TallyJournal):
+    """The journal of a log that other processes write, too; see `SharedJournalEngine`."""
+
+    log: SharedTallyLog
+
+    def _prepared_before(self) -> set[int]:
+        return set()
+
+    def append_many(self, bodies: Sequence[bytes]) -> Sequence[int]:
+        """Append plain records; return their LSNs when all are durable."""
+        tickets = [self.log.append(body) for body in bodies]
+        return [ticket.wait() for ticket in tickets]
+
+    def new_transaction(self) -> int:
+        """Return a number for a transaction that no process has used."""
+        return self.log.new_transaction()
+
+    def wrong_id(self, wanted: Mapping[int, bool]) -> int | None:
+        """Return the first id that is live though it must not be (False), or the other way."""
+        return self.log.wrong_id(wanted)
 
 
 def _awaited(ticket: Ticket, records: int) -> range:

@@ -6,7 +6,6 @@ state, and files for a disposer.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
@@ -15,6 +14,7 @@ from tallystick.roles import Operation, PersistEntry, Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.local import LOCAL
+from tallystick.storage.scheduling import threading
 from tallystick.systems.tally.format.bodies import encode_names
 from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.entries import decode_entry, encode_entry
@@ -31,7 +31,7 @@ MARKS_MAX = 256
 """Marks that are submitted as one."""
 
 
-class TallyPersistLog(TallyRole):
+class TallyPersistLog(TallyRole[TallyLog]):
     """A persist log whose files go to a disposer.
 
     A log that was opened with ``Settings(recycle=True)`` recycles them by itself.
@@ -45,11 +45,6 @@ class TallyPersistLog(TallyRole):
             self._next = state.next_key
         self._number_lock = threading.Lock()  # ties the numbers to the order of the log
         self._marks: deque[tuple[Bundle, GroupTicket[Item]]] = deque()
-
-    @property
-    def identity(self) -> str:
-        """The name of the log, as 32 hexadecimal digits."""
-        return self.log.identity.hex()
 
     @property
     def last_number(self) -> int:

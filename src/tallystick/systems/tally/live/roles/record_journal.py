@@ -15,24 +15,27 @@ from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.live.items import UnplacedEnding
-from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.read_back import live_rows, open_elements
-from tallystick.systems.tally.live.roles.base import TallyRole
+from tallystick.systems.tally.live.roles.base import AnyLog, TallyRole
 from tallystick.systems.tally.read.state import LogState
 
 
-class TallyRecordJournal(TallyRole):
+class TallyRecordJournal(TallyRole[AnyLog]):
     """A journal of records by id, in and out of transactions.
 
     Transactions that were open when the log was last closed, and had not prepared, are rolled
     back.
     """
 
-    def __init__(self, log: TallyLog | str, *, fs: FileSystem = LOCAL) -> None:
+    def __init__(self, log: AnyLog | str, *, fs: FileSystem = LOCAL) -> None:
         super().__init__(log, fs=fs)
         self.roll_back_open()
+        self._open = self._prepared_before()
+
+    def _prepared_before(self) -> set[int]:
+        """Return the transactions that were prepared before the log was opened."""
         with self.log.state() as state:
-            self._open = {number for number, one in state.open.items() if one.ending}
+            return {number for number, one in state.open.items() if one.ending}
 
     def _end(self, transaction: int) -> None:
         """Note that a transaction ends.
@@ -116,7 +119,7 @@ def _journal_record(record: UnplacedRecord) -> JournalRecord:
     return JournalRecord(record.key or 0, record.user_type, record.body, update)
 
 
-def _prepared(log: TallyLog, state: LogState) -> Iterator[PreparedTransaction]:
+def _prepared(log: AnyLog, state: LogState) -> Iterator[PreparedTransaction]:
     for number, one in state.open.items():
         if one.ending is None:
             continue

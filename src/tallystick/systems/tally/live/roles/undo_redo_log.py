@@ -15,16 +15,22 @@ from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.format.bodies import decode_row, encode_row
 from tallystick.systems.tally.format.columns import Row, UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
-from tallystick.systems.tally.live.items import Bundle, UnplacedEnding, size_of
+from tallystick.systems.tally.live.items import (
+    Bundle,
+    CommittedRows,
+    UnplacedEnding,
+    row_record,
+    size_of,
+    size_of_rows,
+)
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.read_back import rows_from
 from tallystick.systems.tally.live.roles.base import TallyRole
 
-_ADD, _REMOVE = Code.REDO_ADD.value, Code.REDO_REMOVE.value
 _ROWS = (Code.REDO_ADD, Code.REDO_REMOVE, Code.TRUNCATE)
 
 
-class TallyUndoRedoLog(TallyRole):
+class TallyUndoRedoLog(TallyRole[TallyLog]):
     """Undo images, redo rows and in-doubt transactions in one native log.
 
     Sessions that were open when the log was last closed, and had not prepared, are rolled back.
@@ -67,13 +73,22 @@ class TallyUndoRedoLog(TallyRole):
 
     def log_row(self, session: int, table: int, key: int, row: bytes | None) -> None:
         """Log an added row, or with None a removed one."""
-        self.log.submit(_row_record(session, table, key, row), sync=False)
+        self.log.submit(row_record(session, table, key, row), sync=False)
 
     def log_rows(self, session: int, rows: Mapping[tuple[int, int], bytes | None]) -> None:
         """Log changed rows by table and key, in order, in as few groups as possible."""
-        records = [_row_record(session, *place, row) for place, row in rows.items()]
+        records = [row_record(session, *place, row) for place, row in rows.items()]
         for some in _pieces(records, self.log.group_bytes):
             self.log.submit(Bundle(some), sync=False)
+
+    def commit_rows(self, session: int, rows: Mapping[tuple[int, int], bytes | None]) -> None:
+        """Log rows and commit their session, durably: in one group, if they fit."""
+        size = size_of_rows(rows)
+        if size <= self.log.group_bytes:
+            self.log.commit(CommittedRows(session, rows, size), size)
+            return
+        self.log_rows(session, rows)
+        self.commit(session).wait()
 
     def log_truncate(self, session: int, table: int) -> None:
         """Log that all rows of the table are removed."""
@@ -152,12 +167,6 @@ class TallyUndoRedoLog(TallyRole):
         """
         session = {one.name: one.session for one in self.in_doubt()}[name]
         return self.commit(session) if commit else self.rollback(session)
-
-
-def _row_record(session: int, table: int, key: int, row: bytes | None) -> UnplacedRecord:
-    if row is None:
-        return UnplacedRecord(_REMOVE, encode_row(table), session, key)
-    return UnplacedRecord(_ADD, encode_row(table, row), session, key)
 
 
 def _pieces(records: list[UnplacedRecord], limit: int) -> Iterator[tuple[UnplacedRecord, ...]]:

@@ -1,0 +1,423 @@
+"""A native log that processes share: the calls of `TallyLog`, in each of them.
+
+In: items from threads and tasks of this process. Out: tickets. All that wait in this process make
+one batch, all batches of all processes make one group, and one sync serves them all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import posixpath
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import astuple
+from typing import Any, Final, Self
+
+from tallystick.errors import (
+    LogWriteError,
+    TransactionUsageError,
+    UnsupportedFormatError,
+    copy_error,
+)
+from tallystick.storage.files import FileSystem
+from tallystick.storage.fork import register_in_child
+from tallystick.storage.group.counters import GroupCounters
+from tallystick.storage.group.ticket import GroupTicket
+from tallystick.storage.group.writer import GroupWriter
+from tallystick.storage.local import LOCAL, LocalFileSystem
+from tallystick.storage.opening import opens_log
+from tallystick.storage.scheduling import threading, time
+from tallystick.storage.shared.client import Client, Cut
+from tallystick.storage.shared.epochs import Epoch
+from tallystick.storage.shared.fence import FencedFileSystem
+from tallystick.storage.shared.leader import Leader
+from tallystick.storage.shared.members import Membership
+from tallystick.systems.tally.format.headers import decode_control
+from tallystick.systems.tally.format.layout import CONTROL_NAME, LOCK_NAME
+from tallystick.systems.tally.format.sealing import KeyProvider
+from tallystick.systems.tally.live.appender import EPOCH_SHIFT
+from tallystick.systems.tally.live.backup import Moment, Progress, copy_log
+from tallystick.systems.tally.live.items import RECORD_BYTES, Item, size_of, too_large
+from tallystick.systems.tally.live.log import PLAIN_RECORD_BYTES, TallyLog
+from tallystick.systems.tally.live.opening import load_key
+from tallystick.systems.tally.live.settings import Settings, capacity
+from tallystick.systems.tally.live.shared.batches import (
+    EXISTS,
+    ITEMS_MAX,
+    decode_error,
+    decode_lsns,
+    encode_call,
+    encode_items,
+)
+from tallystick.systems.tally.live.shared.replica import Replica
+from tallystick.systems.tally.live.shared.service import BLOCK, MEMBER_BITS, lead
+from tallystick.systems.tally.read.files import read_folder
+from tallystick.systems.tally.read.state import LogState
+
+_COMPACTION_POLL_S: Final = 0.02
+_IDS_MAX: Final = 10_000
+"""Ids that are asked for at once."""
+_REFUSED: Final = -3
+"""In place of an LSN: the log refuses the batch; not sent, `_Refusals` has the error."""
+
+
+class SharedTicket:
+    """The promise that an item is durable, or that its refusal is known."""
+
+    __slots__ = ("_log", "_ticket", "done", "start_flush")
+
+    def __init__(self, log: SharedTallyLog, ticket: GroupTicket[Item]) -> None:
+        self._log = log
+        self._ticket = ticket
+        self.done, self.start_flush = ticket.done, ticket.start_flush
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Block until the item is durable; see `GroupTicket.wait`.
+
+        Raises:
+            TransactionUsageError: a record of this id is live, or none is.
+        """
+        return self._log.accepted(self._ticket.wait(timeout))
+
+    def __await__(self) -> Generator[object, None, int]:
+        """Wait like `wait` does, without blocking the event loop."""
+        lsn = yield from self._ticket.__await__()
+        return self._log.accepted(lsn)
+
+
+class SharedTallyLog:
+    """A native log open in several processes; safe for threads and tasks.
+
+    Args:
+        path: the folder of the log; made if it does not exist.
+        settings: how the log is written, the same in all processes.
+        key: provides the secret of an encrypted log, the same in all processes.
+        fs: the file system; the machine's own, as processes share it.
+        before: is called before each change that this process makes as the leader; for tests.
+
+    Raises:
+        LogLockedError: a process has the log open alone.
+        UnsupportedFormatError: the other processes have other settings, or another version.
+        BusyError: there are too many processes.
+        TallystickError: as `TallyLog` does.
+    """
+
+    @opens_log
+    def __init__(
+        self,
+        path: str,
+        *,
+        settings: Settings | None = None,
+        key: KeyProvider | None = None,
+        fs: FileSystem = LOCAL,
+        before: Callable[[str], None] | None = None,
+    ) -> None:
+        if not isinstance(fs, LocalFileSystem):
+            raise UnsupportedFormatError("only the files of this machine can be shared", file=path)
+        self.path = os.path.abspath(path)  # noqa: PTH100 - a process may change its folder
+        self.fs: FileSystem = fs
+        self.settings = settings or Settings()
+        self.key = load_key(key)
+        self._provider, self._before = key, before
+        self._leader: Leader | None = None
+        self._closed = False
+        self._refusal: LogWriteError | None = None
+        self._numbers_lock = threading.Lock()
+        self._free_numbers = iter(range(0))
+        fs.mkdir(self.path)
+        agreed = repr(astuple(self.settings)).encode()
+        self._members = Membership(
+            self.path, LOCK_NAME, b"%d:" % len(agreed) + agreed + (self.key or b""), self._create
+        )
+        self.member = self._members.number
+        self._client = Client(self._members, self._lead, self._first_epoch)
+        self._replica = Replica(fs, self.path, self.key)
+        self._state_lock = threading.Lock()
+        self._writer: GroupWriter[Item] = GroupWriter(
+            self._hand_over, _nothing, name=self.path, group_bytes=self.settings.group_bytes
+        )
+        try:
+            self._call("hello")
+            self._learn()
+        except BaseException:
+            self.close()
+            raise
+        register_in_child(self)
+
+    def _learn(self) -> None:
+        """Read what the log has been made with."""
+        control = read_folder(self.fs, self.path)[0].control
+        assert control is not None
+        self.identity = control.identity
+        self.capacity = capacity(control.segment_size, control.sector_size)
+        self.group_bytes = min(self.settings.group_bytes, self.capacity)
+
+    # -- leading ------------------------------------------------------------------------
+
+    def _create(self) -> None:
+        """Make the log, if there is none; no other process has it open."""
+        if not self.fs.exists(posixpath.join(self.path, CONTROL_NAME)):
+            # Its lock file is locked already.
+            fs = FencedFileSystem(self.fs, _allow)
+            TallyLog(self.path, settings=self.settings, key=self._provider, fs=fs).close()
+
+    def _first_epoch(self) -> int:
+        control = read_folder(self.fs, self.path)[0].control
+        return 1 + (control.generation >> EPOCH_SHIFT if control else 0)
+
+    def _lead(self, epoch: Epoch) -> None:
+        self._leader = lead(
+            epoch, self._members, self.settings, self._provider, self.fs, self._before
+        )
+
+    @property
+    def leads(self) -> bool:
+        """True if this process leads, as far as it knows."""
+        return self._leader is not None and self._leader.leads
+
+    # -- writing ------------------------------------------------------------------------
+
+    def append(self, body: bytes) -> SharedTicket:
+        """Append a plain record; see `TallyLog.append`."""
+        size = len(body)
+        self.check_size(size)
+        return SharedTicket(self, self._writer.submit(body, size + PLAIN_RECORD_BYTES))
+
+    def append_durably(self, body: bytes) -> int:
+        """Append a plain record; return its LSN when it is durable."""
+        size = len(body)
+        self.check_size(size)
+        return self.accepted(self._writer.commit(body, size + PLAIN_RECORD_BYTES))
+
+    def check_size(self, size: int) -> None:
+        """Check that a plain record with a body of ``size`` bytes fits in a segment.
+
+        Raises:
+            RecordTooLargeError: it does not.
+        """
+        if size + RECORD_BYTES > self.capacity:
+            raise too_large(self.path, self.capacity, size)
+
+    def reserve_ahead(self, size: int) -> None:
+        """Do nothing: the leader makes segments ahead of need by itself."""
+
+    def submit(self, item: Item, *, sync: bool = True) -> SharedTicket:
+        """Submit an item; see `TallyLog.submit`."""
+        size = size_of(item)
+        self.check_size(size - RECORD_BYTES)
+        return SharedTicket(self, self._writer.submit(item, size, sync=sync))
+
+    def flush(self) -> None:
+        """Make everything that this process has submitted so far durable."""
+        self._writer.flush()
+
+    def accepted(self, lsn: int) -> int:
+        """Return an LSN, or raise what stands in its place."""
+        if lsn > 0:
+            return lsn
+        if lsn == _REFUSED and self._refusal is not None:
+            raise copy_error(self._refusal)
+        raise TransactionUsageError(
+            "a record of this id exists" if lsn == EXISTS else "there is no record of this id",
+            file=self.path,
+        )
+
+    def _hand_over(self, items: list[Item]) -> Sequence[int]:
+        """Have the leader write a group of this process; return LSNs, negative for a refusal."""
+        if all(type(item) is bytes for item in items):
+            return self._exchange(items)
+        lsns: list[int] = []
+        for start in range(0, len(items), ITEMS_MAX):
+            lsns += self._exchange(items[start : start + ITEMS_MAX])
+        return lsns
+
+    def _exchange(self, items: list[Item]) -> Sequence[int]:
+        lsns: list[int] = []
+        while items:
+            answer = self._client.ask(encode_items(items))
+            if isinstance(answer, bytes):
+                try:
+                    rest = decode_lsns(answer)
+                except LogWriteError as error:
+                    self._refusal = error
+                    rest = [_REFUSED] * len(items)
+                return [*lsns, *rest] if lsns else rest
+            written = _written(answer)
+            lsns += written
+            items = items[len(written) :]
+        return lsns
+
+    def _call(self, name: str, **arguments: int | list[int]) -> Any:
+        request = encode_call(name, **arguments)
+        while isinstance(answer := self._client.ask(request), Cut):
+            pass
+        if answer[:1] != b"J":
+            raise decode_error(answer)
+        return json.loads(answer[1:])
+
+    # -- state --------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def state(self) -> Iterator[LogState]:
+        """Give the state after everything that this process has submitted, and others before."""
+        self.flush()
+        # An answer comes after what others, dead ones too, had handed over before the call.
+        durable = int(self._call("durable"))
+        with self._state_lock:
+            with self._members.hold(self.first_segment):
+                state = self._replica.read(durable)
+            yield state
+
+    def left_open(self) -> list[int]:
+        """Return nothing: the leader rolls back what dead processes left open."""
+        return []
+
+    def wrong_id(self, wanted: Mapping[int, bool]) -> int | None:
+        """Return the first id that is live though it must not be (False), or the other way."""
+        ids = list(wanted)
+        for start in range(0, len(ids), _IDS_MAX):
+            some = ids[start : start + _IDS_MAX]
+            call = {"ids": some, "wanted": [int(wanted[one]) for one in some]}
+            if (wrong := self._call("wrong_id", **call)) is not None:
+                return int(wrong)
+        return None
+
+    def new_transaction(self) -> int:
+        """Return a number for a transaction that no process has used."""
+        with self._numbers_lock:
+            number = next(self._free_numbers, None)
+            if number is None:
+                first = int(self._call("numbers"))
+                step = 1 << MEMBER_BITS
+                self._free_numbers = iter(range(first, first + BLOCK * step, step))
+                number = next(self._free_numbers)
+            return number
+
+    def lives_since(self, member: int) -> int | None:
+        """Return when a member opened the log, in ms since 1970; None if it does not live."""
+        return self._members.lives_since(member)
+
+    @property
+    def start_ms(self) -> int:
+        """When this process opened the log, in milliseconds since 1970."""
+        return self._members.start_ms
+
+    def _seen(self) -> Epoch:
+        return self._client.seen() or self._client.current()
+
+    @property
+    def next_lsn(self) -> int:
+        """LSN of the next record that will be written."""
+        return self._seen().next_lsn
+
+    @property
+    def durable_lsn(self) -> int:
+        """Every record up to this LSN is durable."""
+        return self._seen().durable_lsn
+
+    @property
+    def first_segment(self) -> int:
+        """Number of the oldest segment."""
+        return self._seen().first_segment
+
+    @property
+    def last_segment(self) -> int:
+        """Number of the segment that is written to."""
+        return self._seen().last_segment
+
+    @property
+    def checkpoint_lsn(self) -> int:
+        """Plain records below this LSN were given up."""
+        return self._seen().checkpoint_lsn
+
+    @property
+    def counters(self) -> GroupCounters:
+        """Batches of this process, their records and bytes; a sync is one batch handed over."""
+        return self._writer.counters
+
+    @property
+    def syncs(self) -> int:
+        """Groups that the present leader has written and synced for all processes."""
+        return self._seen().syncs
+
+    # -- segments -----------------------------------------------------------------------
+
+    def reclaim(self, checkpoint_lsn: int = 0) -> int:
+        """Have the leader free segments that are not needed; return how many."""
+        self.flush()
+        return int(self._call("reclaim", checkpoint_lsn=checkpoint_lsn))
+
+    def reclaim_soon(self) -> None:
+        """Do nothing: the leader reclaims by itself after it has gone on in a new segment."""
+
+    def roll(self) -> None:
+        """Go on in a new segment."""
+        self._call("roll")
+
+    def compact(self, *, force: bool = False) -> int:
+        """Have the leader compact the log; return the number of segments freed."""
+        self.flush()
+        self._call("compact", force=int(force))
+        while (freed := self._call("compacted")) is None:
+            time.sleep(_COMPACTION_POLL_S)
+        return int(freed)
+
+    def hold(self, number: int) -> contextlib.AbstractContextManager[None]:
+        """Keep the files of this segment and of all later ones while the context is open."""
+        return self._members.hold(number)
+
+    def backup(self, target: str, progress: Progress | None = None) -> None:
+        """Copy the log as of now to a new folder, while all go on; see `TallyLog.backup`."""
+        self.flush()
+        with self.hold(self.first_segment):
+            block, segment, end, next_lsn = self._call("moment")
+            control = decode_control(bytes.fromhex(block))
+            assert control is not None
+            moment = Moment(control, segment, end, next_lsn)
+            copy_log(self.fs, self.path, target, moment, progress)
+
+    # -- end ----------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Make durable what this process has submitted, and leave the log to the others.
+
+        The last process notes in the log that all of it is durable. A second call does nothing.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._writer.close()
+        finally:
+            self._client.close()
+            if self._leader is not None:
+                self._leader.close()
+            self._members.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def forked(self) -> None:
+        """Give up in a forked child: the log is its parent's."""
+        self._closed = True
+        self._leader = None
+
+
+def _written(cut: Cut) -> Sequence[int]:
+    """Return the answers for the first items of a request: those that hold for good."""
+    if cut.staged is None or cut.staged[:1] == b"E":
+        return ()
+    lsns = decode_lsns(cut.staged)
+    return lsns[: next((place for place, lsn in enumerate(lsns) if lsn >= cut.end), len(lsns))]
+
+
+def _allow(_: str) -> None:
+    """Allow a change: no other process has the log open."""
+
+
+def _nothing() -> None:
+    """Sync nothing: the leader has."""

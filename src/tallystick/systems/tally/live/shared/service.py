@@ -1,0 +1,375 @@
+"""What the leader of a shared native log does with what its members hand over.
+
+In: an epoch that was claimed, batches and calls. Out: the log recovered, the batches in it, one
+write and one sync for all of them, and answers.
+
+Numbers of transactions name their member, so that what a process leaves open when it dies is
+rolled back, and nothing of a living one:
+
+    epoch 23 bits, number of the block 16, number in the block 16, member 8
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from tallystick.errors import LogWriteError, TallystickError
+from tallystick.records import Finding
+from tallystick.storage.files import FileSystem
+from tallystick.storage.opening import start_thread
+from tallystick.storage.scheduling import threading
+from tallystick.storage.shared import epochs
+from tallystick.storage.shared.epochs import Epoch
+from tallystick.storage.shared.fence import FencedFileSystem
+from tallystick.storage.shared.leader import Batch, Heart, Leader, deposed_error
+from tallystick.storage.shared.members import MEMBERS_MAX, Membership
+from tallystick.systems.tally.format.columns import UnplacedRecord
+from tallystick.systems.tally.format.headers import encode_control
+from tallystick.systems.tally.format.kinds import Code
+from tallystick.systems.tally.format.sealing import KeyProvider
+from tallystick.systems.tally.live.compaction import compact, compaction_due
+from tallystick.systems.tally.live.items import Bundle, Item
+from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.opening import Term
+from tallystick.systems.tally.live.settings import Settings
+from tallystick.systems.tally.live.shared.batches import (
+    EXISTS,
+    MISSING,
+    decode_call,
+    decode_items,
+    encode_error,
+    encode_lsns,
+)
+from tallystick.systems.tally.live.shared.state_copy import StateCopies, last_copy
+
+EPOCH_BITS: Final = 40
+"""Bits of a transaction's number below the epoch."""
+_BLOCK_BITS: Final = 24
+MEMBER_BITS: Final = 8
+BLOCK: Final = 1 << (_BLOCK_BITS - MEMBER_BITS)
+"""Numbers in a block."""
+_BLOCKS_MAX: Final = 1 << (EPOCH_BITS - _BLOCK_BITS)
+_MUST_EXIST: Final = {Code.ADD: False, Code.UPDATE: True, Code.DELETE: True}
+
+
+def lead(
+    epoch: Epoch,
+    membership: Membership,
+    settings: Settings,
+    key: KeyProvider | None,
+    fs: FileSystem,
+    before: Callable[[str], None] | None = None,
+) -> Leader:
+    """Recover the log and lead an epoch; raises as `TallyLog` does.
+
+    ``before`` is called with the name of each change of a file, once it was found that this
+    process leads: tests stop or kill it there.
+    """
+    heart = Heart(epoch)
+    try:
+        service = TallyService(epoch, membership, settings, key, fs, before)
+        leader = Leader(epoch, service, heart)
+        leader.start()
+    except BaseException:
+        heart.stop()
+        raise
+    return leader
+
+
+class TallyService:
+    """The log of one epoch, and what its members ask of it; see `lead`."""
+
+    def __init__(
+        self,
+        epoch: Epoch,
+        membership: Membership,
+        settings: Settings,
+        key: KeyProvider | None,
+        fs: FileSystem,
+        before: Callable[[str], None] | None,
+    ) -> None:
+        self._epoch = epoch
+        self._members = membership
+        self._settings = settings
+        self._before = before
+        self._blocks = 0
+        self._compacting: _Compaction | None = None
+        gone, ends = epochs.depose(membership.folder, epoch.number)
+        # Freed files are kept until no member reads them, see `keep_house`.
+        self.log = TallyLog(
+            membership.folder,
+            settings=replace(settings, recycle=False),
+            key=key,
+            fs=FencedFileSystem(fs, self._check),
+            term=Term(epoch.number, not gone, partial(last_copy, membership.folder)),
+        )
+        self._last_segment = self.log.first_segment  # an earlier leader may have left more
+        self._copies = StateCopies(self.log, epoch.path, self._check, self.log.first_segment)
+        try:
+            epoch.set_ends([*ends, (epoch.number, self.log.next_lsn)])
+            self.roll_back(self._is_left)
+            self.publish()
+            self._check("ready")
+            epochs.remove_before(membership.folder, epoch.number)
+        except BaseException:
+            self.log.abandon()
+            raise
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What recovery found."""
+        return self.log.findings
+
+    def _check(self, change: str) -> None:
+        if self._epoch.deposed:
+            raise deposed_error(self._epoch, change)
+        if self._before is not None:
+            self._before(change)
+
+    # -- records ------------------------------------------------------------------------------
+
+    def write(self, batches: Sequence[Batch], stage: Callable[[Sequence[bytes]], None]) -> None:
+        """Write the records of all batches and make them durable; see `Service.write`."""
+        given = [decode_items(data) for _, data in batches]
+        refusals = self._refusals(given)
+        items: list[Item] = []
+        for some, refused in zip(given, refusals, strict=True):
+            if refused:
+                items += [item for place, item in enumerate(some) if place not in refused]
+            else:
+                items += some
+        staged: list[int] = []
+
+        def before(first: int) -> None:
+            answers = []
+            for some, refused in zip(given, refusals, strict=True):
+                lsns = _numbered(some, refused, first)
+                written = [lsn for lsn in lsns if lsn > 0] if refused else lsns
+                staged.extend(written)
+                first = written[-1] + 1 if written else first
+                answers.append(encode_lsns(lsns))
+            stage(answers)
+
+        try:
+            if items:
+                lsns = self.log.write_through(items, before)
+                if list(lsns) != staged:
+                    raise AssertionError("records were written under other numbers than announced")
+            else:
+                before(self.log.next_lsn)
+        except LogWriteError as error:
+            stage([encode_error(error)] * len(batches))
+
+    def _refusals(self, given: Sequence[Sequence[Item]]) -> list[dict[int, int]]:
+        """Return what is refused of each batch, by place: ids that are live, or are not."""
+        if all(type(items[0]) is bytes for items in given):
+            return [{} for _ in given]
+        ids: dict[int, bool] = {}
+        refusals: list[dict[int, int]] = []
+        with self.log.state() as state:
+            for items in given:
+                refused = {}
+                for place, item in enumerate(items):
+                    if type(item) is not UnplacedRecord or item.transaction is not None:
+                        continue
+                    wanted = _MUST_EXIST.get(item.code)  # type: ignore[call-overload]
+                    if wanted is None or item.key is None:
+                        continue
+                    if ids.get(item.key, item.key in state.live) != wanted:
+                        refused[place] = MISSING if wanted else EXISTS
+                    else:
+                        ids[item.key] = item.code != Code.DELETE
+                refusals.append(refused)
+        return refusals
+
+    # -- calls --------------------------------------------------------------------------------
+
+    def call(self, member: int, request: bytes) -> bytes:
+        """Carry out a call; the answer is JSON, or an error."""
+        name, arguments = decode_call(request)
+        action, takes = _CALLS.get(name, (None, {}))
+        if action is None or {one: type(arguments[one]) for one in arguments} != takes:
+            return encode_error(LogWriteError(f"no such call: {name[:40]!r}; nothing was done"))
+        try:
+            answer = action(self, member, **arguments)
+            self.publish()
+            return b"J" + json.dumps(answer).encode()
+        except LogWriteError as error:
+            return encode_error(error)
+        except OSError as error:
+            return encode_error(LogWriteError(f"{name} has failed: {error}", file=self.log.path))
+
+    def _call_hello(self, member: int) -> None:
+        """Roll back what an earlier process with this member's number has left open."""
+        self.roll_back(lambda number: number % MEMBERS_MAX == member)
+
+    def _call_durable(self, member: int) -> int:
+        """Return the LSN up to which the log is durable."""
+        del member
+        return self.log.durable_lsn
+
+    def _call_moment(self, member: int) -> tuple[str, int, int, int]:
+        """Return where the log ends: control block, segment, offset, next LSN."""
+        del member
+        now = self.log.moment()
+        return encode_control(now.control).hex(), now.segment, now.end, now.next_lsn
+
+    def _call_numbers(self, member: int) -> int:
+        """Return the first number of a block for this member's transactions."""
+        if self._blocks >= _BLOCKS_MAX:
+            raise LogWriteError(
+                "there are no more numbers for transactions",
+                file=self.log.path,
+                advice="Close the log in the process that leads, so that another one does",
+            )
+        self._blocks += 1
+        block = self._blocks - 1
+        return (self._epoch.number << EPOCH_BITS) | (block << _BLOCK_BITS) | member
+
+    def _call_wrong_id(self, member: int, ids: list[int], wanted: list[int]) -> int | None:
+        """Return the first id that is live though it must not be (0), or the other way."""
+        del member
+        if len(ids) != len(wanted):
+            raise LogWriteError("as many ids as answers are due", file=self.log.path)
+        with self.log.state() as state:
+            pairs = zip(ids, wanted, strict=True)
+            return next((one for one, live in pairs if (one in state.live) != live), None)
+
+    def _call_reclaim(self, member: int, checkpoint_lsn: int) -> int:
+        """Free segments that are not needed; return how many."""
+        del member
+        freed = len(self.log.reclaim(checkpoint_lsn))
+        self._retire()
+        return freed
+
+    def _call_roll(self, member: int) -> None:
+        """Go on in a new segment."""
+        del member
+        self.log.roll()
+
+    def _call_compact(self, member: int, force: int) -> None:
+        """Begin to compact the log, if it is due or ``force`` is set."""
+        del member
+        if self._compacting is None and (force or compaction_due(self.log)):
+            self._compacting = _Compaction(self.log)
+
+    def _call_compacted(self, member: int) -> int | None:
+        """Return how many segments compaction has freed; None while it runs."""
+        del member
+        running = self._compacting
+        if running is None:
+            return 0
+        if running.is_alive():
+            return None
+        self._compacting = None
+        self._retire()
+        if running.error is not None:
+            raise LogWriteError(f"compaction has failed: {running.error}", file=self.log.path)
+        return running.freed
+
+    # -- housekeeping -------------------------------------------------------------------------
+
+    def publish(self) -> None:
+        """Store in the epoch where the log stands."""
+        epoch, log = self._epoch, self.log
+        epoch.first_segment, epoch.last_segment = log.first_segment, log.last_segment
+        epoch.checkpoint_lsn = log.checkpoint_lsn
+        epoch.next_lsn, epoch.durable_lsn = log.next_lsn, log.durable_lsn
+
+    def keep_house(self) -> None:
+        """Roll back what dead processes left open; free and recycle segments."""
+        self.roll_back(self._is_left)
+        if self.log.last_segment != self._last_segment:
+            self._last_segment = self.log.last_segment
+            self.log.reclaim_soon()
+            self.log.flush()
+        self._retire()
+        self._copies.make_if_due()
+
+    def roll_back(self, chosen: Callable[[int], bool]) -> None:
+        """Roll back open transactions by their number, unless they are prepared."""
+        with self.log.state() as state:
+            left = [
+                number
+                for number, one in state.open.items()
+                if one.ending is None and chosen(number)
+            ]
+        if left:
+            records: list[Item] = [UnplacedRecord(Code.ROLLBACK, b"", one) for one in left]
+            self.log.write_through(records, _ignore)
+
+    def _is_left(self, number: int) -> bool:
+        return not self._members.is_alive(number % MEMBERS_MAX)
+
+    def _retire(self) -> None:
+        """Recycle the files of segments that were given up, and that no member reads."""
+        if self._settings.recycle:
+            self.log.retire_freed(self._members.first_held())
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close the log, with everything in it durable."""
+        if self._compacting is not None:
+            self._compacting.join()
+        self._copies.close()
+        self.log.close()
+
+    def abandon(self) -> None:
+        """Close the files of the log; nothing is written."""
+        self._copies.close()
+        self.log.abandon()
+
+
+class _Compaction(threading.Thread):
+    """A thread that compacts the log while members go on."""
+
+    def __init__(self, log: TallyLog) -> None:
+        super().__init__(name=f"compaction of {log.path}", daemon=True)
+        self._log = log
+        self.freed = 0
+        self.error: Exception | None = None
+        start_thread(self)
+
+    def run(self) -> None:
+        """Compact."""
+        try:
+            self.freed = len(compact(self._log))
+        except (TallystickError, OSError) as error:
+            self.error = error
+
+
+_CALLS: Final[dict[str, tuple[Callable[..., object], dict[str, type]]]] = {
+    "hello": (TallyService._call_hello, {}),
+    "durable": (TallyService._call_durable, {}),
+    "moment": (TallyService._call_moment, {}),
+    "numbers": (TallyService._call_numbers, {}),
+    "wrong_id": (TallyService._call_wrong_id, {"ids": list, "wanted": list}),
+    "reclaim": (TallyService._call_reclaim, {"checkpoint_lsn": int}),
+    "roll": (TallyService._call_roll, {}),
+    "compact": (TallyService._call_compact, {"force": int}),
+    "compacted": (TallyService._call_compacted, {}),
+}
+"""Every call there is, with its arguments: what stands in shared memory names nothing else."""
+
+
+def _numbered(items: Sequence[Item], refused: dict[int, int], first: int) -> Sequence[int]:
+    """Return the LSN that each item will have, or why it is refused."""
+    if type(items[0]) is bytes:  # then all are
+        return range(first, first + len(items))
+    lsns = []
+    for place, item in enumerate(items):
+        if place in refused:
+            lsns.append(refused[place])
+        else:
+            first += len(item.records) if isinstance(item, Bundle) else 1
+            lsns.append(first - 1)
+    return lsns
+
+
+def _ignore(_: int) -> None:
+    """Announce nothing: no member waits for it."""

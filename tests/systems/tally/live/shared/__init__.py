@@ -1,0 +1,1 @@
+"""Tests of tallystick.systems.tally.live.shared."""

@@ -1,0 +1,129 @@
+"""A disk that fails under the leader of a shared log, a full one, and damage."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+
+import pytest
+
+from tallystick.errors import CorruptLogError, LogFullError, LogPoisonedError, LogWriteError
+from tallystick.systems.tally.format.layout import segment_name
+from tallystick.systems.tally.live.settings import Settings
+from tallystick.systems.tally.live.shared.batches import decode_error
+from tallystick.systems.tally.live.shared.log import SharedTallyLog
+from tests.systems.tally.live.shared.kit import check
+
+_SETTINGS = Settings(segment_size=64 << 10, idle_mark_s=None, preallocate=False)
+
+
+class _Disk:
+    """Fails all changes of one name, once it is told to."""
+
+    def __init__(self) -> None:
+        self.failing = ""
+        self.error = errno.EIO
+
+    def __call__(self, change: str) -> None:
+        if change == self.failing:
+            raise OSError(self.error, "told to")
+
+
+@pytest.mark.parametrize("change", ["pwrite", "datasync"])
+def test_after_a_failed_write_or_sync_no_process_gets_an_answer_until_it_reopens(
+    tmp_path: Path, change: str
+) -> None:
+    path, disk = str(tmp_path / "log"), _Disk()
+    leader = SharedTallyLog(path, settings=_SETTINGS, before=disk)
+    follower = SharedTallyLog(path, settings=_SETTINGS)
+    acknowledged = {b"one": follower.append_durably(b"one")}
+    disk.failing = change
+    with pytest.raises(LogPoisonedError):
+        follower.append_durably(b"two")
+    for log in (leader, follower):
+        with pytest.raises(LogPoisonedError):
+            log.append_durably(b"three")
+    again = SharedTallyLog(path, settings=_SETTINGS)
+    acknowledged[b"four"] = again.append_durably(b"four")
+    for log in (leader, follower):
+        with pytest.raises(LogPoisonedError):
+            log.append_durably(b"five")
+        log.close()
+    acknowledged[b"six"] = again.append_durably(b"six")
+    again.close()
+    assert check(tmp_path / "log", acknowledged) in (3, 4)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b'C["refusals", {}]',
+        b'C["_call_roll", {}]',
+        b'C["roll", {"member": 1}]',
+        b'C["reclaim", {}]',
+        b'C["reclaim", {"checkpoint_lsn": "all"}]',
+        b'C["wrong_id", {"ids": [1], "wanted": ["x"]}]',
+        b'C["wrong_id", {"ids": 1, "wanted": [1]}]',
+        b'C["wrong_id", {"ids": [1, 2], "wanted": [1]}]',
+        b'C["roll"]',
+        b"C[7, {}]",
+        b"C{}",
+        b"C\xff",
+        b"C" + b"[" * 20_000,
+    ],
+)
+def test_a_call_that_there_is_not_is_refused_and_all_go_on(tmp_path: Path, request_: bytes) -> None:
+    path = str(tmp_path / "log")
+    leader = SharedTallyLog(path, settings=_SETTINGS)
+    follower = SharedTallyLog(path, settings=_SETTINGS)
+    before = follower.last_segment
+    answer = follower._client.ask(request_)
+    assert isinstance(answer, bytes)
+    assert isinstance(decode_error(answer), LogWriteError)
+    assert follower.append_durably(b"one") == leader.append_durably(b"two") - 1
+    assert follower.last_segment == before
+    follower.close()
+    leader.close()
+
+
+@pytest.mark.parametrize("name", ["LogFullError", "json", "copy_error", "__builtins__", "Path"])
+def test_an_error_that_there_is_not_is_a_log_write_error(name: str) -> None:
+    answer = b"E" + json.dumps([name, "text", "", "", ""]).encode()
+    error = decode_error(answer)
+    assert type(error).__name__ == (name if name == "LogFullError" else "LogWriteError")
+
+
+def test_a_full_disk_refuses_what_has_no_room_and_all_go_on(tmp_path: Path) -> None:
+    path, disk = str(tmp_path / "log"), _Disk()
+    leader = SharedTallyLog(path, settings=_SETTINGS, before=disk)
+    follower = SharedTallyLog(path, settings=_SETTINGS)
+    acknowledged = {b"one": follower.append_durably(b"one")}
+    disk.failing, disk.error = "create", errno.ENOSPC
+    for log in (leader, follower):
+        with pytest.raises(LogFullError, match="no space"):
+            for _ in range(5):
+                log.append_durably(bytes(30_000) + b"large")
+    acknowledged[b"small"] = follower.append_durably(b"small")
+    disk.failing = ""
+    acknowledged[b"x" * 30_000] = follower.append_durably(b"x" * 30_000)
+    follower.close()
+    leader.close()
+    with SharedTallyLog(path, settings=_SETTINGS) as log:
+        lsns = sorted(acknowledged.values())
+        assert log.durable_lsn == lsns[-1]
+
+
+def test_damage_is_refused_by_whoever_would_lead_and_nothing_is_changed(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with SharedTallyLog(str(path), settings=_SETTINGS) as log:
+        for _ in range(5):
+            log.append_durably(bytes(600))
+    segment = path / segment_name(1)
+    data = bytearray(segment.read_bytes())
+    data[8192 + 300] ^= 1
+    segment.write_bytes(data)
+    for _ in range(2):
+        with pytest.raises(CorruptLogError, match="acknowledged"):
+            SharedTallyLog(str(path), settings=_SETTINGS)
+    assert segment.read_bytes() == data
