@@ -62,9 +62,21 @@ CODES = codes(
     Code(
         "table-page-damaged",
         Severity.DAMAGE,
-        "A page of a table cannot be read, and the log has no image of it: the engine opens the "
-        "database and fails, or finds no rows, when it comes to the page.",
+        "A page of a table or an index is damaged, and the log has no image of it: the engine "
+        "opens the database and fails, or finds other rows, when it comes to the page.",
         "Copy the file before any restart; restore the table from a backup",
+    ),
+    Code(
+        "large-object-damaged",
+        Severity.DAMAGE,
+        "A block of a large object has another hash than its map says.",
+        "Copy the file before any restart; restore the rows with these objects from a backup",
+    ),
+    Code(
+        "catalog-damaged",
+        Severity.DAMAGE,
+        "A statement of the catalog holds bytes that the engine never writes into one.",
+        "Copy the file before any restart; compare the table's definition with a backup",
     ),
     Code(
         "does-not-open",
@@ -82,13 +94,13 @@ CODES = codes(
         "lost-behind-damage",
         Severity.LOSS,
         "A log page is damaged and whole log pages follow it, which a restart drops.",
-        "Copy the file before any restart; dump it with salvage to see what is behind",
+        "Copy the file before any restart; dump it with salvage to see what is after",
     ),
     Code(
         "trunk-chain-broken",
         Severity.DAMAGE,
         "The chain of trunk pages ends at a damaged page.",
-        "Copy the file before any restart; dump it with salvage to see what is behind",
+        "Copy the file before any restart; dump it with salvage to see what is after",
     ),
     Code(
         "log-page-damaged",
@@ -199,10 +211,37 @@ REASONS = reasons(
         "a copy of the file from before",
     ),
     Reason(
+        "odd-size",
+        Answer.CANNOT_TELL,
+        "The file ends inside a page, and the engine makes it larger by whole pages: it was cut.",
+        "a copy of the file from before it was cut",
+    ),
+    Reason(
+        "record-after-fill",
+        Answer.CANNOT_TELL,
+        "A record stands after the zeros with which a flush fills its page: the engine begins the "
+        "next record on another page.",
+        "a copy of the file from before",
+    ),
+    Reason(
+        "closed-in-one-copy",
+        Answer.CANNOT_TELL,
+        "The header in force names no log, as closing the database leaves it, and its other copy "
+        "names one: a crash came between writing them, or the one in force was put there.",
+        "whether the database was being closed; a copy of the file from before",
+    ),
+    Reason(
+        "log-not-named",
+        Answer.CANNOT_TELL,
+        "No header names a log, as closing the database leaves it, but closing also cuts the file "
+        "after its last page in use and gives the header a key that no page of a log has.",
+        "a copy of the file from before; the commits on the pages of logs, against the tables",
+    ),
+    Reason(
         "log-closed",
         Answer.SAFE,
-        "The header names no log, as closing the database leaves it: every change is in the "
-        "tables.",
+        "Both copies of the header name no log, as closing the database leaves it: every change "
+        "is in the tables.",
     ),
     Reason(
         "flushed-end",

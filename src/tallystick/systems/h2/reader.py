@@ -29,7 +29,7 @@ from tallystick.systems.h2.codes import CODES
 from tallystick.systems.h2.engine.opening import EngineResult, judge
 from tallystick.systems.h2.format.entries import Entry
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
-from tallystick.systems.h2.read.changes import changes_of, table_names
+from tallystick.systems.h2.read.changes import changes_of, collections, table_names
 from tallystick.systems.h2.read.files import OpenedFile, open_file
 from tallystick.systems.h2.read.records import record_of
 from tallystick.systems.h2.read.salvage import salvaged
@@ -39,7 +39,7 @@ from tallystick.systems.h2.read.stream import LogStream
 from tallystick.systems.h2.read.transactions import hand_commits, transactions_of
 from tallystick.systems.h2.verdict.findings import findings_of
 from tallystick.systems.h2.verdict.strict import judgement, unreadable_verdict, verdict_of
-from tallystick.systems.protocol import LogSource, ReadOptions, Split
+from tallystick.systems.protocol import Collection, LogSource, ReadOptions, Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -140,8 +140,19 @@ class H2Reading:
             entries = Scan(stream, result.file.zone).entries()
             yield from changes_of(entries, stream, names, self.source.path)
 
+    def collections(self) -> Sequence[Collection]:
+        """Return the tables of the database with their columns, from its own catalogue."""
+        result = self._result
+        if isinstance(result, Finding):
+            return ()
+        return collections(table_names(result.opening.catalog.values()))
+
     def findings(self) -> Sequence[Finding]:
         """Return every finding, the file's own first."""
+        return self._findings
+
+    @cached_property
+    def _findings(self) -> list[Finding]:
         result = self._result
         return [result] if isinstance(result, Finding) else list(findings_of(result, self._finding))
 

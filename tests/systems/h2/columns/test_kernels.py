@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallystick.systems.h2.columns import kernels
 from tallystick.systems.h2.format import layout
+from tallystick.systems.h2.format import record_kernels as kernels
 from tallystick.systems.h2.format.entries import encode_add
 from tallystick.systems.h2.format.numbers import encode_var_int, encode_var_long
 from tallystick.systems.h2.format.page_kernels import count_whole_pages

@@ -111,7 +111,7 @@ def test_any_bytes_expand_to_one_page_or_fail_bounded(packed: bytes) -> None:
 @pytest.mark.parametrize(
     ("packed", "reason", "done"),
     [
-        ("0061e03600", "at or behind the end", 1),
+        ("0061e03600", "at or after the end", 1),
         ("0061", "ends too early", 1),
         ("0061e0", "ends too early", 1),
         ("0061e036", "ends too early", 1),

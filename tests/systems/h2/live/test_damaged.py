@@ -101,6 +101,34 @@ def documented(opening: Callable[[], None]) -> None:
         opening()
 
 
+class Keys(Store):
+    """A store that keeps the keys of rows of any table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys: set[int] = set()
+
+    def redo_add(self, table: int, key: int, row: bytes) -> None:  # noqa: ARG002
+        self.keys.add(key)
+
+
+@pytest.mark.parametrize("rest", [0, 105, SIZE, SIZE + 1, 2 * SIZE])
+def test_pages_listed_after_the_end_of_the_file_are_the_new_logs(rest: int) -> None:
+    """The log was written, the growth of the file was lost; nothing of the new log is zeroed."""
+    data = page_file(b"", page_size=SIZE, pages_listed=9)
+    fs = MemoryFileSystem({PATH: bytes(data[: 6 * SIZE + rest]).ljust(6 * SIZE + rest, b"\0")})
+    log = H2UndoRedoLog("/log", fs=fs)
+    for key in range(40):
+        log.log_row(91, 77, key, b"row")
+        log.commit(91).wait()
+    log.close()
+    again = H2UndoRedoLog("/log", fs=fs)
+    store = Keys()
+    again.recover(store)
+    again.close()
+    assert store.keys == set(range(40))
+
+
 @pytest.mark.parametrize("page", [-1, -100_000, 0, 1, 2, 3, 4, 1 << 30])
 @pytest.mark.parametrize("carry", [False, True])
 def test_a_list_with_impossible_pages_is_damage(page: int, carry: bool) -> None:

@@ -146,7 +146,7 @@ def test_commits_after_damage_are_counted_and_salvaged(tmp_path: Path) -> None:
     saved = [
         record
         for record in one.records(salvage=True)
-        if record.attributes.get("why") == "behind damage"
+        if record.attributes.get("why") == "after damage"
     ]
     assert all(record.attributes["salvaged"] for record in saved)
     assert {record.outcome for record in saved} == {Outcome.VALID, Outcome.CORRUPT}

@@ -62,7 +62,9 @@ class LongRows:
                 return
             chunk = self._cache.get(number)
             if not isinstance(chunk, Chunk) or chunk.parent != before:
-                raise CorruptLogError(f"page {number} is no part of the row behind page {page}")
+                raise CorruptLogError(
+                    f"page {number} is no part of the row that begins on page {page}"
+                )
             yield number, chunk
             number, before = chunk.next, number
         raise CorruptLogError(f"the long row in page {page} does not end")

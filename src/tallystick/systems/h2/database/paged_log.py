@@ -89,6 +89,11 @@ class H2PagedLog(SessionLog):
                 log.log_add_or_remove_row(number, table, key, None)
             log.log_add_or_remove_row(number, table, key, row)
 
+    def commit_rows(self, session: int, rows: Mapping[tuple[int, int], bytes | None]) -> None:
+        """Log rows and commit their session; return when both are durable."""
+        self.log_rows(session, rows)
+        self.commit(session).wait()
+
     def copy(self, fs: FileSystem, target: Path) -> None:
         """Copy the tables' pages as they are in the file to a database without a log.
 

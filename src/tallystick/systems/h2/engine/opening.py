@@ -1,20 +1,24 @@
 """What the engine's open does with a file: whether it opens, what is in doubt, or which error.
 
 In: an `OpenedFile`. Out: an `EngineResult`: recovery and an `Opening`. Redo is simulated on table
-ids and row keys only, which is what decides. Two things are not examined: secondary index pages
-that redo would touch, and SQL in the catalog beyond its quoting.
+ids and row keys only, which is what decides. Two things are not examined: what redo does to the
+pages of indexes, and SQL in the catalog beyond its quoting.
 Source: the PageLog description, sections b.6 and b.8.
 """
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from tallystick.errors import CorruptLogError
+from tallystick.systems.h2.engine.large_objects import block_tables, damaged_blocks
 from tallystick.systems.h2.engine.recovery import Recovery, recover
+from tallystick.systems.h2.engine.sparse import KeyStates
 from tallystick.systems.h2.engine.tables import (
     FILE_CORRUPTED,
     GENERAL_ERROR,
@@ -30,8 +34,10 @@ from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import INCOMPLETE, TABLE_CATALOG, TABLE_META, Entry, Type
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.types import Value
+from tallystick.systems.h2.read.changes import table_names
+from tallystick.systems.h2.read.digest import LogDigest
 from tallystick.systems.h2.read.files import OpenedFile
-from tallystick.systems.h2.read.scan import Scan
+from tallystick.systems.h2.read.skim import OWN_TABLES, Skim
 from tallystick.systems.h2.read.stream import LogStream, PageFile
 
 EVERY = sys.maxsize
@@ -40,6 +46,11 @@ UNSUPPORTED = 90048
 ENCRYPTION = 90049
 DUPLICATE_KEY = 23505
 SYNTAX_ERROR = 42000
+_COMMENTS = re.compile(r"--|//|/\*|\$\$")
+"""Begins a comment, or text in dollars, in which quotes mean nothing."""
+_WRITTEN = re.compile(r"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*")
+"""What the engine writes outside of quotes: of control characters tabs and ends of lines. Others
+are blanks to its parser, so a damaged statement may still be what it was."""
 
 
 @dataclass(slots=True)
@@ -56,8 +67,10 @@ class Opening:
         replaced: the engine would discard the file and start a new one.
         catalog: rows of SYS by key.
         emptied: tables whose root page is zeroed without an image in the log, to that page.
-        damaged_pages: table pages that the database has before redo and that cannot be read, and
-            why: the engine fails, or finds no rows, when it comes to them.
+        damaged_pages: table pages that the database has before redo and that are damaged, and
+            why: the engine fails, or finds other rows, when it comes to them.
+        damaged_blocks: blocks of large objects that hold other bytes than were stored.
+        odd_sql: a statement of the catalog with bytes that the engine never writes into one.
     """
 
     error_code: int = 0
@@ -74,6 +87,8 @@ class Opening:
     catalog: dict[int, tuple[Value | None, ...]] = field(default_factory=dict)
     emptied: dict[int, int] = field(default_factory=dict)
     damaged_pages: dict[int, str] = field(default_factory=dict)
+    damaged_blocks: tuple[int, ...] = ()
+    odd_sql: str = ""
 
     @property
     def opened(self) -> bool:
@@ -93,11 +108,15 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class EngineResult:
-    """What the engine does with a file; ``recovery`` is None where the log cannot be followed."""
+    """What the engine does with a file.
+
+    ``recovery`` and ``digest`` are None where the log cannot be followed.
+    """
 
     file: OpenedFile
     opening: Opening
     recovery: Recovery | None = None
+    digest: LogDigest | None = None
 
     def decisions(self, entry: Entry) -> dict[str, Any]:
         """Return what the engine did with an entry, as far as its opening came."""
@@ -124,9 +143,11 @@ def judge(file: OpenedFile) -> EngineResult:
         if refusal is None and file.problem is not None:
             refusal = _failed(GENERAL_ERROR, file.problem.message)
         return EngineResult(file, refusal or Opening())
-    recovery = recover(file.stream, file.zone)
+    digest = LogDigest(file.stream)
+    recovery = recover(file.stream, file.zone, digest)
+    digest.finish()
     opening = refusal or _open_log(file.stream, recovery, file.zone)
-    return EngineResult(file, opening, recovery)
+    return EngineResult(file, opening, recovery, digest)
 
 
 def _failed(code: int, error: str, *stages: int, read: int = EVERY) -> Opening:
@@ -179,9 +200,8 @@ def _simulate_redo(
     entry = None
     unreadable = redo.start(opening.read_only)
     try:
-        for entry in Scan(stream, zone).entries():
-            if entry.session_bound and entry.type != INCOMPLETE and recovery.redo(entry):
-                redo.apply(entry)
+        for entry in _redone(stream, recovery, zone):
+            redo.apply(entry)
     except StoreError as error:
         place = stream.file_offset(entry.start) if entry is not None else -1
         opening.redone_before = 0 if entry is None else entry.pos
@@ -194,8 +214,22 @@ def _simulate_redo(
     if unreadable is not None:  # redo may end early, but the catalog is read after it
         opening.error_code, opening.error = unreadable.code, unreadable.text
         return
+    cut = "the log makes it the root of a table or an index, and the file ends before it"
+    opening.damaged_pages |= dict.fromkeys(redo.outside, cut)
     opening.catalog = redo.catalog
     _check_catalog(opening)
+    names = table_names(redo.catalog.values())
+    entries = _redone(stream, recovery, zone, block_tables(names))
+    blocks = damaged_blocks(redo.tables, redo.emptied, names, entries)
+    opening.damaged_blocks = tuple(blocks) if opening.opened and not opening.partial else ()
+
+
+def _redone(
+    stream: LogStream, recovery: Recovery, zone: Zone, valued: Container[int] = OWN_TABLES
+) -> Iterator[Entry]:
+    for entry in Skim(stream, zone, valued).entries():
+        if entry.session_bound and entry.type != INCOMPLETE and recovery.redo(entry):
+            yield entry
 
 
 @dataclass(slots=True)
@@ -203,8 +237,10 @@ class _Redo:
     """Redo on row keys: which keys each table has gained and lost."""
 
     tables: Tables
-    changed: dict[int, dict[int, bool]] = field(default_factory=dict)
+    changed: defaultdict[int, KeyStates] = field(default_factory=lambda: defaultdict(KeyStates))
     emptied: set[int] = field(default_factory=set)
+    outside: list[int] = field(default_factory=list)
+    """Root pages of new tables and indexes that the file does not have."""
     catalog: dict[int, tuple[Value | None, ...]] = field(default_factory=dict)
 
     def start(self, read_only: bool) -> StoreError | None:
@@ -228,7 +264,7 @@ class _Redo:
         return row
 
     def _has(self, table: int, key: int) -> bool:
-        known = self.changed.setdefault(table, {}).get(key)
+        known = self.changed[table].get(key)
         if known is not None:
             return known
         return table not in self.emptied and self.tables.contains(self._root(table).root, key)
@@ -241,27 +277,29 @@ class _Redo:
             raise StoreError(
                 DUPLICATE_KEY, f"table {entry.table} has a row with key {entry.key} already"
             )
-        self.changed[entry.table][entry.key] = True
+        self.changed[entry.table].set(entry.key, present=True)
         if entry.table == TABLE_CATALOG:
             self.catalog[entry.key] = entry.values
 
     def _create(self, row: MetaRow) -> None:
-        self.tables.meta[row.index] = row
+        if not self.tables.undone.pages.exists(row.root):
+            self.outside.append(row.root)
+        self.tables.put_meta(row.index, row)
         self.emptied.add(row.index)
-        self.changed[row.index] = {}
+        self.changed[row.index] = KeyStates()
 
     def _remove(self, entry: Entry) -> None:
         if entry.table == TABLE_META:
-            self.tables.meta.pop(entry.key - 1, None)
+            self.tables.put_meta(entry.key - 1, None)
         self._root(entry.table)
-        self.changed.setdefault(entry.table, {})[entry.key] = False
+        self.changed[entry.table].set(entry.key, present=False)
         if entry.table == TABLE_CATALOG:
             self.catalog.pop(entry.key, None)
 
     def _truncate(self, entry: Entry) -> None:
         self._root(entry.table)
         self.emptied.add(entry.table)
-        self.changed[entry.table] = {}
+        self.changed[entry.table] = KeyStates()
 
 
 _APPLY: dict[int, Callable[[_Redo, Entry], None]] = {
@@ -272,22 +310,28 @@ _APPLY: dict[int, Callable[[_Redo, Entry], None]] = {
 
 
 def _check_catalog(opening: Opening) -> None:
-    """Find a statement whose quotes do not close, or with a NUL outside them: it does not parse."""
+    """Find a statement whose quotes do not close: it does not parse; and one that is damaged."""
     for values in opening.catalog.values():
         sql = values[-1] if values else None
-        if sql is not None and isinstance(sql.text, str) and not _quotes_close(sql.text):
+        if sql is None or not isinstance(sql.text, str):
+            continue
+        plain = _outside_quotes(sql.text)
+        if plain is None and not _COMMENTS.search(sql.text):
             opening.error_code = SYNTAX_ERROR
             opening.error = f"syntax error in SQL statement {sql.text[:200]!r}"
             return
+        if plain is None or not _WRITTEN.fullmatch(plain):
+            opening.odd_sql = opening.odd_sql or sql.text
 
 
-def _quotes_close(sql: str) -> bool:
-    quote = ""
+def _outside_quotes(sql: str) -> str | None:
+    """Return what stands outside of quotes, None if one does not close."""
+    quote, plain = "", []
     for letter in sql:
         if letter == quote:
             quote = ""
         elif not quote and letter in "\"'":
             quote = letter
-        elif not quote and letter == "\0":
-            return False
-    return not quote
+        elif not quote:
+            plain.append(letter)
+    return None if quote else "".join(plain)

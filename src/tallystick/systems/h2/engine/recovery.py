@@ -14,7 +14,9 @@ from typing import Any
 from tallystick.systems.h2.format.entries import INCOMPLETE, TABLE_META, Entry, Type
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.java_text import whole_number
-from tallystick.systems.h2.read.scan import Scan, ScanEnd
+from tallystick.systems.h2.read.digest import LogDigest
+from tallystick.systems.h2.read.scan import ScanEnd
+from tallystick.systems.h2.read.skim import Skim
 from tallystick.systems.h2.read.stream import LogStream
 
 HEAD_COLUMN = 3
@@ -137,12 +139,14 @@ _OBSERVERS: dict[int, Callable[[Recovery, Entry], None]] = {
 }
 
 
-def recover(stream: LogStream, zone: Zone) -> Recovery:
-    """Run stages 0 and 1 over the whole log."""
+def recover(stream: LogStream, zone: Zone, digest: LogDigest | None = None) -> Recovery:
+    """Run stages 0 and 1 over the whole log; ``digest`` takes its entries as well."""
     recovery = Recovery(used_pages=used_pages(stream))
-    scan = Scan(stream, zone)
+    scan = Skim(stream, zone)
     for entry in scan.entries():
         recovery.observe(entry)
+        if digest is not None:
+            digest.observe(entry)
     recovery.end = scan.end
     return recovery
 

@@ -10,8 +10,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
 
 from tallystick.systems.h2.engine.recovery import Recovery
+from tallystick.systems.h2.engine.steps import Steps
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import TABLE_META, UNDO_EMPTY, UNDO_RAW
 from tallystick.systems.h2.format.lzf import LENGTH_MAX, expand_into
@@ -20,6 +23,7 @@ from tallystick.systems.h2.format.table_pages import (
     FIELDS_START,
     DataLeaf,
     DataNode,
+    decode_index_children,
     decode_leaf,
     decode_node,
 )
@@ -38,6 +42,7 @@ _SHORT = struct.Struct(">h")
 TABLE_KIND, INDEX_KIND = 0, 1
 """TYPE of a meta row: data (a table) or b-tree (an index of a table)."""
 _DEPTH_MAX = 64
+_KEY_MAX = (1 << 63) - 1
 
 
 class StoreError(Exception):
@@ -126,6 +131,23 @@ def _image_at(stream: LogStream, start: int) -> bytes:
     return bytes(image[:size])
 
 
+class _Below(NamedTuple):
+    """A page of a table's tree: keys in it are above ``above`` and up to ``limit``."""
+
+    page_id: int
+    parent: int = 0
+    above: int = -_KEY_MAX - 2
+    limit: int = _KEY_MAX
+
+    def children(self, node: DataNode) -> list[_Below]:
+        """Return the pages below a node that stands here."""
+        limits = [self.above, *node.keys, self.limit]
+        return [
+            _Below(child, self.page_id, above, limit)
+            for child, (above, limit) in zip(node.children, pairwise(limits), strict=True)
+        ]
+
+
 @dataclass(slots=True)
 class Tables:
     """Tables of the undone store; all methods raise `StoreError` where the engine fails."""
@@ -137,6 +159,7 @@ class Tables:
     """Tables whose root page is zeroed although the log has no image of it, to that page."""
     read_only: bool = False
     """Then the engine cannot make an empty leaf of an empty page."""
+    _steps: Steps = field(default_factory=Steps)
 
     def open_meta(self, *, closed: bool = False) -> None:
         """Read the first page of the free list, the meta table and every root page.
@@ -196,41 +219,117 @@ class Tables:
                 yield key, self._row(leaf, at)
 
     def damaged_pages(self) -> Iterator[tuple[int, str]]:
-        """Yield each page of a table that its tree names and that cannot be read, and why.
+        """Yield each page of a table or an index that its tree names and that is damaged, and why.
 
-        Reads one page at a time; index pages below their roots are not looked at.
+        Reads one page at a time.
         """
+        for row in self.meta.values():
+            if row.root and row.kind == INDEX_KIND:
+                yield from self._damaged_index_pages(row)
         roots = [row.root for row in self.meta.values() if row.kind == TABLE_KIND]
-        waiting = [(root, 0) for root in (layout.META_ROOT, *filter(None, roots))]
+        waiting = [_Below(root) for root in (layout.META_ROOT, *filter(None, roots))]
         seen: set[int] = set()
         while waiting:
-            page_id, parent = waiting.pop()
+            below = waiting.pop()
+            page_id = below.page_id
             if page_id in seen:
                 continue
             seen.add(page_id)
             try:
-                part = self._data_page(page_id, parent)
-                if isinstance(part, DataNode):
-                    waiting += [(child, page_id) for child in part.children]
-                elif part is not None and part.overflow:
-                    for _ in self._overflow(part.overflow):
-                        pass
+                part = self._data_page(page_id, below.parent)
+                problem = self._problem(part, below)
             except StoreError as error:
                 yield page_id, error.text
                 continue
-            if part is None and parent:
-                yield page_id, "it is zeroed"
+            if problem:
+                yield page_id, problem
+            if isinstance(part, DataNode):
+                waiting += below.children(part)
+
+    def _damaged_index_pages(self, row: MetaRow) -> Iterator[tuple[int, str]]:
+        waiting = [_Below(row.root)]
+        seen: set[int] = set()
+        while waiting:
+            below = waiting.pop()
+            if below.page_id in seen:
+                continue
+            seen.add(below.page_id)
+            try:
+                page = self.undone.page(below.page_id)
+                children = () if page is None else self._index_children(page, row, below)
+            except (StoreError, IndexError, struct.error) as error:
+                yield below.page_id, str(error)
+                continue
+            if page is None and below.parent:
+                yield below.page_id, "it is zeroed"
+            waiting += [_Below(child, below.page_id) for child in children]
+
+    def _index_children(
+        self, page: bytes | memoryview, row: MetaRow, below: _Below
+    ) -> tuple[int, ...]:
+        kind = page[0] & ~layout.LAST
+        index, at = decode_var_int(page, FIELDS_START)
+        (above,) = _INT.unpack_from(page, layout.PARENT_OFFSET)
+        if kind not in _BTREE_TYPES or (index, above) != (row.index, below.parent):
+            raise corrupted(f"{below.page_id} is no page of index {row.index}")
+        return decode_index_children(page, at) if kind == layout.BTREE_NODE else ()
+
+    def _problem(self, part: DataLeaf | DataNode | None, below: _Below) -> str:
+        """Return what of a page the engine never writes: its place, its keys, its rows."""
+        if part is None:
+            return "it is zeroed" if below.parent else ""
+        keys = part.keys
+        bounds = zip([below.above, *keys], [*keys, below.limit + 1], strict=True)
+        if keys and not all(one < other for one, other in bounds):
+            return "its keys are out of order"
+        return self._row_problem(part) if isinstance(part, DataLeaf) else ""
+
+    def _row_problem(self, leaf: DataLeaf) -> str:
+        """Return which row does not fill its place: rows stand end to end, the first one last."""
+        limit = len(leaf.page)
+        for at, (key, begin) in enumerate(zip(leaf.keys, leaf.offsets, strict=True)):
+            data = leaf.page
+            if at == 0 and leaf.overflow:
+                data = bytes(data[begin:]) + b"".join(self._overflow(leaf.overflow))
+                begin, limit = 0, len(data)
+            if self._end_of_row(data, begin, leaf.columns) not in (limit, None):
+                return f"the row with key {key} does not fill its place"
+            limit = leaf.offsets[at]
+        return ""
+
+    def _end_of_row(self, data: bytes | memoryview, at: int, columns: int) -> int | None:
+        """Return the offset after a row, -1 where it has no meaning; None: only a plug-in knows."""
+        try:
+            for _ in range(columns):
+                _, at = decode_value(data, at, self.zone)
+        except (IndexError, FileCorruptedError):
+            return -1
+        except EngineFailureError:
+            return None
+        return at
 
     def contains(self, root: int, key: int) -> bool:
         """Return True if a row with this key is below ``root``."""
         page_id, parent = root, 0
         for _ in range(_DEPTH_MAX):
-            part = self._data_page(page_id, parent)
-            if part is None or isinstance(part, DataLeaf):
-                return part is not None and key in part.keys
-            at = next((at for at, limit in enumerate(part.keys) if key <= limit), -1)
-            parent, page_id = page_id, part.children[at]
+            step = self._steps.get(page_id, parent)
+            if step is None:
+                part = self._data_page(page_id, parent)
+                if part is None:
+                    return False
+                step = self._steps.put(page_id, parent, part)
+            if not step.children:
+                return step.has(key)
+            parent, page_id = page_id, step.child(key)
         raise StoreError(GENERAL_ERROR, f"the tree below page {root} does not end")
+
+    def put_meta(self, index: int, row: MetaRow | None) -> None:
+        """Note that a table or an index has another row of the page index now, or none."""
+        if row is None:
+            self.meta.pop(index, None)
+        else:
+            self.meta[index] = row
+        self._steps.clear()  # who owns a page decides whether it can be read
 
     def _leaves(self, root: int, depth: int, parent: int = 0) -> Iterator[DataLeaf]:
         if not depth:

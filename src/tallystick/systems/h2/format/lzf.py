@@ -36,7 +36,7 @@ _REASONS = {
     TOO_EARLY: "the compressed image ends too early",
     LITERALS_OVER: "literals run over the end of the page",
     BEFORE_PAGE: "a back-reference points before the page",
-    REFERENCE_OVER: "a back-reference ends at or behind the end of the page",
+    REFERENCE_OVER: "a back-reference ends at or after the end of the page",
     TOO_LONG: "the image is longer than a page",
 }
 

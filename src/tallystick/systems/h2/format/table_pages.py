@@ -6,6 +6,8 @@ In: a page. Out: its keys, and the offsets of its rows or its children.
                    is the last page of its rows, then (key vL, offset i2) per entry; rows at offsets
     data node      table id vI, row count i4, entry count i2, rightmost child i4,
                    then (child i4, key vL) per entry
+    index node     index id vI, row count i4, entry count i2, rightmost child i4,
+                   then (child i4, offset of its row i2) per entry
     data overflow  next page i4 and bytes to the end, or (last) byte count i2 and bytes
 """
 
@@ -83,3 +85,20 @@ def decode_node(page: bytes | memoryview) -> DataNode:
         children.append(child)
         keys.append(key)
     return DataNode(keys, [*children, rightmost], row_count)
+
+
+def decode_index_children(page: bytes | memoryview, at: int) -> tuple[int, ...]:
+    """Return the children of an index node, of which the fields after the index id are at ``at``.
+
+    Raises:
+        IndexError: the page ends too early.
+        struct.error: the same.
+    """
+    (count,) = _SHORT.unpack_from(page, at + 4)
+    (rightmost,) = _INT.unpack_from(page, at + 6)
+    if count < 0:
+        raise IndexError
+    first = at + 10
+    step = _INT.size + _SHORT.size
+    entries = (_INT.unpack_from(page, first + step * number)[0] for number in range(count))
+    return (*entries, rightmost)

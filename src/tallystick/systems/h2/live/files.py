@@ -8,14 +8,14 @@ Source: the PageLog description, sections a.1, a.2, c and g.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Mapping
 from typing import Self
 
 from tallystick.errors import CorruptLogError, LogWriteError
 from tallystick.storage.files import File, FileSystem, read_source, write_whole
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import opens_log
+from tallystick.storage.opening import lock_log, opens_log
+from tallystick.storage.scheduling import threading
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import TABLE_META
 from tallystick.systems.h2.format.layout import StaticHeader, VariableHeader
@@ -51,7 +51,7 @@ class PageStoreFile:
         self.path = path
         self._fs = fs
         self._mutex = threading.RLock()
-        self._lock = fs.lock(f"{path}.lck")
+        self._lock = lock_log(fs, f"{path}.lck")
         try:
             self._file: File = fs.open(path)
             try:
@@ -171,6 +171,10 @@ class PageStoreFile:
         """Make everything written durable."""
         self._file.datasync()
 
+    def holds_trunk(self, page_id: int) -> bool:
+        """Return True if a page is, or once was, a trunk page; it may be damaged."""
+        return self._raw(page_id)[:1] == bytes([layout.STREAM_TRUNK])
+
     def view(self) -> PageFile:
         """Return the file as it is now, for reading."""
         source = read_source(self._fs, self.path)
@@ -236,11 +240,21 @@ class PageStoreFile:
                 return
             if ahead:
                 pages = max(pages, self.page_count + GROWTH_PAGES)
+            self._zero_rest()
             self._file.allocate(pages * self.page_size)
             self._used += bytes(pages - self.page_count)
             self.page_count = pages
             for page_id in self.free_list_pages:
                 self._used[page_id] = _USED
+
+    def _zero_rest(self) -> None:
+        """Overwrite what a cut file holds of the page after its last whole one.
+
+        New pages are taken to hold zeros: the end of a log page is not always written.
+        """
+        end = self.page_count * self.page_size
+        if (rest := self._file.size() - end) > 0:
+            self._file.pwrite(bytes(rest), end)
 
     @property
     def _pages_per_list(self) -> int:

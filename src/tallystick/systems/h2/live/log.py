@@ -15,7 +15,6 @@ Source: the PageLog description, part b; docs/documents.md lists its members.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -29,6 +28,7 @@ from tallystick.errors import (
 )
 from tallystick.roles import InDoubt, RecoveryHandler, Ticket
 from tallystick.storage.group.counters import GroupCounters
+from tallystick.storage.scheduling import threading
 from tallystick.systems.h2.engine.recovery import (
     ALLOCATE_STAGE,
     REDO_STAGE,
@@ -339,30 +339,38 @@ class PageLog:
         recovery = recover(old, Zone()) if carry else Recovery()
         self._require_readable(recovery)
         images = self._restored_lists(old, recovery)
-        used = used_pages(old)
+        # A log that was cut short lists pages after the end of the file: the new log may take them.
+        used = {page for page in used_pages(old) if page < self.store.page_count}
         if new_first_trunk_page is not None:
             taken = used.union(recovery.undo if self._own_pages else ())
             require_trunk_page(self.store, new_first_trunk_page, taken, images)
         freed = self._listed(old, used, images)
+        named, hidden = self._renew_state(recovery, used)
+        self._writer = self._begin((old.chain, named), new_first_trunk_page, at_end=at_end)
+        self._state.starts[0] = self._writer.output.page
+        if carry:
+            self._carry_over(old, self._writer, used.union(freed))
+        if freed:
+            self._writer.write([records.encode_free_log(freed)])
+        self._freed = freed
+        self._writer.start()
+        self.store.release(used)
+        self.store.release(hidden, zero=())
+        self._stream = None
+
+    def _renew_state(self, recovery: Recovery, used: set[int]) -> tuple[TrunkChain, set[int]]:
+        """Begin the state of a new log; return the chain that the header names, and its own pages.
+
+        Undo would overwrite the recovery's pages, even if the free list on disk says they are free.
+        """
         self._state = LiveState()
-        # Undo would overwrite these pages, even if the free list on disk says they are free.
         self._state.undo_all.update(recovery.undo)
         self._mark_used(used)
         head = self.store.header
         named = walk_trunks(self.store.view(), head.first_trunk, head.log_key)
         hidden = self._only_in(named)
         self._mark_used(hidden)
-        self._writer = self._begin((old.chain, named), new_first_trunk_page, at_end=at_end)
-        self._state.starts[0] = self._writer.output.page
-        if carry:
-            self._carry_over(old, self._writer)
-        if freed:
-            self._writer.write([records.encode_free_log(freed)])
-        self._freed = freed
-        self._writer.start()
-        self.store.release([page for page in used if page < self.store.page_count])
-        self.store.release(hidden, zero=())
-        self._stream = None
+        return named, hidden
 
     def _require_decided(self) -> None:
         if self._state.prepared:
@@ -423,14 +431,17 @@ class PageLog:
         self._min_page_id = writer.first_trunk if at_end else 0
         return writer
 
-    def _carry_over(self, old: LogStream, writer: LogWriter) -> None:
+    def _carry_over(self, old: LogStream, writer: LogWriter, of_log: Collection[int]) -> None:
         group: list[Item | bytes] = []
         # Pages that the old log had freed matter where the file's own free list is redone.
         skipped = (Type.NOOP,) if self._own_pages else (Type.NOOP, Type.FREE_LOG)
         for entry in whole_entries(old):
             if entry.code not in skipped:
                 self._state.add_entry(entry)
-                group.append(self._carried(entry, old.raw(entry.start, entry.length)))
+                if entry.code == Type.FREE_LOG:
+                    group.append(_without(entry, of_log))
+                else:
+                    group.append(self._carried(entry, old.raw(entry.start, entry.length)))
             if len(group) >= CARRIED_AT_ONCE:
                 writer.write(group)
                 group = []
@@ -607,3 +618,13 @@ class PageLog:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
+
+
+def _without(entry: Entry, of_log: Collection[int]) -> bytes:
+    """Return a carried FREE_LOG without pages of the old log; empty if there are no others.
+
+    Recovery of the old log would not free those. In the new one they are freed at its end only: a
+    page that was freed before could be a table's by then.
+    """
+    pages = [page for page in entry.pages if page not in of_log]
+    return records.encode_free_log(pages) if pages else b""

@@ -10,7 +10,6 @@ opened again, all of its records are copied to a fresh log before anything is ad
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 
 from tallystick.errors import RecordTooLargeError
@@ -18,6 +17,7 @@ from tallystick.roles import InDoubt, RecoveryHandler, Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import opens_log
+from tallystick.storage.scheduling import threading
 from tallystick.systems.h2.engine.recovery import REDO_STAGE, UNDO_STAGE
 from tallystick.systems.h2.format.entries import encode_prepare
 from tallystick.systems.h2.format.layout import DATA_START, PAGE_SIZE_DEFAULT
@@ -206,6 +206,11 @@ class H2UndoRedoLog(SessionLog):
         for (table, key), row in rows.items():
             packed = None if row is None else pack(row)
             self._log.log_add_or_remove_row(number, table, key, packed)
+
+    def commit_rows(self, session: int, rows: Mapping[tuple[int, int], bytes | None]) -> None:
+        """Log rows and commit their session; return when both are durable."""
+        self.log_rows(session, rows)
+        self.commit(session).wait()
 
     def recover(self, handler: RecoveryHandler) -> None:
         """Run all stages, in order; idempotent, and may be interrupted at any step."""

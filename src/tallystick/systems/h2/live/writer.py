@@ -11,7 +11,6 @@ page that was written is written again either. Source: the PageLog description, 
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from tallystick.roles import Ticket
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.writer import GroupWriter
+from tallystick.storage.scheduling import threading
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.layout import Trunk, VariableHeader
 from tallystick.systems.h2.live.files import PageStoreFile
@@ -154,6 +154,9 @@ class LogOutput:
         self._next_key += 1
         self.trunks.append(trunk)
         self._pages[page] = layout.encode_trunk(trunk, self.store.page_size)
+        if self.store.holds_trunk(self._next_trunk):
+            # A trunk that was left there would be looked at as the next one of this log.
+            self._pages[self._next_trunk] = bytes(self.store.page_size)
 
 
 class LogWriter:

@@ -40,7 +40,7 @@ def page_runs(pages: PageFile, stream: LogStream | None) -> Iterator[PageRun]:
     known: set[int] = set()
     if stream is not None:
         known.update(stream.data_pages)
-        yield from _cut(list(stream.lost), Outcome.VALID, "behind damage", stream)
+        yield from _cut(list(stream.lost), Outcome.VALID, "after damage", stream)
         dropped = [page for page in stream.dropped if _is_data(pages, page)]
         yield from _cut(dropped, Outcome.STALE, "in a dropped section", stream)
         known.update(stream.lost, dropped)
@@ -70,9 +70,9 @@ def _is_data(pages: PageFile, page: int) -> bool:
 
 
 def _old_trunks(pages: PageFile, known: set[int]) -> Iterator[tuple[int, ...]]:
-    for page_id, kind in enumerate(pages.types()):
+    for page_id in pages.of_type(layout.STREAM_TRUNK):
         page = pages.page(page_id)
-        if kind != layout.STREAM_TRUNK or not layout.checksum_ok(page, page_id):
+        if not layout.checksum_ok(page, page_id):
             continue
         try:
             trunk = layout.decode_trunk(page, page_id)
@@ -97,10 +97,10 @@ def salvaged(
     yield from _entries_of(pages, page_runs(pages, stream), zone)
 
 
-def entries_behind(stream: LogStream, position: int, zone: Zone) -> Iterator[Entry]:
+def entries_after(stream: LogStream, position: int, zone: Zone) -> Iterator[Entry]:
     """Yield the entries on the pages of the log after the one that holds a stream position."""
     behind = stream.data_pages[position // stream.body_size + 1 :]
-    runs = [PageRun(tuple(behind), Outcome.VALID, "behind damage")] if behind else []
+    runs = [PageRun(tuple(behind), Outcome.VALID, "after damage")] if behind else []
     return (entry for entry, _, _ in _entries_of(stream.pages, runs, zone))
 
 

@@ -63,7 +63,9 @@ class Scan:
     stream: LogStream
     zone: Zone
     before: int = 0
-    """Records before the offset where this scan begins."""
+    sections: int = 0
+    origin: int = 0
+    """Records, sections and bytes of the log before the stream that is scanned, a part of it."""
     end: ScanEnd = field(default_factory=ScanEnd)
     _buffer: bytearray = field(default_factory=bytearray)
     _packed: bytearray = field(default_factory=bytearray)
@@ -73,9 +75,10 @@ class Scan:
         page_size = self.stream.pages.page_size
         self._buffer = bytearray(page_size)
         self._packed = bytearray(2 * page_size)
-        pos, section = self.before, 0
+        pos, section = self.before, self.sections
         for entry in self._walk():
             entry.pos, entry.section = pos + 1, section
+            entry.start += self.origin
             pos += entry.count
             section += entry.code == Type.CHECKPOINT
             yield entry

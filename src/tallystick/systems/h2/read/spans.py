@@ -114,10 +114,10 @@ def _ending(stream: LogStream) -> _Judgement:
 
 def _after_end(stream: LogStream, page: int) -> _Judgement:
     if page in stream.lost:
-        return Outcome.VALID, "log data page", "whole, but behind damage: the engine drops it"
+        return Outcome.VALID, "log data page", "whole, but after damage: the engine drops it"
     if stream.pages.exists(page) and stream.pages.page(page)[0] == layout.EMPTY:
         return Outcome.UNUSED, "reserved log page", "listed in advance, not written"
-    return Outcome.STALE, "log data page", "listed behind the end of the log"
+    return Outcome.STALE, "log data page", "listed after the end of the log"
 
 
 def _other(pages: PageFile, page_id: int) -> _Judgement:

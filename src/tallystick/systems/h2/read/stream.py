@@ -53,6 +53,14 @@ class PageFile:
         """Return the first byte of every page."""
         return bytes(self.data[: self.page_count * self.page_size : self.page_size])
 
+    def of_type(self, kind: int) -> Iterator[int]:
+        """Yield the numbers of the pages of a type, ascending."""
+        types = self.types()
+        at = types.find(kind)
+        while at >= 0:
+            yield at
+            at = types.find(kind, at + 1)
+
     def headers(self) -> tuple[VariableHeader | None, ...]:
         """Return both copies of the variable header, None for one that is damaged or missing."""
         return tuple(
@@ -270,7 +278,7 @@ def _follow(stream: LogStream, listed: list[tuple[int, int]], start: int) -> Non
     for page in _pages_of_trunk(stream.pages, stream.chain.end_page, stream.end_key):
         stream.lost[page] = None
     if stream.chain.end in _NEVER_LEFT and stream.chain.trunks:
-        for key, page in _listed_behind(stream.pages, stream.chain.trunks[-1].page, stream.end_key):
+        for key, page in _listed_after(stream.pages, stream.chain.trunks[-1].page, stream.end_key):
             if data_fault(stream.pages, page, key) is None:
                 stream.lost[page] = None
 
@@ -288,7 +296,7 @@ def _misnamed(chain: TrunkChain, header: VariableHeader) -> str:
     return f"no trunk page of the log lists its first data page {header.first_data}"
 
 
-def _listed_behind(pages: PageFile, last: int, key: int) -> Iterator[tuple[int, int]]:
+def _listed_after(pages: PageFile, last: int, key: int) -> Iterator[tuple[int, int]]:
     """Yield what trunk pages list that follow page ``last`` by their own fields.
 
     They are looked for in the whole file, as the page before them leads elsewhere.

@@ -113,6 +113,38 @@ class LoggedTransaction:
         return attributes
 
 
+class Tracker:
+    """Transactions of a log whose entries come one after the other."""
+
+    def __init__(self, by_hand: Callable[[], Collection[int]] = tuple) -> None:
+        self._by_hand = by_hand
+        self._open: dict[int, LoggedTransaction] = {}
+        self._filled = False
+
+    def add(self, entry: Entry) -> LoggedTransaction | None:
+        """Take the next entry; return the transaction that it ends, if that is to be listed."""
+        filled, self._filled = self._filled, _is_fill(entry)
+        if entry.type == INCOMPLETE or entry.code not in SESSION_TYPES:
+            return None
+        one = self._open.setdefault(entry.session, LoggedTransaction(entry.session))
+        one.add(entry)
+        state = _end_state(one, entry)
+        if state is None:
+            return None
+        del self._open[entry.session]
+        one.state = state
+        if not one.names:
+            bare = entry.code == Type.ROLLBACK
+            one.by_hand = bare or (filled and entry.start in self._by_hand())
+        return one if one.changes or one.names else None
+
+    def rest(self) -> Iterator[LoggedTransaction]:
+        """Yield the transactions that are open at the end of the log."""
+        for one in self._open.values():
+            one.state = State.PREPARED if one.names else State.ACTIVE
+            yield one
+
+
 def transactions_of(
     entries: Iterable[Entry],
     *,
@@ -124,28 +156,14 @@ def transactions_of(
     Commits of nothing are left out. Without ``keep_rows`` the changes hold no row bytes and no
     values. ``by_hand`` returns the `hand_commits` of the log; it is called if there may be some.
     """
-    open_ones: dict[int, LoggedTransaction] = {}
-    previous: Entry | None = None
+    tracker = Tracker(by_hand)
     for entry in entries:
-        filled, previous = _is_fill(previous), entry
-        if entry.type == INCOMPLETE or entry.code not in SESSION_TYPES:
-            continue
         if not keep_rows:
             entry.row, entry.values = b"", ()
-        one = open_ones.setdefault(entry.session, LoggedTransaction(entry.session))
-        one.add(entry)
-        state = _end_state(one, entry)
-        if state is not None:
-            del open_ones[entry.session]
-            one.state = state
-            if not one.names:
-                bare = entry.code == Type.ROLLBACK
-                one.by_hand = bare or (filled and entry.start in by_hand())
-            if one.changes or one.names:
-                yield one
-    for one in open_ones.values():
-        one.state = State.PREPARED if one.names else State.ACTIVE
-        yield one
+        ended = tracker.add(entry)
+        if ended is not None:
+            yield ended
+    yield from tracker.rest()
 
 
 def hand_commits(entries: Iterable[Entry]) -> frozenset[int]:

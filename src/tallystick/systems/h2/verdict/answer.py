@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tallystick.records import AtStake, Finding, Severity, State
+from tallystick.records import AtStake, Finding, Severity
 from tallystick.systems.answers import Ground
 from tallystick.systems.h2.engine.opening import EngineResult
 from tallystick.systems.h2.format.entries import Type
-from tallystick.systems.h2.format.values.datetime import Zone
+from tallystick.systems.h2.read.digest import LogDigest
 from tallystick.systems.h2.read.files import OpenedFile
-from tallystick.systems.h2.read.scan import Scan
-from tallystick.systems.h2.read.stream import LogStream
-from tallystick.systems.h2.read.transactions import transactions_of
+from tallystick.systems.h2.verdict.closed import not_closed
 from tallystick.systems.h2.verdict.losses import lost_with
 
 _SURE = frozenset({"file-would-be-replaced", "table-page-empty"})
@@ -27,7 +25,6 @@ _PAGE_ENDS: dict[int, str] = {
     Type.PREPARE_COMMIT: "ends-in-prepare",
 }
 """Records after which a page is filled with zeros and the log goes on with the next one."""
-_ENDED = (State.COMMITTED, State.PREPARED)
 
 
 def grounds(result: EngineResult, findings: Sequence[Finding]) -> Iterator[Ground]:
@@ -38,17 +35,11 @@ def grounds(result: EngineResult, findings: Sequence[Finding]) -> Iterator[Groun
         return
     if not opening.opened:
         text = f"The database does not open: error {opening.error_code}, {opening.error}."
-        yield Ground("does-not-open", text, AtStake(_ended(file.stream, file.zone)))
+        decided = None if result.digest is None else result.digest.decided
+        yield Ground("does-not-open", text, AtStake(decided))
     yield from _losses(result, findings)
-    if file.stream is not None and opening.opened:
-        yield from _proof(file, file.stream)
-
-
-def _ended(stream: LogStream | None, zone: Zone) -> int | None:
-    if stream is None:
-        return None
-    every = transactions_of(Scan(stream, zone).entries(), keep_rows=False)
-    return sum(one.state in _ENDED for one in every)
+    if result.digest is not None and opening.opened:
+        yield from _proof(file, result.digest)
 
 
 def _losses(result: EngineResult, findings: Sequence[Finding]) -> Iterator[Ground]:
@@ -61,18 +52,23 @@ def _losses(result: EngineResult, findings: Sequence[Finding]) -> Iterator[Groun
             yield Ground("changes-lost", one.message, AtStake(commits or None, rows or None))
 
 
-def _proof(file: OpenedFile, stream: LogStream) -> Iterator[Ground]:
-    header = file.header
+def _proof(file: OpenedFile, digest: LogDigest) -> Iterator[Ground]:
+    header, stream = file.header, digest.stream
+    if file.size % stream.pages.page_size:
+        yield Ground("odd-size", f"The file ends inside page {stream.pages.page_count}.")
     if header is not None and not header.first_trunk and not header.first_data:
-        yield Ground("log-closed")
+        others = [one for one in stream.pages.headers() if one is not None and one != header]
+        if not others and (found := not_closed(stream.pages, header, file.zone)):
+            yield Ground("log-not-named", found)
+            return
+        yield Ground("closed-in-one-copy" if others else "log-closed")
         return
-    last = filled = None
-    for entry in Scan(stream, file.zone).entries():
-        filled = entry.code == Type.NOOP
-        last = last if filled else entry
-    if last is None:
+    for start in digest.after_fill:
+        place = stream.file_offset(start)
+        yield Ground("record-after-fill", f"Zeros stand before the record at {place}.")
+    if digest.last is None:
         return
-    if last.code in _PAGE_ENDS:
-        yield Ground(_PAGE_ENDS[last.code])
+    if digest.last.code in _PAGE_ENDS:
+        yield Ground(_PAGE_ENDS[digest.last.code])
     else:
-        yield Ground("flushed-end" if filled else "full-last-page")
+        yield Ground("flushed-end" if digest.filled else "full-last-page")

@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tallystick.records import Finding, State
+from tallystick.records import Finding
 from tallystick.systems.findings import FindingBuilder
 from tallystick.systems.h2.engine.opening import EngineResult
 from tallystick.systems.h2.format import layout
-from tallystick.systems.h2.format.entries import INCOMPLETE, UNKNOWN, Entry, Type
+from tallystick.systems.h2.format.entries import Type
 from tallystick.systems.h2.format.values.datetime import Zone
+from tallystick.systems.h2.read.digest import LogDigest
 from tallystick.systems.h2.read.files import OpenedFile
 from tallystick.systems.h2.read.salvage import salvaged
-from tallystick.systems.h2.read.scan import Scan
 from tallystick.systems.h2.read.stream import DataFault, LogStream, PageFile, TrunkEnd
-from tallystick.systems.h2.read.transactions import LoggedTransaction, transactions_of
+from tallystick.systems.h2.read.transactions import LoggedTransaction
 from tallystick.systems.h2.verdict.losses import (
+    after_damage,
+    after_end,
+    after_header,
     after_redo,
-    behind_damage,
-    behind_end,
-    behind_header,
 )
 
 _NAMES_MAX = 5
@@ -50,9 +50,11 @@ def findings_of(result: EngineResult, finding: FindingBuilder) -> Iterator[Findi
     if file.stream is not None:
         yield from _misnamed_findings(file, file.stream, finding)
         yield from _ending_findings(file.stream, file.zone, finding)
-        yield from _entry_findings(file.stream, file.zone, finding)
-        yield from _transaction_findings(file.stream, file.zone, finding)
-        yield from _stale_names(file.stream, file.zone, finding)
+    if result.digest is not None and result.recovery is not None:
+        quiet = result.recovery.end.quiet_fault
+        yield from _entry_findings(result.digest, quiet, file.zone, finding)
+        yield from _transaction_findings(result.digest, finding)
+        yield from _stale_names(result.digest.stream, file.zone, finding)
     yield from _opening_findings(result, finding)
 
 
@@ -101,7 +103,7 @@ def _misnamed_findings(
     if not stream.misnamed or stream.lost:
         return
     copy = file.used_copy
-    lost = behind_header(file)
+    lost = after_header(file)
     what = f"header page {copy} is whole but leads to no log ({stream.misnamed}); "
     offset = copy * stream.pages.page_size
     if lost.commits and file.other is not None:
@@ -142,15 +144,32 @@ def _opening_findings(result: EngineResult, finding: FindingBuilder) -> Iterator
         yield finding(
             "partial-redo",
             f"the engine stops redoing here without a word and opens the database: "
-            f"{opening.partial}; changes of {after_redo(result)} behind this place are lost",
+            f"{opening.partial}; changes of {after_redo(result)} after this place are lost",
             offset=opening.partial_at if opening.partial_at >= 0 else None,
         )
-    pages = result.file.pages
+    yield from _table_findings(result, finding)
+
+
+def _table_findings(result: EngineResult, finding: FindingBuilder) -> Iterator[Finding]:
+    opening, pages = result.opening, result.file.pages
     for page, reason in opening.damaged_pages.items():
         yield finding(
             "table-page-damaged",
-            f"page {page} of a table cannot be read: {reason}",
+            f"page {page} of a table or an index is damaged: {reason}",
             offset=page * pages.page_size if pages is not None else None,
+        )
+    if opening.damaged_blocks:
+        some = ", ".join(map(str, opening.damaged_blocks[:_NAMES_MAX]))
+        yield finding(
+            "large-object-damaged",
+            f"{len(opening.damaged_blocks)} blocks of large objects have another hash than the "
+            f"map of blocks says (LOB_DATA {some}): their bytes are not those that were stored",
+        )
+    if opening.odd_sql:
+        yield finding(
+            "catalog-damaged",
+            "a statement of the catalog holds bytes that the engine never writes: "
+            f"{opening.odd_sql[:200]!r}",
         )
     for index, root in opening.emptied.items():
         yield finding(
@@ -193,13 +212,13 @@ def _outside_findings(stream: LogStream, finding: FindingBuilder) -> Iterator[Fi
             "file-cut-short",
             f"the file ends after page {page_count - 1}, and its log has page {last}: the file was "
             "cut, or that list is damaged. The engine takes a missing log page for the end of the "
-            "log and says nothing; what stood behind the cut cannot be told",
+            "log and says nothing; what stood after the cut cannot be told",
             offset=page_count * page_size,
         )
     if last >= page_count * _GROWTH_WARNING:
         yield finding(
             "page-far-outside",
-            f"the log lists page {last}, far behind the end of the file; opening the "
+            f"the log lists page {last}, far after the end of the file; opening the "
             f"database could grow the file to {last * page_size} bytes",
         )
 
@@ -210,8 +229,8 @@ def _lost_finding(stream: LogStream, zone: Zone, finding: FindingBuilder) -> Fin
     return finding(
         "lost-behind-damage",
         f"log page {where} is damaged ({reason}), and the engine takes it for the end: a restart "
-        f"silently drops at least {behind_damage(stream, zone)} that stand on it or on "
-        f"the {len(stream.lost) - (where in stream.lost)} whole pages of this log behind it",
+        f"silently drops at least {after_damage(stream, zone)} that stand on it or on "
+        f"the {len(stream.lost) - (where in stream.lost)} whole pages of this log after it",
         offset=where * stream.pages.page_size,
         bytes_at_risk=len(stream.lost) * stream.body_size,
     )
@@ -229,56 +248,35 @@ _ENTRY_TEXTS = {
 }
 
 
-def _entry_findings(stream: LogStream, zone: Zone, finding: FindingBuilder) -> Iterator[Finding]:
-    scan = Scan(stream, zone)
-    counts: dict[str, int] = {}
-    first: dict[str, tuple[int, str]] = {}
-    for entry in scan.entries():
-        code = _entry_code(entry)
-        if code:
-            counts[code] = counts.get(code, 0) + 1
-            first.setdefault(code, (entry.start, entry.fault))
-    for code, (start, fault) in first.items():
+def _entry_findings(
+    digest: LogDigest, quiet_fault: str, zone: Zone, finding: FindingBuilder
+) -> Iterator[Finding]:
+    for code, fault in digest.faults.items():
         yield finding(
             code,
-            f"{_ENTRY_TEXTS[code]} ({counts[code]} times, first: {fault})",
-            offset=stream.file_offset(start),
+            f"{_ENTRY_TEXTS[code]} ({fault.count} times, first: {fault.text})",
+            offset=digest.stream.file_offset(fault.start),
         )
-    if scan.end.quiet_fault:
+    if quiet_fault:
         yield finding(
             "log-cut-short",
-            f"the engine stops reading the log early and says nothing: {scan.end.quiet_fault}; "
-            f"whatever follows is dropped by a restart, at least {behind_end(stream, zone)} on "
+            f"the engine stops reading the log early and says nothing: {quiet_fault}; "
+            f"whatever follows is dropped by a restart, at least {after_end(digest, zone)} on "
             "later pages",
         )
-
-
-def _entry_code(entry: Entry) -> str:
-    if entry.type == INCOMPLETE:
-        return "torn-record"
-    if entry.type == UNKNOWN:
-        return "unknown-record-type"
-    if not entry.fault:
-        return ""
-    return "damaged-undo-image" if entry.code == Type.UNDO else "damaged-row"
 
 
 # -- transactions ---------------------------------------------------------------------------
 
 
-def _transaction_findings(
-    stream: LogStream, zone: Zone, finding: FindingBuilder
-) -> Iterator[Finding]:
-    active = 0
-    for one in transactions_of(Scan(stream, zone).entries(), keep_rows=False):
-        if one.state is State.PREPARED:
-            yield from _in_doubt_findings(one, stream, finding)
-        elif one.state is State.ACTIVE and one.changes:
-            active += 1
-    if active:
+def _transaction_findings(digest: LogDigest, finding: FindingBuilder) -> Iterator[Finding]:
+    for one in digest.prepared:
+        yield from _in_doubt_findings(one, digest.stream, finding)
+    if digest.uncommitted:
         yield finding(
             "uncommitted",
-            f"{active} transactions were at work when the process ended; a restart rolls them back",
+            f"{digest.uncommitted} transactions were at work when the process ended; a restart "
+            "rolls them back",
         )
 
 
@@ -307,7 +305,7 @@ def _in_doubt_findings(
     if one.late_changes:
         yield finding(
             "changes-behind-prepare",
-            f"{one.late_changes} changes were logged behind the prepare record of {name!r} and are "
+            f"{one.late_changes} changes were logged after the prepare record of {name!r} and are "
             "lost whichever way it is decided",
             offset=offset,
             gtrid=gtrid,

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from tallystick.systems.h2.engine.opening import EngineResult
 from tallystick.systems.h2.format.entries import Entry, Type
 from tallystick.systems.h2.format.values.datetime import Zone
+from tallystick.systems.h2.read.digest import LogDigest
 from tallystick.systems.h2.read.files import OpenedFile
-from tallystick.systems.h2.read.salvage import entries_behind, salvaged
+from tallystick.systems.h2.read.salvage import entries_after, salvaged
 from tallystick.systems.h2.read.scan import Scan
 from tallystick.systems.h2.read.stream import LogStream
 
@@ -37,21 +38,18 @@ def _counted(entries: Iterable[Entry]) -> Loss:
     return Loss(commits, rows)
 
 
-def behind_damage(stream: LogStream, zone: Zone) -> Loss:
+def after_damage(stream: LogStream, zone: Zone) -> Loss:
     """Count what stands on the pages of the log that the engine does not reach."""
     every = salvaged(stream.pages, stream, zone)
     return _counted(entry for entry, _, run in every if run.pages[0] in stream.lost)
 
 
-def behind_end(stream: LogStream, zone: Zone) -> Loss:
-    """Count what stands on the pages behind the one where the engine's scan ends early."""
-    last = 0
-    for entry in Scan(stream, zone).entries():
-        last = entry.start + (entry.length if entry.type in Type.__members__ else 0)
-    return _counted(entries_behind(stream, last, zone))
+def after_end(digest: LogDigest, zone: Zone) -> Loss:
+    """Count what stands on the pages after the one where the engine's scan ends early."""
+    return _counted(entries_after(digest.stream, digest.known_to, zone))
 
 
-def behind_header(file: OpenedFile) -> Loss:
+def after_header(file: OpenedFile) -> Loss:
     """Count what the log holds that the header in force should name."""
     if file.other is not None:
         return _counted(Scan(file.other, file.zone).entries())
@@ -62,7 +60,7 @@ def behind_header(file: OpenedFile) -> Loss:
 
 
 def after_redo(result: EngineResult) -> Loss:
-    """Count the commits and the committed rows behind the place where redo ended."""
+    """Count the commits and the committed rows after the place where redo ended."""
     stream, recovery = result.file.stream, result.recovery
     if stream is None or recovery is None:
         return Loss()
@@ -82,9 +80,9 @@ def lost_with(result: EngineResult, code: str) -> Loss | None:
     if code == "partial-redo":
         return after_redo(result)
     if code == "header-drops-log":
-        return behind_header(result.file)
+        return after_header(result.file)
     if stream is not None and code == "lost-behind-damage":
-        return behind_damage(stream, zone)
-    if stream is not None and code == "log-cut-short":
-        return behind_end(stream, zone)
+        return after_damage(stream, zone)
+    if result.digest is not None and code == "log-cut-short":
+        return after_end(result.digest, zone)
     return Loss()

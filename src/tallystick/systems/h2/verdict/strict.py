@@ -7,20 +7,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from tallystick.records import Finding, Judgement, Outcome, Severity, State, Verdict
+from tallystick.records import Deferred, Finding, Judgement, Outcome, Severity, State, Verdict
 from tallystick.systems.answers import judgement_of
 from tallystick.systems.h2.codes import CODES, REASONS
 from tallystick.systems.h2.engine.opening import EngineResult
 from tallystick.systems.h2.engine.report import engine_part
-from tallystick.systems.h2.format.entries import INCOMPLETE, UNKNOWN
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
-from tallystick.systems.h2.format.values.datetime import Zone
-from tallystick.systems.h2.read.records import outcome_of
-from tallystick.systems.h2.read.scan import Scan
-from tallystick.systems.h2.read.stream import LogStream
-from tallystick.systems.h2.read.transactions import LoggedTransaction, transactions_of
+from tallystick.systems.h2.read.transactions import LoggedTransaction
 from tallystick.systems.h2.verdict.answer import grounds
 from tallystick.systems.h2.verdict.differences import differences
 from tallystick.systems.h2.verdict.losses import lost_with
@@ -32,7 +28,7 @@ def verdict_of(result: EngineResult, log: str, form: str, findings: Sequence[Fin
         SYSTEM_NAME,
         log,
         form,
-        engine_part(result),
+        Deferred(partial(engine_part, result)),
         strict_part(result, findings),
         differences(findings),
         judgement(result, findings),
@@ -59,33 +55,17 @@ def unreadable_verdict(log: str, form: str, finding: Finding) -> Verdict:
 
 def strict_part(result: EngineResult, findings: Sequence[Finding]) -> dict[str, Any]:
     """Count records and transactions; list what is in doubt and what a restart would lose."""
-    records: Counter[Outcome] = Counter()
-    states: Counter[State] = Counter()
-    in_doubt: list[dict[str, Any]] = []
-    stream, zone = result.file.stream, result.file.zone
-    if stream is not None:
-        records = _outcomes(stream, zone)
-        for one in transactions_of(Scan(stream, zone).entries(), keep_rows=False):
-            states[one.state] += 1
-            if one.state is State.PREPARED:
-                in_doubt.append(_in_doubt(one))
+    digest = result.digest
+    records = Counter() if digest is None else digest.outcomes
+    states = Counter() if digest is None else digest.states
     return {
         "records": {outcome.value: records[outcome] for outcome in Outcome if records[outcome]},
         "transactions": {one.value: states[one] for one in State if states[one]},
-        "in_doubt": in_doubt,
+        "in_doubt": [] if digest is None else [_in_doubt(one) for one in digest.prepared],
         "lost": _lost(result, findings),
         "findings": dict(sorted(Counter(one.code for one in findings).items())),
         "opens": result.opening.opened,
     }
-
-
-def _outcomes(stream: LogStream, zone: Zone) -> Counter[Outcome]:
-    counts: Counter[Outcome] = Counter()
-    for entry in Scan(stream, zone).entries():
-        counts[outcome_of(entry, stream)] += entry.count
-        if entry.type in (INCOMPLETE, UNKNOWN):
-            break  # what follows is a guess of the engine, not a fact
-    return counts
 
 
 def _in_doubt(one: LoggedTransaction) -> dict[str, Any]:

@@ -1,0 +1,296 @@
+"""The walk over the log stream, as compiled kernels.
+
+In: stream bytes as a NumPy array. Out: columns of numbers, one row per record or run of no-ops.
+The walk decodes everything that is in order; at the first record that is not (cut, damaged,
+unknown, arrays in arrays) it stops, and the caller goes on with `scan.Scan`, which does the rest.
+Import this module only where a log is long: it loads the compiler.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tallystick.arrow.numba_kernel import kernel, small_kernel
+from tallystick.systems.h2.format.entries import UNDO_EMPTY, UNDO_RAW, Type
+from tallystick.systems.h2.format.lzf import LENGTH_CONTINUED, LITERALS_MAX
+from tallystick.systems.h2.format.numbers import VAR_INT_MAX, VAR_LONG_MAX
+from tallystick.systems.h2.format.values.types import ARRAY, LONG_NUMBER, TYPES, Layout
+
+# Rows of the table that `walk` fills, by number: each is a column of the batch.
+START, LENGTH, CODE, COUNT, SESSION, NUMBER, BODY_START, BODY_LENGTH, TABLE = range(9)
+COLUMNS = 9
+"""``NUMBER`` is the row key, or the page of an undo image."""
+
+FULL, MORE, IRREGULAR = range(3)
+"""Why the walk stopped: no rows left, bytes missing, a record that is not in order."""
+
+(
+    _NOOP,
+    _UNDO,
+    _COMMIT,
+    _PREPARE,
+    _ROLLBACK,
+    _ADD,
+    _REMOVE,
+    _TRUNCATE,
+    _CHECKPOINT,
+    _FREE,
+) = map(int, Type)
+_FIXED, _NUMBERS, _COUNTED_BYTES, _COUNTED_TEXT, _SHORT_TEXT, _OTHER = map(int, Layout)
+_LAYOUTS = np.full(256, _OTHER, np.uint8)
+_SIZES = np.zeros(256, np.int64)
+for _code, _type in TYPES.items():
+    _LAYOUTS[_code], _SIZES[_code] = _type.layout, _type.size
+_NEGATIVE_FROM = 1 << 31
+"""A vI from here on is a negative number."""
+_BAD = -1
+_SHORT = -2
+
+
+@small_kernel
+def _var(data: Any, at: int, end: int, limit: int) -> tuple[int, int]:
+    """Return a number of at most ``limit`` bytes and the offset after it, `_SHORT` or `_BAD`."""
+    if at < end and data[at] < 0x80:
+        return int(data[at]), at + 1
+    value = 0
+    for index in range(limit):
+        if at + index >= end:
+            return 0, _SHORT
+        byte = int(data[at + index])
+        if index == 4 and limit == VAR_INT_MAX:
+            value |= byte << 28
+            return value, at + 5
+        if index == 9:
+            return value + byte * (-1 << 63), at + 10 if byte < 2 else _BAD
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return value, at + index + 1
+    return 0, _BAD
+
+
+@small_kernel
+def _units(data: Any, at: int, end: int, count: int) -> int:
+    """Return the offset after ``count`` UTF-16 units, or `_SHORT`."""
+    if count > end - at:
+        return _SHORT
+    high = np.uint8(0)
+    place, stop = np.uint64(at), np.uint64(at + count)
+    while place < stop:  # compiled to wide steps
+        high |= data[place]
+        place += np.uint64(1)
+    if high < 0x80:
+        return at + count
+    for _ in range(count):
+        if at >= end:
+            return _SHORT
+        byte = int(data[at])
+        at += 3 if byte >= 0xE0 else 2 if byte >= 0x80 else 1
+    return at if at <= end else _SHORT
+
+
+@small_kernel
+def _counted(data: Any, at: int, end: int, text: bool) -> int:
+    count, at = _var(data, at, end, VAR_INT_MAX)
+    if at < 0:
+        return at
+    if count >= _NEGATIVE_FROM:
+        return _BAD
+    if text:
+        return _units(data, at, end, count)
+    return at + count if count <= end - at else _SHORT
+
+
+@small_kernel
+def _numbers(data: Any, at: int, end: int, kinds: int) -> int:
+    """Return the offset after the numbers; ``kinds`` as in `Layout.NUMBERS`."""
+    while kinds > 0:
+        _, at = _var(data, at, end, VAR_LONG_MAX if kinds & 3 == LONG_NUMBER else VAR_INT_MAX)
+        if at < 0:
+            return at
+        kinds >>= 2
+    return at
+
+
+@kernel
+def _value(data: Any, at: int, end: int) -> int:
+    """Return the offset after the value at ``at``, `_BAD` for one that needs its decoder."""
+    layout, size = int(_LAYOUTS[data[at]]), int(_SIZES[data[at]])
+    at += 1
+    if layout == _FIXED:
+        return at + size
+    if layout == _SHORT_TEXT:
+        return _units(data, at, end, size)
+    if layout == _NUMBERS:
+        return _numbers(data, at, end, size)
+    if layout == _COUNTED_TEXT:
+        return _counted(data, at, end, True)
+    if layout == _COUNTED_BYTES:
+        return _counted(data, at, end, False)
+    return _BAD
+
+
+@small_kernel
+def _row(data: Any, at: int, end: int) -> int:
+    """Return the offset after the values of a row, or `_BAD`."""
+    count, at = _var(data, at, end, VAR_INT_MAX)
+    if at < 0 or count >= _NEGATIVE_FROM:
+        return _BAD
+    inner = False
+    while count > 0:
+        if at >= end:
+            return _BAD
+        count -= 1
+        if data[at] == ARRAY and not inner:  # an array: its values follow as if they were columns
+            items, at = _var(data, at + 1, end, VAR_INT_MAX)
+            if at < 0 or items >= _NEGATIVE_FROM:
+                return _BAD
+            count += items
+            inner = True
+            continue
+        at = _value(data, at, end)
+        if at < 0 or at > end:
+            return _BAD
+    return at
+
+
+@kernel
+def _lzf(data: Any, at: int, end: int, size: int) -> bool:
+    """Return True if the image expands to exactly ``size`` bytes, with a literal at its end."""
+    done = 0
+    while done < size:
+        if at >= end:
+            return False
+        control = int(data[at])
+        at += 1
+        if control < LITERALS_MAX:
+            at += control + 1
+            done += control + 1
+            if at > end:
+                return False
+            continue
+        length = control >> 5
+        if length == LENGTH_CONTINUED:
+            if at >= end:
+                return False
+            length += int(data[at])
+            at += 1
+        if at >= end:
+            return False
+        distance = ((control & 31) << 8 | int(data[at])) + 1
+        at += 1
+        done += length + 2
+        if distance > done - length - 2 or done >= size:
+            return False
+    return done == size
+
+
+@kernel
+def _undo(data: Any, at: int, end: int, page_size: int, table: Any, row: int) -> int:
+    page, at = _var(data, at, end, VAR_INT_MAX)
+    if at < 0:
+        return at
+    size, at = _var(data, at, end, VAR_INT_MAX)
+    if at < 0:
+        return at
+    count = page_size if size == UNDO_RAW else 0 if size == UNDO_EMPTY else size
+    if count > 2 * page_size:
+        return _BAD
+    if count > end - at:
+        return _SHORT
+    if size > UNDO_EMPTY and not _lzf(data, at, at + count, page_size):
+        return _BAD
+    table[NUMBER, row] = page
+    table[BODY_START, row], table[BODY_LENGTH, row] = at, count
+    return at + count
+
+
+@small_kernel
+def _change(data: Any, at: int, end: int, code: int, table: Any, row: int) -> int:
+    """Read ADD, REMOVE or TRUNCATE after the session; return the offset after it."""
+    table[TABLE, row], at = _var(data, at, end, VAR_INT_MAX)
+    if at < 0 or code == _TRUNCATE:
+        return at
+    table[NUMBER, row], at = _var(data, at, end, VAR_LONG_MAX)
+    if at < 0 or code == _REMOVE:
+        return at
+    count, at = _var(data, at, end, VAR_INT_MAX)
+    if at < 0:
+        return at
+    if count >= _NEGATIVE_FROM:
+        return _BAD
+    if count > end - at:
+        return _SHORT
+    table[BODY_START, row], table[BODY_LENGTH, row] = at, count
+    return at + count if _row(data, at, at + count) == at + count else _BAD
+
+
+@kernel
+def _free(data: Any, at: int, end: int) -> int:
+    count, at = _var(data, at, end, VAR_INT_MAX)
+    if at >= 0 and count < _NEGATIVE_FROM:
+        for _ in range(count):
+            _, at = _var(data, at, end, VAR_INT_MAX)
+            if at < 0:
+                break
+    return at
+
+
+@small_kernel
+def _record(  # noqa: PLR0911 - a kernel reports by numbers, not by exceptions
+    data: Any, at: int, end: int, page_size: int, table: Any, row: int
+) -> int:
+    """Return the offset after the record at ``at``; its fields go to row ``row`` of ``table``."""
+    code = int(data[at])
+    table[CODE, row], table[COUNT, row] = code, 1
+    table[NUMBER, row], table[BODY_LENGTH, row] = 0, -1
+    at += 1
+    if code == _NOOP:
+        first = at
+        while at < end and data[at] == 0:
+            at += 1
+        table[COUNT, row] = at - first + 1
+        return at
+    if code == _UNDO:
+        return _undo(data, at, end, page_size, table, row)
+    if code == _CHECKPOINT:
+        return at
+    if code == _FREE:
+        return _free(data, at, end)
+    if code > _FREE:
+        return _BAD
+    table[SESSION, row], at = _var(data, at, end, VAR_INT_MAX)
+    if at < 0:
+        return at
+    if code in (_COMMIT, _ROLLBACK):
+        return at
+    if code == _PREPARE:
+        table[BODY_START, row] = at
+        table[BODY_LENGTH, row] = -1
+        return _counted(data, at, end, True)
+    return _change(data, at, end, code, table, row)
+
+
+@kernel
+def walk(data: Any, at: int, last: bool, page_size: int, table: Any) -> tuple[int, int, int]:
+    """Fill ``table`` (`COLUMNS` rows of 64-bit numbers) with the records from ``at`` on.
+
+    ``last``: no more bytes will come. Return how many records, the offset after the last one, and
+    why it stopped.
+    """
+    rows = 0
+    end = len(data)
+    while rows < table.shape[1]:
+        if at >= end:
+            return rows, at, MORE
+        after = _record(data, at, end, page_size, table, rows)
+        if after == _SHORT or (after >= end and not last):
+            return rows, at, MORE
+        if after < 0:
+            return rows, at, IRREGULAR
+        table[START, rows] = at
+        table[LENGTH, rows] = after - at
+        at = after
+        rows += 1
+    return rows, at, FULL

@@ -1,0 +1,105 @@
+"""What every judge of a log asks of its records, found in one pass.
+
+In: the entries of a scan, one after the other. Out: a `LogDigest`: records by outcome, faults, how
+the log ends, transactions by state. Memory grows with open transactions only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from tallystick.records import Outcome, State
+from tallystick.systems.h2.format.entries import INCOMPLETE, UNKNOWN, Entry, Type
+from tallystick.systems.h2.read.records import outcome_of
+from tallystick.systems.h2.read.stream import LogStream
+from tallystick.systems.h2.read.transactions import LoggedTransaction, Tracker
+
+_GUESSED = (INCOMPLETE, UNKNOWN)
+_ENDED = (State.COMMITTED, State.PREPARED)
+
+
+@dataclass(slots=True)
+class Fault:
+    """Entries of one kind of fault: how many, and the first one's place and text."""
+
+    start: int
+    text: str
+    count: int = 0
+
+
+@dataclass(slots=True)
+class LogDigest:
+    """The records of a log in figures.
+
+    Attributes:
+        outcomes: records by outcome; none after the first that is a guess of the engine.
+        faults: by the code of their finding, in the order in which they were met.
+        last: the last entry but no-ops.
+        filled: no-ops follow the last entry.
+        after_fill: stream positions of records that follow no-ops inside a page.
+        known_to: the stream position after the last record of a known type.
+        states: transactions by state.
+        prepared: transactions in doubt.
+        uncommitted: how many transactions changed something and did not end.
+    """
+
+    stream: LogStream
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    faults: dict[str, Fault] = field(default_factory=dict)
+    last: Entry | None = None
+    filled: bool = False
+    after_fill: list[int] = field(default_factory=list)
+    known_to: int = 0
+    states: Counter[State] = field(default_factory=Counter)
+    prepared: list[LoggedTransaction] = field(default_factory=list)
+    uncommitted: int = 0
+    _guessed: bool = False
+    _transactions: Tracker = field(default_factory=Tracker)
+
+    @property
+    def decided(self) -> int:
+        """Transactions that are committed or in doubt."""
+        return sum(self.states[state] for state in _ENDED)
+
+    def observe(self, entry: Entry) -> None:
+        """Take the next entry; its row and values are dropped."""
+        entry.row, entry.values = b"", ()
+        if not self._guessed:
+            self.outcomes[outcome_of(entry, self.stream)] += entry.count
+            self._guessed = entry.type in _GUESSED
+        if code := fault_code(entry):
+            self.faults.setdefault(code, Fault(entry.start, entry.fault)).count += 1
+        self._observe_end(entry)
+        ended = self._transactions.add(entry)
+        if ended is not None:
+            self.states[ended.state] += 1
+
+    def finish(self) -> None:
+        """Count the transactions that are open at the end."""
+        for one in self._transactions.rest():
+            self.states[one.state] += 1
+            if one.state is State.PREPARED:
+                self.prepared.append(one)
+            elif one.changes:
+                self.uncommitted += 1
+
+    def _observe_end(self, entry: Entry) -> None:
+        noop = entry.code == Type.NOOP
+        if self.filled and not noop and entry.start % self.stream.body_size:
+            self.after_fill.append(entry.start)
+        self.filled = noop
+        if not noop:
+            self.last = entry
+        self.known_to = entry.start + (entry.length if entry.type in Type.__members__ else 0)
+
+
+def fault_code(entry: Entry) -> str:
+    """Return the code of the finding about an entry; empty for one that is in order."""
+    if entry.type == INCOMPLETE:
+        return "torn-record"
+    if entry.type == UNKNOWN:
+        return "unknown-record-type"
+    if not entry.fault:
+        return ""
+    return "damaged-undo-image" if entry.code == Type.UNDO else "damaged-row"

@@ -1,0 +1,153 @@
+"""The records of a log as columns of numbers, window by window.
+
+In: the log stream of a file. Out: `Piece`s: bytes of the stream, and a table of the records that
+the compiled walk found in them. It ends at the first record that is not in order. Import this
+module only where a log is long: it loads NumPy and the compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from tallystick.systems.h2.format import layout, record_kernels
+from tallystick.systems.h2.format.entries import CHANGE_TYPES, SESSION_TYPES, Entry, Type
+from tallystick.systems.h2.format.values.datetime import Zone
+from tallystick.systems.h2.read.scan import Scan
+from tallystick.systems.h2.read.stream import LogStream
+
+WINDOW = 1 << 20
+"""Stream bytes that are joined at once; more only for a record that does not fit."""
+TABLE_ROWS = 1 << 13
+"""Records of a piece at most, however many are wanted."""
+_WITH_SESSION = np.array([one in SESSION_TYPES for one in Type])
+_WITH_TABLE = np.array([one in CHANGE_TYPES for one in Type])
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a walk came: rows, records and sections read, and the offset in the stream."""
+
+    rows: int = 0
+    records: int = 0
+    sections: int = 0
+    offset: int = 0
+    irregular: bool = False
+    """The walk ended at a record that is not in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Stream bytes that are joined now, and the records that the walk found in them.
+
+    Attributes:
+        data: the bytes; the table has offsets in them.
+        table: as `record_kernels.walk` fills it.
+        begin: the offset in the stream of the first of the bytes.
+        sequence: the position of each record in the log, counted from 1, no-ops included.
+        sections: how many checkpoints come before each record.
+    """
+
+    data: Any
+    table: Any
+    begin: int
+    sequence: Any
+    sections: Any
+
+    def rows(self) -> Iterator[tuple[int, ...]]:
+        """Yield position, section, code, offset in the data, length, count, session, table, number.
+
+        Those that a record does not have are 0.
+        """
+        table = self.table
+        codes = table[record_kernels.CODE]
+        columns = (
+            self.sequence,
+            self.sections,
+            codes,
+            table[record_kernels.START],
+            table[record_kernels.LENGTH],
+            table[record_kernels.COUNT],
+            np.where(_WITH_SESSION[codes], signed32(table[record_kernels.SESSION]), 0),
+            np.where(_WITH_TABLE[codes], signed32(table[record_kernels.TABLE]), 0),
+            np.where(
+                codes == Type.UNDO,
+                signed32(table[record_kernels.NUMBER]),
+                table[record_kernels.NUMBER],
+            ),
+        )
+        return zip(*(one.tolist() for one in columns), strict=True)
+
+
+def walk(stream: LogStream, rows: int, progress: Progress) -> Iterator[Piece]:
+    """Yield pieces of at most ``rows`` records."""
+    ids = np.array(stream.data_pages, dtype=np.int64)
+    file = np.frombuffer(stream.pages.data, dtype=np.uint8)
+    rest = np.zeros(0, dtype=np.uint8)
+    window = max(WINDOW // stream.body_size, 1)
+    page, pages = 0, window
+    while page < len(ids) or len(rest):
+        data = _join(file, stream, ids[page : page + pages], rest)
+        page += pages
+        last = page >= len(ids)
+        at, why = 0, record_kernels.FULL
+        while why == record_kernels.FULL:
+            # a batch keeps its table
+            table = np.empty((record_kernels.COLUMNS, min(rows, TABLE_ROWS)), dtype=np.int64)
+            count, at, why = record_kernels.walk(data, at, last, stream.pages.page_size, table)
+            if count:
+                yield _piece(data, table[:, :count], progress)
+        pages = pages * 2 if at == 0 else window
+        progress.offset += at
+        progress.irregular = why == record_kernels.IRREGULAR
+        if last or progress.irregular:
+            return
+        rest = data[at:]
+
+
+def rest_of(stream: LogStream, zone: Zone, progress: Progress) -> tuple[Scan, Iterator[Entry]]:
+    """Return the scan of what a walk left, and its entries.
+
+    A record cut by the end of the log needs nothing before it. A damaged one may show bytes of
+    earlier records, so then the plain scan starts from the first.
+    """
+    if progress.irregular:
+        scan = Scan(stream, zone)
+        return scan, islice(scan.entries(), progress.rows, None)
+    page, at = divmod(progress.offset, stream.body_size)
+    part = replace(stream, data_pages=stream.data_pages[page:], skip=at)
+    origin = page * stream.body_size
+    scan = Scan(part, zone, progress.records, progress.sections, origin)
+    return scan, scan.entries()
+
+
+def signed32(values: Any) -> Any:
+    """Return 32-bit patterns as signed numbers."""
+    return values.astype(np.int32).astype(np.int64)
+
+
+def _piece(data: Any, table: Any, progress: Progress) -> Piece:
+    counts, ends = table[record_kernels.COUNT], table[record_kernels.CODE] == Type.CHECKPOINT
+    after = progress.records + 1 + np.cumsum(counts)
+    sections = progress.sections + np.cumsum(ends)
+    progress.rows += table.shape[1]
+    progress.records, progress.sections = int(after[-1]) - 1, int(sections[-1])
+    return Piece(data, table, progress.offset, after - counts, sections - ends)
+
+
+def _join(file: Any, stream: LogStream, ids: Any, rest: Any) -> Any:
+    """Return ``rest`` followed by the stream bytes of these pages."""
+    size = stream.pages.page_size
+    data = np.empty(len(rest) + len(ids) * stream.body_size, dtype=np.uint8)
+    data[: len(rest)] = rest
+    bodies = data[len(rest) :].reshape(-1, stream.body_size)
+    whole = file[: stream.pages.page_count * size].reshape(-1, size)
+    if len(ids) and ids[-1] - ids[0] == len(ids) - 1 and (np.diff(ids) == 1).all():
+        bodies[:] = whole[ids[0] : ids[-1] + 1, layout.DATA_START :]
+    else:
+        bodies[:] = whole[ids, layout.DATA_START :]
+    return data

@@ -1,0 +1,180 @@
+"""Damage to what the engine keeps without a checksum: large objects, rows of pages, the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tallystick.records import Answer
+from tallystick.systems.h2.engine.large_objects import hash_of
+from tallystick.systems.h2.engine.opening import SYNTAX_ERROR, Opening, _check_catalog
+from tallystick.systems.h2.engine.tables import INDEX_KIND, Tables, UndonePages
+from tallystick.systems.h2.format import layout
+from tallystick.systems.h2.format.entries import (
+    TABLE_META,
+    encode_add,
+    encode_commit,
+    encode_remove,
+    encode_truncate,
+)
+from tallystick.systems.h2.format.table_pages import decode_leaf
+from tallystick.systems.h2.format.values.encode import encode_row
+from tallystick.systems.h2.format.values.types import Value
+from tallystick.systems.h2.reader import H2Reading
+from tests.systems.h2.kit import opened
+from tests.systems.h2.verdict.test_damage import base, codes, reading, with_log
+
+LOB_MAP, LOB_DATA, TABLE = 6, 10, 16
+BYTES = bytes(range(256)) * 3
+COMMIT = encode_commit(3)
+
+
+def block(data: bytes, key: int = 7) -> bytes:
+    return encode_add(3, LOB_DATA, key, encode_row([key, 0, data]))
+
+
+def entry(found: int, key: int = 7) -> bytes:
+    return encode_add(3, LOB_MAP, key, encode_row([1, key, 0, found, key]))
+
+
+WHOLE = block(BYTES) + entry(hash_of(BYTES))
+OTHER = block(BYTES[1:] + b"x") + entry(hash_of(BYTES))
+CHANGED = encode_remove(3, LOB_DATA, 7) + block(b"new")
+
+
+def test_hash_is_that_of_java() -> None:
+    assert hash_of(b"") == 1
+    assert hash_of(b"\x01\x02\xff") == 31 * (31 * (31 + 1) + 2) - 1
+    assert hash_of(bytes(1000)) == (31**1000 + 2**31) % 2**32 - 2**31
+
+
+@pytest.mark.parametrize(
+    ("body", "damaged"),
+    [
+        (WHOLE + COMMIT, False),
+        (OTHER + COMMIT, True),
+        (OTHER, False),  # never committed
+        (block(BYTES) + entry(hash_of(BYTES), key=8) + COMMIT, False),  # another block's
+        (WHOLE + CHANGED + COMMIT, True),
+        (WHOLE + COMMIT + CHANGED, False),
+        (OTHER + encode_truncate(3, LOB_DATA) + block(BYTES) + COMMIT, False),
+    ],
+)
+def test_block_of_a_large_object_is_held_against_its_hash(
+    body: bytes, damaged: bool, tmp_path: Path
+) -> None:
+    one = with_log(body, tmp_path)
+    assert ("large-object-damaged" in codes(one)) is damaged
+    assert (one.verdict().judgement.reason == "damaged") is damaged
+
+
+# -- rows of a page -------------------------------------------------------------------------------
+
+
+def leaf_of(data: bytes) -> int:
+    """Return the page with the rows of the table."""
+    file = opened(data)
+    assert file.pages is not None
+    tables = Tables(UndonePages(file.pages), file.zone)
+    tables.open_meta(closed=True)
+    return tables.meta[TABLE].root
+
+
+def damaged_leaf(change: Callable[[bytearray], object], tmp_path: Path) -> H2Reading:
+    data = base("clean-512")
+    page = leaf_of(bytes(data))
+    part = data[page * 512 : page * 512 + 512]
+    change(part)
+    data[page * 512 : page * 512 + 512] = part
+    return reading(bytes(data), tmp_path)
+
+
+def swapped_keys(page: bytearray) -> None:
+    """Let the first two keys change places."""
+    first, second = decode_leaf(bytes(page)).keys[:2]
+    at = page.index(bytes((first,)), 11)
+    other = page.index(bytes((second,)), at + 3)
+    page[at], page[other] = second, first
+
+
+def unknown_type(page: bytearray) -> None:
+    page[decode_leaf(bytes(page)).offsets[1]] = 0xC8
+
+
+def longer_text(page: bytearray) -> None:
+    """Let the text of a row reach into the row after it."""
+    leaf = decode_leaf(bytes(page))
+    begin, end = leaf.offsets[1], leaf.offsets[0]
+    at = next(at for at in range(begin, end) if 68 <= page[at] < 100)
+    page[at] += 1
+
+
+def other_letter(page: bytearray) -> None:
+    page[decode_leaf(bytes(page)).offsets[0] - 1] ^= 1
+
+
+@pytest.mark.parametrize("change", [swapped_keys, unknown_type, longer_text])
+def test_page_whose_rows_do_not_fit_is_damaged(
+    change: Callable[[bytearray], object], tmp_path: Path
+) -> None:
+    one = damaged_leaf(change, tmp_path)
+    assert "table-page-damaged" in codes(one)
+    assert one.verdict().judgement.answer is Answer.CANNOT_TELL
+
+
+def test_value_that_was_altered_cannot_be_seen(tmp_path: Path) -> None:
+    assert damaged_leaf(other_letter, tmp_path).verdict().judgement.answer is Answer.SAFE
+
+
+# -- statements of the catalog --------------------------------------------------------------------
+
+CREATE = 'CREATE CACHED TABLE "T"(\n    "A" INT)'
+
+
+@pytest.mark.parametrize(
+    ("sql", "error", "odd"),
+    [
+        (CREATE, 0, False),
+        (CREATE.replace("\n    ", "\0\0\0\x01 "), 0, True),  # H2 opened it and lost nothing
+        (CREATE.replace('"A', '"A\0'), 0, False),  # inside a name
+        (CREATE.replace("\n", "\r\n\t"), 0, False),
+        (CREATE.replace('A"', "A"), SYNTAX_ERROR, False),
+        (CREATE.replace('A"', "A --"), 0, True),  # a comment begins, perhaps outside of the quotes
+    ],
+)
+def test_statement_of_the_catalog_is_refused_only_where_no_parser_takes_it(
+    sql: str, error: int, odd: bool
+) -> None:
+    opening = Opening(catalog={16: (None, None, None, Value("VARCHAR", sql))})
+    _check_catalog(opening)
+    assert (opening.error_code, bool(opening.odd_sql)) == (error, odd)
+
+
+# -- pages of indexes, and pages that the file does not have -------------------------------------
+
+
+def test_page_of_an_index_with_another_parent_is_damaged(tmp_path: Path) -> None:
+    data = base("clean-512")
+    file = opened(bytes(data))
+    assert file.pages is not None
+    tables = Tables(UndonePages(file.pages), file.zone)
+    tables.open_meta(closed=True)
+    page = next(one.root for one in tables.meta.values() if one.kind == INDEX_KIND and one.root)
+    part = data[page * 512 : page * 512 + 512]
+    part[layout.PARENT_OFFSET + 3] = 9
+    data[page * 512 : page * 512 + 512] = layout.seal(part, page)
+    one = reading(bytes(data), tmp_path)
+    assert "table-page-damaged" in codes(one)
+    assert one.verdict().judgement.answer is Answer.CANNOT_TELL
+
+
+@pytest.mark.parametrize(("root", "damaged"), [(9_999, True), (8, False)])
+def test_table_whose_root_page_the_file_does_not_have_is_not_safe(
+    root: int, damaged: bool, tmp_path: Path
+) -> None:
+    """H2 1.3.176 does not open a file that was cut before such a page."""
+    row = encode_row([77, 0, -1, root, "", "0"])
+    one = with_log(encode_add(3, TABLE_META, 78, row) + COMMIT, tmp_path)
+    assert ("table-page-damaged" in codes(one)) is damaged
