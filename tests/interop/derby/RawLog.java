@@ -5,7 +5,6 @@ import java.sql.Connection;
 import java.sql.DriverManager;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicLong;
-import org.apache.derby.iapi.reference.Property;
 import org.apache.derby.iapi.services.context.ContextManager;
 import org.apache.derby.iapi.services.context.ContextService;
 import org.apache.derby.iapi.services.io.LimitObjectInput;
@@ -29,7 +28,7 @@ public final class RawLog {
 
     public static void main(String[] words) throws Exception {
         Connection made = DriverManager.getConnection("jdbc:derby:" + words[0] + ";create=true");
-        Object database = Monitor.findService(Property.DATABASE_MODULE, words[0]);
+        Object database = Monitor.findService("org.apache.derby.database.Database", words[0]);
         var store = (RawStoreFactory) Monitor.findServiceModule(database, RawStoreFactory.MODULE);
         int threads = Integer.parseInt(words[1]);
         double seconds = Double.parseDouble(words[2]);

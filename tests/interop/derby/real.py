@@ -1,4 +1,4 @@
-"""The real Derby 10.14.2.0, and the table ``n`` seen in its log."""
+"""The real Derby, 10.14.2.0 or a later one, and the table ``n`` seen in its log."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import os
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from tallystick.records import Kind
 from tallystick.systems.derby.format import operations
@@ -23,20 +26,25 @@ from tests.systems.derby.logs import reading_of
 Rows = dict[int, str]
 
 
+VERSIONS = ("10.14.2.0", "10.16.1.1")
+"""The engine with which everything was compared, and the last one that runs on Java 17."""
+
+
 @cache
-def _classpath() -> str:
-    jars = classpath(["org.apache.derby:derby:10.14.2.0"])
+def _classpath(version: str = VERSIONS[0]) -> str:
+    parts = ["derby"] if version == VERSIONS[0] else ["derby", "derbytools"]
+    jars = classpath([f"org.apache.derby:{one}:{version}" for one in parts])
     classes = compile_java(Path(__file__).parent, jars)
     return f"{jars}{os.pathsep}{classes}"
 
 
-def derby(database: Path | str, *steps: str) -> dict[str, str]:
+def derby(database: Path | str, *steps: str, version: str = VERSIONS[0]) -> dict[str, str]:
     """Run the steps; what was printed, by its first word."""
     printed = run_java(
         "RealDerby",
         database,
         *steps,
-        classpath=_classpath(),
+        classpath=_classpath(version),
         options=["-Dderby.stream.error.file=/dev/null"],
         timeout_s=120,
     )
@@ -47,6 +55,46 @@ def derby(database: Path | str, *steps: str) -> dict[str, str]:
         else rest
         for word, _, rest in lines
     }
+
+
+Shown = dict[str, tuple[list[str], list[tuple[Any, ...]]]]
+"""By name of a table its columns and its rows in order, as SELECT shows them."""
+
+
+def random_tables(database: Path, seed: int, steps: int, end: str, *, version: str) -> Shown:
+    """Change tables at random (see RandomTables.java); what all tables show before the end."""
+    small = ("derby.storage.logSwitchInterval=100000", "derby.storage.checkpointInterval=100000")
+    printed = run_java(
+        "RandomTables", database, seed, steps, end,
+        classpath=_classpath(version),
+        options=["-Dderby.stream.error.file=/dev/null", *(f"-D{one}" for one in small)],
+        timeout_s=120,
+    )  # fmt: skip
+    found: Shown = {}
+    kinds: list[str] = []
+    rows: list[tuple[Any, ...]] = []
+    for line in printed.splitlines():
+        word, *values = line.split("\t")
+        if word == "TABLE":
+            heads = [one.rpartition("=") for one in values[1:]]
+            kinds, rows = [kind for _, _, kind in heads], []
+            found[values[0]] = [name for name, _, _ in heads], rows
+        else:
+            assert len(values) == len(kinds)
+            rows.append(tuple(map(_value, values, kinds)))
+    return {name: (columns, sorted(rows, key=repr)) for name, (columns, rows) in found.items()}
+
+
+def _value(text: str, kind: str) -> object:
+    data = bytes.fromhex(text[1:])
+    if text == "-" or "BIT DATA" in kind or kind == "BLOB":
+        return None if text == "-" else data
+    if kind == "REAL":
+        return float(np.float32(data.decode()))
+    if kind == "TIMESTAMP":
+        seconds, _, digits = data.decode().partition(".")
+        return f"{seconds}.{digits[:6].ljust(6, '0')}"
+    return float(data) if kind == "DOUBLE" else data.decode()
 
 
 def writer_calls(lines: list[str]) -> list[str]:

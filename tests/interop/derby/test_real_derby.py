@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from tallystick.records import State
 from tallystick.systems.derby.format.layout import split_instant
 from tallystick.systems.derby.live.log import LogToFile
-from tests.interop.derby.real import derby, heap_of, insert, rows_in_log, rows_of
+from tests.interop.derby.real import VERSIONS, derby, heap_of, insert, rows_in_log, rows_of
 from tests.interop.derby.regroup import regroup
 from tests.systems.derby.logs import reading_of
 
@@ -43,20 +44,24 @@ def append(database: Path, rows: list[int], *, close: bool) -> None:
         log._folder.close()  # the process is gone: nothing more is flushed
 
 
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("end", ["shutdown", "halt"])
 @pytest.mark.parametrize("close", [True, False], ids=["closed", "killed"])
-def test_derby_shows_the_rows_that_we_appended(tmp_path: Path, end: str, close: bool) -> None:
-    database = tmp_path / "db"
-    before = rows_of(derby(database, *WORK, "rows", end)["ROWS"])
+def test_derby_shows_the_rows_that_we_appended(
+    tmp_path: Path, end: str, close: bool, version: str
+) -> None:
+    database, real = tmp_path / "db", partial(derby, version=version)
+    before = rows_of(real(database, *WORK, "rows", end)["ROWS"])
     append(database, [100, 101, 102], close=close)
-    shown = rows_of(derby(database, "rows", "insert:4", "rows", "shutdown")["ROWS"])
+    shown = rows_of(real(database, "rows", "insert:4", "rows", "shutdown")["ROWS"])
     ours = {row: f"ours {row}" for row in (100, 101, 102)}
     assert shown == before | ours | {4: "derby 4"}
 
 
-def test_verdict_on_a_killed_log_is_what_derby_then_recovers(tmp_path: Path) -> None:
-    database = tmp_path / "db"
-    derby(database, *WORK, "prepared:70", "open:60", "prepared:71", "insert:5", "halt")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_verdict_on_a_killed_log_is_what_derby_then_recovers(tmp_path: Path, version: str) -> None:
+    database, real = tmp_path / "db", partial(derby, version=version)
+    real(database, *WORK, "prepared:70", "open:60", "prepared:71", "insert:5", "halt")
     reading = reading_of(database)
     expected = rows_in_log(database)
     in_doubt = set(reading.verdict().strict["in_doubt"])
@@ -64,7 +69,7 @@ def test_verdict_on_a_killed_log_is_what_derby_then_recovers(tmp_path: Path) -> 
     states = [one.state for one in reading.transactions()]
     assert states.count(State.PREPARED) == 2
     assert len(losers) == 1
-    found = derby(database, "rows", "recover", "halt")
+    found = real(database, "rows", "recover", "halt")
     assert rows_of(found["ROWS"]) == expected | {70: "in doubt", 71: "in doubt"}
     assert set(found["RECOVER"].split("|")) == in_doubt
     after = reading_of(database)
@@ -73,34 +78,37 @@ def test_verdict_on_a_killed_log_is_what_derby_then_recovers(tmp_path: Path) -> 
     assert losers <= ended
 
 
-def test_derby_accepts_our_commit_of_its_branch_in_doubt(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_derby_accepts_our_commit_of_its_branch_in_doubt(tmp_path: Path, version: str) -> None:
     database = tmp_path / "db"
-    derby(database, *WORK, "prepared:70", "halt")
+    derby(database, *WORK, "prepared:70", "halt", version=version)
     forget(database)
     with LogToFile(str(database / "log")) as log:
         (branch,) = (one for one in log.open_transactions.values() if one.prepared)
         log.commit(branch.number)
-    found = derby(database, "recover", "rows", "halt")
+    found = derby(database, "recover", "rows", "halt", version=version)
     assert found["RECOVER"] == ""
     assert rows_of(found["ROWS"])[70] == "in doubt"
 
 
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("per_group", [1, 3, 7, 0])
-def test_derby_boots_its_log_regrouped_by_us(tmp_path: Path, per_group: int) -> None:
-    database = tmp_path / "db"
-    derby(database, *WORK, "checkpoint", "insert:6", "rolledback:51", "open:61", "insert:7", "halt")
+def test_derby_boots_its_log_regrouped_by_us(tmp_path: Path, per_group: int, version: str) -> None:
+    database, real = tmp_path / "db", partial(derby, version=version)
+    real(database, *WORK, "checkpoint", "insert:6", "rolledback:51", "open:61", "insert:7", "halt")
     expected = rows_in_log(database)
     regroup(database, per_group)
     assert rows_in_log(database) == expected
     assert reading_of(database).recovery.boots is True
-    found = derby(database, "rows", "insert:8", "rows", "shutdown")
+    found = real(database, "rows", "insert:8", "rows", "shutdown")
     assert rows_of(found["ROWS"]) == expected | {8: "derby 8"}
 
 
-def test_alternating_rounds(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_alternating_rounds(tmp_path: Path, version: str) -> None:
     chance = random.Random(20)
-    database = tmp_path / "db"
-    derby(database, *WORK, "halt")
+    database, real = tmp_path / "db", partial(derby, version=version)
+    real(database, *WORK, "halt")
     expected = rows_in_log(database)
     for turn in range(6):
         new = 200 + 10 * turn
@@ -108,19 +116,20 @@ def test_alternating_rounds(tmp_path: Path) -> None:
         victim = chance.choice(sorted(expected))
         steps = [f"insert:{new + 2}", f"delete:{victim}", f"rolledback:{new + 3}", "rows"]
         end = chance.choice(["halt", "shutdown"])
-        shown = rows_of(derby(database, *steps, end)["ROWS"])
+        shown = rows_of(real(database, *steps, end)["ROWS"])
         expected |= {new: f"ours {new}", new + 1: f"ours {new + 1}", new + 2: f"derby {new + 2}"}
         del expected[victim]
         assert shown == expected, f"round {turn}"
         assert rows_in_log(database) == expected, f"round {turn}"
 
 
-def test_damage_trials_on_a_killed_log(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_damage_trials_on_a_killed_log(tmp_path: Path, version: str) -> None:
     seed = 7
     chance = random.Random(seed)
     origin = tmp_path / "db"
     inserts = [f"insert:{row}" for row in range(10, 40)]
-    derby(origin, *WORK, "checkpoint", *inserts, "halt")
+    derby(origin, *WORK, "checkpoint", *inserts, "halt", version=version)
     forget(origin)
     content = (origin / "log/log1.dat").read_bytes()
     recovery = reading_of(origin).recovery
@@ -139,7 +148,7 @@ def test_damage_trials_on_a_killed_log(tmp_path: Path) -> None:
         trials[str(place)] = place
     ours = {name: (reading_of(place).recovery.boots, place) for name, place in trials.items()}
     rows = {name: rows_in_log(place) for name, (boots, place) in ours.items() if boots}
-    real = derby("boot-each", *trials)
+    real = derby("boot-each", *trials, version=version)
     for name in trials:
         booted = not real[name].startswith("NOBOOT")
         assert ours[name][0] is booted, f"seed {seed}, {name}: {real[name]}"

@@ -17,6 +17,7 @@ SYSTEM = System(
     codes="tallystick.systems.derby.codes:CODES",
     reasons="tallystick.systems.derby.codes:REASONS",
     clocks=frozenset({Clock.NONE}),
+    change_feed=True,
     secrets=frozenset({"boot_password", "encryption_key"}),
     settings={
         "derby_version": "the version of the Derby that would boot, as 10.14.2",

@@ -48,7 +48,7 @@ CODES = codes(
     Code(
         "torn-tail",
         Severity.WARNING,
-        "The last group was never written completely; no commit in it was acknowledged.",
+        "The last group is not whole: its write never finished, or it was damaged later.",
     ),
     Code(
         "cut-short",
@@ -137,14 +137,17 @@ REASONS = reasons(
     ),
     Reason(
         "new-log",
-        Answer.LOSES,
-        "The engine finds no log to recover from and creates an empty one.",
+        Answer.CANNOT_TELL,
+        "The engine finds no log to recover from and creates an empty one: what was committed "
+        "after the last checkpoint, if anything was, is lost.",
+        "the missing log files, or the control file, from a backup",
     ),
     Reason(
         "checkpoint-past-end",
-        Answer.LOSES,
-        "The checkpoint is after the end of the log: what was committed there is gone, and undo "
-        "meets newer pages.",
+        Answer.CANNOT_TELL,
+        "The checkpoint is after the end of the log: what was committed after it, if anything was, "
+        "is lost, and undo meets newer pages.",
+        "a copy of the log from before the damage; a second copy of the database, booted",
     ),
     Reason(
         "last-file-missing",
@@ -154,7 +157,15 @@ REASONS = reasons(
     Reason(
         "commits-dropped",
         Answer.LOSES,
-        "Committed transactions stand after the end that a restart finds; it drops them.",
+        "Committed transactions stand after the end that a restart finds, and after what the "
+        "last checkpoint wrote to the pages; it drops them.",
+    ),
+    Reason(
+        "older-control",
+        Answer.CANNOT_TELL,
+        "The control file that a boot uses is older than the log: it was put back, and pages may "
+        "be newer than the checkpoint that it names.",
+        "the newer control file, or a second copy of the database, booted",
     ),
     Reason(
         "files-after-end",
@@ -172,8 +183,9 @@ REASONS = reasons(
     Reason(
         "odd-size",
         Answer.CANNOT_TELL,
-        "The last log file has not the size that Derby gives a new one: it was cut.",
-        "derby.properties: --set derby.storage.logSwitchInterval=SIZE if it has that size",
+        "The last log file has no size that Derby gives a new one, or ends inside the length that "
+        "follows its last record: it was cut.",
+        "a copy of the log file from before it was cut",
     ),
     Reason(
         "odd-group",

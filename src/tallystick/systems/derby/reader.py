@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tallystick.records import (
     Change,
@@ -30,19 +30,21 @@ from tallystick.systems.derby.format.layout import (
     instant_text,
 )
 from tallystick.systems.derby.read.analysis import LogAnalysis, analyse
-from tallystick.systems.derby.read.changes import committed
+from tallystick.systems.derby.read.changes import committed, committed_between, joined_ranges
 from tallystick.systems.derby.read.files import LogBytes, LogFiles, OpenedLog
 from tallystick.systems.derby.read.records import record_of
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange, spans_of
+from tallystick.systems.derby.read.tables import Database
 from tallystick.systems.derby.verdict.findings import find_all
 from tallystick.systems.derby.verdict.strict import judgement, verdict
-from tallystick.systems.protocol import LogSource, ReadOptions, Split
+from tallystick.systems.protocol import Collection, LogSource, ReadOptions, Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from tallystick.systems.derby.columns.splits import ColumnReader
+    from tallystick.systems.protocol import Longs
 
 
 class DerbyReading:
@@ -113,6 +115,50 @@ class DerbyReading:
     def changes(self) -> Iterable[Change]:
         """Yield committed changes of table rows; memory grows with open transactions."""
         return committed(filter(_is_believed, self.scan.ranges()), self.source.path)
+
+    def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
+        """Return the instants at which records end."""
+        del file
+        return (sequences >> 32 << 32) | ends
+
+    def changes_between(self, after: int | None, until: int) -> Iterator[Change]:
+        """Yield what records that end after ``after`` commit, up to the instant ``until``.
+
+        Raises:
+            LogUnreadableError: some of what is needed was given up.
+            CorruptLogError: some of it is damaged.
+        """
+        return committed_between(self.scan, self.source.path, after, until)
+
+    @cached_property
+    def _database(self) -> Database:
+        return Database(lambda: filter(_is_believed, self.scan.ranges()), self.source.path)
+
+    def collections(self) -> Sequence[Collection]:
+        """Return the tables of users, by the database's catalogue in the log and beside it."""
+        return self._database.collections()
+
+    def changes_of(
+        self, collection: str, after: int | None = None, until: int | None = None
+    ) -> Iterator[Change]:
+        """Yield committed changes of a table, with plain values by name of column.
+
+        Raises:
+            LogUnreadableError: with ``until``, as ``changes_between`` does.
+            CorruptLogError: also where a page of the database is damaged.
+        """
+        ranges = (
+            filter(_is_believed, self.scan.ranges())
+            if until is None
+            else joined_ranges(self.scan, after, until)
+        )
+        for change in self._database.changes(collection, ranges):
+            if after is None or change.commit_sequence >= after:
+                yield change
+
+    def rows_before(self, collection: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield key and values of the rows that a table has where the log begins."""
+        return self._database.rows_before(collection)
 
     def findings(self) -> Sequence[Finding]:
         """Return the findings: files that cannot be read first."""

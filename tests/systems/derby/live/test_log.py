@@ -7,6 +7,7 @@ import errno
 import threading
 from collections.abc import Hashable
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -27,14 +28,19 @@ from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.crypto import LogCipher
 from tallystick.systems.derby.format.field_types import Container, Page
 from tallystick.systems.derby.format.layout import (
+    CHECKSUM_RECORD_SIZE,
     CONTROL_NAMES,
     FLAG_BETA,
+    HEADER_SIZE,
+    LENGTH,
     Control,
     Group,
     encode_control,
+    split_instant,
 )
 from tallystick.systems.derby.format.operations import encode_operation
 from tallystick.systems.derby.format.record_body import Body
+from tallystick.systems.derby.live.files import LogFolder
 from tallystick.systems.derby.live.log import LogToFile
 from tallystick.systems.protocol import ReadOptions
 from tallystick.testing import (
@@ -260,6 +266,54 @@ def test_damage_before_whole_groups_is_refused_not_overwritten() -> None:
     assert file.pread(1, 24 + 37 + 20) == b"\xff"
 
 
+@pytest.mark.parametrize("before", [0, 60], ids=["new log", "new file"])
+def test_what_follows_a_torn_first_group_of_a_file_is_kept(before: int) -> None:
+    """The engine goes on after the checksum record, whose CRC then covers what is written."""
+    fs = MemoryFileSystem()
+    log = small(fs)
+    for index in range(before):
+        put(log, f"{index:0100}", index)
+    if before:
+        log.switch_log_file()
+    number = log.end >> 32
+    put(log, "torn", 1000)
+    path = f"{FOLDER}/log{number}.dat"
+    contents = fs.contents()
+    torn = bytearray(contents[path])
+    torn[120:] = bytes(len(torn) - 120)
+    fs = MemoryFileSystem({**contents, path: torn})
+    with small(fs) as log:
+        put(log, "acknowledged", 1001)
+    found = recover(fs)
+    assert found[before:] == ["acknowledged"]
+
+
+def test_a_record_that_cannot_be_read_in_a_whole_group_is_refused() -> None:
+    """Nothing tears it: the group's CRC holds. What was written after it would be lost with it."""
+    fs = MemoryFileSystem()
+    with small(fs) as log:
+        put(log, "one")
+        end = split_instant(log.end)[1]
+    path = f"{FOLDER}/log1.dat"
+    data = bytearray(fs.contents()[path])
+    group = HEADER_SIZE + CHECKSUM_RECORD_SIZE
+    data[end - 4 : end] = bytes(4)  # the trailing length of the last record
+    data[group - 12 : group - 4] = crc32(data[group:end]).to_bytes(8)
+    with pytest.raises(CorruptLogError, match="cannot be read"):
+        small(MemoryFileSystem({**fs.contents(), path: data}))
+
+
+def test_control_files_without_a_log_file_are_refused() -> None:
+    fs = MemoryFileSystem()
+    with small(fs) as log:
+        put(log, "one")
+    fs.remove(f"{FOLDER}/log1.dat")
+    before = fs.contents()
+    with pytest.raises(CorruptLogError, match="no log file"):
+        small(fs)
+    assert fs.contents() == before
+
+
 @pytest.mark.parametrize("write_sync", [True, False], ids=["write-sync", "file-sync"])
 def test_every_crash_keeps_what_was_acknowledged_and_nothing_else(write_sync: bool) -> None:
     fs = RecordingFileSystem()
@@ -309,6 +363,28 @@ def _run(fs: FileSystem, items: list[str]) -> list[str]:
 ITEMS = [f"item {index:0200}" for index in range(30)]
 
 
+@pytest.mark.parametrize("size", [10, 2000], ids=["inside", "beyond"])
+@pytest.mark.parametrize("sync", [True, False], ids=["write-sync", "file-sync"])
+def test_four_zeros_left_of_a_torn_group_prove_no_next_file(size: int, sync: bool) -> None:
+    """The log ends by chance four bytes before the end that the torn group gave the file."""
+    path = f"{FOLDER}/log1.dat"
+
+    def put_and_killed(files: dict[str, bytes], text: str) -> tuple[dict[str, bytes], int]:
+        fs = MemoryFileSystem(files)
+        log = LogToFile(FOLDER, fs=fs, switch_interval=4096, archive=True, write_sync=sync)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(log, "switch_log_file", lambda *_: None)  # killed before that
+            put(log, text)
+            return dict(fs.contents()), split_instant(log.end)[1]
+
+    before, end = put_and_killed({}, "x" * 3000)
+    _, wanted = put_and_killed(before, "y" * size)
+    torn = before[path][:end].ljust(wanted + LENGTH.size, b"t")
+    after, reached = put_and_killed(before | {path: torn}, "y" * size)
+    assert reached == wanted
+    assert recover(MemoryFileSystem(after)) == ["x" * 3000, "y" * size]
+
+
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 def test_any_failing_call_loses_nothing_that_was_acknowledged(error: int) -> None:
     for faulty in every_fault(MemoryFileSystem, lambda n: Fault(n, error=error, partial=0.5)):
@@ -343,6 +419,27 @@ def test_poisoned_log_refuses_everything() -> None:
     with pytest.raises(LogPoisonedError):
         log.checkpoint()
     log.close()
+
+
+class _Removals(MemoryFileSystem):
+    """Remembers what is removed, in order."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__({f"{FOLDER}/{name}": b"" for name in names})
+        self.removed: list[str] = []
+
+    def remove(self, path: str) -> None:
+        super().remove(path)
+        self.removed.append(path.rpartition("/")[2])
+
+
+def test_files_after_the_end_are_removed_by_number_the_newest_first() -> None:
+    """A crash in between leaves no gap, which would look like a lost file."""
+    fs = _Removals([f"log{number}.dat" for number in range(7, 13)])
+    folder = LogFolder(FOLDER, fs)
+    folder.remove_after(8)
+    folder.close()
+    assert fs.removed == ["log12.dat", "log11.dat", "log10.dat", "log9.dat"]
 
 
 def test_threads_share_flushes_and_return_only_when_their_record_is_durable() -> None:
@@ -440,7 +537,7 @@ def test_page_that_was_filled_without_log_records_is_no_reason_to_refuse(
 
 @pytest.mark.parametrize(
     ("control", "found"),
-    [(Control(0, minor=16), "10.16"), (Control(0, flags=FLAG_BETA), "10.14 beta")],
+    [(Control(0, minor=17), "10.17"), (Control(0, flags=FLAG_BETA), "10.14 beta")],
 )
 def test_version_that_is_not_written_is_named_and_not_called_damage(
     tmp_path: Path, control: Control, found: str

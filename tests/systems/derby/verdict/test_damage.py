@@ -13,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallystick.errors import CorruptLogError
-from tallystick.records import Outcome, Severity
+from tallystick.records import Answer, Outcome, Severity
+from tallystick.systems.derby.format.field_types import Page
 from tallystick.systems.derby.format.layout import (
     CHECKSUM_RECORD_SIZE,
+    PREFIX,
     decode_control,
     encode_checksum_body,
     encode_control,
@@ -23,6 +25,7 @@ from tallystick.systems.derby.format.layout import (
     encode_record,
     make_instant,
 )
+from tallystick.systems.derby.format.operations import INSERT, encode_operation
 from tallystick.systems.derby.live.log import LogToFile
 from tallystick.systems.derby.reader import DerbyReading
 from tallystick.systems.protocol import ReadOptions
@@ -44,7 +47,7 @@ from tests.systems.derby.test_fixtures import same_rows
 CASE = "halted"
 END = 49358
 UNDO = 41429
-CHECKPOINT = 41502
+CHECKPOINT, CHECKPOINT_END = 41502, 41645
 
 
 def groups() -> list[int]:
@@ -286,11 +289,11 @@ def test_sealed_log_gives_envelopes_and_says_so() -> None:
 
 
 def test_newer_version_is_refused_only_by_an_engine_that_is_named(tmp_path: Path) -> None:
-    folder = copy(CASE, tmp_path / "db", {"log.ctrl": control(minor=16)})
+    folder = copy(CASE, tmp_path / "db", {"log.ctrl": control(minor=17)})
     log = reading_of(folder)
     assert log.recovery.boots is True
     assert [one.code for one in log.findings()] == ["newer-version"]
-    for version, boots in (("10.14", False), ("10.16", True), ("10.17.1", True)):
+    for version, boots in (("10.16", False), ("10.17", True), ("10.18.1", True)):
         named = reading_of(folder, ReadOptions(settings={"derby_version": version}))
         assert named.recovery.boots is boots, version
 
@@ -346,6 +349,27 @@ def test_end_marker_without_a_next_file_is_loss(tmp_path: Path) -> None:
     everything_holds_together(log)
 
 
+@pytest.mark.parametrize(("booted", "answer"), [(2, Answer.LOSES), (8, Answer.CANNOT_TELL)])
+def test_four_zeros_after_a_boot_near_them_may_be_no_end_marker(
+    booted: int, answer: Answer, tmp_path: Path
+) -> None:
+    """The boot may have overwritten a torn group with them; far before them it did not."""
+    fields = {"pageId": Page(0, 1168, 1), "pageVersion": 1, "recordId": 6, "undo": None}
+    operation = encode_operation(INSERT, fields | {"doMeSlot": 0, "insertFlag": 1})
+    with LogToFile(str(tmp_path / "log"), switch_interval=100_000, archive=True) as log:
+        number = log.begin()
+        for index in range(11):
+            log.log(number, operation, bytes(10_000))
+            if index == booted:
+                log.checkpoint()
+        log.commit(number)
+    (tmp_path / "log/log2.dat").unlink()
+    (tmp_path / "service.properties").write_text("derby.storage.logSwitchInterval=100000\n")
+    found = reading_of(tmp_path)
+    assert found.recovery.marked
+    assert found.judgement.answer is answer
+
+
 def test_zeros_without_a_next_file_prove_nothing(tmp_path: Path) -> None:
     first = control(checkpoint=0)
     patches: dict[str, Patch | None] = {"log.ctrl": first, "logmirror.ctrl": first}
@@ -366,3 +390,61 @@ def test_file_that_is_cut_below_its_preallocation_is_not_called_a_torn_tail(
 def test_torn_write_into_a_preallocated_file_is_a_torn_tail(tmp_path: Path) -> None:
     (finding,) = damaged(tmp_path, LOG, zero(LAST + 60, END)).findings()
     assert (finding.code, finding.severity) == ("torn-tail", Severity.WARNING)
+
+
+def test_checkpoint_record_of_which_only_the_head_was_written_lets_the_database_boot(
+    tmp_path: Path,
+) -> None:
+    """Derby 10.14 boots and keeps all: no object stands where the record's format id is 0."""
+
+    def zeroed_body(content: bytearray) -> bytes:
+        content[CHECKPOINT + PREFIX.size :] = bytes(len(content) - CHECKPOINT - PREFIX.size)
+        return bytes(content)
+
+    log = damaged(tmp_path, "log1.dat", zeroed_body)
+    assert log.recovery.boots, log.recovery.reason
+    assert log.verdict().judgement.answer is not Answer.REFUSES
+
+
+@pytest.mark.parametrize(
+    ("later", "answer", "reason"),
+    [
+        (True, Answer.LOSES, "commits-dropped"),
+        (False, Answer.CANNOT_TELL, "checkpoint-past-end"),
+    ],
+)
+def test_the_end_of_a_checkpoint_is_no_commit_that_is_lost(
+    later: bool, answer: Answer, reason: str, tmp_path: Path
+) -> None:
+    """The checkpoint is damaged; after its own end, which is whole, commits follow, or none do."""
+
+    def patch(content: bytearray) -> bytearray:
+        content[CHECKPOINT - 30] ^= 1
+        if not later:
+            content[CHECKPOINT_END:END] = bytes(END - CHECKPOINT_END)
+        return content
+
+    found = reading_of(copy(CASE, tmp_path / "copy", {"log1.dat": patch}))
+    assert (found.judgement.answer, found.judgement.reason) == (answer, reason)
+
+
+@pytest.mark.parametrize(
+    ("case", "later", "answer", "reason"),
+    [
+        ("switch-archive", True, Answer.LOSES, "commits-dropped"),
+        (CASE, False, Answer.CANNOT_TELL, "new-log"),
+    ],
+)
+def test_a_new_log_loses_what_is_seen_to_be_committed_after_the_last_checkpoint(
+    case: str, later: bool, answer: Answer, reason: str, tmp_path: Path
+) -> None:
+    """The first file is missing, and no control file leads past it; or it was the only one."""
+
+    def forget(content: bytearray) -> bytearray:
+        return bytearray(len(content))
+
+    damaged: dict[str, Patch | None] = {"log1.dat": None}
+    if later:
+        damaged |= {"log.ctrl": forget, "logmirror.ctrl": forget}
+    found = reading_of(copy(case, tmp_path / "copy", damaged))
+    assert (found.judgement.answer, found.judgement.reason) == (answer, reason)

@@ -9,6 +9,7 @@ Rules in the order in which the engine applies them, at position p of a file of 
     instant < known good end        fuzzy end (one that is too large is not noticed)
     length < 0, body undecodable    failure
     trailing length < length        fuzzy end (one that is too large is not noticed)
+    format id 0                     failure: it stands for no object, and is used here first
     checksum record                 never returned; data beyond F or another CRC: fuzzy end; length
                                     too much for a small heap: fuzzy end, or failure
 
@@ -45,6 +46,7 @@ from tallystick.systems.derby.read.files import LogBytes, LogFiles
 
 ARRAY_MAX = (1 << 31) - 3
 """Largest Java array: the engine allocates the length in a checksum record before it reads."""
+NULL_FORMAT = bytes(2)
 HEAP_SURE = 1 << 26
 """An allocation of so many bytes is taken to succeed in every engine's heap."""
 
@@ -89,6 +91,8 @@ class ForwardScan:
         log_end: instant after the last record returned, or the start of an empty file that the
             scan ended in; 0 if nothing was returned.
         stop: instant at which the scan stopped.
+        covered: instant after the last whole group; where a record inside cannot be read, the scan
+            stops before it.
         fuzzy: the engine would overwrite the rest of the file with zeros.
         reason: why the scan ended.
         trailing_wrong: instants of the ends of records whose trailing length is too large.
@@ -104,6 +108,7 @@ class ForwardScan:
         self.last = 0
         self.log_end = 0
         self.stop = start
+        self.covered = 0
         self.fuzzy = False
         self.reason = ""
         self.trailing_wrong: list[int] = []
@@ -191,6 +196,8 @@ class ForwardScan:
         if trailing < length:
             self._note_end(True, "the trailing length is smaller than the leading one")
             return None
+        if not self._log.sealed and _names_nothing(clear):
+            raise ScanFailureError(place, "the log record has no format id")
         self._good = make_instant(file.number, envelope.end)
         if group & Group.CHECKSUM and not self._checksum_holds(file, envelope, clear, place):
             self._note_end(True, "the checksum of the group differs")
@@ -204,7 +211,7 @@ class ForwardScan:
             return Group(0), self._log.raw(number, envelope)
         try:
             clear = self._log.clear(number, envelope)
-            return decode_group(clear)[0], clear
+            return Group(0) if _names_nothing(clear) else decode_group(clear)[0], clear
         except LogFormatError as error:
             raise ScanFailureError(place, str(error)) from error
 
@@ -227,7 +234,15 @@ class ForwardScan:
             algorithm = body.fields["checksumAlgo"]
             raise ScanFailureError(place, f"unknown checksum algorithm {algorithm}")
         actual = crc32(file.data[envelope.end : envelope.end + size])
-        return bool(actual == body.fields["checksumValue"])
+        if actual != body.fields["checksumValue"]:
+            return False
+        self.covered = make_instant(file.number, envelope.end + size)
+        return True
+
+
+def _names_nothing(clear: bytes | memoryview) -> bool:
+    """Return whether a record holds the format id of no object, which the engine reads as null."""
+    return bytes(clear[: len(NULL_FORMAT)]) == NULL_FORMAT
 
 
 def scanned_range(log: LogFiles, start: int) -> tuple[int, int]:

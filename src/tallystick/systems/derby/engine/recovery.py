@@ -55,11 +55,16 @@ from tallystick.systems.derby.format.record_body import Body
 from tallystick.systems.derby.read.files import ControlBytes, LogFiles
 from tallystick.systems.derby.read.scan import EngineReach
 
-JUDGED_VERSION = (10, 14)
+JUDGED_VERSION = (10, 16)
 """The newest engine whose recovery was compared with ours."""
 VERSION_SETTING = "derby_version"
 PREALLOCATED = 1 << 20
 SWITCH_INTERVAL = "derby.storage.logSwitchInterval"
+_DIGITS = 10
+"""A switch interval has fewer."""
+_BOOT_BEFORE = 1000 + (32 << 10)
+"""Bytes before the end of the preallocation from which on a group may reach beyond it, and the
+checkpoint of the boot that cut it off may stand."""
 _COUNTED = {operations.PURGE: "num_rows", operations.COPY_ROWS: "num_rows"}
 
 
@@ -118,10 +123,11 @@ class Recovery:
         depends: what decides whether it boots, if the log does not.
         control: name of the control file that it uses.
         start: where redo begins.
-        log_end, stop, fuzzy, end_reason: as `ForwardScan` found them from there.
+        log_end, stop, covered, fuzzy, end_reason: as `ForwardScan` found them from there.
         new_log: it creates an empty log: every change that is not in the data pages yet is gone.
         past_end: the checkpoint is after the end that redo reached, so undo would work against
             newer pages.
+        marked: the file in which the scan stopped ends with four zeros that may be an end marker.
         lost_file: number of a missing log file that an end marker proves to have existed, or 0.
         redone: number of records redone.
         highest: largest number of a transaction that begins in what was scanned.
@@ -142,10 +148,12 @@ class Recovery:
     start: int = 0
     log_end: int = 0
     stop: int = 0
+    covered: int = 0
     fuzzy: bool = False
     end_reason: str = ""
     new_log: bool = False
     past_end: bool = False
+    marked: bool = False
     lost_file: int = 0
     redone: int = 0
     highest: int = 0
@@ -267,9 +275,10 @@ def _redo(log: LogFiles, result: Recovery) -> None:
     for scanned in scan:
         _redo_record(scanned, result, versions)
     result.log_end, result.fuzzy = scan.log_end, scan.fuzzy
-    result.stop, result.end_reason = scan.stop, scan.reason
+    result.stop, result.covered, result.end_reason = scan.stop, scan.covered, scan.reason
     result.trailing_wrong = scan.trailing_wrong
-    result.lost_file = _lost_file(log, scan.stop)
+    result.marked = _ends_as_marked(log, scan.stop)
+    result.lost_file = _lost_file(log, result)
     result.heap = scan.heap
     if scan.heap:
         result.boots, result.place = None, scan.heap
@@ -281,18 +290,43 @@ def _redo(log: LogFiles, result: Recovery) -> None:
     result.past_end = result.checkpoint > 0 and result.checkpoint >= result.log_end
 
 
-def _lost_file(log: LogFiles, stop: int) -> int:
-    """Return the number of the file that must follow the one in which the scan stopped, or 0.
+def _ends_as_marked(log: LogFiles, stop: int) -> bool:
+    """Return whether four zeros, and nothing else, are after the scan in a file of no usual size.
 
-    The header of the next file is durable before the end marker is written. A marker at the very
-    end of a file was appended; zeros within a preallocated file, or up to its end, prove nothing.
+    A marker at the very end of a file was appended; zeros within a preallocated file, or up to its
+    end, prove nothing.
     """
     number, position = split_instant(stop)
     file = log.files[number]
     sizes = {str(PREALLOCATED), log.properties.get(SWITCH_INTERVAL)}
     sizes |= {str(other.size) for other in log.files.values() if other is not file}
-    marked = file.data[position:] == LENGTH.pack(END_MARKER) and str(file.size) not in sizes
-    return number + 1 if marked and number + 1 not in log.files else 0
+    return file.data[position:] == LENGTH.pack(END_MARKER) and str(file.size) not in sizes
+
+
+def _lost_file(log: LogFiles, result: Recovery) -> int:
+    """Return the number of the file that must follow the one in which the scan stopped, or 0.
+
+    The header of the next file is durable before the end marker is written. The four zeros are
+    no marker where a boot has overwritten a torn group with them, up to the end of the file, and
+    the log ends by chance before the last four. A file that reaches beyond its preallocation is
+    the only one that ends so, and such a boot leaves a checkpoint there, or up to 1000 bytes before
+    the group that was torn.
+    """
+    number = result.stop >> 32
+    interval = _interval(log, number)
+    booted = result.checkpoint >= make_instant(number, max(interval - _BOOT_BEFORE, 0))
+    grown = log.files[number].size > interval
+    lost = result.marked and grown and not booted and number + 1 not in log.files
+    return number + 1 if lost else 0
+
+
+def _interval(log: LogFiles, number: int) -> int:
+    """Return the position after which a file is switched; the files before it have reached that."""
+    told = log.properties.get(SWITCH_INTERVAL, "")
+    before = [file.size for other, file in log.files.items() if other < number]
+    if told.isdecimal() and len(told) < _DIGITS:
+        return int(told)
+    return min(before, default=PREALLOCATED)
 
 
 def _redo_record(scanned: Scanned, result: Recovery, versions: _PageVersions) -> None:

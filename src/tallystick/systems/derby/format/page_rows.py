@@ -15,6 +15,8 @@ from tallystick.systems.derby.format.record_body import Body
 ROW_OVERFLOW = 2
 ROW_FIRST_FIELD = 4
 FIELD_NULL = 1
+FIELD_OVERFLOW = 2
+"""The field holds the place of its bytes: page and record id of their first part."""
 FIELD_NONEXISTENT = 5
 FIELD_FIXED_LENGTH = 0x20
 

@@ -11,14 +11,13 @@ Source: docs/formats/derby.md, section "Groups".
 from __future__ import annotations
 
 import struct
-import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
 from tallystick.errors import LogFullError, LogWriteError
 from tallystick.storage.crc import crc32
+from tallystick.storage.scheduling import threading, time
 from tallystick.systems.derby.format.crypto import LogCipher
 from tallystick.systems.derby.format.layout import (
     CHECKSUM_BODY_SIZE,

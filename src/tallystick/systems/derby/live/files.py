@@ -11,6 +11,8 @@ from dataclasses import replace
 
 from tallystick.errors import CorruptLogError
 from tallystick.storage.files import File, FileSystem, Lock, read_source
+from tallystick.storage.opening import lock_log
+from tallystick.systems.derby.engine.recovery import PREALLOCATED, SWITCH_INTERVAL
 from tallystick.systems.derby.format.crypto import ENCRYPTED, LogCipher
 from tallystick.systems.derby.format.layout import (
     CONTROL_NAMES,
@@ -32,7 +34,7 @@ class LogFolder:
         self.path = path
         self.fs = fs
         fs.mkdir(path)
-        self._lock = fs.lock(self._join(LOCK_NAME))
+        self._lock = lock_log(fs, self._join(LOCK_NAME))
         try:
             self._engine = self._refuse_engine()
             self._remove_fresh()
@@ -60,11 +62,19 @@ class LogFolder:
             if name.endswith(_FRESH_SUFFIX):
                 self.fs.remove(self._join(name))
 
-    def read(self, cipher: LogCipher | None = None) -> LogFiles:
-        """Read all files."""
+    def read(self, cipher: LogCipher | None = None, interval: int = PREALLOCATED) -> LogFiles:
+        """Read all files; none is preallocated to more than ``interval`` or an earlier one."""
         names = filter(is_log_name, self.fs.list(self.path))
         files = LogFiles.sorted_by_name(read_source(self.fs, self._join(name)) for name in names)
-        return replace(files, properties={ENCRYPTED: "true"}, cipher=cipher) if cipher else files
+        full = [files.files[number].size for number in list(files.files)[:-1]]
+        properties = {SWITCH_INTERVAL: str(min([interval, *full]))}
+        properties |= {ENCRYPTED: "true"} if cipher else {}
+        return replace(files, properties=properties, cipher=cipher)
+
+    def names(self) -> dict[int, str]:
+        """Return the names of the log files by number, ascending."""
+        found = {file_number(name): name for name in self.fs.list(self.path)}
+        return {number: found[number] for number in sorted(filter(None, found))}
 
     def create(self, number: int, previous: int, size: int) -> File:
         """Create a log file of ``size`` bytes, zeros after its header; its name is durable too."""
@@ -90,17 +100,24 @@ class LogFolder:
 
     def remove_after(self, last: int) -> None:
         """Remove the log files after number ``last``, the newest first."""
-        for name in reversed(self.fs.list(self.path)):
-            number = file_number(name)
-            if number is not None and number > last:
+        for number, name in reversed(self.names().items()):
+            if number > last:
                 self.fs.remove(self._join(name))
         self.fs.sync_dir(self.path)
 
-    def zero_from(self, number: int, position: int) -> None:
-        """Overwrite a file durably with zeros from ``position`` on, unless all are zero."""
+    def clear_from(self, number: int, position: int, interval: int) -> None:
+        """Overwrite a file durably with zeros from ``position`` on, unless all are zero.
+
+        A file that reaches beyond the preallocated size is cut there instead: four zeros, left at
+        its end by what is written next, would be its end marker.
+        """
         file = self.open(number)
         try:
             left = file.size() - position
+            if left > 0 and position + left > interval:
+                file.truncate(max(position, interval))
+                left = interval - position
+                file.datasync()
             if left > 0 and any(file.pread(left, position)):
                 file.pwrite(bytes(left), position)
                 file.datasync()

@@ -10,7 +10,6 @@ Source: docs/formats/derby.md, docs/systems/derby.md.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NoReturn, Self
@@ -30,6 +29,7 @@ from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import opens_log
+from tallystick.storage.scheduling import threading
 from tallystick.systems.derby.engine.forward_scan import ForwardScan
 from tallystick.systems.derby.engine.recovery import OpenTransaction
 from tallystick.systems.derby.format import operations
@@ -112,7 +112,9 @@ class LogToFile:
         self._stop: BaseException | None = None
         self._folder = LogFolder(folder, fs)
         try:
-            self._start(open_log(self._folder, cipher, ordered=write_sync))
+            self._start(
+                open_log(self._folder, cipher, interval=switch_interval, ordered=write_sync)
+            )
         except BaseException:
             self._folder.close()
             raise
@@ -317,8 +319,8 @@ class LogToFile:
         try:
             self._folder.write_control(self._control)
             if not self._archive:
-                log = self._folder.read(self._cipher)
-                self._folder.remove([number for number in log.files if number < undo >> 32])
+                over = [number for number in self._folder.names() if number < undo >> 32]
+                self._folder.remove(over)
         except OSError as error:
             self._poison(error)
 

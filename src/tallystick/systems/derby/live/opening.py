@@ -6,6 +6,9 @@ lose data these are stricter, within the format (docs/systems/derby.md):
 * whole groups after a damaged one: refuse, do not overwrite them with zeros
 * bytes after a clean end: overwrite them with zeros too
 * a missing log file: refuse, do not begin a new log
+* a torn group at the start of a file: overwrite its checksum record, too; its CRC would cover what
+  is written next, and the next recovery would stop there
+* a torn group beyond the preallocation: cut it; of zeros, four left at the end are an end marker
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from tallystick.errors import UnsupportedFormatError
 from tallystick.records import Outcome
 from tallystick.systems.derby.engine.forward_scan import ForwardScan, check_header
 from tallystick.systems.derby.engine.recovery import (
+    SWITCH_INTERVAL,
     OpenTransaction,
     Recovery,
     reach_of,
@@ -26,6 +30,7 @@ from tallystick.systems.derby.format.layout import (
     FLAG_BETA,
     HEADER_SIZE,
     Control,
+    instant_text,
     make_instant,
     split_instant,
 )
@@ -33,7 +38,7 @@ from tallystick.systems.derby.live.files import LogFolder, corrupt
 from tallystick.systems.derby.read.files import LogFiles
 from tallystick.systems.derby.read.scan import LogScan
 
-WRITTEN_VERSION = (10, 14)
+WRITTEN_VERSION = (10, 16)
 """The newest version whose engine was seen to boot from what is written here."""
 
 
@@ -54,15 +59,20 @@ class Opened:
     next_transaction: int = 1
 
 
-def open_log(folder: LogFolder, cipher: LogCipher | None, *, ordered: bool) -> Opened:
+def open_log(
+    folder: LogFolder, cipher: LogCipher | None, *, interval: int, ordered: bool
+) -> Opened:
     """Recover the log; raises `CorruptLogError` or `UnsupportedFormatError`.
 
-    ``ordered`` says that each group was durable before the next was written.
+    ``interval`` is the size of a preallocated file; ``ordered`` says that each group was durable
+    before the next was written.
     """
-    log = folder.read(cipher)
+    log = folder.read(cipher, interval)
     control = _control(log)
     _refuse_version(control, folder)
     if not log.files:
+        if log.controls:
+            raise corrupt(folder.path, "there are control files, but no log file")
         return Opened(control=control)
     recovery = recover(log)
     end = _end(log, recovery, folder)
@@ -70,7 +80,7 @@ def open_log(folder: LogFolder, cipher: LogCipher | None, *, ordered: bool) -> O
         _refuse_loss(log, recovery, folder)
     number, position = split_instant(end)
     folder.remove_after(number)
-    folder.zero_from(number, position)
+    folder.clear_from(number, position, int(log.properties[SWITCH_INTERVAL]))
     return Opened(end, control, recovery.table, _highest(log, recovery) + 1)
 
 
@@ -89,7 +99,8 @@ def _end(log: LogFiles, recovery: Recovery, folder: LogFolder) -> int:
     if not recovery.may_boot or recovery.heap:
         raise corrupt(folder.path, recovery.reason)
     if recovery.log_end:
-        return recovery.log_end
+        # Where a file's first group is torn, the engine's end is after its checksum record.
+        return min(recovery.log_end, recovery.stop)
     first = log.files[log.first]
     if recovery.checkpoint or first.number != 1 or first.size < HEADER_SIZE:
         raise corrupt(folder.path, recovery.reason)
@@ -99,9 +110,15 @@ def _end(log: LogFiles, recovery: Recovery, folder: LogFolder) -> int:
 
 def _refuse_loss(log: LogFiles, recovery: Recovery, folder: LogFolder) -> None:
     if recovery.past_end:
-        raise corrupt(folder.path, "the checkpoint lies behind the end of the log")
+        raise corrupt(folder.path, "the checkpoint lies after the end of the log")
     if recovery.lost_file:
         raise corrupt(folder.path, f"log{recovery.lost_file}.dat is missing")
+    if recovery.stop < recovery.covered:
+        raise corrupt(
+            folder.path,
+            f"a whole group reaches to {instant_text(recovery.covered)}, but its record at "
+            f"{instant_text(recovery.stop)} cannot be read",
+        )
     for one in LogScan(log, reach_of(log, recovery)).ranges(recovery.log_end >> 32):
         if one.outcome is Outcome.CORRUPT and one.place >= recovery.log_end:
             raise corrupt(one.file.path, f"{one.what} at {one.offset}: {one.reason}")

@@ -7,16 +7,18 @@ physical moves of rows are not changes. Memory grows with the changes of open tr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 
-from tallystick.errors import LogFormatError
-from tallystick.records import Change, Kind, Xid
+from tallystick.errors import CorruptLogError, LogFormatError, LogUnreadableError
+from tallystick.records import Change, Kind, Outcome
 from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.field_types import Page
-from tallystick.systems.derby.format.layout import SYSTEM_NAME, Group
+from tallystick.systems.derby.format.layout import HEADER, HEADER_SIZE, SYSTEM_NAME, Group
 from tallystick.systems.derby.format.page_rows import FIELD_NONEXISTENT, Images, Row, images_of
 from tallystick.systems.derby.format.record_body import Body
+from tallystick.systems.derby.read.files import LogFiles
+from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange
 
 _CHANGING = (
@@ -27,35 +29,126 @@ _CHANGING = (
 )
 
 
-def committed(ranges: Iterable[ByteRange], log: str) -> Iterator[Change]:
-    """Yield the changes of committed transactions; ``ordinal`` counts within each."""
-    pending: dict[int, dict[int, Change]] = {}
+def committed_between(scan: LogScan, log: str, after: int | None, until: int) -> Iterator[Change]:
+    """Yield what is committed by records that end after one instant, and not after another.
+
+    All log files that are there are read from the first one: a log has no index of transactions.
+
+    Raises:
+        LogUnreadableError: records after ``after``, or of these transactions, are gone.
+        CorruptLogError: records are damaged.
+    """
+    for change in committed(joined_ranges(scan, after, until), log, after):
+        if after is None or change.commit_sequence >= after:
+            yield change
+
+
+def joined_ranges(scan: LogScan, after: int | None, until: int) -> Iterator[ByteRange]:
+    """Yield the valid ranges up to an instant; raises as `committed_between` does."""
+    if after is not None:
+        _require_joined(scan.log, after)
+    for one in scan.ranges():
+        if one.outcome is Outcome.CORRUPT or one.salvaged:
+            raise CorruptLogError(
+                "records are damaged", file=one.file.path, offset=one.offset,
+                advice="Look at the log with `tallystick explain`",
+            )  # fmt: skip
+        if one.outcome is Outcome.VALID and one.place + one.length <= until:
+            yield one
+
+
+def _require_joined(files: LogFiles, after: int) -> None:
+    """Check that no log file between the instant and the last file is gone."""
+    number, last = after >> 32, max(files.files, default=0)
+    missing = [one for one in range(number, last + 1) if one not in files.files]
+    following = files.files.get(number + 1)
+    header = following.data[:HEADER_SIZE] if following is not None else b""
+    if missing == [number] and len(header) == HEADER_SIZE and HEADER.unpack(header)[3] == after:
+        return  # it was read to its end
+    if missing:
+        raise LogUnreadableError(
+            "records were given up before they were read",
+            expected=f"log file {missing[0]} after offset {after & 0xFFFFFFFF}",
+            found=f"log files {min(files.files)} to {last}",
+            advice="Read the log more often, or let the database keep its log files (log archive)",
+        )  # fmt: skip
+
+
+def committed(
+    ranges: Iterable[ByteRange], log: str, whole_after: int | None = None
+) -> Iterator[Change]:
+    """Yield the changes of committed transactions; ``ordinal`` counts within each.
+
+    Those that commit at the instant ``whole_after`` or later must have their first record.
+
+    Raises:
+        LogUnreadableError: one of these has not.
+    """
+    for done in committed_operations(ranges, whole_after):
+        for ordinal, (one, body) in enumerate(done.operations):
+            change = _change(one, body, log)
+            yield replace(change, commit_sequence=done.commit, ordinal=ordinal, gtrid=done.gtrid)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A committed transaction's operations on rows, and its last record."""
+
+    operations: list[tuple[ByteRange, Body]]
+    end: ByteRange
+
+    @property
+    def commit(self) -> int:
+        """The instant of the commit."""
+        return self.end.place
+
+    @property
+    def gtrid(self) -> bytes | None:
+        """The global transaction's id."""
+        xid = self.end.body.xid if self.end.body else None
+        return xid.gtrid if xid else None
+
+
+def committed_operations(
+    ranges: Iterable[ByteRange],
+    whole_after: int | None = None,
+    wanted: Callable[[Body], bool] | None = None,
+) -> Iterator[Committed]:
+    """Yield committed transactions with those of their operations on rows that are wanted.
+
+    Raises:
+        LogUnreadableError: as `committed` says.
+    """
+    pending: dict[int, dict[int, tuple[ByteRange, Body]]] = {}
     for one in ranges:
         body = one.body
         if body is None or body.transaction is None:
             continue
+        begun = body.transaction in pending or body.group & Group.FIRST
+        if not begun and whole_after is not None and one.place >= whole_after:
+            raise LogUnreadableError(
+                "the beginning of a transaction is gone", file=one.file.path, offset=one.offset,
+                expected=f"the first record of transaction {body.transaction}",
+            )  # fmt: skip
         mine = pending.setdefault(body.transaction, {})
         if body.operation == operations.BEGIN:
             mine.clear()
         if body.undo is not None:
             mine.pop(body.undo, None)
-        elif (change := _change(one, body, log)) is not None:
-            mine[one.place] = change
+        elif changes_row(body) and (wanted is None or wanted(body)):
+            mine[one.place] = one, body
         if body.group & Group.LAST:
             done = pending.pop(body.transaction)
             if body.group & Group.COMMIT:
-                yield from _numbered(done, one.place, body.xid)
+                yield Committed([*done.values()], one)
 
 
-def _numbered(done: dict[int, Change], commit: int, xid: Xid | None) -> Iterator[Change]:
-    gtrid = xid.gtrid if xid else None
-    for ordinal, change in enumerate(done.values()):
-        yield replace(change, commit_sequence=commit, ordinal=ordinal, gtrid=gtrid)
+def changes_row(body: Body) -> bool:
+    """Return whether an operation changes a row of a table; entries of indexes are none."""
+    return body.operation in _CHANGING and body.fields.get("undo") is None
 
 
-def _change(one: ByteRange, body: Body, log: str) -> Change | None:
-    if body.operation not in _CHANGING or body.fields.get("undo") is not None:
-        return None
+def _change(one: ByteRange, body: Body, log: str) -> Change:
     try:
         images = images_of(body)
     except LogFormatError:

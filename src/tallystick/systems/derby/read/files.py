@@ -15,7 +15,6 @@ from pathlib import PurePosixPath
 from tallystick.errors import LogFormatError, LogUnreadableError
 from tallystick.records import Finding
 from tallystick.storage.crc import crc32
-from tallystick.storage.java_properties import parse_properties
 from tallystick.storage.source import PACKINGS, ByteSource, logical_name, open_source
 from tallystick.systems.derby.codes import CODES
 from tallystick.systems.derby.format.compressed_numbers import format_id
@@ -39,6 +38,7 @@ from tallystick.systems.derby.format.layout import (
 )
 from tallystick.systems.derby.format.record_body import Body, decode_body
 from tallystick.systems.findings import FindingBuilder
+from tallystick.systems.java_properties import parse_properties
 from tallystick.systems.protocol import LogSource, ReadOptions
 
 _FILE_NAME = re.compile(r"log(\d{1,10})\.dat")

@@ -207,7 +207,7 @@ class _FileScan:
             return Outcome.CORRUPT, error
         if self._scan.believed(place):
             return Outcome.VALID, ""
-        return Outcome.VALID, "intact, but behind the end that the engine finds"
+        return Outcome.VALID, "intact, but after the end that the engine finds"
 
     def _enter_group(self, envelope: Envelope, body: Body | None, place: int) -> bool | None:
         """At a checksum record, check the group that follows and remember the result."""
@@ -258,7 +258,7 @@ class _FileScan:
             yield ByteRange(file, begin, LENGTH.size, Outcome.VALID, "end marker")
             used = begin + LENGTH.size
         if end > used:
-            reason = "zeros behind the last record"
+            reason = "zeros after the last record"
             yield ByteRange(file, used, end - used, Outcome.UNUSED, "zero fill", reason)
 
 

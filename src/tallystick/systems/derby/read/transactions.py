@@ -82,7 +82,7 @@ class LoggedTransaction:
         holes = [] if self.begin_seen else ["its begin record is not in the log files that exist"]
         if self.lost:
             names = ", ".join(dict.fromkeys(self.lost))
-            holes.append(f"behind damage lie {len(self.lost)} of its records: {names}")
+            holes.append(f"after damage lie {len(self.lost)} of its records: {names}")
         return Transaction(
             SYSTEM_NAME,
             log,

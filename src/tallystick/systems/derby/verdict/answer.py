@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from tallystick.records import AtStake
 from tallystick.storage.zeros import is_zero, last_nonzero_end
 from tallystick.systems.answers import Ground
-from tallystick.systems.derby.engine.recovery import PREALLOCATED, SWITCH_INTERVAL, Recovery
+from tallystick.systems.derby.engine.recovery import PREALLOCATED, Recovery
 from tallystick.systems.derby.format.layout import (
     CHECKSUM_OPERATION,
+    LENGTH,
     Control,
     instant_text,
     read_envelope,
@@ -29,6 +30,8 @@ from tallystick.systems.derby.read.transactions import COMMITTED, PREPARED
 
 SECTOR = 512
 """Bytes that a disk writes whole or not at all."""
+SWITCH_MIN, SWITCH_MAX = 100_000, 1 << 27
+"""Bounds of derby.storage.logSwitchInterval, in bytes; with others it takes 1 MiB."""
 _FILE_SYNC = "derby.storage.fileSyncTransactionLog"
 
 
@@ -42,6 +45,8 @@ def grounds(scan: LogScan, analysis: LogAnalysis, recovery: Recovery) -> Iterato
         yield Ground("encrypted")
     if recovery.depends:
         yield Ground("boot-depends", f"{recovery.reason}.", decided_by=recovery.depends)
+    if text := _older_control(log, analysis, recovery):
+        yield Ground("older-control", text)
     if recovery.may_boot:
         yield from _losses(scan, analysis, recovery)
     if recovery.boots and recovery.log_end and _control_holds(log, recovery):
@@ -50,10 +55,11 @@ def grounds(scan: LogScan, analysis: LogAnalysis, recovery: Recovery) -> Iterato
 
 def _losses(scan: LogScan, analysis: LogAnalysis, recovery: Recovery) -> Iterator[Ground]:
     if recovery.new_log:
-        yield Ground("new-log", f"The engine begins a new log: {recovery.reason}.")
+        text = f"The engine begins a new log: {recovery.reason}. What was committed after the last "
+        yield Ground("new-log", f"{text}checkpoint, if anything was, is lost.")
     elif recovery.past_end:
         yield Ground("checkpoint-past-end")
-    if commits := analysis.lost_commits:
+    if commits := analysis.lost_commits(whole_log=recovery.new_log):
         lost = {one.body.transaction for one in commits if one.body is not None}
         places = {one.place for one in commits}
         changes = committed(scan.ranges(), "")
@@ -62,6 +68,25 @@ def _losses(scan: LogScan, analysis: LogAnalysis, recovery: Recovery) -> Iterato
     if recovery.lost_file:
         name = f"log{recovery.lost_file}.dat"
         yield Ground("last-file-missing", f"{name} is missing, and it is known to have existed.")
+
+
+def _older_control(log: LogFiles, analysis: LogAnalysis, recovery: Recovery) -> str:
+    """Return how the log or the mirror shows that the control file is older, if one does.
+
+    A checkpoint is logged and synced, then written to log.ctrl, then to the mirror. So a crash
+    leaves one checkpoint more in the log, or in log.ctrl, never more in the mirror.
+    """
+    used = recovery.checkpoint
+    for one in log.controls:
+        content = one.content_or_error()
+        newer = isinstance(content, Control) and content.checkpoint > used
+        if used and newer and one.name != recovery.control:
+            return f"{recovery.control} is older than {one.name}, which is written after it."
+    later = [one for one in analysis.checkpoints if one > used]
+    if recovery.control and len(later) > 1:
+        last = instant_text(later[-1])
+        return f"{recovery.control} is older than the log, which has a checkpoint at {last}."
+    return ""
 
 
 def _control_holds(log: LogFiles, recovery: Recovery) -> bool:
@@ -80,17 +105,21 @@ def _end(log: LogFiles, recovery: Recovery) -> Iterator[Ground]:
         yield Ground("file-grown" if grown else "not-preallocated")
     elif not is_zero(file.data, position, file.size):
         yield Ground("unfinished-group" if _unfinished(log, file, position) else "odd-group")
-    elif not _is_preallocated(log, file):
-        yield Ground("odd-size", f"{file.name} has {file.size:,} bytes.")
+    elif recovery.marked or position + LENGTH.size > file.size or not _is_preallocated(log, file):
+        zeros = file.size - position
+        text = f"{file.name} has {file.size:,} bytes and ends {zeros:,} after its last record."
+        yield Ground("odd-size", text)
     else:
         yield Ground("zeros-to-the-end", f"The log ends at {instant_text(recovery.log_end)}.")
 
 
 def _is_preallocated(log: LogFiles, file: LogBytes) -> bool:
-    """Return whether the file has a size that the engine gives a new one."""
-    interval = log.properties.get(SWITCH_INTERVAL, "")
+    """Return whether the file has a size that the engine gives a new one: its switch interval.
+
+    That may have been set as a system property, which is in no file.
+    """
     others = {other.size for other in log.files.values() if other is not file}
-    return file.size == PREALLOCATED or str(file.size) == interval or file.size in others
+    return SWITCH_MIN <= file.size <= SWITCH_MAX or file.size in others
 
 
 def _unfinished(log: LogFiles, file: LogBytes, position: int) -> bool:

@@ -33,14 +33,14 @@ def differences(analysis: LogAnalysis, recovery: Recovery) -> tuple[Difference, 
 
 
 def _dropped(analysis: LogAnalysis, recovery: Recovery) -> Difference:
-    commits = len(analysis.lost_commits)
+    commits = len(analysis.lost_commits())
     end = recovery.log_end
     acknowledged = any(one.outcome is Outcome.CORRUPT for one in analysis.damaged)
     first = analysis.damaged[0] if analysis.damaged else None
     return Difference(
-        "records behind the end of the log",
+        "records after the end of the log",
         f"takes {instant_text(end)} for the end of the log: {recovery.end_reason or 'end reached'}",
-        f"{analysis.lost_records} records lie behind it, among them {commits} commits",
+        f"{analysis.lost_records} records lie after it, among them {commits} commits",
         f"A restart drops {commits} committed transactions without an error"
         + (" and overwrites them with zeros" if recovery.fuzzy else "")
         + ". Copy the log folder before anything starts the database.",

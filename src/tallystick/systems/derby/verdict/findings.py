@@ -132,11 +132,11 @@ def _mismatch(build: FindingBuilder, one: ByteRange) -> Finding:
 
 
 def _lost(build: FindingBuilder, analysis: LogAnalysis, recovery: Recovery) -> Iterator[Finding]:
-    commits = analysis.lost_commits
+    commits = analysis.lost_commits()
     if commits:
         yield build(
             "dropped-commits",
-            f"{len(commits)} committed transactions lie behind the end that a restart finds at "
+            f"{len(commits)} committed transactions lie after the end that a restart finds at "
             f"{instant_text(recovery.log_end)}; it drops them without an error",
             file=commits[0].file.path,
             offset=commits[0].offset,
@@ -153,7 +153,7 @@ def _boot(build: FindingBuilder, recovery: Recovery) -> Iterator[Finding]:
     elif recovery.past_end:
         yield build(
             "undo-against-newer-pages",
-            f"the checkpoint at {instant_text(recovery.checkpoint)} lies behind the end of the "
+            f"the checkpoint at {instant_text(recovery.checkpoint)} lies after the end of the "
             f"log at {instant_text(recovery.log_end)}: undo would meet newer pages",
         )
 

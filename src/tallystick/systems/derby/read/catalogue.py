@@ -1,0 +1,178 @@
+"""Tables of a database by its own catalogue, as it changes along the log.
+
+In: committed operations on the catalogue's tables, and their rows where the log begins. Out: tables
+with names, columns, and the containers that hold their rows: a table gets another container when it
+is emptied, or loses a column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from tallystick.errors import LogFormatError
+from tallystick.systems.derby.format import operations
+from tallystick.systems.derby.format.compressed_numbers import Cursor
+from tallystick.systems.derby.format.page_rows import Field, images_of, read_field
+from tallystick.systems.derby.format.record_body import Body
+from tallystick.systems.derby.format.sql_values import SqlType, read_text, read_type
+from tallystick.systems.derby.read.containers import (
+    CONTROL_ROW,
+    Key,
+    Part,
+    Parts,
+    columns_of,
+    part_of,
+)
+
+CONGLOMERATES, TABLES, COLUMNS, SCHEMAS = 32, 96, 144, 192
+"""Containers of the tables of the catalogue that name tables, in every database."""
+
+CATALOGUE = (CONGLOMERATES, TABLES, COLUMNS, SCHEMAS)
+
+_DESCRIBING = 4
+"""Columns of ``SYSCOLUMNS`` before those that change as identity columns count."""
+_USER_TABLE = "T"
+_APP = {"80000000-00d2-b38f-4cda-000a0a412c00": "APP"}
+"""The schema that every database has, which is made before its log begins."""
+
+_Columns = dict[int, bytes | None]
+
+
+Layout = tuple[tuple[str, SqlType] | None, ...]
+"""The columns of a table's rows in one container, by number; None for those that are unknown."""
+
+
+@dataclass(slots=True)
+class Table:
+    """A table: its name and its containers, the newest last.
+
+    Attributes:
+        containers: number of a container, and the commit at which it became the table's; None for
+            the one that the table had where the log begins.
+        layouts: the columns by container.
+    """
+
+    name: str
+    containers: list[tuple[int, int | None]] = field(default_factory=list)
+    layouts: dict[int, Layout] = field(default_factory=dict)
+
+    @property
+    def layout(self) -> Layout:
+        """The columns of the newest container."""
+        return self.layouts[self.containers[-1][0]]
+
+
+class Catalogue:
+    """The tables of users, kept true from commit to commit; ``tables`` is by the ids of tables.
+
+    Args:
+        rows: where the log begins, by container of the catalogue.
+    """
+
+    def __init__(self, rows: dict[int, dict[Key, _Columns]]) -> None:
+        self._rows = rows
+        self.tables: dict[str, Table] = {}
+        self._renew(None)
+
+    def apply(self, bodies: Iterable[Body], commit: int) -> None:
+        """Take in the operations of one transaction that commits at an instant."""
+        parts = Parts()
+        changed = False
+        for body in bodies:
+            changed |= self._apply(body, parts)
+        if changed:
+            self._renew(commit)
+
+    def _apply(self, body: Body, parts: Parts) -> bool:
+        page = body.fields["pageId"]
+        rows = self._rows.setdefault(page.container, {})
+        key = page.number, body.fields["recordId"]
+        if key == CONTROL_ROW:
+            return False
+        if body.operation == operations.DELETE:
+            rows.pop(key, None)
+            return True
+        columns = columns_of(new_part(body), parts)
+        if body.operation == operations.INSERT:
+            rows[key] = columns
+            return True
+        rows[key] = {**rows.get(key, {}), **columns}
+        return page.container != COLUMNS or any(column < _DESCRIBING for column in columns)
+
+    def _renew(self, commit: int | None) -> None:
+        schemas = _APP | {_text(row, 0): _text(row, 1) for row in self._of(SCHEMAS)}
+        containers = {
+            _text(row, 1): int.from_bytes(row.get(2) or b"")
+            for row in self._of(CONGLOMERATES)
+            if row.get(4) == b"\0"
+        }
+        columns = _columns(self._of(COLUMNS))
+        there = set[str]()
+        for row in self._of(TABLES):
+            identity = _text(row, 0)
+            if _text(row, 2) == _USER_TABLE and identity in containers and identity in columns:
+                there.add(identity)
+                schema = _text(row, 3)
+                name = f"{schemas.get(schema, schema)}.{_text(row, 1)}"
+                table = self.tables.setdefault(identity, Table(name))
+                table.name = name
+                _renew(table, containers[identity], columns[identity], commit)
+        for identity in self.tables.keys() - there:
+            del self.tables[identity]
+
+    def _of(self, container: int) -> Iterator[_Columns]:
+        return iter(self._rows.get(container, {}).values())
+
+
+def new_part(body: Body) -> Part:
+    """Return what an operation writes to a row; raises `LogFormatError`."""
+    if body.operation == operations.UPDATE_FIELD:
+        found: Field = read_field(Cursor(body.optional or b""))
+        return Part({body.fields["fieldId"]: found})
+    row = images_of(body).row_after
+    return Part({}) if row is None else part_of(row)
+
+
+def _renew(table: Table, container: int, layout: Layout, commit: int | None) -> None:
+    known = table.layouts.get(container)
+    if known is None:
+        table.containers.append((container, commit))
+    else:
+        _rename(table, known, layout)
+    table.layouts[container] = layout
+
+
+def _rename(table: Table, before: Layout, after: Layout) -> None:
+    """Rename columns in all containers of a table."""
+    pairs = zip(before, after, strict=False)
+    names = {old[0]: new[0] for old, new in pairs if old and new and old[0] != new[0]}
+    if names:
+        for container, layout in table.layouts.items():
+            columns = (one and (names.get(one[0], one[0]), one[1]) for one in layout)
+            table.layouts[container] = tuple(columns)
+
+
+def _columns(rows: Iterable[_Columns]) -> dict[str, Layout]:
+    """Return the columns of tables, by the ids of tables."""
+    found: dict[str, dict[int, tuple[str, SqlType]]] = {}
+    for row in rows:
+        number = int.from_bytes(row.get(2) or b"")
+        try:
+            kind = read_type(row.get(3) or b"")
+        except LogFormatError:
+            kind = SqlType("", "string", bytes.hex)
+        if number > 0:
+            found.setdefault(_text(row, 0), {})[number - 1] = _text(row, 1), kind
+    return {
+        table: tuple(columns.get(at) for at in range(max(columns) + 1))
+        for table, columns in found.items()
+    }
+
+
+def _text(row: _Columns, column: int) -> str:
+    data = row.get(column)
+    try:
+        return "" if data is None else read_text(data)
+    except LogFormatError:
+        return ""

@@ -1,0 +1,306 @@
+"""Rows of tables from the database's own files, as they were where its log begins.
+
+In: a container's file (``seg0/c<N>.dat``) and all operations on it. Out: parts of rows by page and
+record id. Pages are read when they are needed; what the log had already brought to a page is
+taken back with the old images in the log, so memory grows with the rows that the log changes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tallystick.errors import CorruptLogError, LogFormatError, LogUnreadableError
+from tallystick.storage.crc import crc32
+from tallystick.storage.source import PACKINGS, ByteSource, open_source
+from tallystick.systems.derby.format import operations
+from tallystick.systems.derby.format.compressed_numbers import Cursor
+from tallystick.systems.derby.format.page_rows import (
+    FIELD_NONEXISTENT,
+    FIELD_OVERFLOW,
+    Field,
+    Row,
+    images_of,
+    read_field,
+    read_row,
+    rows_of,
+)
+from tallystick.systems.derby.format.record_body import Body
+
+Key = tuple[int, int]
+"""Page and record id."""
+
+CONTROL_ROW: Key = (1, 6)
+"""Every table's first row, which describes the table itself."""
+
+_SEGMENT = "seg0"
+_INFO_AT, _INFO = 0x6C, struct.Struct(">Biii")
+_INFO_SIZE, _INFO_FORMAT = 80, 116
+_PAGE = struct.Struct(">HxxBBqH")
+_PAGE_FORMAT, _VALID = 117, 1
+_SLOT = struct.Struct(">HHH")
+_CHECKSUM_SIZE = 8
+_DELETED = 1
+_CACHED = 64
+
+
+@dataclass(slots=True)
+class Part:
+    """A row, or what of it is on one page: its fields by column, and where it goes on."""
+
+    fields: dict[int, Field]
+    next: Key | None = None
+    deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPage:
+    """One page of a file; ``overflow`` if it holds continuations of rows only."""
+
+    version: int
+    overflow: bool
+    parts: dict[int, Part]
+
+
+def part_of(row: Row) -> Part:
+    """Return a row image as a part, without columns that it leaves out."""
+    fields = {
+        column: one
+        for column, one in enumerate(row.fields, row.first_field)
+        if one.status & FIELD_NONEXISTENT != FIELD_NONEXISTENT
+    }
+    return Part(fields, row.overflow, bool(row.status & _DELETED))
+
+
+def columns_of(part: Part, parts: Parts) -> dict[int, bytes | None]:
+    """Return the columns of a row by number; those of which a part is not known are left out."""
+    found: dict[int, bytes | None] = {}
+    for one in _chain(part, parts):
+        for column, value in one.fields.items():
+            if not value.status & FIELD_OVERFLOW or value.data is None:
+                found[column] = value.data
+            elif (whole := _long_value(value, parts)) is not None:
+                found[column] = whole
+    return found
+
+
+def _chain(part: Part, parts: Parts) -> Iterator[Part]:
+    seen = set[Key]()
+    yield part
+    while part.next is not None and part.next not in seen:
+        seen.add(part.next)
+        following = parts.part(part.next)
+        if following is None:
+            return
+        yield following
+        part = following
+
+
+def _long_value(value: Field, parts: Parts) -> bytes | None:
+    """Return a value that is cut into parts; None if one is not known."""
+    pieces, seen, following = [], set[Key](), _pointer(value)
+    while following is not None:
+        part = parts.part(following)
+        first = part.fields.get(0) if part is not None else None
+        if part is None or first is None or first.data is None or following in seen:
+            return None
+        seen.add(following)
+        pieces.append(first.data)
+        rest = part.fields.get(1)
+        following = None if rest is None else _pointer(rest)
+    return b"".join(pieces)
+
+
+def _pointer(value: Field) -> Key | None:
+    if value.data is None or not value.status & FIELD_OVERFLOW:
+        return None
+    cursor = Cursor(value.data)
+    return cursor.compressed_long(), cursor.compressed_int()
+
+
+class Parts:
+    """Parts of rows by page and record id."""
+
+    def __init__(self) -> None:
+        self.known: dict[Key, Part] = {}
+
+    def part(self, key: Key) -> Part | None:
+        """Return a part; None if it is not known."""
+        return self.known.get(key)
+
+
+class Container:
+    """The pages of one container's file; none where the file is not there."""
+
+    def __init__(self, source: ByteSource | None) -> None:
+        self._source = source
+        self._page_size = 0 if source is None else _page_size(source)
+        self._cache: OrderedDict[int, StoredPage | None] = OrderedDict()
+        self._versions: dict[int, int] = {}
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of the pages that may be there."""
+        if self._source is None or not self._page_size:
+            return range(0)
+        return range(1, self._source.size // self._page_size)
+
+    def page(self, number: int) -> StoredPage | None:
+        """Return a page; None if there is none, or it is not used.
+
+        Raises:
+            CorruptLogError: it is damaged, or is being written.
+        """
+        if number not in self.numbers:
+            return None
+        if number in self._cache:
+            self._cache.move_to_end(number)
+        else:
+            if len(self._cache) >= _CACHED:
+                self._cache.popitem(last=False)
+            self._cache[number] = self._read(number)
+        return self._cache[number]
+
+    def version(self, number: int) -> int:
+        """Return the version of a page, 0 for one that is not there; raises as `page` does."""
+        if number not in self._versions:
+            page = self.page(number)
+            self._versions[number] = 0 if page is None else page.version
+        return self._versions[number]
+
+    def _read(self, number: int) -> StoredPage | None:
+        assert self._source is not None
+        begin = number * self._page_size
+        data = bytes(self._source.data[begin : begin + self._page_size])
+        kind, overflow, status, version, count = _PAGE.unpack_from(data)
+        if kind != _PAGE_FORMAT or status != _VALID:
+            return None
+        end = len(data) - _CHECKSUM_SIZE
+        try:
+            if crc32(memoryview(data)[:end]) != int.from_bytes(data[end:]):
+                raise LogFormatError("a page has another checksum")
+            rows = [
+                read_row(Cursor(data[:end], _SLOT.unpack_from(data, end - slot * _SLOT.size)[0]))
+                for slot in range(1, count + 1)
+            ]
+        except (LogFormatError, struct.error) as error:
+            raise CorruptLogError(
+                f"a page of the database cannot be read: {error}", file=self._source.path,
+                offset=begin, advice="Read again, if the database is being written",
+            ) from error  # fmt: skip
+        return StoredPage(version, bool(overflow), {row.record_id: part_of(row) for row in rows})
+
+
+@dataclass(slots=True)
+class _Change:
+    """What a row was before the log first changed it; None in ``fields``: there was none."""
+
+    fields: dict[int, Field] | None = field(default_factory=dict)
+    deleted: bool | None = None
+
+    def keep(self, fields: dict[int, Field]) -> None:
+        """Note old fields; those that are known already are older."""
+        if self.fields is not None:
+            self.fields = {**fields, **self.fields}
+
+
+class Before(Parts):
+    """The parts of a container's rows where the log begins.
+
+    They are true once all operations on it were noted, in log order.
+    """
+
+    def __init__(self, container: Container) -> None:
+        super().__init__()
+        self._container = container
+        self._changes: dict[int, dict[int, _Change]] = {}
+
+    def note(self, body: Body) -> None:
+        """Note an operation on the container."""
+        number: int = body.fields["pageId"].number
+        version = self._container.version(number)
+        if body.undo is not None or body.fields["pageVersion"] >= version:
+            return
+        changes = self._changes.setdefault(number, {})
+        if body.operation == operations.PURGE:
+            for record in body.fields["recordIds"]:
+                one = changes.setdefault(record, _Change(deleted=True))
+                one.keep(_purged_fields(body, record))
+        elif body.operation == operations.INSERT:
+            changes.setdefault(body.fields["recordId"], _Change(None))
+        elif body.operation in _UPDATES:
+            changes.setdefault(body.fields["recordId"], _Change()).keep(_old_fields(body))
+        elif body.operation == operations.DELETE:
+            one = changes.setdefault(body.fields["recordId"], _Change())
+            one.deleted = not body.fields["delete"] if one.deleted is None else one.deleted
+
+    def part(self, key: Key) -> Part | None:
+        """Return a part as it was; None if there was none."""
+        page, change = self._container.page(key[0]), self._changes.get(key[0], {}).get(key[1])
+        stored = None if page is None else page.parts.get(key[1])
+        if change is None:
+            return stored
+        if change.fields is None:
+            return None
+        old = Part({}, None, True) if stored is None else stored
+        deleted = old.deleted if change.deleted is None else change.deleted
+        return Part({**old.fields, **change.fields}, old.next, deleted)
+
+    def rows(self) -> Iterator[tuple[Key, Part]]:
+        """Yield the rows that were there, without continuations and what describes the table."""
+        for number in self._container.numbers:
+            page = self._container.page(number)
+            if page is None or page.overflow:
+                continue
+            for record in {**page.parts, **self._changes.get(number, {})}:
+                key = number, record
+                part = self.part(key)
+                if part is not None and not part.deleted and key != CONTROL_ROW:
+                    yield key, part
+
+    def overflow(self, page: int) -> bool | None:
+        """Return whether a page holds continuations; None if it is not there."""
+        stored = self._container.page(page)
+        return None if stored is None else stored.overflow
+
+
+_UPDATES = (operations.UPDATE_ROW, operations.UPDATE_FIELD)
+
+
+def _old_fields(body: Body) -> dict[int, Field]:
+    if body.operation == operations.UPDATE_FIELD:
+        cursor = Cursor(body.optional or b"")
+        read_field(cursor)
+        return {body.fields["fieldId"]: read_field(cursor)}
+    row = images_of(body).row_before
+    return {} if row is None else part_of(row).fields
+
+
+def _purged_fields(body: Body, record: int) -> dict[int, Field]:
+    try:
+        rows = rows_of(body) if body.optional else []
+    except LogFormatError:
+        return {}
+    return next((part_of(row).fields for row in rows if row.record_id == record), {})
+
+
+def open_container(log: str, number: int) -> ByteSource | None:
+    """Open a container's file in the database that the folder of a log belongs to."""
+    database = log.rstrip("/").rpartition("/")[0]
+    for packing in ("", *PACKINGS):
+        try:
+            return open_source(f"{database}/{_SEGMENT}/c{number:x}.dat{packing}")
+        except LogUnreadableError:
+            continue
+    return None
+
+
+def _page_size(source: ByteSource) -> int:
+    """Return the size of a container's pages; 0 if its head cannot be read."""
+    if source.size < _INFO_AT + _INFO.size:
+        return 0
+    size, kind, _, page_size = _INFO.unpack_from(source.data, _INFO_AT)
+    known = size == _INFO_SIZE and kind == _INFO_FORMAT and 1 << 10 <= page_size <= 1 << 20
+    return page_size if known else 0

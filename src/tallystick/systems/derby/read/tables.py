@@ -1,0 +1,297 @@
+"""Changes of one table with its own columns, and its rows from before the log.
+
+In: the ranges of a log, and the database's files beside it. Out: `Change`s whose values are plain,
+by name of column. A row that is longer than a page is put together; an update has the columns that
+it changes. Where a table gets another container, its rows are taken away and come anew: Derby logs
+neither, so they are read from the database. Memory grows with rows longer than a page, and with
+the rows that the log changes in containers that were there before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+
+from tallystick.errors import LogFormatError
+from tallystick.records import Change, Kind
+from tallystick.systems.derby.format import operations
+from tallystick.systems.derby.format.layout import SYSTEM_NAME
+from tallystick.systems.derby.format.page_rows import images_of
+from tallystick.systems.derby.format.record_body import Body
+from tallystick.systems.derby.format.sql_values import Plain
+from tallystick.systems.derby.read.catalogue import CATALOGUE, Catalogue, Layout, Table, new_part
+from tallystick.systems.derby.read.changes import Committed, committed_operations
+from tallystick.systems.derby.read.containers import (
+    CONTROL_ROW,
+    Before,
+    Container,
+    Key,
+    Part,
+    Parts,
+    columns_of,
+    open_container,
+)
+from tallystick.systems.derby.read.spans import ByteRange
+from tallystick.systems.protocol import Collection, Column
+
+Ranges = Callable[[], Iterable[ByteRange]]
+Values = dict[str, Plain]
+
+_OVERFLOW = 2
+"""In the flag of an operation that makes a page: it is for continuations of rows."""
+
+
+class Database:
+    """The tables that a log belongs to.
+
+    Args:
+        ranges: gives the ranges of the log that are believed, from its beginning.
+        log: the folder of the log.
+    """
+
+    def __init__(self, ranges: Ranges, log: str) -> None:
+        self._ranges, self._log = ranges, log
+        before = self._files(CATALOGUE)
+        groups = [*committed_operations(_noted(ranges(), before), wanted=partial(_is_on, before))]
+        catalogue = Catalogue(
+            {
+                number: {key: columns_of(part, rows) for key, part in rows.rows()}
+                for number, rows in before.items()
+            }
+        )
+        for one in groups:
+            catalogue.apply((body for _, body in one.operations), one.commit)
+        self.tables = {table.name: table for table in catalogue.tables.values()}
+
+    def collections(self) -> list[Collection]:
+        """Return the tables of users by name, with their columns at the end of the log."""
+        return [
+            Collection(
+                name,
+                tuple(Column(one[0], one[1].declared, one[1].kind) for one in table.layout if one),
+                tuple(str(number) for number, _ in table.containers),
+            )
+            for name, table in sorted(self.tables.items())
+        ]
+
+    def changes(self, name: str, ranges: Iterable[ByteRange]) -> Iterator[Change]:
+        """Yield the changes of a table that these ranges commit, in commit order."""
+        table = self.tables.get(name)
+        if table is not None:
+            yield from _TableChanges(table, self._before(table), self._log).changes(ranges)
+
+    def rows_before(self, name: str) -> Iterator[tuple[str, Values]]:
+        """Yield keys and values of the rows that a table has where the log begins."""
+        table = self.tables.get(name)
+        if table is not None and table.containers[0][1] is None:
+            number = table.containers[0][0]
+            before = self._files([number])
+            for _ in _noted(self._ranges(), before):
+                pass
+            yield from _rows(before[number], table.layouts[number])
+
+    def _before(self, table: Table) -> dict[int, Before]:
+        """Return the rows of a table's containers that the log does not hold itself."""
+        numbers = [number for number, _ in table.containers]
+        if table.containers[0][1] is not None and len(numbers) == 1:
+            return {number: Before(Container(None)) for number in numbers}
+        before = self._files(numbers)
+        for _ in _noted(self._ranges(), before):
+            pass
+        return before
+
+    def _files(self, numbers: Iterable[int]) -> dict[int, Before]:
+        return {number: Before(Container(open_container(self._log, number))) for number in numbers}
+
+
+def _noted(ranges: Iterable[ByteRange], before: dict[int, Before]) -> Iterator[ByteRange]:
+    """Yield the ranges, and note the operations on the containers."""
+    for one in ranges:
+        if one.body is not None and _is_on(before, one.body):
+            before[one.body.fields["pageId"].container].note(one.body)
+        yield one
+
+
+def _is_on(containers: Mapping[int, Before], body: Body) -> bool:
+    page = body.fields.get("pageId")
+    return page is not None and not page.segment and page.container in containers
+
+
+def _rows(before: Before, layout: Layout) -> Iterator[tuple[str, Values]]:
+    for key, part in before.rows():
+        yield _key_text(key), _values(columns_of(part, before), layout, whole=True)
+
+
+def _values(columns: dict[int, bytes | None], layout: Layout, *, whole: bool) -> Values:
+    """Return values by names of columns; with ``whole`` those that a row does not reach are null.
+
+    A value that cannot be read is left out.
+    """
+    found: Values = {}
+    for number, one in enumerate(layout):
+        if one is None:
+            continue
+        name, kind = one
+        if number not in columns:
+            if whole and number > max(columns, default=-1):
+                found[name] = None
+            continue
+        data = columns[number]
+        with suppress(LogFormatError):
+            found[name] = None if data is None else kind.read(data)
+    return found
+
+
+def _key_text(key: Key) -> str:
+    return f"{key[0]}:{key[1]}"
+
+
+@dataclass(slots=True)
+class _Written:
+    """What one operation of a transaction does to a row."""
+
+    one: ByteRange
+    body: Body
+    container: int
+    key: Key
+    kind: Kind
+    part: Part
+
+
+class _Continuations(Parts):
+    """Continuations of rows in one container, and the rows that they belong to."""
+
+    def __init__(self, before: Before) -> None:
+        super().__init__()
+        self._before = before
+        self._overflow: dict[int, bool] = {}
+        self._owners: dict[Key, Key] = {}
+        self._looked = False
+
+    def note_page(self, body: Body) -> None:
+        """Note that a page gets another use."""
+        self._overflow[body.fields["pageId"].number] = bool(body.fields["initFlag"] & _OVERFLOW)
+
+    def holds(self, page: int) -> bool:
+        """Return whether a page holds continuations."""
+        return self._overflow.get(page, bool(self._before.overflow(page)))
+
+    def own(self, key: Key, part: Part) -> None:
+        """Note where a row goes on."""
+        following = part.next
+        while following is not None and self._owners.get(following) != key:
+            self._owners[following] = key
+            more = self.part(following) or self._before.part(following)
+            following = None if more is None else more.next
+
+    def owner(self, key: Key) -> Key | None:
+        """Return the row to which a continuation belongs; None for a part of a long value."""
+        if key not in self._owners and not self._looked and self._before.overflow(key[0]):
+            self._looked = True
+            for row, part in self._before.rows():
+                self.own(row, part)
+        return self._owners.get(key)
+
+    def write(self, key: Key, part: Part) -> None:
+        """Note what is written to a continuation, until the end of its transaction."""
+        known = self.known.setdefault(key, part)
+        if known is not part:
+            known.fields.update(part.fields)
+            known.next = part.next or known.next
+
+
+class _TableChanges:
+    """Changes of one table from committed operations."""
+
+    def __init__(self, table: Table, before: dict[int, Before], log: str) -> None:
+        self._table, self._before, self._log = table, before, log
+        self._more = {number: _Continuations(rows) for number, rows in before.items()}
+        self._renewed = {commit: number for number, commit in table.containers[1:]}
+
+    def changes(self, ranges: Iterable[ByteRange]) -> Iterator[Change]:
+        """Yield the changes that ranges commit."""
+        wanted = partial(_is_on, self._before)
+        for done in committed_operations(self._pages_noted(ranges), wanted=wanted):
+            renewed = self._renewed.get(done.commit)
+            if not done.operations and renewed is None:
+                continue
+            found = self._of(done, renewed)
+            for ordinal, change in enumerate(found):
+                yield replace(
+                    change, commit_sequence=done.commit, ordinal=ordinal, gtrid=done.gtrid
+                )
+
+    def _pages_noted(self, ranges: Iterable[ByteRange]) -> Iterator[ByteRange]:
+        for one in ranges:
+            body = one.body
+            made = body is not None and body.operation == operations.INIT_PAGE
+            if body is not None and made and _is_on(self._before, body):
+                self._more[body.fields["pageId"].container].note_page(body)
+            yield one
+
+    def _of(self, done: Committed, renewed: int | None) -> Iterator[Change]:
+        written = self._written(done)
+        for one in written:
+            if one.container != renewed:
+                yield from self._change(one)
+        if renewed is not None:
+            yield from self._anew(renewed, done)
+            for one in written:
+                if one.container == renewed:
+                    yield from self._change(one)
+        for more in self._more.values():
+            more.known.clear()
+
+    def _anew(self, container: int, done: Committed) -> Iterator[Change]:
+        """Yield what another container means: all rows are gone, and some are there again."""
+        end = done.end
+        gone = Change(
+            SYSTEM_NAME, self._log, 0, 0, Kind.TRUNCATE, self._table.name, "", end.file.path,
+            end.offset, transaction=str(end.body.transaction if end.body else ""),
+        )  # fmt: skip
+        yield gone
+        for key, values in _rows(self._before[container], self._table.layouts[container]):
+            yield replace(gone, kind=Kind.ADD, key=key, values=dict(values))
+
+    def _written(self, done: Committed) -> list[_Written]:
+        """Return what a transaction does to rows; continuations belong to the rows they are of."""
+        found: list[_Written] = []
+        inserted: dict[tuple[int, Key], Part] = {}
+        for one, body in done.operations:
+            page = body.fields["pageId"]
+            more, key = self._more[page.container], (page.number, body.fields["recordId"])
+            if key == CONTROL_ROW:
+                continue
+            part = Part({}) if body.operation == operations.DELETE else new_part(body)
+            if more.holds(page.number):
+                more.write(key, part)
+                owner = more.owner(key)
+                if owner is None or (page.container, owner) in inserted or not part.fields:
+                    continue
+                key, kind = owner, Kind.UPDATE
+            else:
+                kind = body.kind
+                more.own(key, part)
+            first = inserted.get((page.container, key))
+            if kind is Kind.ADD:
+                inserted[page.container, key] = part
+            elif kind is Kind.UPDATE and first is not None and part.next is not None:
+                first.next = part.next
+            if part.fields or kind is Kind.DELETE or (part.next is not None and first is None):
+                found.append(_Written(one, body, page.container, key, kind, part))
+        return found
+
+    def _change(self, written: _Written) -> Iterator[Change]:
+        body, one = written.body, written.one
+        layout, values = self._table.layouts[written.container], None
+        if written.kind is not Kind.DELETE:
+            columns = columns_of(written.part, self._more[written.container])
+            values = _values(columns, layout, whole=written.kind is Kind.ADD)
+        images = images_of(body)
+        yield Change(
+            SYSTEM_NAME, self._log, 0, 0, written.kind, self._table.name, _key_text(written.key),
+            one.file.path, one.offset, transaction=str(body.transaction), before=images.before,
+            after=images.after, values=values,
+        )  # fmt: skip

@@ -1,0 +1,90 @@
+"""Tables by the log of the real Derby, whose rows after its recovery stand beside it."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import pytest
+
+from tallystick.records import Kind
+from tallystick.systems.derby.reader import DerbyReading
+from tests.systems.derby.logs import manifest, reading
+
+Row = dict[str, Any]
+
+
+def rows_of(log: DerbyReading, name: str) -> dict[str, Row]:
+    """The rows of a table after all changes, by key."""
+    found: dict[str, Row] = dict(log.rows_before(name))
+    for change in log.changes_of(name):
+        values = dict(change.values or {})
+        if change.kind is Kind.TRUNCATE:
+            found.clear()
+        elif change.kind is Kind.DELETE:
+            del found[change.key]
+        elif change.kind is Kind.UPDATE:
+            assert change.key in found
+            found[change.key] |= values
+        else:
+            assert change.key not in found
+            found[change.key] = values
+    return found
+
+
+def selected(log: DerbyReading, name: str, *columns: str) -> list[list[str | None]]:
+    """Columns of a table's rows, as texts, by the first column."""
+    rows = sorted(rows_of(log, name).values(), key=lambda row: row[columns[0]])
+    return [[None if row[one] is None else str(row[one]) for one in columns] for row in rows]
+
+
+def shown(case: str, statement: str) -> list[list[str | None]]:
+    """What the real Derby showed after its recovery."""
+    found: list[list[str | None]] = manifest(case)["after_real_recovery"][statement]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("case", "table", "statement"),
+    [
+        ("clean", "T", "select id,v from t order by id with ur"),
+        ("halted", "T", "select id,v from t order by id with ur"),
+        ("encrypted-aes-external-key", "T", "select id,v from t order by id with ur"),
+        ("writer-vectors", "N", "select id,v from n order by id with ur"),
+    ],
+)
+def test_rows_are_those_that_the_real_derby_showed(case: str, table: str, statement: str) -> None:
+    assert selected(reading(case), f"APP.{table}", "ID", "V") == shown(case, statement)
+
+
+@pytest.mark.parametrize("case", ["rollbacks", "recovered-then-killed"])
+def test_what_was_rolled_back_is_no_row(case: str) -> None:
+    found = rows_of(reading(case), "APP.T").values()
+    rows = sorted([one["ID"], one["V"], one["W"] and len(one["W"])] for one in found)
+    expected = shown(case, "select id,v,length(w) from t order by id")
+    assert [[None if one is None else str(one) for one in row] for row in rows] == expected
+
+
+def test_a_large_object_is_put_together() -> None:
+    expected = shown("large", "select id,b,length(x) from l order by id")
+    rows = sorted(rows_of(reading("large"), "APP.L").values(), key=lambda row: int(row["ID"]))
+    assert [str(row["ID"]) for row in rows] == [row[0] for row in expected]
+    for row, (_, bits, size) in zip(rows, expected, strict=True):
+        assert bits is not None
+        head, _, tail = bits.partition("...")
+        count, _, checksum = tail.removeprefix("#").partition(" crc ")
+        assert row["B"].startswith(head)
+        assert (len(row["B"]), f"{zlib.crc32(row['B'].encode()):08x}") == (int(count), checksum)
+        assert len(row["X"]) // 2 == int(size or 0)
+
+
+def test_collections_have_their_containers() -> None:
+    found = {one.name: one for one in reading("ddl").collections()}
+    assert [(one.name, one.declared) for one in found["APP.KEEPME"].columns] == [
+        ("ID", "INTEGER"),
+        ("V", "VARCHAR(200)"),
+    ]
+    assert found["APP.E"].stored == ("1264", "1280")  # it was emptied
+    kinds = [change.kind for change in reading("ddl").changes_of("APP.E")]
+    assert kinds[-1] is Kind.TRUNCATE
+    assert rows_of(reading("ddl"), "APP.E") == {}
