@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tallystick.records import Record
+from tallystick.records import Kind, Record
 from tallystick.systems.jboss.format.bodies import ObjectState, object_state, pack_object_state
 from tallystick.systems.jboss.live.log import CircularJournal, JournalSettings
 from tests.interop.java import classpath, compile_java, run_java
@@ -18,6 +19,10 @@ JARS = (
     "org.jboss.narayana.arjunacore:arjunacore:7.0.2.Final",
     "org.apache.activemq:artemis-journal:2.40.0",
     "org.jboss.logging:jboss-logging:3.6.0.Final",
+    "org.jboss.narayana.jta:jta:7.0.2.Final",
+    "org.jboss:jboss-transaction-spi:8.0.0.Final",
+    "jakarta.transaction:jakarta.transaction-api:2.0.1",
+    "jakarta.resource:jakarta.resource-api:2.1.0",
 )
 SETTINGS = JournalSettings(prefix="jbossts", extension="txlog", file_size=2 << 20, min_files=4)
 
@@ -50,6 +55,15 @@ def test_we_read_the_states_that_narayana_wrote(tmp_path: Path) -> None:
     assert {one.type_name for one in ours.values()} == {"Test/Kind"}
     for uid, text in listed.items():
         assert text.encode() in ours[uid].state
+    rows: dict[str, Mapping[str, object]] = {}
+    for change in read(tmp_path).changes_of("states"):
+        if change.kind is Kind.DELETE:
+            del rows[change.key]
+        else:
+            rows[change.key] = change.values or {}
+    assert {(one["uid"], one["type"], one["state"]) for one in rows.values()} == {
+        (uid, one.type_name, one.state.hex()) for uid, one in ours.items()
+    }
     records: list[Record] = list(read(tmp_path).records())
     assert {"type": "Test/Kind", "uid": next(iter(listed))} in [
         record.attributes.get("object") for record in records
@@ -75,3 +89,36 @@ def test_narayana_reads_the_states_that_we_wrote(tmp_path: Path) -> None:
     after = states(run_java("Store", "list", tmp_path, classpath=store()))
     assert after[uid] == listed[uid][::-1]
     assert len(after) == len(listed) - 1
+
+
+def test_we_read_the_participants_of_transactions_that_narayana_left(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    folder.mkdir()
+    printed = run_java("Participants", folder, classpath=store(), cwd=tmp_path)
+    branches = {
+        (words[1], words[2]): words[3:]
+        for line in printed.splitlines()
+        if len(words := line.split()) == 6
+    }
+    rows: dict[str, Mapping[str, object]] = {}
+    for change in read(folder).changes_of("participants"):
+        rows.pop(change.key, None)
+        if change.values is not None:
+            rows[change.key] = change.values
+    named = {tuple(xid): branch for branch, xid in branches.items()}
+    found = {
+        named[str(one["format_id"]), str(one["gtrid"]), str(one["bqual"])]: tuple(
+            one[name]
+            for name in ("status", "outcome", "heuristic", "committed", "jndi_name", "product_name")
+        )
+        for one in rows.values()
+    }
+    assert len(rows) == len(found)
+    assert found == {
+        ("heuristic", "second"): ("committed", "heuristic_rollback", True, False, None, None),
+        ("failed", "second"): ("committed", "finish_ok", False, True, None, None),
+        ("halted", "first"): ("committing", "finish_ok", False, False, "java:/first", "Product"),
+        ("halted", "second"): ("committing", "finish_ok", False, False, None, None),
+    }
+    classes = {one["resource_class"] for one in rows.values()}
+    assert classes == {None, "Participants$Plain"}

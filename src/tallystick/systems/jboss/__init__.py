@@ -21,6 +21,8 @@ SYSTEM = System(
         Role.RECORD_JOURNAL: "tallystick.systems.jboss.live.role:JBossRecordJournal",
     },
     clocks=frozenset({Clock.NONE}),
+    companions=frozenset({"outcomes"}),
+    change_feed=True,
     settings={
         "user_version": "the user version that the application expects in file headers",
         "file_size": "the configured size of a file in bytes",

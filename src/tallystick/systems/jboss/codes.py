@@ -146,8 +146,9 @@ REASONS = reasons(
     Reason(
         "ids-missing",
         Answer.CANNOT_TELL,
-        "A file id is missing that no reuse of a file and no compaction explains: the file was "
-        "deleted as not needed, or lost.",
+        "Each file id is given out once, and one has no owner: no file has it in its name, its "
+        "header or older records, and no compaction explains it. Its file was deleted as not "
+        "needed, used again too often, renumbered by a load, or lost.",
         "a listing of the journal's folder from before",
     ),
     Reason(

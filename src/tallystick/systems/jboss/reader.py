@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tallystick.errors import UnsupportedFormatError
 from tallystick.records import (
@@ -21,12 +21,20 @@ from tallystick.records import (
     Transaction,
     Verdict,
 )
+from tallystick.storage.source import logical_name
+from tallystick.systems.jboss.applications.tables import (
+    COLLECTIONS,
+    bindings_beside,
+    collection_changes,
+    queue_names,
+)
 from tallystick.systems.jboss.columns.splits import splits
 from tallystick.systems.jboss.engine.loader import configured_size, load
 from tallystick.systems.jboss.engine.reclaim import redundancy
+from tallystick.systems.jboss.format.file_names import extension_of
 from tallystick.systems.jboss.format.layout import CONTROL_FILE
 from tallystick.systems.jboss.read.analysis import analyse
-from tallystick.systems.jboss.read.changes import changes
+from tallystick.systems.jboss.read.changes import changes, changes_between
 from tallystick.systems.jboss.read.classify import read_files
 from tallystick.systems.jboss.read.files import JournalFiles, open_files
 from tallystick.systems.jboss.read.generations import GENERATIONS
@@ -36,10 +44,12 @@ from tallystick.systems.jboss.read.transactions import transactions
 from tallystick.systems.jboss.verdict.differences import Evidence
 from tallystick.systems.jboss.verdict.findings import findings
 from tallystick.systems.jboss.verdict.strict import judgement, verdict
-from tallystick.systems.protocol import LogSource, ReadOptions, Split
+from tallystick.systems.protocol import Collection, LogSource, ReadOptions, Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from tallystick.systems.protocol import Longs
 
 
 class JournalReading:
@@ -116,6 +126,61 @@ class JournalReading:
         """Yield the committed changes in the order of the loader's callbacks."""
         size = configured_size(self.journal.files, self._options.settings)
         return changes(self.journal, self.source.path, size)
+
+    def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
+        """Return file id << 32 | end of each record."""
+        del sequences
+        ids = {one.path: one.file_id for one in self.journal.files}
+        return ends | ids[file] << 32
+
+    def changes_between(self, after: int | None, until: int) -> Iterator[Change]:
+        """Yield what records after the place ``after`` commit, up to ``until``.
+
+        Raises:
+            LogUnreadableError: some of these records may be gone.
+            CorruptLogError: some are damaged.
+        """
+        size = configured_size(self.journal.files, self._options.settings)
+        return changes_between(self.journal, self.source.path, size, after, until)
+
+    @cached_property
+    def _extension(self) -> str:
+        return next((e for one in self.source.files if (e := extension_of(logical_name(one)))), "")
+
+    def collections(self) -> Sequence[Collection]:
+        """Return what Artemis or Narayana keeps in such a journal; nothing of other journals."""
+        return COLLECTIONS.get(self._extension, ())
+
+    def changes_of(
+        self, collection: str, after: int | None = None, until: int | None = None
+    ) -> Iterator[Change]:
+        """Yield the changes of a collection; the whole journal is read for it.
+
+        Raises:
+            LogUnreadableError: with ``until``, as ``changes_between`` does.
+            CorruptLogError: the same.
+        """
+        if collection not in {one.name for one in self.collections()}:
+            return
+        if until is not None:
+            for _ in self.changes_between(after, until):
+                break
+        for one in collection_changes(collection, self.changes(), self._queue_names):
+            place = one.commit_sequence
+            if until is None or (place <= until and (after is None or place > after)):
+                yield one
+
+    def rows_before(self, collection: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield nothing: a journal holds all that is live."""
+        del collection
+        return iter(())
+
+    def _queue_names(self) -> dict[int, str]:
+        found: dict[int, str] = {}
+        for folder, files in bindings_beside(self.source.path):
+            source = LogSource(self.source.system, folder, tuple(files))
+            found |= queue_names(JournalReading(source, self._options).changes())
+        return found
 
     def findings(self) -> Sequence[Finding]:
         """Return the findings: differences, damage, files, transactions."""

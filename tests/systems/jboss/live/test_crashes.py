@@ -26,6 +26,7 @@ from tallystick.testing import (
     FailedSync,
     Fault,
     FaultyFileSystem,
+    MemoryFileSystem,
     RecordingFileSystem,
     Reporter,
     check_kills,
@@ -62,6 +63,21 @@ def numbers(fs: FileSystem, settings: JournalSettings) -> list[int]:
     found = [record.record_id for record in journal.live_records()]
     journal.close()
     return found
+
+
+@EVERY_FORMAT
+@pytest.mark.parametrize("fill", [b"J", b"\0"], ids=["J", "zeros"])
+@pytest.mark.parametrize("number", [7, 1 << 50])
+def test_a_file_that_was_never_begun_gives_no_file_id(name: str, fill: bytes, number: int) -> None:
+    settings = FORMATS[name]
+    path = f"{FOLDER}/{settings.prefix}-{number}.{settings.extension}"
+    fs = MemoryFileSystem({path: fill * settings.file_size})
+    for record in (1, 2):
+        journal = JBossRecordJournal(FOLDER, settings, fs=fs)
+        journal.add(record, b"x" * 600).wait()
+        journal.close()
+    assert numbers(fs, settings) == [1, 2]
+    assert f"{FOLDER}/{settings.prefix}-{1 << 50 | 1}.{settings.extension}" not in fs.contents()
 
 
 @EVERY_FORMAT

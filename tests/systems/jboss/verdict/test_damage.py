@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import gzip
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallystick.records import Outcome, State
+from tallystick.errors import CorruptLogError
+from tallystick.records import Answer, Outcome, State
 from tallystick.systems.jboss import SYSTEM
 from tallystick.systems.jboss.format.layout import (
     SHAPES,
@@ -107,6 +109,24 @@ def test_second_commit_and_commit_of_nothing_are_ignored(shape: str, tmp_path: P
     reading = read(tmp_path)
     assert engine_ids(reading) == [1]
     assert reading.verdict().engine["incomplete_transactions"] == []
+
+
+@EVERY_SHAPE
+@pytest.mark.parametrize("byte", range(8))
+def test_a_commit_under_another_number_is_no_calm_one(
+    shape: str, byte: int, tmp_path: Path
+) -> None:
+    """Its transaction stays open, and whose elements it counts is not known."""
+    items = [add_tx(5, 1), commit_of(shape, 5, (1, 1)), commit_of(shape, 5, (1, 1))]
+    content = image(shape, 1, items)
+    write(tmp_path, shape, {1: content, 2: image(shape, 2, [])})
+    assert read(tmp_path).verdict().judgement.answer is Answer.SAFE  # a second one is ignored
+    content = image(shape, 1, items[:2])
+    start = len(image(shape, 1, items[:1], size=0))
+    place = start + SHAPES[shape].fields_at + byte
+    write(tmp_path, shape, {1: patched(content, place, bytes([content[place] ^ 0x11]))})
+    found = read(tmp_path).verdict().judgement
+    assert (found.answer, found.reason) == (Answer.CANNOT_TELL, "elements-missing")
 
 
 @EVERY_SHAPE
@@ -386,7 +406,8 @@ def test_any_damage_is_read_to_the_end(
         reading = SYSTEM.read(source, ReadOptions())
         reading.verdict()
         list(reading.records(salvage=True))
-        list(reading.changes())
+        with suppress(CorruptLogError):  # the id in a file's header gives changes no order
+            list(reading.changes())
         same_rows(reading)
         for file in reading.files():
             check_tiling(file)

@@ -40,11 +40,15 @@ class ObjectState:
 
     @property
     def uid_text(self) -> str:
-        """The Uid as Narayana prints it: five hexadecimal numbers."""
-        cuts = (0, 8, 16, 20, 24, UID_SIZE)
-        parts = pairwise(cuts)
-        numbers = (int.from_bytes(self.uid[a:b], "big", signed=True) for a, b in parts)
-        return ":".join(f"{'-' if n < 0 else ''}{abs(n):x}" for n in numbers)
+        """The Uid as Narayana prints it."""
+        return uid_text(self.uid)
+
+
+def uid_text(uid: bytes) -> str:
+    """Return a Uid as Narayana prints it: five hexadecimal numbers."""
+    parts = pairwise((0, 8, 16, 20, 24, UID_SIZE))
+    numbers = (int.from_bytes(uid[a:b], "big", signed=True) for a, b in parts)
+    return ":".join(f"{'-' if n < 0 else ''}{abs(n):x}" for n in numbers)
 
 
 def object_state(body: bytes) -> ObjectState | None:

@@ -26,6 +26,7 @@ from tallystick.systems.jboss.format.layout import (
     Shape,
     encode_header,
 )
+from tallystick.systems.jboss.read.generations import FILE_ID_MAX
 from tallystick.systems.jboss.read.reclaim_counts import FileCounts, ReclaimCounts
 
 FILL_PIECE = 1 << 20
@@ -276,5 +277,6 @@ class Ring:
         self.opened.append(file)
 
     def continue_after(self, names: Iterable[str], ids: Iterable[int]) -> None:
-        """Continue after the highest id and the highest number in a name."""
-        self.last_id = max([0, *ids, *(number_of(name) for name in names)])
+        """Continue after the highest id and the highest number in a name that may be an id."""
+        named = (number for name in names if (number := number_of(name)) < FILE_ID_MAX)
+        self.last_id = max([0, *ids, *named])

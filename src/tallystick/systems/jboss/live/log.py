@@ -19,7 +19,6 @@ file and their counts when the `Placer` places them, in the one thread that writ
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,7 +30,8 @@ from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import opens_log
+from tallystick.storage.opening import lock_log, opens_log
+from tallystick.storage.scheduling import threading
 from tallystick.systems.jboss.format.layout import Item, RecordType, encode, encode_body
 from tallystick.systems.jboss.live.compaction import compact
 from tallystick.systems.jboss.live.files import Ring
@@ -97,7 +97,7 @@ class CircularJournal:
         self.settings = settings or JournalSettings()
         ring_settings = self.settings.ring()
         fs.mkdir(folder)
-        self._folder_lock = fs.lock(f"{folder}/{LOCK_FILE}")
+        self._folder_lock = lock_log(fs, f"{folder}/{LOCK_FILE}")
         self._ring = Ring(fs, folder, ring_settings)
         try:
             self.loaded = recover(self._ring, tolerate_damage=tolerate_damage)

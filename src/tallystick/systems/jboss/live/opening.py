@@ -99,7 +99,8 @@ def recover(ring: Ring, *, tolerate_damage: bool = False) -> Recovered:
     state = Recovered()
     _replay(state, journal, readings, files)
     _remove_short(fs, folder, [file.path for file in journal.files if file.header is None])
-    ring.continue_after((file.name for file in journal.files), (file.file_id for file in files))
+    begun = [file.file_id for file in journal.files if not never_begun(file.head)]
+    ring.continue_after((file.name for file in journal.files), begun)
     _begin(ring, state, list(zip(readings, files, strict=True)))
     return state
 
@@ -253,13 +254,14 @@ def _refuse_damage(readings: list[FileReading]) -> None:
 
 def _refuse_unheaded(readings: list[FileReading]) -> None:
     for reading in readings:
-        if reading.unheaded_id is not None:
+        unbegun = never_begun(reading.file.head) and reading.has_records
+        if reading.unheaded_id is not None or unbegun:
             raise CorruptLogError(
                 "records were written under an id that the header never got",
                 file=reading.file.path,
                 offset=0,
-                expected=str(reading.unheaded_id),
-                found=str(reading.file.file_id),
+                expected=str(reading.unheaded_id or "the file id of the records"),
+                found="fill" if unbegun else str(reading.file.file_id),
                 advice="Export them with tallystick export --salvage before anything else",
             )
 

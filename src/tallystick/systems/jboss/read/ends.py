@@ -13,7 +13,14 @@ from itertools import pairwise
 from tallystick.records import Outcome
 from tallystick.storage.zeros import is_zero
 from tallystick.systems.jboss.format.file_names import number_of
-from tallystick.systems.jboss.format.layout import CHECK_SIZE, FILL, FILL_J, FILL_ZERO
+from tallystick.systems.jboss.format.layout import (
+    CHECK_SIZE,
+    FILL,
+    FILL_J,
+    FILL_ZERO,
+    STAMP_SIZE,
+    RecordType,
+)
 from tallystick.systems.jboss.read.classify import NO_TYPE, Classified, FileReading
 from tallystick.systems.jboss.read.scan import measure, numbers
 
@@ -21,6 +28,12 @@ SECTOR = 512
 """Bytes that a disk writes whole or not at all."""
 BLOCKS = (512, 4096)
 """Block sizes of aligned writing, in bytes."""
+_NEVER_COMPACTED = frozenset({RecordType.EVENT, RecordType.DELETE, RecordType.ROLLBACK})
+"""A compaction drops what they end, and them."""
+_COUNTED = frozenset({RecordType.ADD, RecordType.UPDATE, RecordType.ADD_TX, RecordType.UPDATE_TX})
+"""A compaction raises their compact counts."""
+_OLD = 3
+"""From this compact count on a compaction keeps records in files of their own."""
 _TAIL = 16
 """Bytes after the written part of an unfinished record; the first may be zeros that it holds."""
 _ZEROS_MAX = 8
@@ -66,21 +79,42 @@ def room_left(readings: Sequence[FileReading], block: int) -> str:
 
     A file that holds no record is opened, and used, after all that have lower ids.
 
-    A journal changes files when a record does not fit, and when a compaction begins: its files,
-    which have lower ids than their names, replace all that were there before.
+    A journal changes files when a record does not fit, and when a compaction begins, whose files
+    replace all that were there before. A compaction changes them, too, after records that it has
+    copied often.
     """
     used = [one for one in readings if one.has_records]
     for one in readings:
         if not one.has_records and used and one.effective_id < used[-1].effective_id:
             return f"{one.file.name} is empty, before files with records"
     for before, after in pairwise(used):
-        number = number_of(before.file.name)
         end = max(one.row.end for one in before.ranges if before.belongs(one))
         first = next(one.row.size for one in after.ranges if after.belongs(one))
         free = before.file.size - -(-end // block) * block
-        if first <= free and number <= before.effective_id:
+        if first <= free and not _compaction_changed(before, after):
             return f"{before.file.name} ends {free:,} bytes before it is full"
     return ""
+
+
+def is_compacted(reading: FileReading) -> bool | None:
+    """Return whether a compaction wrote the file; None if its records do not tell."""
+    if not reading.has_records:
+        return False
+    if number_of(reading.file.name) > reading.effective_id:
+        return True
+    own = (one for one in reading.ranges if reading.belongs(one))
+    return next((copy for one in own if (copy := is_copy(reading, one)) is not None), None)
+
+
+def is_copy(reading: FileReading, one: Classified) -> bool | None:
+    """Return whether a compaction wrote the whole record; None if it cannot be told.
+
+    Before the generation that counts compactions only the name of a file tells.
+    """
+    if not reading.shape.compact or _kind(reading, one) in _NEVER_COMPACTED:
+        return False
+    count = _compact_count(reading, one)
+    return None if count is None else count > 0
 
 
 def full_before_empty(readings: Sequence[FileReading], block: int) -> str:
@@ -108,37 +142,28 @@ def fills(readings: Iterable[FileReading]) -> set[int]:
     return {end[0] for end in ends if end and end[0] in FILL and not end.strip(end[:1])}
 
 
-def lost_ids(readings: Sequence[FileReading]) -> list[range]:
-    """Return ranges of missing file ids that no life of a file explains.
-
-    A file begins with the id in its name and gets a higher one each time that it is reused; what is
-    left of its earlier lives names their ids. A file that holds no record of this life may have had
-    every id from the number in its name on: a load gives new ids to such files. That explains ids
-    after the last file with records only, and only while half of that one is free: else the next
-    record may not have fit.
-
-    The first file of a journal has id 1: one that was deleted because nothing needed it cannot be
-    told from one that was lost. Nor can those that a compaction replaced by fewer.
-    """
-    last = next((one for one in reversed(readings) if one.has_records), None)
-    known = list[tuple[int, int]]()
-    for one in readings:
-        number, name = one.effective_id, number_of(one.file.name)
-        lives = {number, name or number, *(row.row.file_id for row in one.ranges)}
-        known += [(life, life + 1) for life in lives if 0 < life <= max(number, name)]
-        if last is not None and not one.has_records and name <= number and _half_free(last):
-            known.append((max(name, last.effective_id + 1), number + 1))
-    begin, found = 1, list[range]()
-    for first, end in sorted(known):
-        if first > begin:
-            found.append(range(begin, first))
-        begin = max(begin, end)
-    return found
+def _kind(reading: FileReading, one: Classified) -> RecordType:
+    return reading.shape.record_type(reading.file.data()[one.row.offset])
 
 
-def _half_free(reading: FileReading) -> bool:
-    end = max(one.row.end for one in reading.ranges if reading.belongs(one))
-    return 2 * end <= reading.file.size
+def _compact_count(reading: FileReading, one: Classified) -> int | None:
+    counted = reading.shape.compact and _kind(reading, one) in _COUNTED
+    return reading.file.data()[one.row.offset + STAMP_SIZE] if counted else None
+
+
+def _compaction_changed(before: FileReading, after: FileReading) -> bool:
+    """Return whether a compaction began with the second file, or wrote both and split them."""
+    if not is_compacted(before):
+        return False
+    if not is_compacted(after):
+        return True
+    first, last = _counts(after)[:1], _counts(before)[-1:]
+    return bool(first and last) and last[0] >= _OLD > first[0]
+
+
+def _counts(reading: FileReading) -> list[int]:
+    own = (one for one in reading.ranges if reading.belongs(one))
+    return [count for one in own if (count := _compact_count(reading, one)) is not None]
 
 
 def _gaps(reading: FileReading) -> Iterator[tuple[int, int]]:

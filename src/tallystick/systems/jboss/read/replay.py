@@ -93,7 +93,8 @@ class EndedTransaction:
         open: its records.
         end: the commit or rollback.
         complete: none of its elements is missing.
-        known: False if no record of it was found: reclaimed, or ended already.
+        known: False if no record of it was found: reclaimed, ended already, or, where ``open`` has
+            holes, damaged, as the end counts elements in a file that is there.
     """
 
     open: OpenTransaction
@@ -172,7 +173,9 @@ class Replay:
         number = placed.item.transaction or 0
         one = self.open.pop(number, None)
         if one is None:
-            return [], EndedTransaction(OpenTransaction(number), placed, complete=True, known=False)
+            stray = OpenTransaction(number)
+            stray.holes = self.holes(stray, placed)
+            return [], EndedTransaction(stray, placed, complete=True, known=False)
         if placed.item.type is RecordType.ROLLBACK:
             return [], EndedTransaction(one, placed, complete=True)
         one.holes = self.holes(one, placed)

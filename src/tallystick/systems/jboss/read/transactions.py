@@ -42,7 +42,7 @@ def _ended(log: str, analysis: Analysis, ended: EndedTransaction, key: str) -> T
     elif committed and ended.known:
         holes = lost_elements(analysis, ended)
     one = _transaction(log, ended.open, key, state, holes, ended.end)
-    if not ended.known:
+    if not ended.known and not holes:
         one.attributes["elements"] = "none found: reclaimed, or ended before"
     return one
 
@@ -138,7 +138,7 @@ def damaged_elements(analysis: Analysis, ended: EndedTransaction) -> str:
 def damaged_ends(analysis: Analysis, one: OpenTransaction) -> list[Damage]:
     """Return the damaged records that may have ended an open transaction.
 
-    They stand behind its last record and have its number, or none that can be read.
+    They stand after its last record and have its number, or none that can be read.
     """
     placed = [*one.records, *one.deletes, *([one.prepared] if one.prepared else [])]
     last = max(each.place for each in placed)

@@ -16,12 +16,12 @@ from tallystick.systems.jboss.read.ends import (
     block_size,
     fills,
     full_before_empty,
-    lost_ids,
     never_left,
     room_left,
 )
 from tallystick.systems.jboss.read.transactions import transactions
 from tallystick.systems.jboss.verdict.differences import Evidence, differences
+from tallystick.systems.jboss.verdict.file_ids import lost_ids
 
 _AGAIN = "deleted-and-added-again"
 _PARTIAL = "partial-transaction"
@@ -46,12 +46,24 @@ def grounds(evidence: Evidence) -> Iterator[Ground]:
     if doubtful := [one for one in found if one.what == _PARTIAL]:
         yield Ground("elements-missing", f"{doubtful[0].engine}: {doubtful[0].strict}.")
     yield from _doubts(evidence)
+    yield from _strays(evidence)
     yield from _proof(evidence)
 
 
 def _ended(evidence: Evidence) -> int:
     every = transactions(evidence.log, evidence.analysis)
     return sum(one.state in (State.COMMITTED, State.PREPARED) for one in every)
+
+
+def _strays(evidence: Evidence) -> Iterator[Ground]:
+    """Yield the commits that count elements in files which are there, and hold none of them."""
+    ended: set[int | None] = set()
+    for one in evidence.analysis.ended:
+        item = one.end.item
+        if not one.known and one.open.holes and item.transaction not in ended:
+            text = f"A {item.type.name} ends transaction {item.transaction}: {one.open.holes}."
+            yield Ground("elements-missing", text)
+        ended.add(item.transaction)
 
 
 def _doubts(evidence: Evidence) -> Iterator[Ground]:

@@ -115,7 +115,7 @@ def _damaged_end(analysis: Analysis, one: OpenTransaction) -> Iterator[Differenc
         yield Difference(
             "damaged-end",
             f"throws transaction {one.transaction} away",
-            "a damaged record behind its elements may have been its commit",
+            "a damaged record after its elements may have been its commit",
             f"Whether transaction {one.transaction} committed cannot be told any more.",
             Severity.DAMAGE,
             file=ends[0].path,

@@ -1,0 +1,171 @@
+"""Records of Artemis: messages, references of queues to messages, queues, addresses.
+
+In: the body of a record and its user type. Out: plain values by name of column; None where the
+bytes are something else. Source: docs/formats/jboss.md, section "Records of Artemis".
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import struct
+from uuid import UUID
+
+from tallystick.errors import LogFormatError
+
+QUEUE, ADDRESS = 21, 44
+LARGE_MESSAGE, OLD_MESSAGE, MESSAGE = 30, 31, 45
+REFERENCE, ACKNOWLEDGED = 32, 33
+"""User types of records; a reference and its end are updates of the message's record."""
+
+MESSAGES = (LARGE_MESSAGE, OLD_MESSAGE, MESSAGE)
+
+Plain = str | int | bool | None
+Values = dict[str, Plain]
+
+_CORE = 1
+_AMQP = range(2, 6)
+_HEAD_AFTER_BODY = 13
+"""What the number before the body counts besides the body."""
+_BODY_AT = 4
+_BODY_KINDS = {0: "default", 2: "object", 3: "text", 4: "bytes", 5: "map", 6: "stream"}
+_ROUTING = {0: "multicast", 1: "anycast"}
+_MILLISECONDS = 1_000
+
+_FIXED = {2: ">?", 3: ">b", 5: ">h", 6: ">i", 7: ">q", 8: ">f", 9: ">d"}
+_NULL, _BYTES, _STRING, _CHAR = 0, 4, 10, 11
+
+
+class _Reader:
+    """Reads Artemis's encodings; raises `LogFormatError` where the bytes end."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    def take(self, size: int) -> bytes:
+        if not 0 <= size <= len(self.data) - self.at:
+            raise LogFormatError("a record ends early", offset=self.at, expected=f"{size} bytes")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def number(self, form: str) -> int:
+        return int(struct.unpack(form, self.take(struct.calcsize(form)))[0])
+
+    def flag(self) -> bool:
+        return self.take(1) != b"\0"
+
+    def text(self) -> str:
+        return self.take(self.number(">i")).decode("utf-16-le", "replace")
+
+    def text_or_none(self) -> str | None:
+        return self.text() if self.flag() else None
+
+    def properties(self) -> dict[str, object]:
+        return {self.text(): self._value() for _ in range(self.number(">i") if self.flag() else 0)}
+
+    def _value(self) -> object:
+        kind = self.number(">b")
+        if kind in _FIXED:
+            form = _FIXED[kind]
+            return struct.unpack(form, self.take(struct.calcsize(form)))[0]
+        if kind == _STRING:
+            return self.text()
+        if kind == _CHAR:
+            return chr(self.number(">H"))
+        if kind == _BYTES:
+            return self.take(self.number(">i")).hex()
+        if kind == _NULL:
+            return None
+        raise LogFormatError("unknown type of a property", offset=self.at, found=str(kind))
+
+
+def message(user_type: int, body: bytes) -> Values | None:
+    """Return the columns of a message."""
+    reader = _Reader(body)
+    try:
+        if user_type == LARGE_MESSAGE:
+            return {"protocol": "core, large"} | _headers(reader)
+        if user_type == OLD_MESSAGE:
+            return {"protocol": "core, before 2.0"}
+        protocol = reader.number(">b")
+        if protocol != _CORE:
+            name = "amqp" if protocol in _AMQP else f"number {protocol}"
+            return {"protocol": name, "message_id": reader.number(">q")}
+        return {"protocol": "core"} | _core(reader)
+    except LogFormatError:
+        return None
+
+
+def _core(reader: _Reader) -> Values:
+    reader.number(">q")
+    reader.text_or_none()
+    encoded = _Reader(reader.take(reader.number(">i")))
+    content = encoded.take(encoded.number(">i") - _HEAD_AFTER_BODY)
+    found = _headers(encoded)
+    inside = _Reader(content)
+    try:
+        match found["type"]:
+            case "text":
+                found["text"] = inside.text_or_none()
+            case "map":
+                found["text"] = json.dumps(inside.properties(), ensure_ascii=False)
+    except LogFormatError:
+        pass  # another client may have given the type and put in something else
+    return found | {"body": content.hex()}
+
+
+def _headers(reader: _Reader) -> Values:
+    found: Values = {"message_id": reader.number(">q"), "address": reader.text_or_none()}
+    found["user_id"] = str(UUID(bytes=reader.take(16))) if reader.flag() else None
+    kind = reader.number(">b")
+    found["type"] = _BODY_KINDS.get(kind, str(kind))
+    found["durable"] = reader.flag()
+    found["expiration"] = _moment(reader.number(">q"))
+    found["timestamp"] = _moment(reader.number(">q"))
+    found["priority"] = reader.number(">b")
+    found["properties"] = json.dumps(reader.properties(), ensure_ascii=False)
+    return found
+
+
+def queue(body: bytes) -> Values | None:
+    """Return the columns of a queue."""
+    reader = _Reader(body)
+    try:
+        found: Values = {"name": reader.text(), "address": reader.text()}
+        found["filter"] = reader.text_or_none()
+        found["metadata"] = reader.text_or_none()
+        found["auto_created"] = reader.flag()
+        if reader.at < len(body):
+            found["max_consumers"] = reader.number(">i")
+            found["purge_on_no_consumers"] = reader.flag()
+            found["routing_type"] = _ROUTING.get(reader.number(">b"))
+    except LogFormatError:
+        return None
+    return found
+
+
+def address(body: bytes) -> Values | None:
+    """Return the columns of an address."""
+    reader = _Reader(body)
+    try:
+        name = reader.text()
+        kinds = [_ROUTING.get(reader.number(">b"), "") for _ in range(reader.number(">i"))]
+        return {"name": name, "routing_types": ", ".join(kinds), "auto_created": reader.flag()}
+    except LogFormatError:
+        return None
+
+
+def queue_id(body: bytes) -> int | None:
+    """Return the queue of a reference, or of its end."""
+    return int.from_bytes(body[:8], signed=True) if len(body) >= 8 else None
+
+
+def _moment(milliseconds: int) -> str | None:
+    """Return a time in UTC as Spark writes it; None for 0, and for what no calendar has."""
+    if milliseconds <= 0:
+        return None
+    try:
+        zero = datetime.datetime(1970, 1, 1)
+        return str(zero + datetime.timedelta(milliseconds=milliseconds))
+    except OverflowError:
+        return None

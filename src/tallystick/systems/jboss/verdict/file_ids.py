@@ -1,0 +1,91 @@
+"""Whether every file id that a journal has given out is accounted for by the files that are there.
+
+In: `FileReading`s by ascending id. Out: ranges of ids that may be those of a lost file.
+
+A counter gives each id once: to a file that is created, which has it in its name for ever, or to
+one that is used again. So a file that is lost had ids that no other file ever had, one of them in
+its name. Where all ids have another owner, no file can be lost. An id has an owner if a file has
+it in its name, its header, or the records of an earlier life.
+
+A compaction replaces all files before the one that is current when it begins. It takes files that
+were opened, which have ids as well, and writes lower ones into their headers: those of the replaced
+files, from the first on. So
+
+* ids up to the highest of such a file hold nothing else that counts;
+* such a file has an id of its own above these. If its name cannot be that, it is one of the ids
+  without an owner, and a different one for each such file. Where these files are as many as the ids
+  without an owner, they are the owners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+
+from tallystick.records import Outcome
+from tallystick.systems.jboss.format.file_names import number_of
+from tallystick.systems.jboss.read.classify import FileReading
+from tallystick.systems.jboss.read.ends import is_compacted, is_copy
+
+
+def lost_ids(readings: Sequence[FileReading]) -> list[range]:
+    """Return ranges of file ids that no file and no compaction explains.
+
+    A load gives new ids to files that hold no records. That explains ids after the last file with
+    records only, and only while half of that one is free: else the next record may not have fit.
+    """
+    compacted = [one for one in readings if is_compacted(one)]
+    floor = max((one.effective_id for one in compacted), default=0)
+    owned = {range(life, life + 1) for one in readings for life in _lives(one)}
+    missing = list(islice(chain.from_iterable(_gaps(owned, floor)), len(readings) + 1))
+    if len(missing) <= _hidden(compacted, missing, floor):
+        return []
+    last = next((one for one in reversed(readings) if one.has_records), None)
+    if last is not None and is_compacted(last) is False and _half_free(last):
+        for one in readings:
+            name, number = number_of(one.file.name), one.effective_id
+            if not one.has_records:
+                owned.add(range(max(name, last.effective_id + 1), number + 1))
+    return list(_gaps(owned, floor))
+
+
+def _hidden(compacted: Sequence[FileReading], missing: Sequence[int], floor: int) -> int:
+    """Return how many of the missing ids are surely those of files of a compaction.
+
+    These were opened in the order of the ids that they had, all above ``floor``.
+    """
+    count, least = 0, floor
+    for one in compacted:
+        name = number_of(one.file.name)
+        later = next((id_ for id_ in missing if id_ > least), None)
+        if name > least:
+            least = name if later is None else min(name, later)
+        elif later is not None:
+            count, least = count + 1, later
+    return count
+
+
+def _lives(reading: FileReading) -> Iterator[int]:
+    """Yield the ids that the file surely had."""
+    yield number_of(reading.file.name)
+    compacted = is_compacted(reading)
+    if compacted:
+        return  # its header, and the bytes after its records, have ids of replaced files
+    if compacted is False:
+        yield reading.effective_id
+    for one in reading.ranges:
+        if one.outcome is Outcome.STALE and is_copy(reading, one) is False:
+            yield one.row.file_id
+
+
+def _gaps(owned: Iterable[range], floor: int) -> Iterator[range]:
+    begin = floor + 1
+    for ids in sorted(owned, key=lambda one: one.start):
+        if ids.start > begin:
+            yield range(begin, ids.start)
+        begin = max(begin, ids.stop)
+
+
+def _half_free(reading: FileReading) -> bool:
+    end = max(one.row.end for one in reading.ranges if reading.belongs(one))
+    return 2 * end <= reading.file.size

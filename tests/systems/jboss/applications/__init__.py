@@ -1,0 +1,1 @@
+"""Tests of what applications keep in their journals."""
