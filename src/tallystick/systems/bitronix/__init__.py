@@ -21,5 +21,6 @@ SYSTEM = System(
         Role.DECISION_LOG: "tallystick.systems.bitronix.live.role:BitronixDecisionLog",
     },
     clocks=frozenset({Clock.WALL_MS, Clock.BOOT_MS}),
+    change_feed=True,
     splittable=False,
 )

@@ -47,6 +47,8 @@ from tallystick.systems.protocol import LogSource, ReadOptions, Split
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tallystick.systems.protocol import Longs
+
 _HEAD = HEADER_LENGTH + RECORD_HEAD.size
 
 
@@ -105,6 +107,16 @@ class BitronixReading:
         """Return none: a coordinator's journal holds decisions, not data."""
         return ()
 
+    def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
+        """Return the ends of records: nothing is committed at any place."""
+        del file, sequences
+        return ends
+
+    def changes_between(self, after: int | None, until: int) -> Iterator[Change]:
+        """Yield none, as `changes`."""
+        del after, until
+        return iter(())
+
     def findings(self) -> Sequence[Finding]:
         """Return the findings about the files, their order, damage and server ids."""
         with self._opened() as pair:
@@ -126,17 +138,28 @@ class BitronixReading:
         self, split: Split | None = None, *, rows: int = 10_000
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of ``records()``, decoded by a compiled kernel; ``attributes`` is null."""
+        return self._batches(split, rows, attributes=False)
+
+    def attribute_batches(self, split: Split | None, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield what ``batches`` yields, with the column ``attributes`` filled."""
+        return self._batches(split, rows, attributes=True)
+
+    def _batches(
+        self, split: Split | None, rows: int, *, attributes: bool
+    ) -> Iterator[pa.RecordBatch]:
         from tallystick.systems.bitronix.columns.batches import batches
 
         log, clock = self.source.path, self.clock
         if split is not None:
             with open_source(split.file) as opened:
-                yield from batches(opened.data, split.file, log, clock, rows)
+                yield from batches(opened.data, split.file, log, clock, rows, attributes=attributes)
             return
         with self._opened() as pair:
             for part in pair.order():
                 if part.data is not None and part.path is not None:
-                    yield from batches(part.data, part.path, log, clock, rows)
+                    yield from batches(
+                        part.data, part.path, log, clock, rows, attributes=attributes
+                    )
 
     def splits(self, target_bytes: int) -> Sequence[Split]:  # noqa: ARG002 - files are small
         """Return one per file: which records 2.1.4 reaches depends on all that lies before."""

@@ -22,6 +22,7 @@ SYSTEM = System(
         Role.PERSIST_LOG: "tallystick.systems.cloudtran.live.role:CloudtranPersistLog",
     },
     clocks=frozenset({Clock.WALL_US}),
+    change_feed=True,
     settings={
         "signature": "the signature of the block headers, 128 hex digits",
         "disk_block_size": "the disk block size in bytes, a power of two from 512 to 65536",

@@ -81,7 +81,7 @@ CODES = codes(
     Code(
         "torn-tail",
         Severity.WARNING,
-        "A file ends in a write that never finished.",
+        "A file ends in a block that is not whole: its write never finished, or it was cut later.",
     ),
     Code(
         "stale-tail",
@@ -102,6 +102,13 @@ REASONS = reasons(
         "The last block is damaged, and no sector of it was left unwritten: a crash does not "
         "leave that.",
         "a copy of the newest file from before the damage",
+    ),
+    Reason(
+        "odd-size",
+        Answer.CANNOT_TELL,
+        "The newest file ends inside a sector, which a crash does not leave: it was cut, or a "
+        "write failed there.",
+        "a copy of the newest file from before it was cut",
     ),
     Reason(
         "closing-block",

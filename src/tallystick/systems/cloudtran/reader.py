@@ -61,6 +61,8 @@ from tallystick.systems.protocol import LogSource, ReadOptions, Split
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tallystick.systems.protocol import Longs
+
 BEGINNING_SIZE = 2 << 20
 TRIAL_FILES_MAX = 3
 """Bytes of a file, and files, that are read first to find signature and disk block size."""
@@ -207,6 +209,19 @@ class CloudtranReading:
         plain = changes.plain_changes(self.occurrences(), self.source.path)
         return merge(carried, plain, key=lambda change: unsigned(change.commit_sequence))
 
+    def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
+        """Return the numbers of the blocks of records."""
+        del file, ends
+        return sequences
+
+    def changes_between(self, after: int | None, until: int) -> Iterator[Change]:
+        """Yield the operations logged in the blocks above ``after``, up to ``until``.
+
+        Raises:
+            LogUnreadableError: some of these blocks are gone or damaged.
+        """
+        return changes.changes_between(self.occurrences, self.source.path, after, until)
+
     @cached_property
     def _contents(self) -> LogContents:
         """The results of one pass over all blocks."""
@@ -222,6 +237,7 @@ class CloudtranReading:
             if file.path in self._errors:
                 analysis.unreadable(index)
         analysis.finish()
+        analysis.size = self._sizes[self._log_files[-1].path] if self._log_files else 0
         return LogContents(analysis, self._files(analysis, spans), outcomes)
 
     def _files(self, analysis: LogAnalysis, spans: list[list[Span]]) -> list[LogFile]:

@@ -168,7 +168,7 @@ def test_a_swap_carries_open_decisions_and_gives_a_real_timestamp(tmp_path: Path
 def test_open_decisions_that_fill_the_journal_refuse_and_can_be_closed(tmp_path: Path) -> None:
     with DiskJournal(str(tmp_path), max_log_size=SMALL) as journal:
         numbers = itertools.count()
-        with pytest.raises(LogFullError, match="open decisions leave no room"):
+        with pytest.raises(LogFullError, match="open decisions leave no space"):
             while True:
                 journal.log_forced(COMMITTING, gtrid(next(numbers)), NAMES).wait()
         known = open_numbers(journal)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallystick.errors import LogFormatError
+from tallystick.records import Answer
 from tallystick.systems.cloudtran.format import layout
 from tallystick.systems.cloudtran.format.entries import encode_entry
 from tallystick.systems.cloudtran.format.layout import Prologue, encode_block
@@ -90,6 +91,23 @@ def test_damage_under_every_size_that_is_left_is_said(tmp_path: Path) -> None:
     data[2 * 4096 - 1] ^= 1
     assert "block-size-open" in found_in(tmp_path, bytes(data))
     assert "second-header-damaged" in found_in(tmp_path, bytes(data))
+
+
+@pytest.mark.parametrize("cut", [1, 84, 85, 511, 513, 4000])
+@pytest.mark.parametrize("block_size", layout.BLOCK_SIZES)
+def test_a_cut_inside_a_sector_is_never_safe(tmp_path: Path, cut: int, block_size: int) -> None:
+    data = log_of([3700, 9, 5000], block_size)
+    (tmp_path / NAME).write_bytes(data[:-cut])
+    assert reading(tmp_path).judgement.answer is Answer.CANNOT_TELL
+    (tmp_path / NAME).write_bytes(data[: len(data) - cut // 512 * 512])
+    assert reading(tmp_path).judgement.answer is Answer.SAFE
+
+
+@pytest.mark.parametrize("cut", [0, 1, 600])
+def test_a_closed_log_is_safe_whatever_its_closing_block_lost(tmp_path: Path, cut: int) -> None:
+    data = log_of([9, 9], 1024, closed=True)
+    (tmp_path / NAME).write_bytes(data[: len(data) - cut])
+    assert reading(tmp_path).judgement.answer is Answer.SAFE
 
 
 _LENGTHS = st.lists(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tallystick.records import Severity
+from tallystick.systems.cloudtran.verdict.findings import numbers_text
 from tests.systems.cloudtran.blocks import NAME, block, entry, reading
 
 
@@ -28,3 +29,9 @@ def test_findings_asked_first_have_the_files_that_cannot_be_read(tmp_path: Path)
     found = [(one.code, one.severity, one.file) for one in first.findings()]
     assert found == [("unreadable", Severity.LOSS, str(path))]
     assert second.verdict().strict["findings"] == {"unreadable": 1}
+
+
+def test_ranges_of_lost_numbers_may_be_of_any_size() -> None:
+    """A hostile number stands far from the others; a range of so many has no len()."""
+    ranges = [range(3, 4), range(7, 10), range(11, (1 << 64) - 2)]
+    assert numbers_text(ranges) == f"3, 7-9, 11-{(1 << 64) - 3}"

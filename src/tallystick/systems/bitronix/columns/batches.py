@@ -1,9 +1,9 @@
 """The rows of ``records()`` as Arrow batches, without a Python object per record.
 
 In: the bytes of one file. Out: batches of the `RECORDS` schema, its repeating strings
-dictionary-encoded, its texts as views and ``attributes`` null. A compiled kernel takes runs of
-whole records; the strict walk takes the rest (damage, names out of order, spare bytes) one span
-at a time.
+dictionary-encoded, its texts as views, ``attributes`` only where asked for. A compiled kernel takes
+runs of whole records; the strict walk takes the rest (damage, names out of order, spare bytes) one
+span at a time.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tallystick.arrow.columns import coded, constant, numbers, record_batch, vie
 from tallystick.arrow.crc_kernel import crc_table
 from tallystick.arrow.schemas import record_batches
 from tallystick.records import Clock, Kind, Outcome, Record
+from tallystick.systems.bitronix.columns.attributes import plain_attributes
 from tallystick.systems.bitronix.columns.kernels import new_columns, walk
 from tallystick.systems.bitronix.engine.reached import ReachedRecords
 from tallystick.systems.bitronix.format.layout import (
@@ -49,13 +50,14 @@ class _Place:
     file: str
     log: str
     clock: Clock
+    attributes: bool
 
 
 def batches(
-    data: memoryview, file: str, log: str, clock: Clock, rows: int
+    data: memoryview, file: str, log: str, clock: Clock, rows: int, *, attributes: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Yield all records of one file, at most ``rows`` per batch."""
-    place = _Place(file, log, clock)
+    """Yield all records of one file, at most ``rows`` per batch, with ``attributes`` or without."""
+    place = _Place(file, log, clock, attributes)
     if not data or header_span(data).length == len(data):
         return
     walker, reached = CountedWalk(data), ReachedRecords(data)
@@ -90,19 +92,24 @@ def _take(
     if not count:
         return None
     walker.place += int(size)
+    filled = {}
+    if place.attributes:
+        plain = (columns[name][:count] for name in ("offsets", "lengths", "statuses"))
+        filled["attributes"] = plain_attributes(window, *plain)
     columns["offsets"] += begin
     data = pa.py_buffer(window)
-    return _from_columns(columns, data, (int(count), int(names)), place)
+    filled |= _from_columns(columns, data, (int(count), int(names)), place)
+    return record_batch(filled, int(count))
 
 
 def _from_columns(
     columns: dict[str, npt.NDArray[Any]], data: pa.Buffer, counts: tuple[int, int], place: _Place
-) -> pa.RecordBatch:
+) -> dict[str, pa.Array]:
     count, names = counts
     lists = numbers(columns["list_ends"][: count + 1], None)
     texts = viewed(columns["names"][:names], None, data, kind=pa.string_view())
     types, kinds = _statuses(columns["statuses"][:count])
-    filled = {
+    return {
         "system": constant(SYSTEM_NAME, count),
         "log": constant(place.log, count),
         "file": constant(place.file, count),
@@ -118,7 +125,6 @@ def _from_columns(
         "gtrid": viewed(columns["gtrids"][:count], None, data),
         "resources": pa.ListArray.from_arrays(lists, texts),
     }
-    return record_batch(filled, count)
 
 
 @cache
@@ -140,6 +146,7 @@ def _statuses(statuses: npt.NDArray[np.int32]) -> tuple[pa.DictionaryArray, pa.D
 
 
 def _from_objects(records: list[Record], place: _Place) -> Iterator[pa.RecordBatch]:
-    for record in records:
-        record.attributes = {}
+    if not place.attributes:
+        for record in records:
+            record.attributes = {}
     yield from record_batches(records, place.log, place.clock.value)

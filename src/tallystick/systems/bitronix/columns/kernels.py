@@ -100,6 +100,23 @@ def take_names(data: Bytes, place: Number, last: Number, names: Number, views: T
 
 
 @kernel
+def end_of_whole(data: Bytes, place: Number, table: Table) -> Number:
+    """Return where the record at ``place`` ends; -1 if its length, end marker or CRC is wrong."""
+    length = be_int32(data, place + _LENGTH)
+    end = place + length + _LENGTH_OUTSIDE
+    gtrid_size = np.int64(data[np.uint64(place + _GTRID_SIZE)])
+    if length < _LENGTH_FIXED + gtrid_size or end > len(data) or gtrid_size > _GTRID_MAX:
+        return -1
+    if be_int32(data, end - _END_SIZE) != _END_RECORD:
+        return -1
+    crc = crc_range(data, place, place + _CRC, _CRC_MASK, table)
+    crc = crc_range(data, place + _GTRID, end, crc, table)
+    if np.int64(crc ^ np.uint32(_CRC_MASK)) != be_uint32(data, place + _CRC):
+        return -1
+    return end
+
+
+@kernel
 def walk(
     data: Bytes,
     table: Table,
@@ -120,26 +137,18 @@ def walk(
     row = 0
     named: Number = 0
     place: Number = 0
-    end = len(data)
-    while row < len(offsets) and place + _RECORD_MIN <= end:
-        length = be_int32(data, place + _LENGTH)
-        record_end = place + length + _LENGTH_OUTSIDE
+    while row < len(offsets) and place + _RECORD_MIN <= len(data):
+        record_end = end_of_whole(data, place, table)
+        if record_end < 0:
+            break
         gtrid_size = np.int64(data[np.uint64(place + _GTRID_SIZE)])
-        if length < _LENGTH_FIXED + gtrid_size or record_end > end or gtrid_size > _GTRID_MAX:
-            break
-        if be_int32(data, record_end - _END_SIZE) != _END_RECORD:
-            break
-        crc = crc_range(data, place, place + _CRC, _CRC_MASK, table)
-        crc = crc_range(data, place + _GTRID, record_end, crc, table)
-        if np.int64(crc ^ np.uint32(_CRC_MASK)) != be_uint32(data, place + _CRC):
-            break
         taken = take_names(data, place + _GTRID + gtrid_size, record_end - _END_SIZE, named, names)
         if taken < 0:
             break
         named = taken
         put_view(data, place + _GTRID, gtrid_size, gtrids, row)
         offsets[row] = place
-        lengths[row] = length + _LENGTH_OUTSIDE
+        lengths[row] = record_end - place
         statuses[row] = be_int32(data, place)
         times[row] = be_int64(data, place + _TIME)
         sequences[row] = be_int32(data, place + _SEQUENCE)

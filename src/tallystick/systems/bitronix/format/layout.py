@@ -43,6 +43,7 @@ RECORD_HEAD = struct.Struct(">iiiqiIb")
 CRC_HEAD = struct.Struct(">iiiqi")
 """The fields of the head that the CRC covers: all but the CRC itself and the gtrid length."""
 LENGTH_OFFSET = 4
+HEADER_LENGTH_OFFSET = 8
 TIME_OFFSET = 12
 SEQUENCE_OFFSET = 20
 CRC_OFFSET = CRC_HEAD.size

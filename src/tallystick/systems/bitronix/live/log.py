@@ -8,8 +8,6 @@ Python's spelling; ``docs/systems/bitronix.md`` maps them and lists the improvem
 from __future__ import annotations
 
 import posixpath
-import threading
-import time
 from collections.abc import Collection, Iterator, Mapping
 
 from tallystick.errors import CorruptLogError, LogFullError, RecordTooLargeError
@@ -19,6 +17,7 @@ from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import closing_log, opens_log
+from tallystick.storage.scheduling import threading, time
 from tallystick.systems.bitronix.format.layout import (
     CLOSING,
     COMMITTED,
@@ -179,7 +178,7 @@ class DiskJournal:
             needed += CLOSING_SLACK
         if needed >= length:
             raise LogFullError(
-                "open decisions leave no room",
+                "open decisions leave no space",
                 file=self.active.path,
                 expected=f"fewer than {length} bytes",
                 found=f"{needed} bytes with this record",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from tallystick.records import Outcome
+from tallystick.storage.zeros import last_nonzero_end
 from tallystick.systems.bitronix.format.layout import (
     COMMITTING,
     HEADER_LENGTH,
@@ -27,8 +28,9 @@ from tallystick.systems.bitronix.read.scan import (
     header_span,
     stamp,
     tail_spans,
+    unused_span,
 )
-from tallystick.systems.bitronix.read.search import RecordSearch, searchable
+from tallystick.systems.bitronix.read.search import RecordSearch, find
 
 
 @dataclass
@@ -68,6 +70,11 @@ class Part:
         """Bytes of the file; 0 without data."""
         return 0 if self.data is None else len(self.data)
 
+    @cached_property
+    def content_end(self) -> int:
+        """Where the zeros at the end of the file begin, looked for once: they are most of it."""
+        return 0 if self.data is None else last_nonzero_end(self.data, 0, self.size)
+
     def counted_spans(self) -> Iterator[RecordSpan]:
         """Return the spans of the header and of the counted range."""
         if not self.keeps:
@@ -89,7 +96,11 @@ class Part:
         for span in self.counted_spans():
             yield span
             place = span.end
-        if self.data is not None and place < self.size:
+        if self.data is None or place >= self.size:
+            return
+        if place >= self.content_end:
+            yield unused_span(place, self.size)
+        else:
             yield from tail_spans(self.data, place, newest)
 
     @cached_property
@@ -120,7 +131,7 @@ class Part:
         if not wanted or self.data is None or self.header is None:
             return False
         end = counted_end(self.header, self.size)
-        return searchable(self.data).find(wanted, HEADER_LENGTH, end) >= 0
+        return find(self.data, wanted, HEADER_LENGTH, end) >= 0
 
 
 @dataclass

@@ -154,21 +154,22 @@ def _tail_span(offset: int, record: TransactionLogRecord, fresh: bool) -> Record
     outcome = Outcome.VALID if fresh else Outcome.STALE
     reason = "whole, and newer than all that the headers count: its position was not stored"
     if not fresh:
-        reason = "behind the position in the header: left from before the file was rewound"
+        reason = "after the position in the header: left from before the file was rewound"
     return RecordSpan(offset, record.size, outcome, "record", reason, record, counted=False)
 
 
 def _remains(data: memoryview, begin: int, end: int) -> Iterator[RecordSpan]:
     zeros = first_nonzero(data, begin, end)
     if zeros > begin:
-        yield RecordSpan(
-            begin, zeros - begin, Outcome.UNUSED, "zeros", "never written", counted=False
-        )
+        yield unused_span(begin, zeros)
     if zeros < end:
         last = last_nonzero_end(data, zeros, end)
         reason = "parts of records from before the file was rewound"
         yield RecordSpan(zeros, last - zeros, Outcome.UNUSED, "remains", reason, counted=False)
         if last < end:
-            yield RecordSpan(
-                last, end - last, Outcome.UNUSED, "zeros", "never written", counted=False
-            )
+            yield unused_span(last, end)
+
+
+def unused_span(begin: int, end: int) -> RecordSpan:
+    """Return the span of zeros that no record was ever written to."""
+    return RecordSpan(begin, end - begin, Outcome.UNUSED, "zeros", "never written", counted=False)

@@ -6,8 +6,7 @@ walk over damage slower than linear.
 
 from __future__ import annotations
 
-import mmap
-
+from tallystick.storage.zeros import first_nonzero, is_zero
 from tallystick.systems.bitronix.format.layout import (
     END_MARKER,
     LENGTH_FIXED,
@@ -22,13 +21,15 @@ _SIGN_OFFSET = 8
 _SEARCH_WORK = 64
 """Bytes that a search may decode per byte of the file, before it gives up."""
 
+_WINDOW_MIN, _WINDOW_MAX = 1 << 8, 1 << 16
+"""Bytes that are searched at a time, more and more: where hits are near, little is looked at."""
+
 
 class RecordSearch:
     """Finds whole records from any offset, with a bound on the work for the whole file."""
 
     def __init__(self, data: memoryview) -> None:
         self._data = data
-        self._hay = searchable(data)
         self._budget = _SEARCH_WORK * len(data)
         self._last: tuple[int, int, int | None] | None = None
         """The last search: from, up to, and what it found."""
@@ -46,7 +47,7 @@ class RecordSearch:
     def _find_record(self, begin: int, end: int) -> int | None:
         place = begin
         while self._budget > 0:
-            sign = self._hay.find(_RECORD_SIGN, place + _SIGN_OFFSET, end)
+            sign = find(self._data, _RECORD_SIGN, place + _SIGN_OFFSET, end)
             if sign < 0:
                 return None
             start = sign - _SIGN_OFFSET
@@ -62,7 +63,7 @@ class RecordSearch:
         """Return the last whole record that starts in ``begin <= offset < end``."""
         place = end + len(_RECORD_SIGN) + _SIGN_OFFSET
         while self._budget > 0:
-            sign = self._hay.rfind(_RECORD_SIGN, begin + _SIGN_OFFSET, place)
+            sign = find_last(self._data, _RECORD_SIGN, begin + _SIGN_OFFSET, place)
             if sign < 0:
                 return None
             record = decode_record(self._data, sign - _SIGN_OFFSET, len(self._data))
@@ -79,13 +80,32 @@ class RecordSearch:
         fits = length >= LENGTH_FIXED and by_length <= limit
         if fits and self._data[by_length - 4 : by_length] == END_MARKER:
             return by_length, True
-        marker = self._hay.find(END_MARKER, begin + RECORD_MIN - len(END_MARKER), limit)
+        marker = find(self._data, END_MARKER, begin + RECORD_MIN - len(END_MARKER), limit)
         return (limit, False) if marker < 0 else (marker + len(END_MARKER), True)
 
 
-def searchable(data: memoryview) -> bytes | bytearray | mmap.mmap:
-    """Return the object of the view if it is the whole of it, else a copy."""
-    whole = data.obj
-    if isinstance(whole, bytes | bytearray | mmap.mmap) and len(whole) == len(data):
-        return whole
-    return bytes(data)
+def find(data: memoryview, wanted: bytes, begin: int, end: int) -> int:
+    """Return the first offset in ``data[begin:end]`` of bytes that are not all zero, else -1.
+
+    Unlike the search of a mapped file it goes over zeros, most of a new log file, at memory speed.
+    """
+    size = _WINDOW_MIN
+    while begin <= end - len(wanted):
+        stop = min(begin + size + len(wanted) - 1, end)
+        if (at := bytes(data[begin:stop]).find(wanted)) >= 0:
+            return begin + at
+        begin = max(begin + size, first_nonzero(data, begin, end) - len(wanted) + 1)
+        size = min(2 * size, _WINDOW_MAX)
+    return -1
+
+
+def find_last(data: memoryview, wanted: bytes, begin: int, end: int) -> int:
+    """Return the last offset in ``data[begin:end]`` of bytes that are not all zero, else -1."""
+    size = _WINDOW_MIN
+    while begin <= end - len(wanted):
+        start = max(end - size - len(wanted) + 1, begin)
+        if not is_zero(data, start, end) and (at := bytes(data[start:end]).rfind(wanted)) >= 0:
+            return start + at
+        end -= size
+        size = min(2 * size, _WINDOW_MAX)
+    return -1

@@ -184,7 +184,7 @@ def _damage(build: FindingBuilder, part: Part, span: RecordSpan) -> Finding:
 
 def _unreached(build: FindingBuilder, part: Part, span: RecordSpan, after_damage: bool) -> Finding:
     where = (
-        "behind damage, where the manager has lost step" if after_damage else "not where it looks"
+        "after damage, where the manager has lost step" if after_damage else "not where it looks"
     )
     text = f"lies {where}: skipCorruptedLogs drops it without a word"
     return _dropped_record("lost-behind-damage", build, part, span, text)
@@ -192,7 +192,7 @@ def _unreached(build: FindingBuilder, part: Part, span: RecordSpan, after_damage
 
 def _uncounted(build: FindingBuilder, part: Part, span: RecordSpan) -> Finding:
     text = (
-        "lies behind the position in the header; the manager does not see it and will overwrite it"
+        "lies after the position in the header; the manager does not see it and will overwrite it"
     )
     return _dropped_record("uncounted-record", build, part, span, text)
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
+from functools import lru_cache
 from struct import Struct
+from typing import NamedTuple
 
 from tallystick.errors import LogFormatError
 from tallystick.systems.cloudtran.format.layout import DATA_SIZE_MAX, Buffer
@@ -60,6 +62,10 @@ class PersistedFlag(IntFlag):
     DISCARDED = 2
 
 
+ALL_TARGETS = int(PersistedFlag.ALL_TARGETS)
+"""As a plain number: its arithmetic is ten times as fast."""
+
+
 class OperationKind(IntEnum):
     """The effect of an operation on a row."""
 
@@ -69,8 +75,7 @@ class OperationKind(IntEnum):
     DELETE = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     """One operation; ``target`` is an index into the entry's targets, None means every one."""
 
     target: int | None
@@ -80,8 +85,7 @@ class Operation:
     value: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A persisting or persisted entry. A persisted one names targets, or all of them by flag."""
 
     kind: EntryKind
@@ -95,7 +99,7 @@ class Entry:
     @property
     def all_targets(self) -> bool:
         """True if every target holds the transaction."""
-        return self.kind is EntryKind.PERSISTED and bool(self.flags & PersistedFlag.ALL_TARGETS)
+        return self.kind is EntryKind.PERSISTED and bool(self.flags & ALL_TARGETS)
 
     @property
     def discarded(self) -> bool:
@@ -148,32 +152,51 @@ def encode_entry(entry: Entry) -> bytes:
     return head + reference + body
 
 
+def encode_all_persisted(number: int, time: int) -> bytes:
+    """Return the entry that says that every target holds a transaction, with its length field."""
+    length = ENTRY_HEAD_SIZE - LENGTH_FIELD_SIZE + len(_NO_TARGETS)
+    return _ENTRY_HEAD.pack(length, _PERSISTED, ALL_TARGETS, 0, number, time) + _NO_TARGETS
+
+
 def _check(entry: Entry) -> None:
     if not 0 < entry.number <= NUMBER_MAX:
         raise LogFormatError("a transaction number is 64 bits and not 0")
     if bool(entry.targets) == entry.all_targets:
         raise LogFormatError("an entry names targets, unless it is persisted in all of them")
     targets = len(entry.targets)
-    if not all(one.target is None or 0 <= one.target < targets for one in entry.operations):
+    for one in entry.operations:
+        if one.target is None or 0 <= one.target < targets:
+            continue
         raise LogFormatError("an operation is for a target that its entry does not name")
 
 
+@lru_cache(maxsize=256)
 def _encode_targets(targets: tuple[str, ...]) -> bytes:
+    """Encode names; cached, as a program has few sets of targets."""
     names = [target.encode() for target in targets]
     if len(names) > TARGETS_MAX or not all(0 < len(name) <= TARGET_SIZE_MAX for name in names):
         raise LogFormatError("a target's name is 1 to 255 bytes, and there are at most 65535")
     return _TARGET_COUNT.pack(len(names)) + b"".join(bytes((len(name),)) + name for name in names)
 
 
-def _encode_operation(operation: Operation) -> bytes:
-    collection = operation.collection.encode()
+_NO_TARGETS = _encode_targets(())
+_PERSISTED = int(EntryKind.PERSISTED)
+
+
+@lru_cache(maxsize=1024)
+def _encode_operation_head(target: int | None, kind: OperationKind, name: str) -> bytes:
+    """Encode what comes before the key; cached, as a program has few collections."""
+    collection = name.encode()
     if len(collection) > COLLECTION_SIZE_MAX:
         raise LogFormatError("a collection's name is at most 65535 bytes")
-    index = EVERY_TARGET if operation.target is None else operation.target
-    key, value = operation.key, operation.value
+    index = EVERY_TARGET if target is None else target
+    return _OPERATION_HEAD.pack(index, kind, len(collection)) + collection
+
+
+def _encode_operation(operation: Operation) -> bytes:
+    target, kind, collection, key, value = operation
     parts = [
-        _OPERATION_HEAD.pack(index, operation.kind, len(collection)),
-        collection,
+        _encode_operation_head(target, kind, collection),
         _BLOB_SIZE.pack(len(key)),
         key,
         _BLOB_SIZE.pack(NO_VALUE if value is None else len(value)),

@@ -5,11 +5,12 @@ In: requests from any thread. Out: calls of one function, until it fails or the 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 from tallystick.errors import LogClosedError, LogPoisonedError
 from tallystick.printable import logger
+from tallystick.storage.opening import start_thread
+from tallystick.storage.scheduling import threading
 
 _log = logger(__name__)
 
@@ -28,11 +29,12 @@ class DebouncedThread:
         self._wanted = threading.Event()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="log flush", daemon=True)
-        self._thread.start()
+        start_thread(self._thread)
 
     def prompt(self) -> None:
         """Request a call of ``work`` within ``seconds``."""
-        self._wanted.set()
+        if not self._wanted.is_set():  # costs a tenth of `set`, and is so most of the time
+            self._wanted.set()
 
     def close(self) -> None:
         """Wait for the running call and make no other."""

@@ -6,13 +6,13 @@ In: a function that returns the free bytes. Out: `BusyError` below the limit.
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable
 
 from tallystick.errors import BusyError
 from tallystick.printable import logger
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
+from tallystick.storage.scheduling import time
 from tallystick.systems.cloudtran.live.settings import LogSettings
 
 CHECK_SECONDS = 1.0
@@ -56,7 +56,7 @@ class DiskSpace:
             raise BusyError(
                 "the disk of the log is nearly full",
                 file=self._folder,
-                expected=f"room for {self._settings.disk_space_low_busy_count} more files",
+                expected=f"space for {self._settings.disk_space_low_busy_count} more files",
                 advice="Retry in a second; persisted entries are still written and free files",
             )
 
@@ -64,4 +64,4 @@ class DiskSpace:
         files = self._free_bytes() // self._settings.file_size
         self._busy = files < self._settings.disk_space_low_busy_count
         if files < self._settings.disk_space_low_warning_count:
-            _log.warning("%s: room for %d more log files", self._folder, files)
+            _log.warning("%s: space for %d more log files", self._folder, files)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import posixpath
-import time
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 
 from tallystick.errors import LogFullError
 from tallystick.storage.files import File, FileSystem
+from tallystick.storage.scheduling import time
 from tallystick.systems.cloudtran.format.file_names import FileName
 from tallystick.systems.cloudtran.format.layout import (
     CODEC_NONE,
@@ -165,9 +165,9 @@ class FileSeries:
                 return
         if error.errno in _NO_ROOM:
             raise LogFullError(
-                "no room for the log",
+                "no space for the log",
                 file=self.folder,
-                advice="Make room; waiting persisted entries are written as soon as there is",
+                advice="Free space; waiting persisted entries are written as soon as there is",
             ) from error
         if self._file is None:
             raise error

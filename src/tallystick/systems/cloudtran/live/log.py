@@ -9,8 +9,6 @@ batch is one block; `thread_count` workers prepare full batches while one ordere
 from __future__ import annotations
 
 import posixpath
-import threading
-import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from struct import pack_into
@@ -29,8 +27,10 @@ from tallystick.errors import (
 from tallystick.roles import Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import closing_log, opens_log
+from tallystick.storage.opening import closing_log, lock_log, opens_log
+from tallystick.storage.scheduling import threading, time
 from tallystick.systems.cloudtran.format.entries import (
+    ALL_TARGETS,
     ENTRY_FLAGS_AT,
     ENTRY_NUMBER_AT,
     Entry,
@@ -38,6 +38,7 @@ from tallystick.systems.cloudtran.format.entries import (
     Operation,
     PersistedFlag,
     PersistingFlag,
+    encode_all_persisted,
     encode_entry,
     parse_entry,
 )
@@ -50,6 +51,8 @@ from tallystick.systems.cloudtran.live.state import OpenEntry
 from tallystick.systems.cloudtran.live.writer import BlockWriter, DoneTicket, Effect, EffectKind
 
 LOCK_SUFFIX = ".lock"
+
+_PERSISTED = EffectKind.PERSISTED
 
 
 class BlockLog:
@@ -95,7 +98,9 @@ class BlockLog:
         self._order = threading.Lock()
         self._closed = False
         fs.mkdir(folder)
-        self._lock = fs.lock(posixpath.join(folder, self.settings.file_base_name + LOCK_SUFFIX))
+        self._lock = lock_log(
+            fs, posixpath.join(folder, self.settings.file_base_name + LOCK_SUFFIX)
+        )
         try:
             self._open()
         except BaseException:
@@ -117,6 +122,7 @@ class BlockLog:
     def _open(self) -> None:
         found = open_log(self._fs, self.folder, self.settings)
         self.losses = found.losses
+        self.judgement = found.judgement
         self._next_number = found.number
         numbers = found.serial, found.sequence
         series = FileSeries(
@@ -183,10 +189,10 @@ class BlockLog:
         names = frozenset(targets)
         entries = self._writer.state.entries
         with self._writer.lock:
-            known = [(number, entries[number].pending) for number in numbers if number in entries]
             effects = [
-                Effect(EffectKind.PERSISTED, number, None if pending <= names else names)
-                for number, pending in known
+                Effect(_PERSISTED, number, None if entries[number].pending <= names else names)
+                for number in numbers
+                if number in entries
             ]
         with self._order:
             self._check_open()
@@ -282,8 +288,10 @@ class BlockLog:
     # -- entries into batches; the order lock is held ------------------------------------------
 
     def _append_persisted(self, effect: Effect) -> Ticket:
-        flags = effect.flags | (PersistedFlag.ALL_TARGETS if effect.targets is None else 0)
         moment = int(self._clock() * 1_000_000)
+        if effect.targets is None and not effect.flags:
+            return self._writer.append(encode_all_persisted(effect.number, moment), effect)
+        flags = effect.flags | (ALL_TARGETS if effect.targets is None else 0)
         names = tuple(sorted(effect.targets or ()))
         entry = Entry(EntryKind.PERSISTED, effect.number, moment, names, flags=flags)
         return self._writer.append(encode_entry(entry), effect)

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from tallystick.errors import CorruptLogError, IncompleteLogError
 from tallystick.printable import logger
+from tallystick.records import Judgement
 from tallystick.storage.files import FileSystem, read_source
+from tallystick.systems.cloudtran.codes import CODES
 from tallystick.systems.cloudtran.format.entries import Entry, EntryKind, encode_entry
 from tallystick.systems.cloudtran.format.file_names import parse_name
+from tallystick.systems.cloudtran.format.layout import SYSTEM_NAME
 from tallystick.systems.cloudtran.live.high_water_mark import HighWaterMark, read_mark, write_mark
 from tallystick.systems.cloudtran.live.settings import LogSettings
 from tallystick.systems.cloudtran.live.state import LogState, OpenEntry
@@ -24,6 +27,9 @@ from tallystick.systems.cloudtran.read.block_order import BlockOccurrence, Opene
 from tallystick.systems.cloudtran.read.files import BlockFile
 from tallystick.systems.cloudtran.read.header_repair import BlockFinder
 from tallystick.systems.cloudtran.read.scan import FileScan
+from tallystick.systems.cloudtran.verdict.findings import findings
+from tallystick.systems.cloudtran.verdict.strict import judgement
+from tallystick.systems.findings import FindingBuilder
 
 NUMBERS_SHOWN_MAX = 20
 
@@ -40,6 +46,8 @@ class Recovered:
     number: int
     losses: list[Loss]
     warnings: list[LogWarning]
+    judgement: Judgement
+    """The answer about the log as it was found."""
 
 
 def open_log(fs: FileSystem, folder: str, settings: LogSettings) -> Recovered:
@@ -58,7 +66,15 @@ def open_log(fs: FileSystem, folder: str, settings: LogSettings) -> Recovered:
         _log.warning("%s at offset %d: %s", warning.name, warning.offset, warning.code)
     used = HighWaterMark(found.serial - 1, found.sequence - 1, found.number - 1)
     write_mark(fs, folder, settings.file_base_name, used)
+    _make_durable(fs, folder, settings)
     return found
+
+
+def _make_durable(fs: FileSystem, folder: str, settings: LogSettings) -> None:
+    """Sync what was read: a killed owner may have written it, and not synced."""
+    for file in log_files(fs, folder, settings):
+        with closing(fs.open(file.path, write=False)) as opened:
+            opened.datasync()
 
 
 def _zap(fs: FileSystem, folder: str, settings: LogSettings) -> None:
@@ -92,6 +108,7 @@ def recover(fs: FileSystem, folder: str, settings: LogSettings) -> Recovered:
         analysis.add(occurrence)
         open_entries.add(occurrence)
     analysis.finish()
+    analysis.size = fs.size(files[-1].path) if files else 0
     if analysis.losses and settings.on_damage == "stop":
         raise _damage(analysis, folder)
     marked = read_mark(fs, folder, settings.file_base_name)
@@ -102,6 +119,7 @@ def recover(fs: FileSystem, folder: str, settings: LogSettings) -> Recovered:
         1 + max(marked.number, open_entries.greatest),
         analysis.losses,
         analysis.warnings,
+        judgement(analysis, findings(analysis, FindingBuilder(SYSTEM_NAME, folder, CODES), {})),
     )
 
 

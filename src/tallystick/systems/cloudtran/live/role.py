@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from tallystick.errors import LogWriteError
+from tallystick.records import Judgement
 from tallystick.roles import Operation, OperationCode, PersistEntry, Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
@@ -46,6 +47,11 @@ class CloudtranPersistLog:
     @property
     def identity(self) -> None:
         """None: the format has no field for one."""
+
+    @property
+    def judgement(self) -> Judgement:
+        """The answer about the log as its opening found it."""
+        return self._log.judgement
 
     @property
     def last_number(self) -> int:

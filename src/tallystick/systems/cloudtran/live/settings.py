@@ -13,7 +13,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
-from tallystick.storage.java_properties import parse_properties
 from tallystick.systems.cloudtran.format.layout import (
     BLOCK_SIZES,
     BOTH_HEADERS,
@@ -22,6 +21,7 @@ from tallystick.systems.cloudtran.format.layout import (
     SIGNATURE,
     SIGNATURE_SIZE,
 )
+from tallystick.systems.java_properties import parse_properties
 
 MEBIBYTE = 1 << 20
 FILE_SIZE_MB_MAX = 4095

@@ -7,15 +7,16 @@ the effects on the `LogState`. `append` is called under the log's order lock; `_
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Generator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from tallystick.errors import LogFullError
 from tallystick.roles import Ticket
 from tallystick.storage.group.writer import GroupWriter
+from tallystick.storage.scheduling import threading
 from tallystick.systems.cloudtran.live.files import FileSeries, ReadyBlock
 from tallystick.systems.cloudtran.live.settings import LogSettings
 from tallystick.systems.cloudtran.live.state import LogState
@@ -33,8 +34,7 @@ class EffectKind(Enum):
     PERSISTED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(NamedTuple):
     """The effect of one entry once it is written; ``targets`` None means every one."""
 
     kind: EffectKind

@@ -87,6 +87,8 @@ class LogAnalysis:
     """The last block of the newest file is whole, and says that its file was closed."""
     odd_tail: bool = False
     """The newest file ends in a block that is damaged although all of it was written."""
+    size: int = 0
+    """Bytes of the newest file, where its reader gives them: each block is whole sectors."""
     _partly: dict[int, set[str]] = field(default_factory=dict)
     _regions: list[BlockOccurrence] = field(default_factory=list)
     _torn: tuple[int, BlockOccurrence] | None = None

@@ -5,8 +5,10 @@ In: blocks in the order of reading. Out: the changes of all transactions by asce
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 
+from tallystick.errors import LogUnreadableError
 from tallystick.records import Change, Kind
 from tallystick.systems.cloudtran.format.entries import (
     EntryKind,
@@ -47,6 +49,41 @@ def carried_changes(occurrences: Iterable[BlockOccurrence], log: str) -> list[Ch
             carried[number] = list(_entry_changes(occurrence.block, placed, path, log))
     numbers = sorted(number for number in carried if number not in plain)
     return [change for number in numbers for change in carried[number]]
+
+
+def changes_between(
+    occurrences: Callable[[], Iterable[BlockOccurrence]], log: str, after: int | None, until: int
+) -> Iterator[Change]:
+    """Yield the operations of entries in the blocks above one number, up to another.
+
+    An entry that is carried forward was in an earlier block, and is left out. With ``after`` None
+    it is given where that block is not there.
+
+    Raises:
+        LogUnreadableError: blocks are gone or damaged.
+    """
+    carried = carried_changes(occurrences(), log) if after is None else []
+    orphans = {key: [*some] for key, some in groupby(carried, lambda one: one.commit_sequence)}
+    last = after
+    for occurrence in occurrences():
+        block = occurrence.block
+        if not block.readable or (last is not None and block.prologue.sequence <= last):
+            continue
+        if block.prologue.sequence > until:
+            return
+        if last is not None and block.prologue.sequence > last + 1:
+            raise LogUnreadableError(
+                "records were given up before they were read, or are damaged",
+                file=occurrence.file.path, offset=block.offset,
+                expected=f"block {last + 1}", found=f"block {block.prologue.sequence}",
+                advice="Let the disposer wait for the stream: option holdFolder",
+            )  # fmt: skip
+        last = block.prologue.sequence
+        for _, placed in _persisting([occurrence]):
+            if placed.entry.carried_forward:
+                yield from orphans.pop(signed(placed.entry.number), ())
+            else:
+                yield from _entry_changes(block, placed, occurrence.file.path, log)
 
 
 def _persisting(

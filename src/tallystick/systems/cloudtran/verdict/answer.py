@@ -11,17 +11,25 @@ from collections.abc import Iterator
 from tallystick.records import AtStake
 from tallystick.systems.answers import Ground
 from tallystick.systems.cloudtran.read.analysis import LogAnalysis
+from tallystick.systems.cloudtran.read.scan import SECTOR_SIZE
 from tallystick.systems.cloudtran.verdict.findings import loss_text, lost_numbers
+
+_COUNT_LIMIT = 1 << 63
+"""More transactions than any log holds: a damaged number stands far from the others."""
 
 
 def grounds(analysis: LogAnalysis) -> Iterator[Ground]:
     """Yield what holds of the log."""
     if analysis.losses:
         first = analysis.losses[0]
-        count = sum(len(numbers) for numbers in lost_numbers(analysis))
+        count = sum(numbers.stop - numbers.start for numbers in lost_numbers(analysis))
         text = f"{first.name}, offset {first.offset}: {loss_text(first, first.blocks or 'some')}"
-        yield Ground("start-stops", text, AtStake(count or None))
+        yield Ground("start-stops", text, AtStake(count if 0 < count < _COUNT_LIMIT else None))
     if analysis.odd_tail:
         yield Ground("odd-tail")
+    elif analysis.ends_closed:
+        yield Ground("closing-block")
+    elif analysis.size % SECTOR_SIZE:
+        yield Ground("odd-size")
     elif analysis.files:
-        yield Ground("closing-block" if analysis.ends_closed else "last-block-whole")
+        yield Ground("last-block-whole")

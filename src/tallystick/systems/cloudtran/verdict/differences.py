@@ -21,7 +21,7 @@ def differences(analysis: LogAnalysis) -> list[Difference]:
         text = numbers_text(gaps)
         found.append(
             Difference(
-                "transactions behind the damage",
+                "transactions after the damage",
                 "counts lost blocks, not transactions",
                 f"never seen although later ones are there: {text}",
                 f"a start with on_damage=report never applies {text}, and says so nowhere",

@@ -37,7 +37,7 @@ _WARNING_WORDS = {
     "second-header-damaged": "the second header of a block is damaged; the data is whole",
     "both-headers-repaired": "both headers of a block are damaged; together they give its data",
     "unfinished-tail": "the last write of the file did not finish; its data is whole and is used",
-    TORN_TAIL: "the file ends in a write that never finished",
+    TORN_TAIL: "the file ends in a block that is not whole",
     STALE_TAIL: "what follows is left over from an earlier life of the file; it is ignored",
     MISSING_FILE: "a file before this one is missing from the series",
 }
@@ -103,6 +103,8 @@ def lost_numbers(analysis: LogAnalysis) -> list[range]:
 
 def numbers_text(ranges: list[range]) -> str:
     """Return ``3, 7-9`` and so on, cut after `_GAPS_SHOWN_MAX` ranges."""
-    texts = [str(one[0]) if len(one) == 1 else f"{one[0]}-{one[-1]}" for one in ranges]
+    # A range of more than 2^63 numbers has no len().
+    pairs = [(one.start, one.stop - 1) for one in ranges]
+    texts = [str(first) if first == last else f"{first}-{last}" for first, last in pairs]
     more = len(texts) - _GAPS_SHOWN_MAX
     return ", ".join(texts[:_GAPS_SHOWN_MAX]) + (f" and {more} more ranges" if more > 0 else "")

@@ -1,0 +1,75 @@
+"""The column ``attributes`` of plain records: JSON texts, joined from columns of their parts.
+
+In: the bytes of whole records, and where they stand. Out: the texts that
+`tallystick.arrow.schemas.json_text` makes of the attributes of `read.records`.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tallystick.arrow.columns import byte_ranges
+from tallystick.systems.bitronix.format.layout import (
+    CRC_OFFSET,
+    END_RECORD,
+    GTRID_OFFSET,
+    GTRID_SIZE_OFFSET,
+    GTRID_TAIL,
+    HEADER_LENGTH_OFFSET,
+    LENGTH_OUTSIDE,
+)
+
+Longs = npt.NDArray[np.int64]
+_INT, _LONG = np.dtype(">i4"), np.dtype(">i8")
+
+
+def plain_attributes(
+    data: npt.NDArray[np.uint8], places: Longs, lengths: Longs, statuses: npt.NDArray[np.int32]
+) -> pa.Array:
+    """Return the attributes of the whole records at ``places`` of ``data``, as JSON."""
+    sizes = data[places + GTRID_SIZE_OFFSET].astype(np.int64)
+    ends = places + GTRID_OFFSET + sizes
+    sequences, times = (
+        _at(data, ends - _INT.itemsize, _INT),
+        _at(data, ends - GTRID_TAIL.size, _LONG),
+    )
+    parts = (
+        '{"status":', _text(statuses),
+        ',"recordLength":', _text(lengths - LENGTH_OUTSIDE),
+        ',"headerLength":', _text(_at(data, places + HEADER_LENGTH_OFFSET, _INT)),
+        ',"crc32":', _text(_at(data, places + CRC_OFFSET, _INT)),
+        ',"gtridServerId":', _server_ids(data, places + GTRID_OFFSET, sizes - GTRID_TAIL.size),
+        ',"gtridTimestamp":', _known(sizes >= GTRID_TAIL.size, times),
+        ',"gtridSequence":', _known(sizes >= _INT.itemsize, sequences),
+        f',"endRecord":{END_RECORD}}}',
+    )  # fmt: skip
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def _at(
+    data: npt.NDArray[np.uint8], places: Longs, kind: np.dtype[np.generic]
+) -> npt.NDArray[np.generic]:
+    """Return the big-endian numbers at ``places``, none of which is before or after the data."""
+    taken = data[np.maximum(places, 0)[:, np.newaxis] + np.arange(kind.itemsize)]
+    return taken.view(kind).reshape(len(places)).astype(kind.newbyteorder("="))
+
+
+def _text(values: npt.NDArray[np.generic]) -> pa.Array:
+    return pc.cast(pa.array(values), pa.string())
+
+
+def _known(known: npt.NDArray[np.bool_], values: npt.NDArray[np.generic]) -> pa.Array:
+    return pc.if_else(pa.array(known), _text(values), "null")
+
+
+def _server_ids(data: npt.NDArray[np.uint8], starts: Longs, lengths: Longs) -> pa.Array:
+    """Return each server id as JSON; null where the gtrid has no byte before its tail."""
+    lengths = np.where(lengths > 0, lengths, -1)
+    found = byte_ranges(data, starts, lengths).cast(pa.binary()).dictionary_encode()
+    texts = [json.dumps(one.decode("latin-1")) for one in found.dictionary.to_pylist()]
+    return pc.fill_null(pa.array(texts, pa.string()).take(found.indices), "null")
