@@ -146,8 +146,10 @@ class CloudTran:
         disk_block_size=512, file_size_mb=1, on_incomplete="replay", persisted_flush_millis=2
     )
 
+    DISPOSER: str | None = None
+
     def __init__(self, fs: FileSystem, folder: str) -> None:
-        self.log = BlockLog(folder, self.SETTINGS, fs=fs, disposer=None)
+        self.log = BlockLog(folder, self.SETTINGS, fs=fs, disposer=self.DISPOSER)
         self._given = {int(one.reference): one.number for one, _ in self.log.pending()}
 
     def put(self, number: int) -> None:
@@ -170,8 +172,12 @@ class CloudTran:
 class Derby:
     """Committed operations, of which those of a negative number take one away."""
 
+    ARCHIVE = True
+
     def __init__(self, fs: FileSystem, folder: str) -> None:
-        self.log = LogToFile(folder, fs=fs, buffer_size=512, switch_interval=4096, archive=True)
+        self.log = LogToFile(
+            folder, fs=fs, buffer_size=512, switch_interval=4096, archive=self.ARCHIVE
+        )
         page = b"".join(map(compressed_long, (0, 1168, 1, 0)))
         self._insert = format_id(operations.INSERT) + page + compressed_int(6) + b"\0\0\0\1"
 

@@ -28,6 +28,7 @@ from tallystick.systems.derby.live.log import LogToFile
 from tallystick.systems.derby.read.spans import ByteRange
 from tallystick.systems.derby.reader import DerbyReading
 from tallystick.systems.h2.format import layout as h2
+from tallystick.systems.h2.format.entries import Type
 from tallystick.systems.h2.reader import H2Reading
 from tallystick.systems.protocol import LogSource, ReadOptions
 from tallystick.systems.registry import system, systems
@@ -103,6 +104,12 @@ def damaged_block(folder: Path) -> None:
     with edited(path) as data:
         last = data.rfind(b"\x89TXL", 0, len(data.rstrip(b"\0")) - HEADER_SIZE)
         data[last + HEADER_SIZE + 30] ^= 0xFF
+
+
+def cut_in_a_sector(folder: Path) -> None:
+    """Take the last byte of a block log."""
+    with edited(newest(folder, "*.ctlog")) as data:
+        del data[-1:]
 
 
 def without_closing_block(folder: Path) -> None:
@@ -181,6 +188,24 @@ def unlinked_file(folder: Path) -> None:
     (folder / f"log/log{number + 1}.dat").write_bytes(bytes(head) + bytes(1000))
 
 
+def cut_to(size: Callable[[int], int]) -> Change:
+    """Cut the last file to a size that is told from where its last record ends."""
+
+    def change(folder: Path) -> None:
+        path, _, end = last_group(folder)
+        with edited(path) as data:
+            del data[size(end) :]
+
+    return change
+
+
+def older_control(folder: Path) -> None:
+    """Let log.ctrl name an earlier place than its mirror, which is written after it."""
+    begin = next(one for one in derby_ranges(folder) if one.envelope is not None)
+    with edited(folder / "log/log.ctrl") as data:
+        data[:] = control(checkpoint=begin.place)(data) or b""
+
+
 def without_last_file(folder: Path) -> None:
     """Take the last file away, and let recovery start at the first one."""
     (folder / "log/log5.dat").unlink()
@@ -231,6 +256,29 @@ def _named_log(_reading: H2Reading, data: bytearray) -> None:
         data[place] = h2.encode_variable_header(changed, size)
 
 
+def _closed_in(*copies: int, key_added: int = 0) -> Callable[[H2Reading, bytearray], None]:
+    """Let copies of the header name no log; the log stays where it is."""
+
+    def change(_reading: H2Reading, data: bytearray) -> None:
+        size = int.from_bytes(data[h2.PAGE_SIZE_OFFSET : h2.PAGE_SIZE_OFFSET + 4])
+        found = h2.decode_variable_header(bytes(data[size : 2 * size]))
+        assert found is not None
+        closed = h2.VariableHeader(found.write_counter, found.log_key + key_added, 0, 0)
+        for copy in copies:
+            data[copy * size : (copy + 1) * size] = h2.encode_variable_header(closed, size)
+
+    return change
+
+
+def _record_after_fill(reading: H2Reading, data: bytearray) -> None:
+    """Put a prepare without a name on the last byte but two of the last log page."""
+    found = reading._stream()
+    assert found is not None
+    stream = found[1]
+    end = (stream.data_pages[-1] + 1) * stream.pages.page_size
+    data[end - 3] = Type.PREPARE_COMMIT
+
+
 def _other_inner_magic(_reading: H2Reading, data: bytearray) -> None:
     data[h2.INNER_MAGIC_OFFSET] ^= 1
 
@@ -254,7 +302,7 @@ def zeroed_record(folder: Path) -> None:
 
 
 def forced_change_of_files(folder: Path) -> None:
-    """Three files; the second one begins although the first has room."""
+    """Three files; the second one begins although the first has space."""
     items = {1: [jboss.add(1)], 2: [jboss.add(2)], 3: []}
     files = {number: jboss.image("g3", number, ones) for number, ones in items.items()}
     jboss.write(folder, "g3", files)
@@ -349,7 +397,13 @@ PROOFS = [
         "last-block-whole",
     ),
     (Row("cloudtran", "normal", as_it_is, "last-block-whole"), damaged_block, "start-stops"),
+    (Row("cloudtran", "normal", as_it_is, "last-block-whole"), cut_in_a_sector, "odd-size"),
     (Row("derby", "halted", as_it_is, "zeros-to-the-end"), LAST_BYTE, "odd-group"),
+    (
+        Row("derby", "halted", cut_to(lambda _: 100_000), "zeros-to-the-end"),
+        cut_to(lambda _: 99_999),
+        "odd-size",
+    ),
     (Row("derby", "halted", torn_group, "unfinished-group"), flipped_group, "odd-group"),
     (
         Row("derby", "halted-filesync", as_it_is, "file-grown", SYNC_SETTING),
@@ -357,6 +411,11 @@ PROOFS = [
         "odd-group",
     ),
     (Row("h2", "clean-512", as_it_is, "log-closed"), h2_change(_named_log), "damaged"),
+    (
+        Row("h2", "clean-512", h2_change(lambda _, data: data.extend(bytes(512))), "log-closed"),
+        h2_change(lambda _, data: data.extend(b"\b" + bytes(511))),
+        "log-not-named",
+    ),
     (Row("h2", "large-log-512", as_it_is, "flushed-end"), zero_last_pages(1), "full-last-page"),
     (
         Row("jboss", ARTEMIS, as_it_is, "next-file"),
@@ -375,9 +434,16 @@ OTHERS = [
     Row("derby", "large", early_group, "commits-dropped"),
     Row("derby", "switch-archive", without_last_file, "last-file-missing"),
     Row("derby", "halted", unlinked_file, "files-after-end"),
-    Row("derby", "halted", cut("log/log1.dat", 3), "odd-size"),
+    Row("derby", "halted", cut_to(lambda end: end + 3), "odd-size"),
+    Row("derby", "halted", cut_to(lambda _: 90_000), "odd-size"),
+    Row("derby", "halted", older_control, "older-control"),
     Row("h2", "committed-2048", zero_last_pages(1), "ends-in-checkpoint"),
     Row("h2", "clean-512", h2_change(_other_inner_magic), "encrypted"),
+    Row("h2", "large-log-512", h2_change(_closed_in(1)), "closed-in-one-copy"),
+    Row("h2", "large-log-512", h2_change(_closed_in(1, 2)), "log-not-named"),
+    Row("h2", "large-log-512", h2_change(_closed_in(1, 2, key_added=1000)), "log-not-named"),
+    Row("h2", "large-log-512", h2_change(_record_after_fill), "record-after-fill"),
+    Row("h2", "large-log-512", h2_change(lambda _, data: data.append(0)), "odd-size"),
     Row("jboss", HORNETQ, put("hornetq-data-2.hq", 0, b"J" * 16), "load-refused"),
     Row("jboss", ARTEMIS, copied_file, "same-file-id"),
     Row("jboss", HORNETQ, zeroed_record, "odd-end"),

@@ -6,7 +6,8 @@ both verdicts, answers, findings, or a table as a file. Nothing is written to a 
 
 from __future__ import annotations
 
+from tallystick.reading.scrubbing import scrub
 from tallystick.reading.survey import explain, inspect, read_arrow, scan, verify
 from tallystick.reading.triaging import triage
 
-__all__ = ["explain", "inspect", "read_arrow", "scan", "triage", "verify"]
+__all__ = ["explain", "inspect", "read_arrow", "scan", "scrub", "triage", "verify"]

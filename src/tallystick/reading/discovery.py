@@ -16,7 +16,7 @@ from typing import Any
 
 from tallystick.errors import LogUnreadableError, MissingExtraError
 from tallystick.records import Finding, Severity
-from tallystick.storage.source import is_remote, unreadable
+from tallystick.storage.source import archive_name, is_remote, unreadable
 from tallystick.systems.protocol import Entry, Folder, LogSource, System
 from tallystick.systems.registry import systems
 
@@ -148,9 +148,12 @@ def _readable(folder: Folder, found: Discovery) -> Folder:
     readable = []
     for entry in folder.entries:
         try:
-            entry.head  # noqa: B018 - reading it is the test
+            archive = archive_name(entry.head)
         except LogUnreadableError as error:
             found.problems.append(_problem(error, folder.path))
+            continue
+        if archive:  # a log inside would be taken for a damaged one
+            found.others.append(entry.path)
         else:
             readable.append(entry)
     return Folder(folder.path, tuple(readable))

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 from tallystick.reading import read_arrow, scan
 from tallystick.reading.survey import Path
 from tallystick.records import Finding, jsonable
+from tallystick.storage.local import write_anew
 from tallystick.systems.protocol import ReadOptions
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ def export(
 ) -> int:
     """Write ``table`` of every log below ``path``; returns the number of rows.
 
-    A file appears under its name only when it is complete. ``problems`` as for
-    `tallystick.scan`. Raises `ValueError` for an unknown form or table.
+    A file appears under its name only when it is complete, and is its owner's alone. ``problems``
+    as for `tallystick.scan`. Raises `ValueError` for an unknown form or table.
     """
     if form not in FORMATS:
         raise ValueError(f"unknown form {form!r}; one of {', '.join(FORMATS)}")
@@ -55,7 +56,7 @@ def _write(target: str | os.PathLike[str] | IO[bytes], write: Any) -> int:
     partial = f"{final}.partial"
     with ExitStack() as undo:
         undo.callback(_remove, partial)
-        with open(partial, "wb") as out:
+        with write_anew(partial) as out:
             rows = int(write(out))
         os.replace(partial, final)  # noqa: PTH105 - a str, as given
         undo.pop_all()

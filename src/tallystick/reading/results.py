@@ -6,11 +6,12 @@ In: verdicts, findings and readings of single logs. Out: one answer for a person
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tallystick.records import Answer, Finding, Outcome, Severity, State, Verdict
+from tallystick.systems.findings import NOT_SAFE
 from tallystick.systems.protocol import LogReading
 
 
@@ -30,11 +31,8 @@ class Explanation:
         """0 all safe and whole, 1 anything else, 2 nothing could be read."""
         if not self.logs:
             return 2
-        if any(verdict.judgement.answer is not Answer.SAFE for verdict in self.logs):
-            return 1
-        severe = any(is_severe(one) for ones in self.findings for one in ones)
-        differing = any(verdict.differences for verdict in self.logs)
-        return int(severe or differing or any(map(is_severe, self.problems)))
+        fine = all(map(is_fine, self.logs, self.findings))
+        return int(not fine or any(map(is_severe, self.problems)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``tallystick explain --json`` prints."""
@@ -106,8 +104,10 @@ class Verification:
 
     @property
     def exit_code(self) -> int:
-        """0 fine, 1 damage found, 2 nothing could be read."""
-        return int(any(map(is_severe, self.findings))) if self.logs else 2
+        """That of `Explanation`: 0 all safe and whole, 1 anything else, 2 nothing could be read."""
+        if not self.logs:
+            return 2
+        return int(any(is_severe(one) or one.code == NOT_SAFE.code for one in self.findings))
 
 
 def headline(verdict: Verdict) -> str:
@@ -141,8 +141,11 @@ def _end(verdict: Verdict) -> str:
         return "and lose nothing silently"
     if answer is Answer.CANNOT_TELL:
         return "and whether it loses anything cannot be told"
-    lost = stake.transactions or amount(verdict.strict.get("lost"))
-    return f"and silently lose {lost:,}" if lost else "and lose changes that cannot be counted"
+    if stake.transactions:
+        return f"and silently lose {stake.transactions:,}"
+    if stake.rows and amount(verdict.strict.get("lost")):
+        return f"and silently lose {stake.rows:,} record{'s' if stake.rows > 1 else ''}"
+    return "and lose changes that cannot be counted"
 
 
 _FATES: dict[str, tuple[State, ...]] = {
@@ -175,6 +178,12 @@ def amount(value: Any) -> int:
 def is_severe(finding: Finding) -> bool:
     """Return True for findings that make a command exit with 1."""
     return finding.severity in (Severity.DAMAGE, Severity.LOSS)
+
+
+def is_fine(verdict: Verdict, findings: Iterable[Finding]) -> bool:
+    """Return True for a log that is safe and whole, and of which both judgements are the same."""
+    safe = verdict.judgement.answer is Answer.SAFE
+    return safe and not verdict.differences and not any(map(is_severe, findings))
 
 
 def summary_of(reading: LogReading, title: str) -> Summary:

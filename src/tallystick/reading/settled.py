@@ -18,7 +18,6 @@ from tallystick.errors import (
     FileShrankError,
     LogBeingWrittenError,
     LogUnreadableError,
-    TallystickError,
 )
 from tallystick.reading.discovery import search
 from tallystick.reading.names import log_name
@@ -135,7 +134,7 @@ class Observer:
                 require_whole(before.source.files)
             except FileShrankError:
                 raise
-            except (TallystickError, OSError) as error:
+            except Exception as error:  # of a file read twice, changed meanwhile, any may come
                 if not self._changed(before):
                     raise
                 cause = error
@@ -186,7 +185,7 @@ class Observer:
             except FileShrankError:
                 yield from held
                 raise
-            except (TallystickError, OSError) as error:
+            except Exception as error:
                 if not self._changed(before):
                     yield from held
                     raise

@@ -11,7 +11,7 @@ import operator
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,11 +23,19 @@ from tallystick.errors import (
 )
 from tallystick.reading.discovery import discover
 from tallystick.reading.names import log_name
-from tallystick.reading.results import Explanation, Inspection, Summary, Verification, summary_of
+from tallystick.reading.results import (
+    Explanation,
+    Inspection,
+    Summary,
+    Verification,
+    is_fine,
+    is_severe,
+    summary_of,
+)
 from tallystick.reading.settled import Observer
-from tallystick.records import Finding, Outcome, Record, Severity
-from tallystick.storage.source import logical_name, read_head, require_whole
-from tallystick.systems.findings import BEING_WRITTEN
+from tallystick.records import Finding, Outcome, Record, Severity, Verdict
+from tallystick.storage.source import archive_name, logical_name, read_head, require_whole
+from tallystick.systems.findings import BEING_WRITTEN, NOT_SAFE
 from tallystick.systems.protocol import LogReading, LogSource, ReadOptions, System
 from tallystick.systems.registry import systems
 
@@ -201,14 +209,27 @@ def read_arrow(
 
 
 def explain(
-    path: Path, *, options: ReadOptions | None = None, progress: Progress | None = None
+    path: Path,
+    *,
+    options: ReadOptions | None = None,
+    progress: Progress | None = None,
+    whole: bool = False,
 ) -> Explanation:
-    """Return, per log below ``path``, what its engine would do and what the bytes prove."""
+    """Return, per log below ``path``, what its engine would do and what the bytes prove.
+
+    With ``whole`` the engine's part of each verdict is made while its log is watched for changes;
+    else, where it lists every record, when it is first asked for.
+    """
     found = survey(path, options=options).refuse_unknown_settings()
     answer = Explanation(found.path, [], [], found.problems, found.others)
+
+    def take(reading: LogReading) -> Verdict:
+        verdict = reading.verdict()
+        return replace(verdict, engine=dict(verdict.engine)) if whole else verdict
+
     for log in found.observers(progress):
         with found.guard(log.source):
-            seen = log.observe(lambda reading: reading.verdict())
+            seen = log.observe(take)
             answer.findings.append(seen.findings)
             answer.logs.append(seen.value)
     return answer
@@ -231,12 +252,18 @@ def inspect(
 def verify(
     path: Path, *, options: ReadOptions | None = None, progress: Progress | None = None
 ) -> Verification:
-    """Return the findings of every log below ``path``."""
+    """Return the findings of every log below ``path``.
+
+    A log that `explain` does not call fine has one at least.
+    """
     found = survey(path, options=options).refuse_unknown_settings()
     findings: list[Finding] = []
     for log in found.observers(progress):
         with found.guard(log.source):
-            findings += log.observe(lambda _: None).findings
+            seen = log.observe(lambda reading: reading.verdict())
+            findings += seen.findings
+            if not is_fine(seen.value, seen.findings) and not any(map(is_severe, seen.findings)):
+                findings.append(_not_safe(log, seen.value))
     return Verification(found.path, len(found.logs), findings + found.problems)
 
 
@@ -257,6 +284,12 @@ def error_finding(source: LogSource, error: TallystickError | OSError) -> Findin
         found=known.found,
         advice=known.advice,
     )
+
+
+def _not_safe(log: Observer, verdict: Verdict) -> Finding:
+    build, judgement = log.system.findings_of(log_name(log.source)), verdict.judgement
+    text = f"{judgement.words}: {judgement.text}"
+    return build(NOT_SAFE.code, text, file=next(iter(log.source.files), None))
 
 
 def _damaged_file(record: Record) -> tuple[str, ...]:
@@ -299,6 +332,8 @@ def _content_text(path: str) -> str:
         return error.message
     if not head:
         return "empty"
+    if kind := archive_name(head):
+        return f"{kind}: unpack it first"
     if any(head):
         return "content of no known log"
     return "only zeros" if len(head) < _LOOKED_AT else f"zeros in its first {_LOOKED_AT} bytes"

@@ -13,9 +13,10 @@ from typing import Any
 
 from tallystick.printable import printable
 from tallystick.reading.results import counts
+from tallystick.reading.settled import Observer
 from tallystick.reading.survey import Path, Progress, Survey, survey
 from tallystick.records import Answer, Finding, Judgement, State
-from tallystick.systems.protocol import LogReading, LogSource, ReadOptions
+from tallystick.systems.protocol import LogSource, ReadOptions
 
 GRAVEST_FIRST = (Answer.LOSES, Answer.REFUSES, Answer.CANNOT_TELL, Answer.SAFE)
 """A restart makes the first of them worse; the others keep what is there."""
@@ -43,13 +44,10 @@ class TriagedLog:
 
     def to_dict(self) -> dict[str, Any]:
         """Return one entry of ``tallystick triage --json``."""
-        one = self.judgement
         return {
             "path": self.path,
             "system": self.system,
-            "answer": one.answer.value,
-            "reason": one.reason_dict(),
-            "at_stake": {"transactions": one.at_stake.transactions, "rows": one.at_stake.rows},
+            **self.judgement.to_dict(),
             "in_doubt": self.in_doubt,
             "next": self.command,
         }
@@ -101,9 +99,9 @@ def triage(
     """
     found = survey(path, options=options).refuse_unknown_settings()
     result = Triage(found.path, [], found.problems, found.others)
-    for reading in found.readings(progress):
-        with found.guard(reading.source):
-            result.logs.append(_triaged(found, reading))
+    for log in found.observers(progress):
+        with found.guard(log.source):
+            result.logs.append(_triaged(found, log))
     result.logs.sort(key=_gravity)
     return result
 
@@ -133,8 +131,8 @@ def _gravity(one: TriagedLog) -> tuple[int, int, bool, int, str]:
     return order, -lost, judgement.words == "SAFE", -one.in_doubt, one.path
 
 
-def _triaged(found: Survey, reading: LogReading) -> TriagedLog:
-    verdict, source = reading.verdict(), reading.source
+def _triaged(found: Survey, log: Observer) -> TriagedLog:
+    verdict, source = log.observe(lambda reading: reading.verdict()).value, log.source
     states = counts(verdict.strict.get("transactions"))
     in_doubt = sum(states.get(state.value, 0) for state in _IN_DOUBT)
     path = _path(source)

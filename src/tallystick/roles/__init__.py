@@ -7,8 +7,13 @@ record. All raise `LogClosedError`, `LogPoisonedError` after a failed write or s
 
 from __future__ import annotations
 
-from tallystick.roles.decision_log import Decision, DecisionLog, DecisionOutcome
-from tallystick.roles.journal_engine import JournalEngine, TailPosition
+from tallystick.roles.decision_log import (
+    Decision,
+    DecisionLog,
+    DecisionOutcome,
+    SharedDecisionLog,
+)
+from tallystick.roles.journal_engine import JournalEngine, SharedJournalEngine, TailPosition
 from tallystick.roles.paged_log import (
     CATALOGUE,
     Changes,
@@ -27,6 +32,7 @@ from tallystick.roles.persist_log import (
     PersistLog,
 )
 from tallystick.roles.record_journal import JournalRecord, PreparedTransaction, RecordJournal
+from tallystick.roles.recovered import NOT_JUDGED, RecoveryResult, recovery_result
 from tallystick.roles.role import Role
 from tallystick.roles.ticket import Ticket
 from tallystick.roles.undo_redo_log import (
@@ -39,6 +45,7 @@ from tallystick.roles.undo_redo_log import (
 
 __all__ = [
     "CATALOGUE",
+    "NOT_JUDGED",
     "Changes",
     "Codec",
     "Decision",
@@ -57,8 +64,11 @@ __all__ = [
     "PreparedTransaction",
     "RecordJournal",
     "RecoveryHandler",
+    "RecoveryResult",
     "Role",
     "Row",
+    "SharedDecisionLog",
+    "SharedJournalEngine",
     "TableSpace",
     "TailPosition",
     "Ticket",
@@ -66,4 +76,5 @@ __all__ = [
     "UndoRedoLog",
     "branch_name",
     "branch_of",
+    "recovery_result",
 ]

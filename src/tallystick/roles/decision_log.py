@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tallystick.records import State
 from tallystick.roles.ticket import Ticket
@@ -79,4 +79,27 @@ class DecisionLog(Protocol):
 
     def close(self) -> None:
         """Make everything durable and release the log."""
+        ...
+
+
+@runtime_checkable
+class SharedDecisionLog(DecisionLog, Protocol):
+    """A decision log that several processes write, each with a number of its own.
+
+    `open_decisions` and `heuristics` know of every decision of a process of which `lives_since`
+    said before that it does not live.
+    """
+
+    @property
+    def member(self) -> int:
+        """Return the number of this process, below 256; that of a dead process is used again."""
+        ...
+
+    @property
+    def since_ms(self) -> int:
+        """Return when this process opened the log, in milliseconds since 1970."""
+        ...
+
+    def lives_since(self, member: int) -> int | None:
+        """Return when the process of this number opened the log; None if it does not live."""
         ...

@@ -6,7 +6,7 @@ time, also while they are being written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from tallystick.records import Record, Xid
@@ -35,11 +35,16 @@ class TailPosition(Protocol):
 class JournalEngine(RecordJournal, Protocol):
     """A `RecordJournal` with plain records, replay, and reclaiming of files."""
 
-    def append(self, body: bytes) -> Ticket:
+    @property
+    def identity(self) -> str:
+        """Return the random name of the log, hexadecimal; empty if the format has none."""
+        ...
+
+    def append(self, body: bytes, /) -> Ticket:
         """Record a plain body, which has no id."""
         ...
 
-    def append_durably(self, body: bytes) -> int:
+    def append_durably(self, body: bytes, /) -> int:
         """Record a plain body; it is durable when this returns its LSN."""
         ...
 
@@ -81,6 +86,15 @@ class JournalEngine(RecordJournal, Protocol):
         """
         ...
 
+    def backup(self, target: str, progress: Callable[[int, int], object] | None = None) -> None:
+        """Copy the log as of now to the folder ``target``, durably, while it is written.
+
+        Args:
+            target: A folder that is absent or empty.
+            progress: Called with the bytes copied so far and the bytes in all.
+        """
+        ...
+
     def tail(self, from_lsn: int) -> TailPosition:
         """Return a position that begins at an LSN and follows the log."""
         ...
@@ -111,4 +125,20 @@ class JournalEngine(RecordJournal, Protocol):
     @property
     def counters(self) -> GroupCounters:
         """Return what the group writer has counted."""
+        ...
+
+
+class SharedJournalEngine(JournalEngine, Protocol):
+    """A journal that other processes write, too: no process knows the live ids by itself.
+
+    `add`, `update` and `delete` return tickets that raise `TransactionUsageError` if a record of
+    the id is live, or none is.
+    """
+
+    def new_transaction(self) -> int:
+        """Return a number for a transaction that no process has used."""
+        ...
+
+    def wrong_id(self, wanted: Mapping[int, bool]) -> int | None:
+        """Return the first id that is live though it must not be (False), or the other way."""
         ...

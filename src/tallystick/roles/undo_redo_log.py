@@ -88,6 +88,13 @@ class UndoRedoLog(Protocol):
         """
         ...
 
+    def commit_rows(self, session: int, rows: Mapping[tuple[int, int], bytes | None]) -> None:
+        """Log rows as `log_rows` does, commit the session, and return when both are durable.
+
+        This costs less than the two calls.
+        """
+        ...
+
     def log_truncate(self, session: int, table: int) -> None:
         """Log that all rows of a table are removed."""
         ...

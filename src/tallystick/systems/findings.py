@@ -50,7 +50,13 @@ BEING_WRITTEN = Code(
 )
 """The row for logs that change while they are read; every table has it."""
 
-
+NOT_SAFE = Code(
+    "not-safe",
+    Severity.WARNING,
+    "The answer about the log is not SAFE, or its two verdicts differ, and no damage is found.",
+    "`tallystick explain` says why, and what would decide it",
+)
+"""The row for logs that only their verdict speaks against; every table has it."""
 PACKED = Code(
     "packed-damaged",
     Severity.DAMAGE,
@@ -66,7 +72,7 @@ def codes(*rows: Code) -> Codes:
     Raises:
         ValueError: a code stands in two rows, or damage has no next step.
     """
-    table = {row.code: row for row in (UNREADABLE, BEING_WRITTEN, PACKED)}
+    table = {row.code: row for row in (UNREADABLE, BEING_WRITTEN, NOT_SAFE, PACKED)}
     for row in rows:
         if row.code in table:
             raise ValueError(f"the code {row.code} stands twice in the table")

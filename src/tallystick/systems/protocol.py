@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast, runtime_checkable
 
 from tallystick.errors import LogUnreadableError
 from tallystick.records import (
@@ -28,7 +28,11 @@ from tallystick.systems.answers import Reasons
 from tallystick.systems.findings import Codes, FindingBuilder
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
+
+    Longs = npt.NDArray[np.int64]
 
 HEAD_SIZE = 4096
 
@@ -187,7 +191,9 @@ class LogReading(Protocol):
     def splits(self, target_bytes: int) -> Sequence[Split]:
         """Return parts of about ``target_bytes`` that together give every record once.
 
-        `batches` can read each on its own. The files are not read through to find them.
+        `batches` can read each on its own. The files are not read through to find them. Of a
+        damaged log a part may also give records that a reading of the whole log leaves out because
+        of damage in an earlier part.
         """
         ...
 
@@ -314,16 +320,90 @@ class ChangeBatches(Protocol):
 
 @runtime_checkable
 class ChangesBetween(Protocol):
-    """A `LogReading` whose commits have numbers that grow and stay, so that they can be followed.
+    """A `LogReading` whose commits can be followed: `Change.commit_sequence` grows and stays.
 
-    `Change.commit_sequence` is the `Record.sequence` of the record that committed it.
+    A record's place is a number that grows along the log and is never used again.
     """
 
-    def changes_between(self, after: int, until: int) -> Iterator[Change]:
-        """Yield the changes that records above ``after`` and up to ``until`` commit, in order.
+    def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
+        """Return the places of valid records of a file.
+
+        Args:
+            file: the path of the file.
+            ends: where the records end in the file, in bytes.
+            sequences: their `Record.sequence`; 0 where they have none.
+        """
+        ...
+
+    def changes_between(self, after: int | None, until: int) -> Iterator[Change]:
+        """Yield the changes that records at places above ``after`` commit, up to ``until``.
+
+        They come in commit order. Everything up to ``after`` is known to the caller; with None
+        nothing is, and the log begins with the first record that is there.
 
         Raises:
-            TallystickError: some of these records are damaged or gone.
+            TallystickError: some of these records are damaged, or may be gone.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a collection.
+
+    Attributes:
+        name: its name, as in `Change.values`.
+        declared: its type in the words of the system.
+        kind: its type in SQL, as Spark has it: ``int``, ``decimal(10,2)``, ``string`` and so on;
+            ``string`` for types that SQL has not.
+    """
+
+    name: str
+    declared: str
+    kind: str = "string"
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A table, queue or container.
+
+    Attributes:
+        name: its name, which `Change.collection` has.
+        columns: its columns.
+        stored: what `Change.collection` has for it in ``changes()`` where that is not its name.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    stored: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Catalogued(Protocol):
+    """A `LogReading` that knows the columns of its collections."""
+
+    def collections(self) -> Sequence[Collection]:
+        """Return the collections that have names and columns, as they are at the log's end."""
+        ...
+
+
+@runtime_checkable
+class Typed(Catalogued, Protocol):
+    """A `Catalogued` reading that decodes the raw bytes of ``changes()`` for one collection.
+
+    Values are plain, by name of column; an update has the columns that it changes.
+    """
+
+    def changes_of(
+        self, collection: str, after: int | None = None, until: int | None = None
+    ) -> Iterator[Change]:
+        """Yield committed changes of a collection; with ``until`` as `ChangesBetween` does."""
+        ...
+
+    def rows_before(self, collection: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield key and values of the rows that a collection has where the log begins.
+
+        They are those that the database beside the log tells; none where there is no database.
         """
         ...
 
@@ -352,6 +432,7 @@ class System:
         codes: the table of codes of its findings (`tallystick.systems.findings.codes`).
         reasons: the table of reasons of its answers (`tallystick.systems.answers.reasons`).
         roles: the class that plays each role; called with the path and ``fs=``.
+        shared: of a role, the name of the class whose log several processes can have open.
         role_options: further keyword arguments that the class of a role takes.
         clocks: what `Record.time` of its logs can count.
         followable: records are only appended to files and can be read exactly once while the log
@@ -363,7 +444,8 @@ class System:
         settings: the names that `ReadOptions.settings` may have, and what each means.
         log_file: name of the file, in the folder of a page store, of a log that keeps its pages
             in the same file; empty for other logs.
-        companions: names of files that services keep beside, or one folder above, its logs.
+        companions: names of files that services keep beside, or one folder above, its logs, or what
+            such names begin with before a dot.
         resource: what its logs hold where they take part in a global transaction.
         persist_entry: function ``(Record) -> StoredEntry`` that reads a persisting record of a
             persist log; empty for other systems.
@@ -376,6 +458,7 @@ class System:
     codes: str = "tallystick.systems.findings:NO_CODES"
     reasons: str = "tallystick.systems.answers:NO_REASONS"
     roles: Mapping[Role, str] = field(default_factory=dict)
+    shared: Mapping[Role, str] = field(default_factory=dict)
     role_options: Mapping[Role, frozenset[str]] = field(default_factory=dict)
     clocks: frozenset[Clock] = frozenset({Clock.NONE})
     followable: bool = True

@@ -24,6 +24,7 @@ from tallystick.roles import (
     PersistLog,
     RecordJournal,
     Role,
+    SharedDecisionLog,
     UndoRedoLog,
 )
 from tallystick.storage.files import FileSystem
@@ -100,6 +101,15 @@ def role_class(role: Role, name: str) -> Any:
 def open_decision_log(path: Path, name: str = NATIVE, fs: FileSystem = LOCAL) -> DecisionLog:
     """Open or create a coordinator's log. Raises what opening that log raises."""
     return cast(DecisionLog, _open(Role.DECISION_LOG, name, path, fs))
+
+
+def open_shared_decision_log(path: Path, name: str = NATIVE) -> SharedDecisionLog:
+    """Open or create a coordinator's log that other processes open, too.
+
+    Raises what opening that log raises.
+    """
+    made = resolve_name(system(name).shared[Role.DECISION_LOG])
+    return cast(SharedDecisionLog, made(os.fspath(path)))
 
 
 def open_record_journal(path: Path, name: str = NATIVE, fs: FileSystem = LOCAL) -> RecordJournal:

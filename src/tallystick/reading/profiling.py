@@ -1,0 +1,167 @@
+"""``profile`` of one log: latencies and rates per resource and time bucket.
+
+In: records and transactions of a log. Out: the rows that the pipeline's stage of that name makes of
+the tables of a run. Memory grows with buckets, resources and different latencies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tallystick.reading.names import log_name
+from tallystick.reading.tables import batches_of, selected
+from tallystick.records import Clock, State
+
+if TYPE_CHECKING:
+    from tallystick.systems.protocol import LogReading
+
+BUCKET_SECONDS = 60
+
+PROFILE = pa.schema(
+    [
+        ("system", pa.string()),
+        ("log", pa.string()),
+        ("clock", pa.string()),
+        ("resource", pa.string()),
+        ("bucket", pa.int64()),
+        ("records", pa.int64()),
+        ("bytes", pa.int64()),
+        ("record_bytes_max", pa.int64()),
+        ("transactions", pa.int64()),
+        (State.COMMITTED.value, pa.int64()),
+        (State.ROLLED_BACK.value, pa.int64()),
+        (State.ACTIVE.value, pa.int64()),
+        ("in_doubt", pa.int64()),
+        ("group_records_avg", pa.float64()),
+        ("group_records_max", pa.int64()),
+        ("latency_p50", pa.float64()),
+        ("latency_p99", pa.float64()),
+        ("latency_max", pa.float64()),
+        ("in_doubt_age_max", pa.float64()),
+    ]
+)
+"""One row is a log in a time bucket, or one of its resources; durations are in seconds."""
+
+_PER_SECOND = {Clock.BOOT_MS: 1e3, Clock.WALL_MS: 1e3, Clock.WALL_US: 1e6, Clock.WALL_NS: 1e9}
+_IN_DOUBT = frozenset({State.PREPARED.value, State.COMMITTING.value, State.UNDECIDED.value})
+
+_Key = tuple[str, str | None, int | None]
+"""Clock, resource, bucket."""
+
+
+@dataclass(slots=True)
+class _Ended:
+    """Transactions of one key. Times are in units of the clock."""
+
+    states: Counter[str] = field(default_factory=Counter)
+    latencies: Counter[int] = field(default_factory=Counter)
+    sizes: Counter[int] = field(default_factory=Counter)
+    oldest_in_doubt: int | None = None
+
+    def add(self, one: Mapping[str, Any]) -> None:
+        """Count a transaction."""
+        state, first, last = one["state"], one["first_time"], one["last_time"]
+        self.states[state] += 1
+        if one["records"] is not None:
+            self.sizes[one["records"]] += 1
+        if state == State.COMMITTED.value and None not in (first, last):
+            self.latencies[last - first] += 1
+        if state in _IN_DOUBT and last is not None:
+            known = self.oldest_in_doubt
+            self.oldest_in_doubt = last if known is None else min(known, last)
+
+    def row(self, newest: int | None, units: float | None) -> dict[str, Any]:
+        """Return the columns; ``units`` are those of the clock in a second."""
+        found: dict[str, Any] = {
+            "transactions": self.states.total(),
+            "in_doubt": sum(self.states[state] for state in _IN_DOUBT),
+            **{one.value: self.states[one.value] for one in _COUNTED},
+        }
+        if self.sizes:
+            total = sum(size * count for size, count in self.sizes.items())
+            found["group_records_avg"] = total / self.sizes.total()
+            found["group_records_max"] = max(self.sizes)
+        if units is not None and self.latencies:
+            found["latency_p50"] = self._percentile(0.5) / units
+            found["latency_p99"] = self._percentile(0.99) / units
+            found["latency_max"] = max(self.latencies) / units
+        if units is not None and newest is not None and self.oldest_in_doubt is not None:
+            found["in_doubt_age_max"] = (newest - self.oldest_in_doubt) / units
+        return found
+
+    def _percentile(self, part: float) -> int:
+        """Return the least latency with ``part`` of all at or below it."""
+        left = math.ceil(part * self.latencies.total())
+        for latency in sorted(self.latencies):
+            left -= self.latencies[latency]
+            if left <= 0:
+                return latency
+        raise AssertionError("a part is at most 1")
+
+
+_COUNTED = (State.COMMITTED, State.ROLLED_BACK, State.ACTIVE)
+
+
+def profile_rows(reading: LogReading) -> Iterator[dict[str, Any]]:
+    """Yield rows of `PROFILE` of one log."""
+    written = _written(batches_of(reading, "records", schema=selected("records", _RECORD_COLUMNS)))
+    ended: dict[_Key, _Ended] = {}
+    newest: int | None = None
+    for batch in batches_of(reading, "transactions"):
+        for one in batch.to_pylist():
+            last = one["last_time"]
+            if last is not None:
+                newest = last if newest is None else max(newest, last)
+            for resource in (None, *(one["participants"] or ())):
+                key = one["clock"], resource, _bucket(last, one["clock"])
+                ended.setdefault(key, _Ended()).add(one)
+    keys = {**dict.fromkeys(written), **dict.fromkeys(ended)}
+    for key in keys:
+        row: dict[str, Any] = {"system": reading.source.system, "log": log_name(reading.source)}
+        row |= zip(("clock", "resource", "bucket"), key, strict=True)
+        if key in written:
+            row |= zip(("records", "bytes", "record_bytes_max"), written[key], strict=True)
+        if key in ended:
+            row |= ended[key].row(newest, _units(key[0]))
+        yield row
+
+
+_RECORD_COLUMNS = ("clock", "time", "length")
+
+
+def _written(batches: Iterable[pa.RecordBatch]) -> dict[_Key, tuple[int, int, int]]:
+    """Return number, bytes and largest size of records by clock and bucket."""
+    found: dict[_Key, tuple[int, int, int]] = {}
+    for batch in batches:
+        for clock in batch["clock"].unique().to_pylist():
+            some = batch.filter(pc.equal(batch["clock"], clock))
+            units = _units(clock)
+            times = some["time"].to_numpy(zero_copy_only=False).astype(float)
+            buckets = np.floor(times / (units or np.nan) / BUCKET_SECONDS) * BUCKET_SECONDS
+            sizes = some["length"].fill_null(0).to_numpy(zero_copy_only=False)
+            for bucket in np.unique(buckets):  # which takes all that are no number for one
+                same = np.isnan(buckets) if np.isnan(bucket) else buckets == bucket
+                key = clock, None, None if np.isnan(bucket) else int(bucket)
+                count, size, most = found.get(key, (0, 0, 0))
+                ours = sizes[same]
+                found[key] = count + len(ours), size + int(ours.sum()), max(most, int(ours.max()))
+    return found
+
+
+def _units(clock: str) -> float | None:
+    return _PER_SECOND.get(Clock(clock))
+
+
+def _bucket(time: int | None, clock: str) -> int | None:
+    units = _units(clock)
+    if time is None or units is None:
+        return None
+    return math.floor(time / units / BUCKET_SECONDS) * BUCKET_SECONDS
