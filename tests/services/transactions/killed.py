@@ -3,8 +3,9 @@
 MODE ``step``: one transfer; the process kills itself at step COUNT of commit or, started with
 ``recover``, of recovery; COUNT may also be the name of a step. MODE ``load``: COUNT threads
 transfer until the process is killed. Prints ``done`` lines for what was acknowledged.
-``log=SYSTEM`` among the URLs makes the decision log one of that system, ``tasks=yes`` the
-transactions those of tasks.
+MODE ``stop`` is like ``step``, but the process stops itself. ``log=SYSTEM`` among the URLs makes
+the decision log one of that system, ``tasks=yes`` the transactions those of tasks, ``shared=yes``
+has other processes coordinate from the same directory.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ ACCOUNTS = 64
 NODE = "killed-1"
 
 
-def kill_at(at: str) -> Any:
+def kill_at(at: str, how: signal.Signals = signal.SIGKILL) -> Any:
     """Return an observer of steps that kills the process at step ``at``."""
     steps = itertools.count()
 
     def step(name: str) -> None:
         if at in (str(next(steps)), name):
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), how)
 
     return step
 
@@ -130,6 +131,8 @@ def main() -> None:
     with ExitStack() as stack:
         resources: dict[str, Any] = dict(url.split("=", 1) for url in urls)
         system, tasks = resources.pop("log", None), resources.pop("tasks", None)
+        shared = resources.pop("shared", None) is not None
+        signal_ = signal.SIGSTOP if mode == "stop" else signal.SIGKILL
         if resources.pop("store", None):
             store = stack.enter_context(PageStore(Path(folder) / "store", lock_timeout=2.0))
             resources["store"] = store
@@ -141,7 +144,8 @@ def main() -> None:
                 log=system and open_decision_log(Path(folder) / system, system),
                 orphan_interval=0.0,
                 recovery_interval=None,
-                on_step=None if mode == "load" else kill_at(count),
+                on_step=None if mode == "load" else kill_at(count, signal_),
+                shared=shared,
             )
         )
         if mode == "recover":

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tallystick.errors import LogClosedError, RolledBackError
+from tallystick.errors import LogClosedError, RolledBackError, TransactionUsageError
 from tallystick.services.transactions import AsyncTransactionManager, TransactionManager
 from tallystick.services.transactions.resources.pool import Turns
 from tests.servers import Server
@@ -145,3 +147,46 @@ def test_closing_ends_transactions_that_do_not_end(bank: Bank) -> None:
     asyncio.run(work())
     assert time.monotonic() - began < 30
     assert bank.balances() == {"pg": 0, "maria": 0, "lite": 0}
+
+
+@pytest.mark.postgres
+@pytest.mark.mariadb
+def test_a_child_process_is_refused_and_not_left_waiting_for_threads_it_has_not(
+    bank: Bank,
+) -> None:
+    """The worker threads are in its parent, whose transactions go on."""
+    names = {name: bank.urls[name] for name in ("pg", "maria")}
+
+    async def in_child(tm: AsyncTransactionManager, tx: Any) -> int:
+        refused = 0
+        for call in (lambda: tm.run(_nothing), tm.recover, tm.preflight, tx.commit, tx.rollback):
+            try:
+                await call()
+            except TransactionUsageError as error:
+                refused += "forked" in str(error)
+        await tm.close()
+        return refused
+
+    async def work() -> int:
+        async with AsyncTransactionManager(TransactionManager(bank.folder / "node", names)) as tm:
+            await tm.run(_nothing)
+            async with tm.begin() as tx:
+                await tx.run("maria", lambda handle: bank.pay({"maria": handle}, "maria", 1))
+                child = os.fork()
+                if child == 0:
+                    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                    signal.alarm(60)
+                    asyncio._set_running_loop(None)
+                    os._exit(asyncio.run(in_child(tm, tx)))
+                status = os.waitstatus_to_exitcode(
+                    (await asyncio.to_thread(os.waitpid, child, 0))[1]
+                )
+                await tx.run("maria", lambda handle: bank.pay({"maria": handle}, "maria", 1))
+            return status
+
+    assert asyncio.run(work()) == 5
+    assert bank.balances() == {"pg": 0, "maria": 2, "lite": 0}
+
+
+def _nothing(_: object) -> None:
+    """Do no work."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy as copying
+import errno
 import os
 import shutil
 import time
@@ -16,7 +17,12 @@ import sqlalchemy.orm
 from click.testing import CliRunner
 
 from tallystick.cli.commands.indoubt import command as indoubt_command
-from tallystick.errors import HeuristicError, RolledBackError, TransactionUsageError
+from tallystick.errors import (
+    HeuristicError,
+    LogUnreadableError,
+    RolledBackError,
+    TransactionUsageError,
+)
 from tallystick.indoubt.settle import open_store, settle
 from tallystick.services.journal import Journal
 from tallystick.services.page_store import PageStore
@@ -29,6 +35,8 @@ from tallystick.services.transactions.recovery import (
     RecoveryReport,
 )
 from tallystick.services.transactions.resources.sqlalchemy import from_engine
+from tallystick.storage.files import File
+from tallystick.testing import Fault, FaultyFileSystem, MemoryFileSystem
 from tests.servers import Server
 from tests.services.transactions.model import DurableState
 from tests.services.transactions.resources.test_databases import Bank
@@ -583,3 +591,45 @@ def test_closed_decisions_are_remembered_across_files(
     assert again.among([]) == set()
     assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 500
     again.close()
+
+
+def test_notes_that_cannot_be_forced_to_disk_stop_neither_recovery_nor_the_release_of_the_lock(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    memory = MemoryFileSystem()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        TransactionManager("/tm", {}, fs=memory, recovery_interval=None) as tm,
+    ):
+        tm.directory.closed.add(b"gtrid")
+        patch.setattr(type(tm.directory.closed._file), "datasync", _refused)
+        assert tm.recover().clean
+    assert caplog.text.count("cannot be forced to disk") == 2
+    TransactionManager("/tm", {}, fs=memory, recovery_interval=None).close()
+
+
+def test_notes_that_cannot_be_read_are_an_error_that_is_documented() -> None:
+    """Recovery must not take a branch for one that was never decided."""
+    faulty = FaultyFileSystem(MemoryFileSystem())
+    closed = coordinator_dir.ClosedDecisions(Path("/tm"), faulty)
+    closed.add(b"gtrid")
+    faulty.fault = Fault(1, calls={"open"}, error=errno.EMFILE)
+    with pytest.raises(LogUnreadableError, match="cannot open"):
+        closed.among([b"gtrid"])
+    assert closed.among([b"gtrid"]) == {b"gtrid"}
+    closed.close()
+
+
+def _refused(file: File) -> None:
+    if file.path.endswith("/closed"):
+        raise OSError(errno.EIO, "the disk is gone")
+
+
+def test_a_link_in_place_of_the_closed_decisions_is_not_written_through(tmp_path: Path) -> None:
+    (tmp_path / "target").write_bytes(b"precious")
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "closed" / coordinator_dir.CLOSED_FILE).symlink_to(tmp_path / "target")
+    closed = coordinator_dir.ClosedDecisions(tmp_path / "closed")
+    closed.add(b"gtrid")
+    closed.close()
+    assert (tmp_path / "target").read_bytes() == b"precious"

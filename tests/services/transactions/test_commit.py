@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -508,12 +510,53 @@ def test_functions_whose_bodies_run_later_are_refused(tmp_path: Path) -> None:
     async def both() -> AsyncIterator[int]:
         yield 1
 
+    class Later:
+        async def __call__(self) -> None: ...
+
+    lazy: list[Any] = [
+        coroutine, generator, both, Later(), staticmethod(coroutine),
+        functools.partial(generator), contextlib.contextmanager(generator),
+    ]  # fmt: skip
     with manager(tmp_path, durable("a")) as tm:
-        for function in (coroutine, generator, both):
+        for function in lazy:
             with pytest.raises(TransactionUsageError, match="before its body runs"):
                 tm.transactional(function)
+        tasks = AsyncTransactionManager(tm)
+        lazy = [generator, both, contextlib.asynccontextmanager(both)]
+        for function in lazy:
+            with pytest.raises(TransactionUsageError, match="before its body runs"):
+                tasks.transactional(function)
+        of_a_class: Any = classmethod(lambda _: None)
+        for function in (Later, of_a_class):
+            with pytest.raises(TransactionUsageError, match="below @classmethod"):
+                tm.transactional(function)
+
+
+def test_a_function_that_gives_a_coroutine_is_rolled_back(tmp_path: Path) -> None:
+    state, begun = durable("a"), list[str]()
+
+    async def coroutine() -> None:
+        begun.append("it runs")
+
+    with manager(tmp_path, state) as tm:
+
+        @tm.transactional
+        def call() -> Any:
+            tm.current()["a"]("balance", 1)
+            return coroutine()
+
         with pytest.raises(TransactionUsageError, match="before its body runs"):
-            AsyncTransactionManager(tm).transactional(both)  # type: ignore[arg-type]
+            call()
+    assert balances(state) == {0}
+    assert not begun
+
+
+def test_a_time_that_never_passes_is_refused(tmp_path: Path) -> None:
+    with (
+        manager(tmp_path, durable("a")) as tm,
+        pytest.raises(TransactionUsageError, match="not a number"),
+    ):
+        tm.begin(timeout=float("nan"))
 
 
 def test_no_time_at_all_is_a_timeout(tmp_path: Path, face: Face) -> None:

@@ -17,8 +17,9 @@ import pytest
 import sqlalchemy
 
 from tallystick.errors import RolledBackError
-from tallystick.services.transactions import TransactionManager, deadlines
+from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.resource import ResourceUnreachable
+from tallystick.storage.scheduling import living_threads
 from tallystick.testing import TcpProxy
 from tests.servers import Server
 from tests.services.transactions.resources.test_databases import Bank
@@ -145,6 +146,35 @@ def test_a_statement_over_a_hung_database_ends_with_its_transaction(
     engine.dispose()
 
 
+@pytest.mark.parametrize("pinged", [True, False], ids=["pinged", "not pinged"])
+@pytest.mark.parametrize("idle", [True, False], ids=["idle connection", "new connection"])
+def test_a_branch_of_an_engine_on_a_hung_database_does_not_begin(
+    bank: Bank, network: TcpProxy, name: str, idle: bool, pinged: bool
+) -> None:
+    """The engine waits for ever: only its pool has a limit."""
+    driver = {"pg": "postgresql+psycopg", "maria": "mariadb+pymysql"}[name]
+    address = bank.urls[name].partition("://")[2].partition("?")[0]
+    engine = sqlalchemy.create_engine(
+        f"{driver}://{address}", pool_timeout=0.5, pool_pre_ping=pinged
+    )
+    with TransactionManager(
+        bank.folder / "node", {name: engine}, recovery_interval=None, call_timeout=1.0
+    ) as tm:
+        if idle:
+            with tm.begin() as tx:
+                tx[name].exec_driver_sql("SELECT 1")
+        network.swallow()
+        tx = tm.begin()
+        with in_time(), pytest.raises(ResourceUnreachable):
+            tx.enlist(name)
+        with in_time():
+            tx.rollback()
+        mend(network)
+        with tm.begin() as tx:
+            assert tx[name].exec_driver_sql("SELECT 1").scalar() == 1
+    engine.dispose()
+
+
 @pytest.mark.parametrize("idle", [True, False], ids=["idle connection", "new connection"])
 def test_a_branch_on_a_hung_database_does_not_begin(
     bank: Bank, network: TcpProxy, name: str, idle: bool
@@ -174,9 +204,27 @@ def test_close_ends_in_time_while_recovery_hangs(bank: Bank, network: TcpProxy, 
         time.sleep(0.5)
         hung = tm.begin()
         bank.pay(hung, other_than(name), 1)
+        connection = hung[other_than(name)]
         with in_time():
             tm.close()
+        assert getattr(connection, "closed", True), "what was open is closed, not only cut off"
+        with pytest.raises(RolledBackError):
+            hung.commit()
     assert bank.balances_of(other_than(name)) == 5
+
+
+def test_an_idle_connection_that_hangs_is_given_up_and_replaced(
+    bank: Bank, network: TcpProxy, name: str
+) -> None:
+    """What the network has swallowed never comes, and no end of the connection either."""
+    with bank.manager("pg", "maria", call_timeout=1.0) as tm:
+        assert recover_until_clean(tm).clean  # the pools have connections now
+        network.swallow()
+        with in_time():
+            assert name in tm.recover().unreachable
+        network.pass_on()
+        with in_time():
+            assert recover_until_clean(tm).clean
 
 
 def test_an_interrupt_ends_a_commit_that_hangs(bank: Bank, network: TcpProxy) -> None:
@@ -204,6 +252,7 @@ def test_a_transaction_that_nobody_ends_is_ended(bank: Bank, end: str) -> None:
             kept.append(tx)
         if end == "time passes":
             done.wait(LIMIT_S)
+            tx.rollback()  # closes what is left of its sessions
 
     done = threading.Event()
     with bank.manager("pg", "maria") as tm:
@@ -229,6 +278,6 @@ def test_no_finalizer_runs_while_the_threads_are_listed(monkeypatch: pytest.Monk
         return dict(real())
 
     monkeypatch.setattr(sys, "_current_frames", frames)
-    assert threading.get_ident() in deadlines._living_threads()
+    assert threading.get_ident() in living_threads()
     assert collecting == [False]
     assert gc.isenabled()

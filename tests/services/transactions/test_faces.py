@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 import time
 from pathlib import Path
@@ -362,3 +363,42 @@ def test_metrics_go_to_the_meter_of_the_application(tmp_path: Path) -> None:
     assert {"tallystick_transactions_in_doubt", "tallystick_transactions_recovery_seconds"} <= set(
         names
     )
+
+
+# -- what is left behind ------------------------------------------------------------------------
+
+
+def test_a_context_holds_nothing_of_managers_that_are_closed(tmp_path: Path) -> None:
+    """Each has a variable of its own: set to None it would stay for as long as the thread lives."""
+
+    def held() -> list[str]:
+        names = [one.name for one in contextvars.copy_context()]
+        return [name for name in names if name.startswith("tallystick")]
+
+    def plain() -> list[str]:
+        with manager(tmp_path, durable("a")) as tm, tm.begin() as outer:
+            with tm.begin() as inner:
+                assert tm.current() is inner
+            assert tm.current() is outer
+        return held()
+
+    async def tasks() -> list[str]:
+        async with AsyncTransactionManager(manager(tmp_path, durable("a"))) as tm, tm.begin():
+            assert held()
+        return held()
+
+    assert contextvars.Context().run(plain) == []
+    assert contextvars.Context().run(lambda: asyncio.run(tasks())) == []
+
+
+def test_a_transaction_may_end_in_another_context_than_it_began_in(tmp_path: Path) -> None:
+    state = durable("a")
+    with manager(tmp_path, state) as tm:
+        tx = tm.begin()
+        contextvars.copy_context().run(tx.__enter__)
+        tx["a"]("balance", 1)
+        tx.__exit__(None, None, None)
+        assert tx.status is Status.COMMITTED
+        with pytest.raises(TransactionUsageError):
+            tm.current()
+    assert balances(state) == {1}

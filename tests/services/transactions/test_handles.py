@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -53,21 +54,77 @@ def test_a_task_has_the_handle_it_asked_for(tmp_path: Path, postgres_server: Ser
     asyncio.run(main())
 
 
-def test_a_wrong_class_is_found_by_the_type_checker(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(
-        "import psycopg\n"
-        "from tallystick import TransactionManager\n"
-        "def work(tm: TransactionManager) -> None:\n"
-        "    with tm.begin() as tx:\n"
-        "        tx.connection('pg', psycopg.Connection).nothing()\n"
-    )
-    command = [sys.executable, "-m", "mypy", "--no-incremental", "--follow-imports=silent"]
-    answer = subprocess.run(
-        [*command, str(program)], capture_output=True, text=True, check=False,
-        cwd=Path(__file__).parents[3],
-    )  # fmt: skip
-    assert '"Connection[Any]" has no attribute "nothing"' in answer.stdout
+PROGRAM = """
+from typing import Any, assert_type
+import psycopg
+import sqlalchemy
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+from sqlalchemy.orm import Session
+from tallystick import AsyncTransactionManager, TransactionManager
+from tallystick.services.transactions.integrations.sessions import (
+    AsyncSessionFactory, SessionFactory
+)
+
+class Own(Session): ...
+
+def threads(tm: TransactionManager) -> None:
+    with tm.begin() as tx:
+        rows: list[tuple[Any, ...]] = tx.connection("pg", psycopg.Connection).execute("").fetchall()
+        assert_type(tx.connection("a", sqlalchemy.Connection), sqlalchemy.Connection)
+        assert_type(SessionFactory("a")(tx), Session)
+        assert_type(SessionFactory("a", Own)(tx), Own)
+
+    @tm.transactional
+    def order(number: int) -> str:
+        return str(number)
+
+    @tm.transactional(retry=2)
+    def again(number: int) -> str:
+        return str(number)
+
+    assert_type(order(1), str)
+    assert_type(again(1), str)
+
+async def tasks(tm: AsyncTransactionManager) -> None:
+    async with tm.begin() as tx:
+        await (await tx.connection("pg", psycopg.AsyncConnection)).execute("")
+        assert_type(await tx.connection("a", AsyncConnection), AsyncConnection)
+        assert_type(await AsyncSessionFactory("a")(tx), AsyncSession)
+
+    @tm.transactional
+    async def order(number: int) -> str:
+        return str(number)
+
+    assert_type(await order(1), str)
+"""
+WRONG = """
+def wrong(tm: TransactionManager) -> None:
+    with tm.begin() as tx:
+        tx.connection("pg", psycopg.Connection).nothing()
+"""
+CHECKERS = {
+    "mypy": ["mypy", "--strict", "--no-incremental", "--follow-imports=silent"],
+    "pyright": ["basedpyright", "--level", "error", "--pythonpath", sys.executable],
+}
+
+
+@pytest.mark.parametrize("checker", CHECKERS)
+def test_type_checkers_know_handles_and_find_a_wrong_call(tmp_path: Path, checker: str) -> None:
+    root = Path(__file__).parents[3]
+    settings = {"typeCheckingMode": "standard", "extraPaths": [str(root / "src")]}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+
+    def check(program: str) -> str:
+        file = tmp_path / "program.py"
+        file.write_text(program)
+        at = root if checker == "mypy" else tmp_path
+        command = [sys.executable, "-m", *CHECKERS[checker], str(file)]
+        answer = subprocess.run(command, capture_output=True, text=True, check=False, cwd=at)
+        assert (answer.returncode == 0) is (program == PROGRAM), answer.stdout
+        return answer.stdout
+
+    check(PROGRAM)
+    assert 'nothing"' in check(PROGRAM + WRONG)
 
 
 def test_objects_say_what_they_are(tmp_path: Path) -> None:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tallystick.errors import LogPoisonedError
 from tallystick.reading.survey import survey
 from tallystick.records import State, Xid
 from tallystick.services.journal import Journal
 from tallystick.services.journal.resource import decode_xid, encode_xid
 from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
+from tallystick.services.transactions.recovery import UNPROVED
+from tallystick.storage.local import LOCAL
+from tallystick.testing.faults import Fault, FaultyFileSystem
 from tests.services.transactions.faces import FACES, Face
 
 
@@ -80,6 +86,99 @@ def test_a_message_and_a_row_are_there_together_or_not_at_all(
             break
     assert at in messages
     assert at > 8
+
+
+@pytest.mark.parametrize("system", ["tally", "jboss"])
+@pytest.mark.parametrize("ended", ["committed", "rolled back by hand", "restored", "another"])
+def test_a_decision_is_closed_only_if_this_journal_has_committed_it(
+    tmp_path: Path, system: str, ended: str
+) -> None:
+    """The process stops after the decision, and the branch is not listed when it recovers."""
+    queue = tmp_path / "queue"
+    with PageStore(tmp_path / "store") as store:
+        store.create_table("t")
+    with (
+        Journal(queue, system=system) as journal,
+        PageStore(tmp_path / "store") as store,
+        manager(tmp_path, journal, store) as tm,
+    ):
+        both(tm, 1)
+        assert tm.recover().clean  # the identities are noted
+    shutil.copytree(queue, tmp_path / "backup")
+    wanted = "after commit queue" if ended == "committed" else "after decision"
+
+    def stop(step: str) -> None:
+        if step == wanted:
+            raise Stop
+
+    with Journal(queue, system=system) as journal, PageStore(tmp_path / "store") as store:
+        resources = {"queue": journal, "store": store}
+        with (
+            pytest.raises(Stop),
+            TransactionManager(
+                tmp_path / "tm", resources, recovery_interval=None, on_step=stop
+            ) as tm,
+        ):
+            both(tm, 2)
+    if ended in ("restored", "another"):
+        shutil.rmtree(queue)
+    if ended == "restored":
+        shutil.copytree(tmp_path / "backup", queue)
+    with Journal(queue, system=system) as journal, PageStore(tmp_path / "store") as store:
+        if ended == "rolled back by hand":
+            (one,) = journal.prepared()
+            journal.rollback_prepared(one.transaction)
+        with manager(tmp_path, journal, store) as tm:
+            report = tm.recover()
+            assert report.clean is (ended == "committed"), report
+            assert tm.recover().clean is report.clean
+            if ended == "another":
+                assert "another database" in report.unreachable["queue"]
+            elif ended != "committed":
+                (left,) = report.ours
+                assert (left.resource, left.why) == ("queue", UNPROVED)
+            assert report.open_decisions == (ended != "committed")
+
+
+def test_outcomes_of_a_journal_are_forgotten_when_no_decision_needs_them(tmp_path: Path) -> None:
+    with Journal(tmp_path / "queue") as journal, PageStore(tmp_path / "store") as store:
+        store.create_table("t")
+        with manager(tmp_path, journal, store) as tm:
+            for number in range(5):
+                both(tm, number)
+            resource: Any = tm.resources["queue"]
+            assert len(resource.outcomes()) == 5
+            with (tmp_path / "queue" / "outcomes").open("a") as file:
+                file.write("0a0")  # cut
+            assert len(resource.outcomes()) == 5
+            assert tm.recover().clean
+            assert resource.outcomes() == []
+            both(tm, 7)
+            assert len(resource.outcomes()) == 1
+
+
+def test_a_commit_that_the_journal_could_not_make_durable_closes_no_decision(
+    tmp_path: Path,
+) -> None:
+    disk = FaultyFileSystem(LOCAL)
+
+    def stop(step: str) -> None:
+        if step == "before commit queue":
+            disk.fault = Fault(1, calls=("datasync",), lasting=True)
+
+    with (
+        PageStore(tmp_path / "store") as store,
+        pytest.raises(LogPoisonedError),  # by the end of the journal's block
+        Journal(tmp_path / "queue", fs=disk) as journal,
+    ):
+        store.create_table("t")
+        resources = {"queue": journal, "store": store}
+        with TransactionManager(
+            tmp_path / "tm", resources, recovery_interval=None, on_step=stop
+        ) as tm:
+            both(tm, 1)
+            assert not tm.recover().clean
+            assert tm.decisions.open_decisions()
 
 
 def test_the_log_names_the_branch_by_its_xa_id(tmp_path: Path) -> None:

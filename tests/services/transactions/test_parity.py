@@ -27,6 +27,7 @@ SETTINGS = {
     "timeout": "a setting of the manager below, `AsyncTransactionManager.manager`",
     "call_timeout": "as timeout",
     "orphan_interval": "as timeout",
+    "directory": "as timeout",
 }
 
 CALLS: dict[str, tuple[Any, ...]] = {
@@ -37,6 +38,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "node": (),
     "preflight": (),
     "recover": (),
+    "recovered": (),
     "resources": (),
     "statistics": (),
     "take_over": ("nowhere",),

@@ -50,6 +50,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
     made = Seen()
     monkeypatch.setattr("opentelemetry.trace.get_tracer", made.tracers.get_tracer)
     monkeypatch.setattr("opentelemetry.metrics.get_meter", made.meters.get_meter)
+    monkeypatch.setattr("opentelemetry.trace.get_tracer_provider", lambda: made.tracers)
+    monkeypatch.setattr("opentelemetry.metrics.get_meter_provider", lambda: made.meters)
     yield made
     made.meters.shutdown()
     made.tracers.shutdown()
@@ -123,24 +125,38 @@ def test_recovery_is_linked_to_what_it_ends(seen: Seen, tmp_path: Path) -> None:
     assert attributes(recovery)["tallystick.resource"] == "b"
 
 
-def test_recovery_in_another_process_has_the_global_id(seen: Seen, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("at", "verb"), [("after decision", "commit"), ("after prepare b", "roll back")]
+)
+def test_recovery_in_another_process_is_linked_to_what_it_ends(
+    seen: Seen, tmp_path: Path, at: str, verb: str
+) -> None:
     state = durable("a", "b")
 
     def crash(step: str) -> None:
-        if step == "after decision":
+        if step == at:
+            for database in state.databases.values():
+                database.away = True
             raise Crash(step)
 
     with manager(tmp_path, state, on_step=crash) as tm, pytest.raises(Crash):
         transfer(tm, ("a", "b"))
+    for database in state.databases.values():
+        database.away = False
     with manager(tmp_path, state) as tm:
         assert tm.recover().clean
-    spans = seen.spans("tallystick.recovery commit")
+    spans = seen.spans(f"tallystick.recovery {verb}")
     (root,) = seen.spans("tallystick.transaction")
-    assert root.status.status_code is StatusCode.ERROR
+    assert (root.status.status_code is StatusCode.ERROR) is (verb == "commit")
     assert [attributes(span)["tallystick.gtrid"] for span in spans] == [
         attributes(root)["tallystick.gtrid"]
     ] * 2
-    assert not any(span.links for span in spans)
+    assert root.context is not None
+    for span in spans:
+        (link,) = span.links
+        assert link.context.trace_id == root.context.trace_id
+        assert link.context.span_id == root.context.span_id
+        assert link.context.is_remote
 
 
 def test_latencies_and_transactions_at_work_are_measured(seen: Seen, tmp_path: Path) -> None:

@@ -9,28 +9,30 @@ threads, one call at a time, so that no event loop blocks.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import math
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from functools import partial
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from tallystick.errors import LogClosedError, TransactionUsageError
-from tallystick.roles import DecisionLog
-from tallystick.services.transactions.manager import (
-    TransactionManager,
-    refuse_lazy,
-    require_running,
-)
-from tallystick.services.transactions.messaging.handlers import decorate_task
+from tallystick.records import Xid
+from tallystick.roles import DecisionLog, RecoveryResult
+from tallystick.services.transactions.manager import TransactionManager, require_running
+from tallystick.services.transactions.messaging.handlers import decorate_task, refuse_lazy
 from tallystick.services.transactions.messaging.keys import IdempotencyKey
 from tallystick.services.transactions.messaging.retry import Retry
 from tallystick.services.transactions.metrics import Statistics
 from tallystick.services.transactions.recovery import RecoveryReport
-from tallystick.services.transactions.resource import Problem, Resource, is_instant
+from tallystick.services.transactions.resource import (
+    AsyncBranch,
+    Problem,
+    Resource,
+    ResourceUnreachable,
+    is_instant,
+)
 from tallystick.services.transactions.resources.pool import Turns
 from tallystick.services.transactions.resources.thread_branch import ThreadedBranch, in_thread
 from tallystick.services.transactions.steps import Steps, drive_awaiting, one_step
@@ -39,10 +41,12 @@ from tallystick.services.transactions.transaction import (
     GlobalTransaction,
     Status,
     Transaction,
+    leave,
     of_kind,
 )
 from tallystick.services.transactions.two_phase_commit import TwoPhaseCommit
 from tallystick.services.transactions.xids import XidFactory
+from tallystick.storage.scheduling import time
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
@@ -59,7 +63,7 @@ class AsyncTransaction(GlobalTransaction):
     after the other, whichever tasks make them, and to their ends even if those are cancelled.
     """
 
-    __slots__ = ("_at_work", "_done", "_end_workers", "_outer", "_running", "_turns", "_workers")
+    __slots__ = ("_at_work", "_done", "_end_workers", "_entered", "_running", "_turns", "_workers")
 
     def __init__(
         self,
@@ -73,7 +77,7 @@ class AsyncTransaction(GlobalTransaction):
     ) -> None:
         super().__init__(protocol, resources, xids)
         self._running = running
-        self._outer: AsyncTransaction | None = None
+        self._entered: Token[AsyncTransaction | None] | None = None
         self._workers = workers
         self._end_workers = end_workers
         self._turns = turns
@@ -132,20 +136,22 @@ class AsyncTransaction(GlobalTransaction):
         await self._take_turn(name)
         return await self._do(self._run(name, work))
 
-    async def execute(self, name: str, statement: Any, parameters: Any = ()) -> Any:
+    async def execute(self, name: str, statement: Any, parameters: Any = None) -> Any:
         """Call ``handle.execute(statement, parameters)``, in a worker thread if it blocks.
 
-        The resource is enlisted at its first use, as by `enlist`.
+        The resource is enlisted at its first use, as by `enlist`. Without ``parameters`` the handle
+        gets none.
 
         Returns:
             The driver's cursor or result.
         """
         branches = self._protocol.branches
+        given = (statement,) if parameters is None else (statement, parameters)
         if name not in branches:
             await self._enlist(name)
         if isinstance(branches[name], ThreadedBranch):
-            return await self.run(name, lambda handle: handle.execute(statement, parameters))
-        answer = self[name].execute(statement, parameters)
+            return await self.run(name, lambda handle: handle.execute(*given))
+        answer = self[name].execute(*given)
         return await answer if hasattr(answer, "__await__") else answer
 
     async def commit(self) -> None:
@@ -233,8 +239,20 @@ class AsyncTransaction(GlobalTransaction):
         if is_instant(resource) or begin is None:
             yield from self._begin_blocking(name, resource)
         else:
-            branch = yield partial(begin, self._xids.branch(self.gtrid))
+            branch = yield partial(self._begin_in_time, name, begin)
             self._join(name, resource, branch)
+
+    async def _begin_in_time(
+        self, name: str, begin: Callable[[Xid], Awaitable[AsyncBranch]]
+    ) -> AsyncBranch:
+        """Begin a branch for tasks, in the time that the transaction has left."""
+        try:
+            async with asyncio.timeout(self._deadline - time.monotonic()):
+                return await begin(self._xids.branch(self.gtrid))
+        except TimeoutError as error:
+            if time.monotonic() < self._deadline:  # the driver raised it
+                raise
+            raise ResourceUnreachable(f"{name} has not begun a branch in time") from error
 
     def _run(self, name: str, work: Callable[[Any], _Result]) -> Steps[_Result]:
         self._require_open("use a resource")
@@ -259,14 +277,14 @@ class AsyncTransaction(GlobalTransaction):
         self._join(name, resource, ThreadedBranch(branch, self._end_workers))
 
     async def __aenter__(self) -> Self:
-        self._outer = self._running.get()
-        self._running.set(self)
+        self._entered = self._running.set(self)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: object
     ) -> None:
-        self._running.set(self._outer)
+        leave(self._running, self._entered)
+        self._entered = None
         if self.status not in OPEN:
             return
         if kind is None:
@@ -320,6 +338,11 @@ class AsyncTransactionManager:
         return self.manager.resources
 
     @property
+    def recovered(self) -> RecoveryResult:
+        """What the opening of the decision log found."""
+        return self.manager.recovered
+
+    @property
     def decisions(self) -> DecisionLog:
         """The decision log; operators settle heuristic outcomes in it."""
         return self.manager.decisions
@@ -363,6 +386,7 @@ class AsyncTransactionManager:
             self._turns.give_back()
 
     def _require_open(self) -> None:
+        self.manager._require_open()
         if self._closing:
             raise LogClosedError("the transaction manager is closed")
 
@@ -395,12 +419,11 @@ class AsyncTransactionManager:
             retry: see there.
 
         Raises:
-            TransactionUsageError: the function is an asynchronous generator.
+            TransactionUsageError: the function is a generator, or a class.
         """
 
         def decorated(found: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-            if inspect.isasyncgenfunction(found):
-                refuse_lazy(found)
+            refuse_lazy(found, awaited=True)
             handler = self.manager._handler(found, self.begin, self._current, key, retry)
             return decorate_task(handler, found)
 
@@ -435,6 +458,8 @@ class AsyncTransactionManager:
         afterwards their sessions are ended, and they roll back.
         """
         self._closing = True
+        if self.manager._forked:  # the worker threads are in the parent
+            return
         await drive_awaiting(one_step(self._close))
 
     async def _close(self) -> None:

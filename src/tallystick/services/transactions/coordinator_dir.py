@@ -7,22 +7,25 @@ coordinator would recover branches prepared under another id.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import posixpath
 import secrets
-import threading
-from collections.abc import Collection, Iterator, MutableMapping
+from collections.abc import Callable, Collection, Iterator, MutableMapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from tallystick.errors import CorruptLogError, TransactionUsageError
 from tallystick.printable import logger
-from tallystick.roles import DecisionLog
+from tallystick.roles import DecisionLog, DecisionOutcome
 from tallystick.services.transactions.xids import check_node
-from tallystick.storage.files import write_whole
-from tallystick.storage.local import LOCAL
-from tallystick.systems.registry import open_decision_log
+from tallystick.storage.files import File, FileSystem, read_file, write_whole
+from tallystick.storage.local import LOCAL, LocalFileSystem
+from tallystick.storage.opening import opening_log
+from tallystick.storage.scheduling import threading
+from tallystick.systems.registry import open_decision_log, open_shared_decision_log
 
 NODE_FILE = "node"
 LOG_FOLDER = "decisions"
@@ -30,116 +33,216 @@ IDENTITIES_FILE = "identities.json"
 CLOSED_FILE = "closed"
 CLOSED_FILE_SIZE = 64 << 20
 """Bytes of each of two files: half a million transactions and more are remembered."""
+TRACES_FILE = "traces"
+TRACES_FILE_SIZE = 4 << 20
+"""Bytes of each of two files: some ten thousand sampled transactions."""
 
 _log = logger("tallystick.transactions")
+
+
+_CHUNK = 1 << 20
+
+
+@contextmanager
+def _one_process_at_a_time(fs: FileSystem, folder: Path) -> Iterator[None]:
+    """Keep the other processes of the coordinator from changing its small files.
+
+    Another file system than the real one is that of one process.
+    """
+    if not isinstance(fs, LocalFileSystem):
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 class Identities(MutableMapping[str, str]):
     """Identities of databases by resource name, in a file; a change is durable at once.
 
     Raises:
-        CorruptLogError: the file cannot be read.
+        CorruptLogError: the file is damaged.
+        LogUnreadableError: the disk refuses.
     """
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, fs: FileSystem = LOCAL) -> None:
         self._file = file
-        self._known: dict[str, str] = {}
-        if file.exists():
-            try:
-                self._known = {str(k): str(v) for k, v in json.loads(file.read_bytes()).items()}
-            except (ValueError, AttributeError) as error:
-                raise CorruptLogError(
-                    f"the identities of the databases cannot be read: {error}",
-                    file=str(file),
-                    advice="Remove the file once you have checked the addresses of the resources",
-                ) from error
+        self._fs = fs
+        self._read()
+
+    def _read(self) -> dict[str, str]:
+        """Read the file, which another process of the coordinator may have changed."""
+        try:
+            with opening_log(self._file), suppress(FileNotFoundError):
+                content = json.loads(read_file(self._fs, str(self._file)))
+                return {str(k): str(v) for k, v in content.items()}
+            return {}
+        except (ValueError, AttributeError) as error:
+            raise CorruptLogError(
+                f"the identities of the databases cannot be read: {error}",
+                file=str(self._file),
+                advice="Remove the file once you have checked the addresses of the resources",
+            ) from error
 
     def __getitem__(self, name: str) -> str:
-        return self._known[name]
+        return self._read()[name]
 
     def __setitem__(self, name: str, identity: str) -> None:
-        self._write(self._known | {name: identity})
+        self._change(lambda known: known.update({name: identity}))
 
     def __delitem__(self, name: str) -> None:
-        self._write({known: one for known, one in self._known.items() if known != name})
+        self._change(lambda known: known.pop(name))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._known)
+        return iter(self._read())
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._read())
 
-    def _write(self, identities: dict[str, str]) -> None:
-        text = json.dumps(identities, indent=1, sort_keys=True)
-        write_whole(LOCAL, str(self._file.absolute()), [f"{text}\n".encode()])
-        self._known = identities
+    def _change(self, change: Callable[[dict[str, str]], object]) -> None:
+        with opening_log(self._file), _one_process_at_a_time(self._fs, self._file.parent):
+            identities = self._read()
+            change(identities)
+            text = json.dumps(identities, indent=1, sort_keys=True)
+            write_whole(self._fs, str(self._file.absolute()), [f"{text}\n".encode()])
 
 
-class ClosedDecisions:
-    """Global ids of decisions that are closed, in two files; the older one is replaced when full.
+class Notes:
+    """Notes on transactions, in two files; the older one is replaced when the other is full.
 
-    The log forgets a closed decision. A database that was restored from a backup may list its
-    branch again, which must not be taken for one that was never decided. A line, the id in
-    lower-case hex, outlives the process as soon as it is written; `sync` and `close` force it to
-    disk.
+    A line, the global id in lower-case hex and a text perhaps, outlives the process as soon as it
+    is written; `sync` and `close` force it to disk.
+
+    Args:
+        folder: the directory of the coordinator.
+        name: of the newer file.
+        size: bytes of one file.
+        fs: the file system.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._files = folder / CLOSED_FILE, folder / f"{CLOSED_FILE}.old"
+    def __init__(self, folder: Path, name: str, size: int, fs: FileSystem = LOCAL) -> None:
+        self._folder = folder
+        self._fs = fs
+        self._newer, self._older = (str(folder.absolute() / one) for one in (name, f"{name}.old"))
+        self._limit = size
         self._lock = threading.Lock()
-        self._descriptor: int | None = None
+        self._file: File | None = None
         self._size = 0
 
-    def add(self, gtrid: bytes) -> None:
-        """Note a decision that is closed; a disk that refuses is logged."""
-        line = f"{gtrid.hex()}\n".encode()
+    def add(self, gtrid: bytes, text: str = "") -> None:
+        """Note a transaction, with a text in ASCII; a disk that refuses is logged."""
+        line = f"{gtrid.hex()} {text}".rstrip().encode("ascii") + b"\n"
         try:
             with self._lock:
-                if self._descriptor is None:
-                    self._open()
-                elif self._size > CLOSED_FILE_SIZE:
-                    self._replace_older()
-                self._size += os.write(cast(int, self._descriptor), line)
+                if self._file is None:
+                    self._file = self._opened()
+                elif self._size > self._limit:
+                    self._file = self._after_replacing_older(self._file)
+                self._file.pwrite(line, self._size)
+                self._size += len(line)
         except OSError as error:
-            _log.warning("a closed decision cannot be noted: %s", error)
+            _log.warning("a transaction cannot be noted: %s", error)
 
-    def among(self, gtrids: Collection[bytes]) -> set[bytes]:
-        """Return those that were decided and closed."""
+    def texts(self, gtrids: Collection[bytes]) -> dict[bytes, str]:
+        """Return those that were noted, with their texts.
+
+        Raises:
+            LogUnreadableError: the disk refuses.
+        """
         wanted = {gtrid.hex().encode(): gtrid for gtrid in gtrids}
-        found: set[bytes] = set()
-        for file in self._files:
-            if wanted and file.exists():
-                with file.open("rb") as lines:
-                    found.update(wanted[text] for line in lines if (text := line.strip()) in wanted)
+        found: dict[bytes, str] = {}
+        for path in (self._newer, self._older):
+            with opening_log(path):
+                if wanted and self._fs.exists(path):
+                    for line in _lines(self._fs, path):
+                        key, _, text = line.strip().partition(b" ")
+                        if key in wanted:
+                            found[wanted[key]] = text.decode("ascii", "replace")
         return found
 
     def sync(self) -> None:
-        """Force what was noted to disk."""
-        with self._lock:
-            if self._descriptor is not None:
-                os.fdatasync(self._descriptor)
+        """Force what was noted to disk; a disk that refuses is logged."""
+        try:
+            with self._lock:
+                if self._file is not None:
+                    self._file.datasync()
+        except OSError as error:
+            _log.warning("notes on transactions cannot be forced to disk: %s", error)
 
     def close(self) -> None:
         """Force what was noted to disk, and close the file."""
         self.sync()
         with self._lock:
-            if self._descriptor is not None:
-                os.close(self._descriptor)
-                self._descriptor = None
+            if self._file is not None:
+                self._file.close()
+                self._file = None
 
-    def _open(self) -> None:
-        self._descriptor = os.open(self._files[0], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        self._size = os.fstat(self._descriptor).st_size
-        if self._size:
-            os.write(self._descriptor, b"\n")  # the last line may have been cut
+    def _opened(self) -> File:
+        file = _open_to_append(self._fs, self._newer)
+        try:
+            self._size = file.size()
+            if self._size:
+                file.pwrite(b"\n", self._size)  # the last line may have been cut
+                self._size += 1
+            else:
+                self._fs.sync_dir(posixpath.dirname(self._newer))  # both files have names
+        except BaseException:
+            file.close()
+            raise
+        return file
 
-    def _replace_older(self) -> None:
-        descriptor = cast(int, self._descriptor)
-        os.fdatasync(descriptor)
-        os.close(descriptor)
-        self._descriptor = None
-        self._files[0].replace(self._files[1])
-        self._open()
+    def _after_replacing_older(self, full: File) -> File:
+        full.datasync()
+        with _one_process_at_a_time(self._fs, self._folder):
+            if self._fs.size(self._newer) > self._limit:  # or another process has replaced it
+                self._fs.rename(self._newer, self._older)
+            full.close()
+            self._file = None
+            return self._opened()
+
+
+def _open_to_append(fs: FileSystem, path: str) -> File:
+    """Open or make a file; on the real file system, one that other processes append to, too."""
+    if isinstance(fs, LocalFileSystem):
+        return fs.open_to_append(path)
+    return fs.open(path) if fs.exists(path) else fs.create(path)
+
+
+def _lines(fs: FileSystem, path: str) -> Iterator[bytes]:
+    file, place, cut = fs.open(path, write=False), 0, b""
+    try:
+        while chunk := file.pread(_CHUNK, place):
+            place += len(chunk)
+            *lines, cut = (cut + chunk).split(b"\n")
+            yield from lines
+        yield cut
+    finally:
+        file.close()
+
+
+class ClosedDecisions(Notes):
+    """Decisions that are closed, which the log forgets.
+
+    A database that was restored from a backup may list its branch again, which must not be taken
+    for one that was never decided.
+    """
+
+    def __init__(self, folder: Path, fs: FileSystem = LOCAL) -> None:
+        super().__init__(folder, CLOSED_FILE, CLOSED_FILE_SIZE, fs)
+
+    def among(self, gtrids: Collection[bytes]) -> set[bytes]:
+        """Return those that were decided and closed."""
+        return set(self.texts(gtrids))
+
+
+class Traces(Notes):
+    """Spans of transactions, to which recovery in another process links its own."""
+
+    def __init__(self, folder: Path, fs: FileSystem = LOCAL) -> None:
+        super().__init__(folder, TRACES_FILE, TRACES_FILE_SIZE, fs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,15 +253,32 @@ class CoordinatorDirectory:
     decisions: DecisionLog
     identities: Identities
     closed: ClosedDecisions
+    traces: Traces
+
+    def finish(self, gtrid: bytes, resources: Collection[str], outcome: DecisionOutcome) -> None:
+        """Record how branches have ended; that they were decided outlives the log's own record.
+
+        Args:
+            gtrid: the global id.
+            resources: the names of the branches.
+            outcome: how they ended.
+        """
+        self.closed.add(gtrid)
+        self.decisions.finish(gtrid, resources, outcome)
 
     def close(self) -> None:
         """Close the log, which gives up the lock."""
-        self.closed.close()
-        self.decisions.close()
+        with closing(self.decisions), closing(self.traces):
+            self.closed.close()
 
 
 def open_coordinator_dir(
-    path: str | os.PathLike[str], node: str | None, log: DecisionLog | None
+    path: str | os.PathLike[str],
+    node: str | None,
+    log: DecisionLog | None,
+    *,
+    shared: bool = False,
+    fs: FileSystem = LOCAL,
 ) -> CoordinatorDirectory:
     """Open or create the directory.
 
@@ -166,27 +286,38 @@ def open_coordinator_dir(
         path: the directory.
         node: the node id it must have, or gets if it is new; None for any, or a random one.
         log: the decision log; None for the native one in the directory.
+        shared: other processes may have it open, too.
+        fs: the file system.
 
     Raises:
         LogLockedError: another process has it open.
-        TransactionUsageError: it belongs to a node of another name.
+        TransactionUsageError: it belongs to a node of another name, or ``log`` cannot be shared.
     """
-    folder = Path(path)
-    LOCAL.mkdir(str(folder.absolute()))
-    decisions = open_decision_log(folder / LOG_FOLDER) if log is None else log
-    try:
-        identities = Identities(folder / IDENTITIES_FILE)
-        return CoordinatorDirectory(
-            _node(folder, node), decisions, identities, ClosedDecisions(folder)
+    if shared and log is not None:
+        raise TransactionUsageError(
+            "only the native log in the directory can be shared", advice="Leave out log="
         )
+    folder = Path(path)
+    fs.mkdir(str(folder.absolute()))
+    decisions = log or _open_log(folder / LOG_FOLDER, fs, shared=shared)
+    try:
+        identities = Identities(folder / IDENTITIES_FILE, fs)
+        closed, traces = ClosedDecisions(folder, fs), Traces(folder, fs)
+        with _one_process_at_a_time(fs, folder):
+            found = _node(fs, str(folder.absolute() / NODE_FILE), node)
+        return CoordinatorDirectory(found, decisions, identities, closed, traces)
     except BaseException:
         decisions.close()
         raise
 
 
-def check_coordinator_dir(path: str | os.PathLike[str]) -> None:
+def _open_log(folder: Path, fs: FileSystem, *, shared: bool) -> DecisionLog:
+    return open_shared_decision_log(folder) if shared else open_decision_log(folder, fs=fs)
+
+
+def check_coordinator_dir(path: str | os.PathLike[str], fs: FileSystem = LOCAL) -> None:
     """Raise `TransactionUsageError` unless the directory is a coordinator's: opening makes one."""
-    if not (Path(path) / NODE_FILE).is_file():
+    if not fs.exists(str(Path(path).absolute() / NODE_FILE)):
         raise TransactionUsageError(
             "this is not the directory of a coordinator",
             file=str(path),
@@ -195,17 +326,16 @@ def check_coordinator_dir(path: str | os.PathLike[str]) -> None:
         )
 
 
-def _node(folder: Path, wanted: str | None) -> str:
-    file = folder / NODE_FILE
-    if file.exists():
-        node = check_node(file.read_text("ascii", "replace").strip())
+def _node(fs: FileSystem, file: str, wanted: str | None) -> str:
+    if fs.exists(file):
+        node = check_node(read_file(fs, file).decode("ascii", "replace").strip())
         if wanted not in (None, node):
             raise TransactionUsageError(
                 f"the directory belongs to node {node!r}, not {wanted!r}",
-                file=str(file),
+                file=file,
                 advice="Branches in doubt are found by the node id; use another directory",
             )
         return node
     node = check_node(wanted or f"tally-{secrets.token_hex(4)}")
-    write_whole(LOCAL, str(file.absolute()), [f"{node}\n".encode("ascii")])
+    write_whole(fs, file, [f"{node}\n".encode("ascii")])
     return node

@@ -7,11 +7,7 @@ are given up (`TimedResource`).
 
 from __future__ import annotations
 
-import gc
 import os
-import sys
-import threading
-import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
@@ -19,6 +15,8 @@ from typing import Any, Generic, TypeVar
 from tallystick.printable import logger
 from tallystick.services.transactions.resource import Resource, ResourceUnreachable, is_instant
 from tallystick.services.transactions.two_phase_commit import LiveTransactions, TwoPhaseCommit
+from tallystick.storage.opening import start_thread
+from tallystick.storage.scheduling import living_threads, simulated, threading, time
 
 _log = logger("tallystick.transactions")
 
@@ -28,7 +26,7 @@ TICK_S = 0.1
 
 _CALLS = frozenset(
     {
-        "close", "commit", "forget_outcomes", "has_outcome", "identity", "in_doubt", "outcomes",
+        "commit", "forget_outcomes", "has_outcome", "identity", "in_doubt", "outcomes",
         "outcomes_of", "preflight", "rollback",
     }
 )  # fmt: skip
@@ -38,7 +36,7 @@ _CALLS = frozenset(
 class Reaper:
     """Ends the sessions of one manager's transactions and calls that take too long.
 
-    One daemon thread works for all managers of a process.
+    One daemon thread works for all managers of a process; in a simulation each has its own.
 
     A transaction whose owner is gone (its thread has ended, or nothing refers to it any more) is
     ended, too: rolled back, or left to recovery once it is prepared.
@@ -55,91 +53,109 @@ class Reaper:
         self._live = live
         self._resources = resources
         self._call_timeout = call_timeout
+        self._rounds = _Rounds() if simulated() else _ROUNDS
 
     def start(self) -> None:
         """Begin to look at the manager's transactions, until it is closed or collected."""
-        with _starting:
-            _reapers.add(self)
-            if len(_threads) == 0:
-                thread = threading.Thread(target=_run, name="tallystick-reaper", daemon=True)
-                _threads.append(thread)
-                thread.start()
+        self._rounds.add(self)
 
     def stop(self) -> None:
         """Leave the manager's transactions alone from now on."""
-        with _starting:
-            _reapers.discard(self)
+        self._rounds.discard(self)
 
     def look(self) -> None:
         """End what takes too long now."""
         if transactions := self._live.at_work():
-            threads = _living_threads()
+            threads = living_threads()
             for transaction in transactions:
                 if _is_gone(transaction, threads):
-                    self._end(transaction)
+                    if self._was_left(transaction):
+                        self._end(transaction)
                 else:
                     self._live.abort_if_late(transaction, time.monotonic())
+        self.end_calls(time.monotonic() - self._call_timeout)
+
+    def end_calls(self, before: float) -> None:
+        """End the sessions of calls that began before this moment of the monotonic clock."""
         for resource in self._resources:
             reap = getattr(resource, "reap", None)
             if reap is not None:
-                reap(time.monotonic() - self._call_timeout)
+                reap(before)
+
+    def _was_left(self, transaction: TwoPhaseCommit) -> bool:
+        """Return True if it is certain that nobody can end the transaction any more.
+
+        Since it was listed it may have ended, and others use its sessions; or a thread that is
+        younger than the list of threads has resumed it. So look again, in this order: the owner's
+        thread, the threads that live, and whether it is at work: its owner outlives that.
+        """
+        owner = None if transaction.owner is None else transaction.owner()
+        thread = None if owner is None else owner.thread
+        if owner is not None and (thread is None or thread in living_threads()):
+            return False
+        return self._live.has(transaction)
 
     def _end(self, transaction: TwoPhaseCommit) -> None:
         extra = {"gtrid": transaction.gtrid.hex(), "resources": list(transaction.branches)}
         _log.warning("a transaction was left without an end; it is ended", extra=extra)
         transaction.owner = None
         # In a thread of its own: the branch of a resource unknown to us may wait.
-        threading.Thread(target=transaction.discard, daemon=True).start()
+        start_thread(threading.Thread(target=transaction.discard, daemon=True))
 
 
-def _living_threads() -> set[int]:
-    """Return the identifiers of all threads, of those too that Python did not start.
+class _Rounds:
+    """A daemon thread that looks at the transactions of all managers until there are none."""
 
-    The interpreter holds a lock meanwhile that a thread needs to start or end. A finalizer that ran
-    then could give up the interpreter lock to such a thread: both would wait for ever. So the
-    garbage collector is off.
-    """
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        return set(sys._current_frames())
-    finally:
-        if collecting:
-            gc.enable()
+    def __init__(self) -> None:
+        self._reapers: weakref.WeakSet[Reaper] = weakref.WeakSet()
+        self._threads: list[threading.Thread] = []
+        self._starting = threading.Lock()
+
+    def add(self, reaper: Reaper) -> None:
+        with self._starting:
+            self._reapers.add(reaper)
+            if not self._threads:
+                thread = threading.Thread(target=self._run, name="tallystick-reaper", daemon=True)
+                start_thread(thread)
+                self._threads.append(thread)
+
+    def discard(self, reaper: Reaper) -> None:
+        with self._starting:
+            self._reapers.discard(reaper)
+
+    def _run(self) -> None:
+        # A simulation may begin meanwhile, of which a real thread is no part.
+        sleep, in_simulation = time.sleep, simulated()
+        while True:
+            sleep(TICK_S)
+            if simulated() is not in_simulation:
+                continue
+            with self._starting:
+                reapers = list(self._reapers)
+            for reaper in reapers:
+                try:
+                    reaper.look()
+                except Exception:  # a driver may raise anything; other transactions go on
+                    _log.exception("a transaction that took too long could not be ended")
+            reapers.clear()  # managers may be collected
+            reaper = None  # type: ignore[assignment]
+            with self._starting:
+                if not self._reapers:
+                    self._threads.clear()
+                    return
+
+    def after_fork(self) -> None:
+        """Forget the thread, which a child process does not have, and what its parent looks after.
+
+        Transactions of the parent look as if they were left: their threads are not in the child.
+        """
+        self._starting = threading.Lock()
+        self._threads.clear()
+        self._reapers.clear()
 
 
-_reapers: weakref.WeakSet[Reaper] = weakref.WeakSet()
-_threads: list[threading.Thread] = []
-_starting = threading.Lock()
-
-
-def _run() -> None:
-    """Look at the transactions of all managers until there are none."""
-    while True:
-        time.sleep(TICK_S)
-        with _starting:
-            reapers = list(_reapers)
-        for reaper in reapers:
-            try:
-                reaper.look()
-            except Exception:  # a driver may raise anything; other transactions go on
-                _log.exception("a transaction that took too long could not be ended")
-        reapers.clear()  # managers may be collected
-        reaper = None  # type: ignore[assignment]
-        with _starting:
-            if not _reapers:
-                _threads.clear()
-                return
-
-
-def _after_fork() -> None:
-    """Forget the thread, which a child process does not have."""
-    global _starting
-    _starting = threading.Lock()
-    _threads.clear()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+_ROUNDS = _Rounds()
+os.register_at_fork(after_in_child=_ROUNDS.after_fork)
 
 
 def _is_gone(transaction: TwoPhaseCommit, threads: Iterable[int]) -> bool:
@@ -150,7 +166,7 @@ def _is_gone(transaction: TwoPhaseCommit, threads: Iterable[int]) -> bool:
     return owner is None or (owner.thread is not None and owner.thread not in threads)
 
 
-class _Call(Generic[_Result]):
+class Call(Generic[_Result]):
     """A call in a thread of its own, and what it returned or raised."""
 
     def __init__(self, work: Callable[[], _Result]) -> None:
@@ -158,7 +174,7 @@ class _Call(Generic[_Result]):
         self._result: _Result
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="tallystick-call", daemon=True)
-        self._thread.start()
+        start_thread(self._thread)
 
     def _run(self) -> None:
         try:
@@ -168,6 +184,7 @@ class _Call(Generic[_Result]):
 
     @property
     def is_under_way(self) -> bool:
+        """Whether it has not ended yet."""
         return self._thread.is_alive()
 
     def result(self, deadline: float) -> _Result:
@@ -198,13 +215,18 @@ class TimedResource:
         self.name = resource.name
         self.resource = resource
         self._seconds = seconds
-        self._given_up: _Call[Any] | None = None
+        self._given_up: Call[Any] | None = None
 
     def __getattr__(self, attribute: str) -> Any:
         found = getattr(self.resource, attribute)
         if attribute not in _CALLS:
             return found
         return lambda *arguments: self.start(lambda: found(*arguments))()
+
+    def close(self) -> None:
+        """Close the resource, while a call that was given up may go on."""
+        self._given_up = None
+        self.start(self.resource.close)()
 
     def start(self, work: Callable[[], _Result]) -> Callable[[], _Result]:
         """Begin a call, and return a function that waits for its result.
@@ -215,7 +237,10 @@ class TimedResource:
         if self._given_up is not None and self._given_up.is_under_way:
             raise ResourceUnreachable("an earlier call has had no answer yet")
         deadline = time.monotonic() + self._seconds
-        call = _Call(work)
+        try:
+            call = Call(work)
+        except OSError as error:
+            raise ResourceUnreachable(str(error)) from error
 
         def wait() -> _Result:
             try:

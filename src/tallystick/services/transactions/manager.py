@@ -6,9 +6,8 @@ several resources or over none, across crashes of this process and of the resour
 
 from __future__ import annotations
 
-import inspect
+import math
 import os
-import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -16,13 +15,13 @@ from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from tallystick.errors import LogClosedError, TransactionUsageError
 from tallystick.printable import logger
-from tallystick.roles import DecisionLog
+from tallystick.roles import DecisionLog, SharedDecisionLog, recovery_result
 from tallystick.services.transactions.coordinator_dir import (
     check_coordinator_dir,
     open_coordinator_dir,
 )
 from tallystick.services.transactions.deadlines import Reaper, TimedResources
-from tallystick.services.transactions.messaging.handlers import Handler, decorate
+from tallystick.services.transactions.messaging.handlers import Handler, decorate, refuse_lazy
 from tallystick.services.transactions.messaging.keys import IdempotencyKey
 from tallystick.services.transactions.messaging.retry import Retry
 from tallystick.services.transactions.metrics import Statistics, TransactionMetrics
@@ -42,7 +41,10 @@ from tallystick.services.transactions.two_phase_commit import (
     TwoPhaseCommit,
 )
 from tallystick.services.transactions.xids import XidFactory
+from tallystick.storage.files import FileSystem
+from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import opening_log
+from tallystick.storage.scheduling import threading
 
 _log = logger("tallystick.transactions")
 
@@ -60,6 +62,9 @@ class TransactionManager:
             connection URLs, SQLAlchemy engines, stores.
         node: the node id of a new directory; of an old one, the id that it must have.
         log: the decision log, if it is not the native one of the directory.
+        shared: other processes may coordinate from this directory, too, each of them with this
+            option and with resources of the same names: the workers of a server, say. What one
+            leaves behind when it dies, the recovery of the others settles.
         timeout: seconds that a transaction may take for its work and the first phase of its commit,
             unless `begin` says so. Then its sessions are ended, and it rolls back.
         call_timeout: seconds for calls of a resource in the second phase, in rollback and in
@@ -71,10 +76,12 @@ class TransactionManager:
         close_resources: close the resources at `close`; False for resources that others use, too.
         on_step: called with the name of each step of commit and recovery; crash tests stop the
             process there.
+        fs: the file system of the directory; tests give a simulated one.
 
     Attributes:
         node: the node id, which stands in every global id.
         resources: the resources by name.
+        directory: the identities of databases and the decisions that are closed.
         decisions: the decision log; operators settle heuristic outcomes in it.
 
     Raises:
@@ -90,68 +97,102 @@ class TransactionManager:
         *,
         node: str | None = None,
         log: DecisionLog | None = None,
+        shared: bool = False,
         timeout: float = 60.0,
         call_timeout: float = 10.0,
         orphan_interval: float = 20.0,
         recovery_interval: float | None = 30.0,
         close_resources: bool = True,
         on_step: Callable[[str], None] | None = None,
+        fs: FileSystem = LOCAL,
     ) -> None:
         with opening_log(path):
-            self._directory = open_coordinator_dir(path, node, log)
-        self.node = self._directory.node
-        self.decisions: DecisionLog = self._directory.decisions
+            self.directory = open_coordinator_dir(path, node, log, shared=shared, fs=fs)
+        self._fs = fs
+        self.node = self.directory.node
+        self.decisions: DecisionLog = self.directory.decisions
+        self.recovered = recovery_result(
+            os.fspath(path), self.decisions, open_decisions=len(self.decisions.open_decisions())
+        )
         self.timeout = timeout
         self.call_timeout = call_timeout
         self.orphan_interval = orphan_interval
-        self._xids = XidFactory(self.node)
-        # The native log's lock of the directory proves it; of another log nothing is known.
-        self._dead_before = self._xids.clock() if log is None else 0
+        self._xids = self._xid_factory()
+        self._dead_before = self._begin_of_time(log)
         self._on_step = on_step
         self._close_resources = close_resources
         self._recovering = threading.Lock()
         self._last_report = RecoveryReport()
-        self._background = BackgroundRecovery(self.recover, recovery_interval)
+        self._background = BackgroundRecovery(self._recover, recovery_interval)
+        # Presumed abort needs no notes; operators of another system's log expect them.
+        self._context = self._commit_context(on_step, writes_notes=log is not None)
+        self._current: ContextVar[Transaction | None] = ContextVar(
+            "tallystick_transaction", default=None
+        )
+        self._forked = self._closed = False
+        self.resources = self._adapted(resources)
+        self._timed = TimedResources(self.resources, call_timeout)
+        _managers.add(self)
+        self._reaper = Reaper(self._context.live, self.resources.values(), call_timeout)
+        self._start(path)
+
+    def _begin_of_time(self, log: DecisionLog | None) -> int:
+        """Return the time in milliseconds before which every process of this node is dead.
+
+        The native log's lock of the directory proves it; of another log nothing is known.
+        """
+        alone = log is None and not isinstance(self.decisions, SharedDecisionLog)
+        return self._xids.clock() if alone else 0
+
+    def _adapted(self, resources: Mapping[str, Any]) -> dict[str, Resource]:
+        try:
+            return {name: adapt(name, thing) for name, thing in resources.items()}
+        except BaseException:
+            self.directory.close()
+            raise
+
+    def _start(self, path: str | os.PathLike[str]) -> None:
+        """Start the threads."""
+        try:
+            with opening_log(path):
+                self._reaper.start()
+                self._background.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def _xid_factory(self) -> XidFactory:
+        if isinstance(self.decisions, SharedDecisionLog):
+            return XidFactory(
+                self.node, member=self.decisions.member, since=self.decisions.since_ms
+            )
+        return XidFactory(self.node)
+
+    def _commit_context(
+        self, on_step: Callable[[str], None] | None, *, writes_notes: bool
+    ) -> CommitContext:
         live = LiveTransactions()
         metrics = TransactionMetrics(
             self.node,
             in_doubt=lambda: self._last_report.in_doubt(self._xids.clock()),
             active=live.__len__,
         )
-        self._context = CommitContext(
+        return CommitContext(
             decisions=self.decisions,
             live=live,
             metrics=metrics,
-            tracing=Tracing(self.node, metrics),
+            tracing=Tracing(self.node, metrics, self.directory.traces),
             observe=observer(on_step),
             recover_soon=self._background.wake,
-            # Presumed abort needs no notes; operators of another system's log expect them.
-            writes_notes=log is not None,
-            call_timeout=call_timeout,
-            remember=self._directory.closed.add,
+            writes_notes=writes_notes,
+            call_timeout=self.call_timeout,
+            finish=self.directory.finish,
         )
-        self._current: ContextVar[Transaction | None] = ContextVar(
-            "tallystick_transaction", default=None
-        )
-        self._closed = False
-        self.resources: dict[str, Resource] = {}
-        try:
-            for name, thing in resources.items():
-                self.resources[name] = adapt(name, thing)
-        except BaseException:
-            self._directory.close()
-            raise
-        self._timed = TimedResources(self.resources, call_timeout)
-        self._forked = False
-        _managers.add(self)
-        self._reaper = Reaper(self._context.live, self.resources.values(), call_timeout)
-        self._reaper.start()
-        self._background.start()
 
     def __repr__(self) -> str:
         state = "forked" if self._forked else "closed" if self._closed else "open"
         names = ", ".join(self.resources) or "no resource"
-        return f"<{type(self).__name__} {self.node!r}: {state}, {names}>"
+        return f"<{type(self).__name__} {self.node!r}: {state}, {names}{self.recovered.suffix}>"
 
     # -- transactions ---------------------------------------------------------------------
 
@@ -168,6 +209,8 @@ class TransactionManager:
         """Begin a transaction of the class ``face``, made with the arguments ``more``."""
         self._require_open()
         seconds = self.timeout if timeout is None else timeout
+        if math.isnan(seconds):
+            raise TransactionUsageError("the timeout is not a number of seconds")
         protocol = TwoPhaseCommit(self._xids.gtrid(), self._context, seconds)
         return face(protocol, self.resources, self._xids, *more)
 
@@ -200,7 +243,7 @@ class TransactionManager:
 
         Raises:
             TransactionUsageError: the function is a coroutine function or a generator: a call of it
-                ends before its body runs.
+                ends before its body runs. Or it is a class.
         """
 
         def decorated(found: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
@@ -241,9 +284,18 @@ class TransactionManager:
     def recover(self) -> RecoveryReport:
         """Settle what is in doubt, as far as it is known; see `recovery`. Any time, any thread.
 
+        The background recovery tries again soon what is left.
+
         Raises:
             LogPoisonedError: the log failed; reopen it first.
+            LogUnreadableError: the directory's small files cannot be read or written.
         """
+        report = self._recover()
+        if not report.clean:
+            self._background.wake()
+        return report
+
+    def _recover(self) -> RecoveryReport:
         self._require_open()
         with self._recovering:
             self._last_report = Recovery(
@@ -255,9 +307,11 @@ class TransactionManager:
                 metrics=self._context.metrics,
                 observe=self._context.observe,
                 tracing=self._context.tracing,
-                identities=self._directory.identities,
+                identities=self.directory.identities,
                 dead_before=self._dead_before,
-                closed=self._directory.closed,
+                closed=self.directory.closed,
+                finish=self.directory.finish,
+                log=self.recovered,
             ).run()
         return self._last_report
 
@@ -275,7 +329,7 @@ class TransactionManager:
             TransactionUsageError: the directory was never that of a node.
         """
         self._require_open()
-        check_coordinator_dir(path)
+        check_coordinator_dir(path, self._fs)
         with TransactionManager(
             path,
             self.resources,
@@ -285,6 +339,7 @@ class TransactionManager:
             recovery_interval=None,
             close_resources=False,
             on_step=self._on_step,
+            fs=self._fs,
         ) as dead:
             return dead.recover()
 
@@ -309,9 +364,11 @@ class TransactionManager:
         self._context.live.wait_for_ends(self.call_timeout)
         self._reaper.stop()
         self._context.live.abort_all()
+        self._context.live.discard_of_this_thread()
+        self._reaper.end_calls(math.inf)
         if self._close_resources:
             self._close_all()
-        self._directory.close()
+        self.directory.close()
 
     def _close_all(self) -> None:
         for name, resource in self._timed.now().items():
@@ -350,21 +407,6 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
-
-
-def refuse_lazy(function: Callable[..., object]) -> None:
-    """Raise `TransactionUsageError` for a function whose calls return before its body runs."""
-    if (
-        inspect.iscoroutinefunction(function)
-        or inspect.isgeneratorfunction(function)
-        or inspect.isasyncgenfunction(function)
-    ):
-        raise TransactionUsageError(
-            f"a call of {function.__name__!r} returns before its body runs",
-            expected="an ordinary function",
-            advice="Use AsyncTransactionManager.transactional for a coroutine function; within a "
-            "generator write 'with manager.begin()'",
-        )
 
 
 def is_running(transaction: GlobalTransaction | None) -> bool:

@@ -37,7 +37,9 @@ class TransactionMetrics:
     ) -> None:
         self.statistics = Statistics()
         self._node = node
-        meter = Meter("tallystick.transactions")
+        self._meter = meter = Meter(
+            "tallystick.transactions"
+        )  # its gauges are read while it is here
         prefix = "tallystick_transactions_"
         self._decisions = meter.counter(f"{prefix}decisions_total", "Decisions to commit")
         self._heuristics = meter.counter(f"{prefix}heuristics_total", "Heuristic outcomes")

@@ -7,6 +7,8 @@ at any step and run again.
     branch in doubt            its transaction             action
     format or node not ours    any                         leave (foreign)
     ours                       at work here, or frozen     leave (live)
+    ours, of another process
+    that shares the node       that lives                  leave (live)
     ours                       decided                     commit
     ours                       decided, ended otherwise    leave (heuristic): never rolled back
     ours                       decided, closed before      commit: its database was restored
@@ -14,18 +16,22 @@ at any step and run again.
     ours                       a last resource is away     leave (cannot know)
     ours, begun before the
     coordinator was opened     not decided                 roll back (presumed abort)
+    ours, of another process
+    that shared the node       not decided, it is dead     roll back (presumed abort)
     ours, younger than the
     orphan interval            not decided                 leave (young)
     ours                       not decided                 roll back (presumed abort)
 
-The lock of the coordinator's directory proves that the process of an earlier transaction is dead.
+The lock of the coordinator's directory proves that the process of an earlier transaction is dead;
+if processes share the directory, each global id names its process (`xids`), and a lock of that one
+proves that it lives.
 
 The order matters: first scan, then see which transactions are live, then read the decisions. A
 transaction stops being live only after its decision is in the log, so one that is neither live nor
 decided will never be.
 
 A decision is closed for a resource only by a positive answer: its commit succeeded, or the outcome
-row of the branch is there, or the store is one that nobody else can change. A branch that is not
+row of the branch is there. A branch that is not
 listed, or not known to the commit, has not answered: the decision stays open and is named in the
 report, until an operator settles it. An outcome row is deleted only if it stood before the scan
 that found nothing in doubt, and its decision is closed.
@@ -39,17 +45,22 @@ for the old name, too.
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Any, cast
 
-from tallystick.errors import LogClosedError, LogPoisonedError, TallystickError
+from tallystick.errors import LogClosedError, LogPoisonedError
 from tallystick.printable import logger
-from tallystick.records import Xid
-from tallystick.roles import Decision, DecisionLog, DecisionOutcome
+from tallystick.records import Answer, Xid
+from tallystick.roles import (
+    Decision,
+    DecisionLog,
+    DecisionOutcome,
+    RecoveryResult,
+    SharedDecisionLog,
+)
 from tallystick.services.transactions.coordinator_dir import ClosedDecisions
 from tallystick.services.transactions.deadlines import start_call
 from tallystick.services.transactions.metrics import TransactionMetrics
@@ -61,14 +72,15 @@ from tallystick.services.transactions.resource import (
     ProvingResource,
     Resource,
     ResourceUnreachable,
-    is_exclusive,
     is_last_resource,
     keeps_outcomes,
 )
 from tallystick.services.transactions.steps import Observer
 from tallystick.services.transactions.tracing import Tracing
 from tallystick.services.transactions.two_phase_commit import LiveTransactions
-from tallystick.services.transactions.xids import FORMAT_ID, XidFactory, node_of, time_of
+from tallystick.services.transactions.xids import FORMAT_ID, XidFactory, member_of, node_of, time_of
+from tallystick.storage.opening import start_thread
+from tallystick.storage.scheduling import threading, time
 
 _log = logger("tallystick.transactions")
 
@@ -82,9 +94,19 @@ _STEPS = {
 """Names of steps for observers."""
 
 HELD = "another session holds it, the database says"
+LISTED_TWICE = "ended in another resource that lists it, and yet in doubt here"
 UNPROVED = "decided and not listed any more, but nothing proves its commit"
 NO_RESOURCE = "decided, but the manager has no resource of that name"
 HEURISTIC = "its outcome is heuristic: settle it"
+
+
+class _Process(Enum):
+    """What is known of the process of a transaction, where processes share a node."""
+
+    UNKNOWN = auto()
+    THIS = auto()
+    LIVES = auto()
+    DEAD = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +131,18 @@ class RecoveryReport:
     """Resources that could not be asked, with the reason."""
     open_decisions: int = 0
     """Decisions that still wait for a resource."""
+    log: RecoveryResult | None = None
+    """What the opening of the decision log found."""
 
     @property
     def clean(self) -> bool:
-        """True if nothing of this node is in doubt any more and every resource was asked."""
-        return not (self.ours or self.unreachable or self.open_decisions)
+        """True if nothing of this node is in doubt any more and every resource was asked.
+
+        Not where a decision may be missing in the log, for all that `log` says: what was prepared
+        for it was rolled back then. A log that says nothing of its own opening is trusted.
+        """
+        sound = self.log is None or not self.log.judged or self.log.answer is Answer.SAFE
+        return sound and not (self.ours or self.unreachable or self.open_decisions)
 
     @property
     def ours(self) -> list[BranchInDoubt]:
@@ -150,18 +179,24 @@ class Recovery:
     tracing: Tracing
     identities: MutableMapping[str, str]
     closed: ClosedDecisions
+    finish: Callable[[bytes, Collection[str], DecisionOutcome], None]
+    log: RecoveryResult
     dead_before: int = 0
     _report: RecoveryReport = field(init=False, default_factory=RecoveryReport)
     _lasts: dict[str, LastResource] = field(init=False, default_factory=dict)
     _met: dict[str, str] = field(init=False, default_factory=dict)
     """Identities that are not noted yet."""
     _closed_before: set[bytes] = field(init=False, default_factory=set)
+    _ended: set[Xid] = field(init=False, default_factory=set)
+    _again: list[tuple[Resource, Xid]] = field(init=False, default_factory=list)
+    """Branches that have ended through another resource, which lists them, too."""
     _former: dict[str, str] = field(init=False, default_factory=dict)
     """Resources by the names that they had before."""
 
     def run(self) -> RecoveryReport:
         """Scan, decide, act; a resource that fails is listed in the report."""
         began = time.perf_counter()
+        self._report.log = self.log
         standing = self._decisions_of_ended()
         for name, resource in self.resources.items():
             if is_last_resource(resource):
@@ -180,7 +215,12 @@ class Recovery:
         )
         for resource, xid in found:
             self._resolve(resource, xid)
-        in_doubt = {(resource.name, xid.gtrid) for resource, xid in found}
+        over = self._ended_elsewhere()
+        in_doubt = {
+            (resource.name, xid.gtrid)
+            for resource, xid in found
+            if (resource.name, xid) not in over
+        }
         self._close_decisions(standing, in_doubt)
         self._forget_outcomes(rows, {gtrid for _, gtrid in in_doubt})
         self._note_identities()
@@ -246,22 +286,41 @@ class Recovery:
         node = node_of(xid.gtrid)
         if xid.format_id != FORMAT_ID or node != self.xids.node:
             self._leave(resource, xid, "foreign")
-        elif xid.gtrid in self.live:
+        elif self._is_live(xid.gtrid):
             self._leave(resource, xid, "live")
         elif resource.name in self._report.unreachable:
             self._leave(resource, xid, "unreachable")
+        elif xid in self._ended:
+            self._again.append((resource, xid))
         elif xid.gtrid in self.decisions.open_decisions():
             self._settle(resource, xid, commit=True)
         elif xid.gtrid in self.decisions.heuristics():
             self._leave(resource, xid, HEURISTIC)
         elif xid.gtrid in self._closed_before:
             _log.warning(
-                "a branch is in doubt again whose decision was closed; its database was restored",
+                "a branch is in doubt whose decision was closed; perhaps its database was restored",
                 extra={"gtrid": xid.gtrid.hex(), "resource": resource.name},
             )
             self._settle(resource, xid, commit=True)
         else:
             self._resolve_undecided(resource, xid)
+
+    def _ended_elsewhere(self) -> set[tuple[str, Xid]]:
+        """Return the branches that have ended through another resource of the same server.
+
+        Each database of a MariaDB server lists the branches of all, and so does each resource of
+        a database that has several names.
+        """
+        listed = self._ask(list({resource.name: None for resource, _ in self._again}), "in_doubt")
+        over = set()
+        for resource, xid in self._again:
+            if resource.name not in listed:
+                self._leave(resource, xid, "unreachable")
+            elif xid in listed[resource.name]:
+                self._leave(resource, xid, LISTED_TWICE)
+            else:
+                over.add((resource.name, xid))
+        return over
 
     def _resolve_undecided(self, resource: Resource, xid: Xid) -> None:
         outcome = self._outcome_row(xid.gtrid)
@@ -292,7 +351,7 @@ class Recovery:
         begun = time_of(gtrid)
         if begun is None:  # an id of Bitronix holds the time since boot, not since 1970
             return False
-        if begun < self.dead_before:
+        if begun < self.dead_before or self._process_of(gtrid) is _Process.DEAD:
             return False
         # An id from the future was made before the clock was set back: a little ahead is young.
         age = abs(self.xids.clock() - begun)
@@ -318,6 +377,7 @@ class Recovery:
             self._unreachable(resource, answer)
             self._leave(resource, xid, "unreachable")
             return
+        self._ended.add(xid)
         self.observe(f"recovery: after {verb}", resource.name)
         self.metrics.settled(commit=commit)
         (self._report.committed if commit else self._report.rolled_back).append(
@@ -325,8 +385,7 @@ class Recovery:
         )
         if commit:
             names = [resource.name, *self._former_names(resource.name, xid.gtrid)]
-            self.closed.add(xid.gtrid)
-            self.decisions.finish(xid.gtrid, names, DecisionOutcome.COMMITTED)
+            self.finish(xid.gtrid, names, DecisionOutcome.COMMITTED)
 
     def _former_names(self, name: str, gtrid: bytes) -> list[str]:
         """Return the former names of a resource for which a decision waits."""
@@ -339,14 +398,30 @@ class Recovery:
             "heuristic outcome found by recovery",
             extra={"gtrid": xid.gtrid.hex(), "resource": resource.name, "answer": str(answer)},
         )
-        self.decisions.finish(xid.gtrid, [resource.name], DecisionOutcome.HEURISTIC)
+        self.finish(xid.gtrid, [resource.name], DecisionOutcome.HEURISTIC)
         self.metrics.heuristic()
         self._report.heuristic.append((resource.name, xid))
 
     def _decisions_of_ended(self) -> dict[bytes, Decision]:
         """Return the open decisions whose transactions are over."""
         decisions = self.decisions.open_decisions()
-        return {g: one for g, one in decisions.items() if g not in self.live}
+        return {g: one for g, one in decisions.items() if not self._is_live(g)}
+
+    def _is_live(self, gtrid: bytes) -> bool:
+        """Return True for a transaction of this process, or of another one that lives."""
+        return gtrid in self.live or self._process_of(gtrid) is _Process.LIVES
+
+    def _process_of(self, gtrid: bytes) -> _Process:
+        """Return what is known of the process of a transaction of this node."""
+        log, member, begun = self.decisions, member_of(gtrid), time_of(gtrid)
+        if not isinstance(log, SharedDecisionLog) or member is None or begun is None:
+            return _Process.UNKNOWN
+        if node_of(gtrid) != self.xids.node:
+            return _Process.UNKNOWN
+        since = log.lives_since(member)
+        if since is None or begun < since:
+            return _Process.DEAD
+        return _Process.THIS if member == log.member else _Process.LIVES
 
     def _close_decisions(
         self, standing: dict[bytes, Decision], in_doubt: set[tuple[str, bytes]]
@@ -359,7 +434,7 @@ class Recovery:
                 if (now, gtrid) not in in_doubt and now not in self._report.unreachable:
                     waiting.setdefault(name, []).append(gtrid)
         for name, gtrids in waiting.items():
-            proved = self._proved(name, gtrids)
+            proved = self._proved(name)
             if proved is None:
                 continue
             known = self._former.get(name, name) in self.resources
@@ -371,19 +446,16 @@ class Recovery:
                 )
             for gtrid in gtrids:
                 if gtrid in proved:
-                    self.closed.add(gtrid)
-                    self.decisions.finish(gtrid, [name], DecisionOutcome.COMMITTED)
+                    self.finish(gtrid, [name], DecisionOutcome.COMMITTED)
                 else:
                     xid = Xid(FORMAT_ID, gtrid, b"")
                     self._report.left.append(BranchInDoubt(name, xid, why, node_of(gtrid)))
 
-    def _proved(self, name: str, gtrids: Sequence[bytes]) -> set[bytes] | None:
-        """Return those whose branches are committed in the resource; None if it is away."""
+    def _proved(self, name: str) -> set[bytes] | None:
+        """Return the global ids whose branches are proved committed; None if it is away."""
         resource = self.resources.get(self._former.get(name, name))
         if resource is None:
             return set()
-        if is_exclusive(resource):
-            return set(gtrids)
         if not keeps_outcomes(resource):
             return set()
         try:
@@ -405,8 +477,8 @@ class Recovery:
                 gtrid
                 for gtrid in found
                 if gtrid not in needed
-                and gtrid not in self.live
-                and (name in self._lasts or node_of(gtrid) == self.xids.node)
+                and not self._is_live(gtrid)
+                and node_of(gtrid) == self.xids.node
             ]
             try:
                 cast(ProvingResource, resource).forget_outcomes(over)
@@ -442,10 +514,11 @@ class BackgroundRecovery:
     def start(self) -> None:
         """Start the thread."""
         if self._interval is not None:
-            self._thread = threading.Thread(
+            thread = threading.Thread(
                 target=self._run, args=(self._interval,), name="tallystick-recovery", daemon=True
             )
-            self._thread.start()
+            start_thread(thread)
+            self._thread = thread
 
     def wake(self) -> None:
         """Have recovery run soon, as something was left to it."""
@@ -480,6 +553,6 @@ class BackgroundRecovery:
         except (LogPoisonedError, LogClosedError) as error:
             _log.critical("recovery has to wait until the log is reopened: %s", error)
             return None
-        except TallystickError:
+        except Exception:  # whatever it is, the next attempt may find it gone
             _log.exception("recovery failed; it is tried again")
             return False

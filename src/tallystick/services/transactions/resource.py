@@ -255,14 +255,6 @@ def keeps_outcomes(resource: Resource) -> bool:
     return hasattr(resource, "outcomes")
 
 
-def is_exclusive(resource: Resource) -> bool:
-    """Return True for a store of this process: nobody but its coordinator ends its branches.
-
-    One whose branch is no longer in doubt has committed what was decided.
-    """
-    return bool(getattr(resource, "exclusive", False))
-
-
 def identity_of(resource: Resource) -> str | None:
     """Return what tells its database from others; None if it has nothing of the kind.
 

@@ -2,20 +2,21 @@
 
 In: the steps of a transaction, as observers see them. Out: a span ``tallystick.transaction`` with a
 child per phase and resource, in the trace of the caller; the duration of each, as metrics. Recovery
-has a span per branch, linked to the transaction if this process has run it, with its global id in
-any case.
+has a span per branch, linked to that of the transaction, which a sampled one notes in the
+coordinator's directory before its first phase.
 """
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tallystick.services.transactions.coordinator_dir import Traces
 from tallystick.services.transactions.metrics import TransactionMetrics
 from tallystick.services.transactions.steps import Observer
+from tallystick.storage.scheduling import time
 
 _STARTS = {
     "before prepare": "prepare",
@@ -30,7 +31,11 @@ _ENDS = frozenset(
 )
 _REMEMBERED = 1000
 """Transactions that have ended whose spans recovery can still link to."""
+_API = ("opentelemetry.trace", "opentelemetry.metrics")
+"""Packages whose providers record nothing."""
 _GOOD = frozenset({"committed", "rolled back"})
+_LOOK_S = 0.1
+"""Seconds between two looks for a provider: one takes a few microseconds."""
 
 
 class Tracing:
@@ -39,23 +44,38 @@ class Tracing:
     Args:
         node: the node id, an attribute of every span.
         metrics: takes the durations.
+        traces: keeps what recovery in another process can link to.
     """
 
-    def __init__(self, node: str, metrics: TransactionMetrics) -> None:
+    def __init__(self, node: str, metrics: TransactionMetrics, traces: Traces) -> None:
         self.node = node
+        self._traces = traces
         self.metrics = metrics
         self.api: Any = None
         self._ended: OrderedDict[bytes, Any] = OrderedDict()
         try:
+            from opentelemetry import metrics as metrics_api
             from opentelemetry import trace
         except ImportError:
             return
         self.api = trace
+        self._providers = trace.get_tracer_provider, metrics_api.get_meter_provider
+        self._recorded = False
+        self._look_again = 0.0
         self.tracer = trace.get_tracer("tallystick.transactions")
 
     def begin(self, gtrid: bytes, observe: Observer) -> Trace | None:
-        """Begin the span of a transaction; None without the API."""
-        return None if self.api is None else Trace(self, gtrid, observe)
+        """Begin the span of a transaction; None where nothing would take it."""
+        if self.api is None or not self._is_recorded():
+            return None
+        return Trace(self, gtrid, observe)
+
+    def _is_recorded(self) -> bool:
+        """Return True if the application has a provider; it is looked for ten times a second."""
+        if not self._recorded and (now := time.monotonic()) >= self._look_again:
+            self._look_again = now + _LOOK_S
+            self._recorded = any(_records(provider()) for provider in self._providers)
+        return self._recorded
 
     def attributes(self, gtrid: bytes, resource: str | None = None) -> dict[str, str]:
         """Return the attributes of a span."""
@@ -70,13 +90,30 @@ class Tracing:
             while len(self._ended) > _REMEMBERED:
                 self._ended.popitem(last=False)
 
+    def note(self, gtrid: bytes, span: Any) -> None:
+        """Note the context of a sampled span, before the transaction can be in doubt."""
+        context = span.get_span_context()
+        if context.trace_flags.sampled:
+            self._traces.add(gtrid, f"{context.trace_id:032x} {context.span_id:016x}")
+
+    def _noted(self, gtrid: bytes) -> Any:
+        """Return the context of a span of another process; None if there is none."""
+        trace, _, span = self._traces.texts([gtrid]).get(gtrid, "").partition(" ")
+        try:
+            found = self.api.SpanContext(
+                int(trace, 16), int(span, 16), is_remote=True, trace_flags=self.api.TraceFlags(1)
+            )
+        except ValueError:  # no such line, or one that was cut
+            return None
+        return found if found.is_valid else None
+
     @contextmanager
     def recovering(self, verb: str, resource: str, gtrid: bytes) -> Iterator[None]:
         """Show a block in which recovery ends a branch as a span."""
         if self.api is None:
             yield
             return
-        known = self._ended.get(gtrid)
+        known = self._ended.get(gtrid) or self._noted(gtrid)
         links = [] if known is None else [self.api.Link(known)]
         with self.tracer.start_as_current_span(
             f"tallystick.recovery {verb}", attributes=self.attributes(gtrid, resource), links=links
@@ -84,10 +121,15 @@ class Tracing:
             yield
 
 
+def _records(provider: object) -> bool:
+    """Return True for a provider of spans or metrics that is not one of the API alone."""
+    return not type(provider).__module__.startswith(_API)
+
+
 class Trace:
     """The span of one transaction, and the one of its phase that is under way."""
 
-    __slots__ = ("_began", "_context", "_observe", "_phase", "_root", "_tracing", "gtrid")
+    __slots__ = ("_began", "_observe", "_phase", "_recorded", "_root", "_tracing", "gtrid")
 
     def __init__(self, tracing: Tracing, gtrid: bytes, observe: Observer) -> None:
         self.gtrid = gtrid
@@ -96,7 +138,8 @@ class Trace:
         self._root = tracing.tracer.start_span(
             "tallystick.transaction", attributes=tracing.attributes(gtrid)
         )
-        self._context = tracing.api.set_span_in_context(self._root)
+        self._recorded = self._root.is_recording()
+        """Without a recorder, or for what it does not sample, phases have no spans."""
         self._began = time.monotonic()
         self._phase: tuple[Any, str, str, float] | None = None
 
@@ -105,15 +148,19 @@ class Trace:
         phase = _STARTS.get(step)
         if phase is not None:
             self._end_phase(good=phase != "roll back")
-            span = self._tracing.tracer.start_span(
-                f"tallystick.{phase}",
-                context=self._context,
-                attributes=self._tracing.attributes(self.gtrid, resource),
-            )
+            span = None
+            if self._recorded:
+                span = self._tracing.tracer.start_span(
+                    f"tallystick.{phase}",
+                    context=self._tracing.api.set_span_in_context(self._root),
+                    attributes=self._tracing.attributes(self.gtrid, resource),
+                )
             self._phase = span, phase, resource or "", time.monotonic()
         elif step in _ENDS:
             self._end_phase(good=True)
-        elif self._root.is_recording():
+        elif self._recorded:
+            if step == "before first phase":
+                self._tracing.note(self.gtrid, self._root)
             self._root.add_event(step, {} if resource is None else {"resource": resource})
         self._observe(step, resource)
 
@@ -132,9 +179,10 @@ class Trace:
             return
         span, phase, resource, began = self._phase
         self._phase = None
-        if not good and phase != "roll back":
-            self._fail(span, "the phase did not come to its end")
-        span.end()
+        if span is not None:
+            if not good and phase != "roll back":
+                self._fail(span, "the phase did not come to its end")
+            span.end()
         self._tracing.metrics.phase(time.monotonic() - began, phase, resource)
 
     def _fail(self, span: Any, why: str) -> None:

@@ -8,11 +8,9 @@ steps in its thread, `aio.AsyncTransaction` on an event loop.
 
 from __future__ import annotations
 
-import threading
-import time
 import weakref
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from enum import Enum
 from typing import Any, Self, TypeVar
 
@@ -22,6 +20,7 @@ from tallystick.services.transactions.resource import AnyBranch, Resource, is_la
 from tallystick.services.transactions.steps import Steps, drive
 from tallystick.services.transactions.two_phase_commit import TwoPhaseCommit
 from tallystick.services.transactions.xids import XidFactory
+from tallystick.storage.scheduling import threading, time
 
 _log = logger("tallystick.transactions")
 
@@ -43,6 +42,7 @@ OPEN = (Status.ACTIVE, Status.MARKED)
 
 
 _Handle = TypeVar("_Handle")
+_Running = TypeVar("_Running", bound="GlobalTransaction")
 
 
 def of_kind(handle: object, name: str, kind: type[_Handle]) -> _Handle:
@@ -54,6 +54,20 @@ def of_kind(handle: object, name: str, kind: type[_Handle]) -> _Handle:
             found=f"{type(handle).__module__}.{type(handle).__qualname__}",
         )
     return handle
+
+
+def leave(running: ContextVar[_Running | None], entered: Token[_Running | None] | None) -> None:
+    """End a ``with`` block: the transaction around it, or none, is the running one again.
+
+    Each manager has a variable of its own, which a context would hold for ever if it were only set.
+    """
+    if entered is None:
+        return
+    try:
+        running.reset(entered)
+    except ValueError:  # entered in another context
+        outer = entered.old_value
+        running.set(None if outer is Token.MISSING else outer)
 
 
 class GlobalTransaction:
@@ -270,7 +284,7 @@ class Transaction(GlobalTransaction):
     handle. It belongs to the thread that began it until `suspend` and `resume` hand it over.
     """
 
-    __slots__ = ("_outer", "_running")
+    __slots__ = ("_entered", "_running")
 
     def __init__(
         self,
@@ -281,7 +295,7 @@ class Transaction(GlobalTransaction):
     ) -> None:
         super().__init__(protocol, resources, xids)
         self._running = running
-        self._outer: Transaction | None = None
+        self._entered: Token[Transaction | None] | None = None
 
     def __getitem__(self, name: str) -> Any:
         self._require_open("use a resource")
@@ -353,14 +367,14 @@ class Transaction(GlobalTransaction):
         drive(self._roll_back())
 
     def __enter__(self) -> Self:
-        self._outer = self._running.get()
-        self._running.set(self)
+        self._entered = self._running.set(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: object
     ) -> None:
-        self._running.set(self._outer)
+        leave(self._running, self._entered)
+        self._entered = None
         if self.status not in OPEN:
             return
         if kind is None:

@@ -20,8 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import threading
-import time
 import weakref
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -34,6 +32,7 @@ from tallystick.errors import (
     LogPoisonedError,
     LogWriteError,
     RolledBackError,
+    TransactionUsageError,
 )
 from tallystick.printable import logger
 from tallystick.records import State
@@ -54,6 +53,7 @@ from tallystick.services.transactions.resource import (
 )
 from tallystick.services.transactions.steps import Observer, Steps
 from tallystick.services.transactions.tracing import Tracing
+from tallystick.storage.scheduling import threading, time
 
 _log = logger("tallystick.transactions")
 
@@ -93,6 +93,10 @@ class LiveTransactions:
         """Return the transactions that have not ended."""
         return list(self._at_work.values())
 
+    def has(self, transaction: TwoPhaseCommit) -> bool:
+        """Return True if a transaction has not ended."""
+        return self._at_work.get(transaction.gtrid) is transaction
+
     def abort_if_late(self, transaction: TwoPhaseCommit, now: float) -> None:
         """End the sessions of a transaction whose deadline has passed.
 
@@ -110,6 +114,13 @@ class LiveTransactions:
         for transaction in self.at_work():
             transaction.deadline = -math.inf
             self.abort_if_late(transaction, 0.0)
+
+    def discard_of_this_thread(self) -> None:
+        """Release the branches of the caller's own transactions, which it is not working with."""
+        for transaction in self.at_work():
+            owner = None if transaction.owner is None else transaction.owner()
+            if owner is None or owner.thread == threading.get_ident():
+                transaction.discard()
 
     def wait_for_ends(self, seconds: float) -> None:
         """Wait for transactions whose commit or rollback has begun."""
@@ -145,8 +156,8 @@ class CommitContext:
     """What all commits of one coordinator share.
 
     ``writes_notes`` has the log record that a commit begins, which decides nothing.
-    ``call_timeout`` is in seconds, for calls in the second phase and in rollback. ``remember`` is
-    called with the global id of a decision that ends somewhere.
+    ``call_timeout`` is in seconds, for calls in the second phase and in rollback. ``finish``
+    records how branches have ended.
     ``recover_soon`` is called when something was left to recovery.
     """
 
@@ -158,7 +169,7 @@ class CommitContext:
     recover_soon: Callable[[], None]
     writes_notes: bool
     call_timeout: float
-    remember: Callable[[bytes], None]
+    finish: Callable[[bytes, Collection[str], DecisionOutcome], None]
 
 
 class Owner(Protocol):
@@ -227,6 +238,7 @@ class TwoPhaseCommit:
         prepared = {}
         self.is_ending = True
         try:
+            self._observe("before first phase")
             if self._context.writes_notes:
                 self._context.decisions.note(State.UNDECIDED, self.gtrid, self.branches)
             voters = [name for name in self.branches if name != self.last]
@@ -238,7 +250,7 @@ class TwoPhaseCommit:
                 self._observe("after prepare", name)
         except BaseException as error:
             yield from self.rollback()
-            if isinstance(error, ResourceAnswer):
+            if isinstance(error, ResourceAnswer) or self._closed_its_session(error):
                 why = "the transaction timed out" if self.expired else "prepare failed"
                 raise RolledBackError(f"rolled back: {why}: {error}") from error
             if isinstance(error, _LOG_REFUSED):
@@ -246,6 +258,10 @@ class TwoPhaseCommit:
             raise
         self.prepared = prepared
         self.deadline = math.inf
+
+    def _closed_its_session(self, error: BaseException) -> bool:
+        """Return True if not the application, but the end of its time has closed a connection."""
+        return self.expired and isinstance(error, TransactionUsageError)
 
     def complete(self) -> Steps[None]:
         """Decide and run the second phase; without a first phase, commit the only branch."""
@@ -313,6 +329,10 @@ class TwoPhaseCommit:
             yield self.branches[name].commit_one_phase
         except (BranchRolledBack, BranchUnknown) as answer:
             raise RolledBackError(f"rolled back by {name}: {answer}") from answer
+        except TransactionUsageError as error:
+            if not self._closed_its_session(error):
+                raise
+            raise RolledBackError("rolled back: the transaction timed out") from error
         except ResourceUnreachable as answer:
             raise InDoubtError(
                 f"{name} was lost during its one-phase commit: {answer}",
@@ -337,8 +357,10 @@ class TwoPhaseCommit:
                 f"{last} was lost during its commit, which is the decision: {answer}",
                 advice="Recovery asks its outcome row and finishes the others; call recover()",
             ) from answer
-        except ResourceAnswer as answer:
+        except (ResourceAnswer, TransactionUsageError) as answer:
             yield from self._rollback({n: b for n, b in self.branches.items() if n != last})
+            if isinstance(answer, TransactionUsageError):
+                raise
             raise RolledBackError(f"rolled back: {last} refused to commit: {answer}") from answer
         self._observe("after last", last)
         extra = {"gtrid": self.gtrid.hex(), "resource": last}
@@ -486,8 +508,7 @@ class TwoPhaseCommit:
         finds nothing left to do.
         """
         try:
-            self._context.remember(self.gtrid)
-            self._context.decisions.finish(self.gtrid, names, outcome)
+            self._context.finish(self.gtrid, names, outcome)
         except _LOG_REFUSED:
             _log.critical(
                 "the log cannot record an end",

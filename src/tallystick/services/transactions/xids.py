@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import itertools
 import secrets
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tallystick.errors import TransactionUsageError
 from tallystick.records import Xid
+from tallystick.storage.scheduling import time
 
 FORMAT_ID = 0x42746E78
 """Bitronix's format id: its tools and ours see each other's branches."""
@@ -29,6 +29,10 @@ _SUFFIX = TIME_DIGITS + SEQUENCE_DIGITS
 _ALPHABET = "-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
 _VALUES = {digit: value for value, digit in enumerate(_ALPHABET.encode())}
 _SEQUENCES = 1 << (6 * SEQUENCE_DIGITS)
+
+
+_MEMBER_SHIFT = 6 * SEQUENCE_DIGITS - 8
+"""Bits of a sequence number below the number of the process."""
 
 
 def check_node(node: str) -> str:
@@ -59,6 +63,16 @@ def time_of(gtrid: bytes) -> int | None:
     return value
 
 
+def member_of(gtrid: bytes) -> int | None:
+    """Return the number of the process in a global id of a node that processes share."""
+    value = 0
+    for digit in gtrid[-SEQUENCE_DIGITS:]:
+        if digit not in _VALUES:
+            return None
+        value = value * 64 + _VALUES[digit]
+    return value >> _MEMBER_SHIFT
+
+
 # Two digits at a time: a transaction over two resources makes three ids.
 _PAIRS: tuple[bytes, ...] = tuple(
     f"{high}{low}".encode() for high in _ALPHABET for low in _ALPHABET
@@ -80,11 +94,15 @@ class XidFactory:
     """Makes ids that are unique for a node.
 
     The counter starts at random in every process, so that an id does not come again after the
-    clock was set back. ``clock`` returns milliseconds since 1970.
+    clock was set back. ``clock`` returns milliseconds since 1970. Where several processes share a
+    node, the first 8 bits of a sequence number are those of ``member``, the number of the process,
+    and no time is before ``since``, when the process got it.
     """
 
     node: str
     clock: Callable[[], int] = _milliseconds
+    member: int | None = None
+    since: int = 0
     _counter: itertools.count[int] = field(
         default_factory=lambda: itertools.count(secrets.randbelow(_SEQUENCES))
     )
@@ -97,7 +115,7 @@ class XidFactory:
 
     def gtrid(self) -> bytes:
         """Return a new global id, at most 63 bytes."""
-        now = self.clock()
+        now = max(self.clock(), self.since)
         moment, prefix = self._prefix
         if now != moment:
             prefix = self.node.encode("ascii") + _digits(now, TIME_DIGITS)
@@ -113,4 +131,6 @@ class XidFactory:
 
     def _sequence(self) -> bytes:
         sequence = next(self._counter) % _SEQUENCES
+        if self.member is not None:
+            sequence = self.member << _MEMBER_SHIFT | sequence % (1 << _MEMBER_SHIFT)
         return _PAIRS[sequence >> 12] + _PAIRS[sequence & 4095]

@@ -378,11 +378,14 @@ def test_a_connection_that_died_while_idle_is_replaced(bank: Bank, server_face: 
     assert bank.balances() == {"pg": 2, "maria": 2, "lite": 0}
 
 
-def test_a_connection_that_the_application_closed_is_named(bank: Bank, server_face: Face) -> None:
+@pytest.mark.parametrize("names", [("pg", "maria"), ("pg",)], ids=["both", "one phase"])
+def test_a_connection_that_the_application_closed_is_named(
+    bank: Bank, server_face: Face, names: tuple[str, ...]
+) -> None:
     with bank.manager("pg", "maria", face=server_face) as tm:
         with pytest.raises(TransactionUsageError, match="'pg' was closed"), tm.begin() as tx:
-            bank.pay(tx, "pg", 5)
-            bank.pay(tx, "maria", 5)
+            for name in names:
+                bank.pay(tx, name, 5)
             tx["pg"].close()
         assert not _in_doubt(tm)
     assert set(bank.balances().values()) == {0}
@@ -437,6 +440,8 @@ def test_engines_and_sessions_take_part(bank: Bank) -> None:
             tx["pg"].execute(statement, values)
             tx["lite"].execute(statement, values)
             raise KeyError
+    for engine in engines.values():  # they are the application's
+        engine.dispose()
     assert bank.balances() == {"pg": 8, "maria": 8, "lite": 8}
 
 

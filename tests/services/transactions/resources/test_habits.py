@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from tallystick.errors import TransactionUsageError
-from tallystick.services.transactions import TransactionManager
+from tallystick.errors import TallystickError, TransactionUsageError
+from tallystick.services.transactions import AsyncTransactionManager, TransactionManager
+from tallystick.services.transactions.resources.mysql import literal
+from tallystick.services.transactions.resources.postgres import PostgresResource
 from tests.servers import Server
 
 pytestmark = [pytest.mark.postgres, pytest.mark.mariadb]
@@ -79,19 +82,108 @@ def test_what_would_end_the_branch_is_an_error_of_psycopg_and_nothing_is_kept(
     assert rows(tm, table) == []
 
 
+KEEP = ["COMMIT", "END", "/* a, b */ commit", "-- end\nCOMMIT", "COMMIT AND CHAIN", "COMMIT; BEGIN"]
+DROP = ["ROLLBACK", "ABORT", "ROLLBACK AND CHAIN", "PREPARE TRANSACTION 'by hand {table}'"]
+
+
 @pytest.mark.parametrize("others", [(), ("maria",)], ids=["alone", "with another"])
-@pytest.mark.parametrize("statement", ["COMMIT", "ROLLBACK"])
+@pytest.mark.parametrize("more", [False, True], ids=["last", "and more"])
+@pytest.mark.parametrize("statement", KEEP + DROP)
 def test_a_statement_that_ends_the_transaction_is_found_before_anything_is_called_committed(
-    tm: TransactionManager, table: str, statement: str, others: tuple[str, ...]
+    tm: TransactionManager,
+    table: str,
+    postgres_server: Server,
+    statement: str,
+    more: bool,
+    others: tuple[str, ...],
 ) -> None:
+    """psycopg begins another transaction for the statement that follows."""
     with pytest.raises(TransactionUsageError, match="ended the transaction of 'pg'"):  # noqa: SIM117
         with tm.begin() as tx:
             for other in others:
                 tx[other].execute("DO 0")
             tx["pg"].execute(f"INSERT INTO {table} VALUES (1)")
-            tx["pg"].execute(statement)
-    assert rows(tm, table) == ([1] if statement == "COMMIT" else [])  # the connection is as before
+            tx["pg"].execute(statement.format(table=table))
+            if more:
+                tx["pg"].execute(f"INSERT INTO {table} VALUES (2)")
+    if statement.startswith("PREPARE"):
+        with psycopg.connect(postgres_server.url, autocommit=True) as pg:
+            pg.execute(f"ROLLBACK PREPARED 'by hand {table}'")
+    assert rows(tm, table) == ([1] if statement in KEEP else [])  # the connection is as before
     assert tm.recover().clean
+
+
+@pytest.mark.parametrize("others", [(), ("maria",)], ids=["alone", "with another"])
+@pytest.mark.parametrize("more", [False, True], ids=["last", "and more"])
+def test_a_task_that_ends_the_transaction_by_a_statement_is_told(
+    tm: TransactionManager, table: str, more: bool, others: tuple[str, ...]
+) -> None:
+    async def work() -> None:
+        manager = AsyncTransactionManager(tm)
+        async with manager.begin() as tx:
+            for other in others:
+                await tx.execute(other, "DO 0")
+            for statement in (f"INSERT INTO {table} VALUES (1)", "COMMIT"):
+                await tx.execute("pg", statement)
+            if more:
+                await tx.execute("pg", f"INSERT INTO {table} VALUES (2)")
+
+    with pytest.raises(TransactionUsageError, match="ended the transaction of 'pg'"):
+        asyncio.run(work())
+    assert rows(tm, table) == [1]
+
+
+@pytest.mark.parametrize("statement", ["BEGIN", "START TRANSACTION", "SAVEPOINT one"])
+def test_a_statement_that_ends_nothing_does_no_harm(
+    tm: TransactionManager, table: str, statement: str
+) -> None:
+    with tm.begin() as tx:
+        tx["maria"].execute("DO 0")
+        tx["pg"].execute(statement)
+        tx["pg"].execute(f"INSERT INTO {table} VALUES (1)")
+    assert rows(tm, table) == [1]
+
+
+def test_a_branch_that_seems_to_have_read_only_is_asked_whether_it_was_ended(
+    tmp_path: Path, postgres_server: Server, table: str
+) -> None:
+    resources = {
+        name: PostgresResource(
+            name, lambda: psycopg.connect(postgres_server.url), detect_read_only=True
+        )
+        for name in ("a", "b")
+    }
+    with TransactionManager(tmp_path / "tm", resources, recovery_interval=None) as tm:
+        with tm.begin() as tx:
+            for name in resources:
+                tx[name].execute("SELECT 1")
+        with pytest.raises(TransactionUsageError, match="ended the transaction of 'b'"):  # noqa: SIM117
+            with tm.begin() as tx:
+                tx["a"].execute(f"INSERT INTO {table} VALUES (1)")
+                tx["b"].execute(f"INSERT INTO {table} VALUES (2)")
+                tx["b"].execute("COMMIT")
+                tx["b"].execute("SELECT 1")
+
+
+def test_sqlite_tells_of_a_statement_that_ended_its_transaction(tmp_path: Path) -> None:
+    with TransactionManager(
+        tmp_path / "tm", {"lite": f"sqlite:///{tmp_path}/lite.db"}, recovery_interval=None
+    ) as tm:
+        with tm.begin() as tx:
+            tx["lite"].execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+        for number, statement in enumerate(["COMMIT", "ROLLBACK", "END -- it"]):
+            for more in ("", "BEGIN"):
+                ended = pytest.raises(TransactionUsageError, match="ended the transaction of 'l")
+                with ended:  # noqa: SIM117
+                    with tm.begin() as tx:
+                        tx["lite"].execute("INSERT INTO t VALUES (?)", (number,))
+                        tx["lite"].execute("DELETE FROM t")
+                        tx["lite"].execute(statement)
+                        if more:
+                            tx["lite"].execute(more)
+                            tx["lite"].execute("INSERT INTO t VALUES (100)")
+        with tm.begin() as tx:
+            assert tx["lite"].execute("SELECT id FROM t").fetchall() == []
 
 
 @pytest.mark.parametrize("habit", ["autocommit", "begin", "close", "ping", "commit", "rollback"])
@@ -106,10 +198,35 @@ def test_what_would_end_a_branch_of_mariadb_is_a_clear_error(
             _ = tx["maria"].nothing
 
 
-@pytest.mark.parametrize("statement", ["COMMIT", "ROLLBACK", "BEGIN"])
+@pytest.mark.parametrize(
+    "statement",
+    ["COMMIT", "ROLLBACK AND CHAIN", "START TRANSACTION", "CREATE TABLE x (i int)", "XA START 'x'"],
+)
 def test_mariadb_refuses_statements_that_would_end_its_branch(
     tm: TransactionManager, statement: str
 ) -> None:
     with pytest.raises(Exception, match="XAER_RMFAIL"), tm.begin() as tx:
         tx["maria"].cursor().connection.query(statement)
+    assert tm.recover().clean
+
+
+@pytest.mark.parametrize("others", [(), ("pg",)], ids=["alone", "with another"])
+def test_a_branch_of_mariadb_that_was_ended_by_hand_is_told(
+    tm: TransactionManager, others: tuple[str, ...]
+) -> None:
+    with pytest.raises(TallystickError, match=r"ended the transaction|XA END"), tm.begin() as tx:
+        for other in others:
+            tx[other].execute("SELECT 1")
+        handle = tx["maria"]
+        xid = literal(tx.branches["maria"].xid)
+        handle.execute(f"XA END {xid}")
+        tx["maria"].execute(f"XA COMMIT {xid} ONE PHASE")
+    assert tm.recover().clean
+
+
+def test_a_session_whose_mode_was_changed_is_not_used_again(tm: TransactionManager) -> None:
+    for name in ("a", "b"):
+        with tm.begin() as tx:
+            assert tx["maria"].execute("SELECT @@autocommit").fetchone() == (1,), name
+            tx["maria"].execute("SET autocommit=0")
     assert tm.recover().clean

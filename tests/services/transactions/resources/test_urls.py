@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tallystick.errors import TransactionUsageError
+from tallystick.records import Xid
 from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.resource import ResourceUnreachable
 from tallystick.services.transactions.resources import adapt
@@ -36,6 +38,16 @@ from tests.servers import Server, make_mariadb, running
 def test_what_would_not_be_passed_on_is_refused(url: str, message: str) -> None:
     with pytest.raises(TransactionUsageError, match=message):
         adapt("db", url)
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "mysql", "mariadb"])
+@pytest.mark.parametrize("rest", ["[host/db", "host:70000000/db", "host:port/db", "%zz/db", "["])
+def test_a_url_that_cannot_be_read_is_not_quoted_with_its_password(scheme: str, rest: str) -> None:
+    """Some are found to be wrong when the connection is made."""
+    with pytest.raises((TransactionUsageError, ResourceUnreachable)) as caught:
+        adapt("db", f"{scheme}://user:hunter2@{rest}").begin(Xid(1, b"gtrid", b"bqual"))
+    shown = "".join(traceback.format_exception_only(caught.value)) + repr(caught.value.__cause__)
+    assert "hunter2" not in shown
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,6 @@ from __future__ import annotations
 import atexit
 import itertools
 import os
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ContextDecorator, ExitStack
@@ -29,6 +28,7 @@ from tallystick.records import Xid
 from tallystick.services.transactions.manager import TransactionManager
 from tallystick.services.transactions.resource import Branch
 from tallystick.services.transactions.transaction import Transaction
+from tallystick.storage.scheduling import threading
 
 try:
     from django.conf import settings

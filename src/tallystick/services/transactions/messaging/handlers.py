@@ -7,9 +7,10 @@ for tasks (`decorate_task`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
-import time
-from collections.abc import Awaitable, Callable, Mapping
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 from tallystick.errors import HeuristicError, InDoubtError, TransactionUsageError
@@ -18,6 +19,7 @@ from tallystick.services.transactions.messaging.retry import Retry, is_conflict
 from tallystick.services.transactions.messaging.statements import TaskAsk, ThreadAsk
 from tallystick.services.transactions.resource import Resource
 from tallystick.services.transactions.steps import drive, follow
+from tallystick.storage.scheduling import time
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
@@ -60,7 +62,7 @@ class Handler:
             return False
         if self._keyed is not None:
             raise TransactionUsageError(
-                f"{self.function.__name__!r} has a key, and a transaction is running here",
+                f"{_name(self.function)} has a key, and a transaction is running here",
                 advice="Call it outside: it must begin and end its transaction itself",
             )
         return True
@@ -79,7 +81,9 @@ class Handler:
         claim = self.claim(args, kwargs)
         with self.begin() as transaction:
             if claim is None:
-                return self.function(*args, **kwargs)
+                outcome = self.function(*args, **kwargs)
+                _refuse_coroutine(self.function, outcome)
+                return outcome
             ask = ThreadAsk(transaction, claim.name)
             known = drive(claim.take(ask))
             if known is not None:
@@ -103,6 +107,71 @@ class Handler:
             outcome = await self.function(*args, **kwargs)
             await follow(claim.keep(ask, outcome))
             return outcome
+
+
+def refuse_lazy(function: Callable[..., object], *, awaited: bool = False) -> None:
+    """Refuse a function whose calls return before its body runs.
+
+    Args:
+        function: what is to be decorated.
+        awaited: whether the calls are awaited, as coroutines have to be.
+
+    Raises:
+        TransactionUsageError: it is such a function, or a class.
+    """
+    made = function
+    while isinstance(made, functools.partial | staticmethod):
+        made = made.func if isinstance(made, functools.partial) else made.__func__
+    if inspect.isclass(made) or isinstance(made, classmethod):
+        raise TransactionUsageError(
+            f"{_name(function)} is a class, or a method of one",
+            expected="a function",
+            advice="Decorate the functions in it, below @classmethod",
+        )
+    if not inspect.isroutine(made):
+        made = type(made).__call__
+    if (
+        inspect.isgeneratorfunction(made)
+        or inspect.isasyncgenfunction(made)
+        or (inspect.iscoroutinefunction(made) and not awaited)
+        or getattr(made, "__code__", None) in _CONTEXT_MANAGERS
+    ):
+        raise _lazy(function)
+
+
+def _plain() -> Iterator[None]:
+    """Make context managers, whose code is that of all others."""
+    yield
+
+
+async def _plain_awaited() -> AsyncIterator[None]:
+    yield
+
+
+_CONTEXT_MANAGERS = (
+    contextlib.contextmanager(_plain).__code__,
+    contextlib.asynccontextmanager(_plain_awaited).__code__,
+)
+
+
+def _refuse_coroutine(function: Callable[..., object], outcome: object) -> None:
+    """Raise `TransactionUsageError` for a result that has to be awaited."""
+    if inspect.iscoroutine(outcome):
+        outcome.close()
+        raise _lazy(function)
+
+
+def _lazy(function: Callable[..., object]) -> TransactionUsageError:
+    return TransactionUsageError(
+        f"a call of {_name(function)} returns before its body runs",
+        expected="an ordinary function",
+        advice="Use AsyncTransactionManager.transactional for a coroutine function; within a "
+        "generator write 'with manager.begin()'",
+    )
+
+
+def _name(function: object) -> str:
+    return repr(getattr(function, "__name__", None) or type(function).__name__)
 
 
 def decorate(

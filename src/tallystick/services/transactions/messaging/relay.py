@@ -12,8 +12,6 @@ from __future__ import annotations
 import json
 import random
 import secrets
-import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, Self
 
@@ -28,6 +26,8 @@ from tallystick.services.transactions.messaging.statements import (
     ThreadAsk,
     dialect_of,
 )
+from tallystick.storage.opening import start_thread
+from tallystick.storage.scheduling import threading, time
 
 _log = logger("tallystick.transactions.relay")
 
@@ -248,11 +248,16 @@ class Relay:
             _log.info("the lease could not be given up", extra={"consumer": self.consumer})
 
     def start(self) -> None:
-        """Begin to deliver in a thread; while it runs, a second call does nothing."""
+        """Begin to deliver in a thread; while it runs, a second call does nothing.
+
+        Raises:
+            OSError: no other thread can be started.
+        """
         if self._thread is None:
             self._stopping.clear()
-            self._thread = threading.Thread(target=self.run, name="tallystick-relay", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self.run, name="tallystick-relay", daemon=True)
+            start_thread(thread)
+            self._thread = thread
 
     def stop(self) -> None:
         """Stop after the delivery that is under way, and wait for it."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from tallystick.errors import TransactionUsageError
 from tallystick.services.transactions.resource import Resource
+from tallystick.storage.scheduling import threading
 
 POSTGRES, MYSQL, SQLITE = "postgresql", "mysql", "sqlite"
 

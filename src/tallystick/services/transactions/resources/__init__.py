@@ -67,4 +67,13 @@ def _from_url(name: str, url: str) -> Resource:
         raise TransactionUsageError(f"no resource for {scheme!r}", expected=_ACCEPTED)
     module, _, class_name = _SCHEMES[scheme].partition(":")
     made = getattr(import_module(f"{__name__}.{module}"), class_name)
-    return cast(Resource, made.from_url(name, url))
+    try:
+        return cast(Resource, made.from_url(name, url))
+    except ValueError:
+        # The cause is not chained: it may quote the URL, which holds a password.
+        raise TransactionUsageError(
+            f"the URL of {name!r} cannot be read",
+            expected=f"{scheme}://user:password@host:port/database",
+            advice="Write ':', '/', '@', '[' and '%' in names and passwords as %3A, %2F, %40, %5B, "
+            "%25",
+        ) from None

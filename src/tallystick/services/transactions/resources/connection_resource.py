@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -27,6 +25,7 @@ from tallystick.services.transactions.resource import (
     ResourceUnreachable,
 )
 from tallystick.services.transactions.resources.pool import Closable, Connections, Pool
+from tallystick.storage.scheduling import threading, time
 
 _Connection = TypeVar("_Connection", bound=Closable)
 
@@ -70,6 +69,26 @@ def shut_down(descriptor: int) -> None:
         end.shutdown(socket.SHUT_RDWR)
 
 
+class _Watch:
+    """A block whose connection is among those watched."""
+
+    __slots__ = ("_connection", "_lock", "_watched")
+
+    def __init__(
+        self, connection: Any, watched: dict[object, tuple[float, Any]], lock: threading.Lock
+    ) -> None:
+        self._connection = connection
+        self._watched = watched
+        self._lock = lock
+
+    def __enter__(self) -> None:
+        self._watched[self] = time.monotonic(), self._connection
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:  # afterwards others use the connection
+            del self._watched[self]
+
+
 class NoTableError(Exception):
     """There is no place for outcome rows in a database."""
 
@@ -95,7 +114,12 @@ class ConnectionResource(ABC, Generic[_Connection]):
     ) -> None:
         self.name = name
         self.connect = connect
-        self.pool: Connections[_Connection] = Pool(connect, alive)
+
+        def is_alive(connection: _Connection) -> bool:
+            with self.watch(connection):
+                return alive(connection)
+
+        self.pool: Connections[_Connection] = Pool(connect, is_alive)
         self.errors = errors
         self._prepared_for_rows = False
         self._watched: dict[object, tuple[float, Any]] = {}
@@ -135,16 +159,9 @@ class ConnectionResource(ABC, Generic[_Connection]):
         with self.errors, self.pool.borrow() as connection, self.watch(connection):
             yield connection
 
-    @contextmanager
-    def watch(self, connection: Any) -> Iterator[None]:
-        """Let `reap` end the session of a connection if the block takes too long."""
-        key = object()
-        self._watched[key] = time.monotonic(), connection
-        try:
-            yield
-        finally:
-            with self._watching:  # afterwards others use the connection
-                del self._watched[key]
+    def watch(self, connection: Any) -> _Watch:
+        """Return a block in which `reap` ends the session of a connection if it takes too long."""
+        return _Watch(connection, self._watched, self._watching)
 
     def reap(self, before: float) -> None:
         """End the sessions of blocks that began before this moment of the monotonic clock."""
@@ -254,4 +271,14 @@ def closed_by_application(name: str) -> TransactionUsageError:
     return TransactionUsageError(
         f"the connection of {name!r} was closed",
         advice="Leave it open: the transaction manager takes it back when the transaction ends",
+    )
+
+
+def ended_by_application(name: str) -> TransactionUsageError:
+    """Return the error for a branch whose transaction a statement of the application has ended."""
+    return TransactionUsageError(
+        f"a statement of the application ended the transaction of {name!r}",
+        found="COMMIT, ROLLBACK or the like before the transaction manager's own",
+        advice="What it did there may be kept, everything else is rolled back: compare. "
+        "Use savepoints for a part that can be undone",
     )

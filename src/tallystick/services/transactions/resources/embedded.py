@@ -30,8 +30,6 @@ class StoreTransaction(Protocol):
 class EmbeddedResource:
     """A store under its unique name."""
 
-    exclusive = True
-
     def __init__(self, name: str) -> None:
         self.name = name
 

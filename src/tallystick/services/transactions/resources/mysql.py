@@ -1,7 +1,8 @@
 """MariaDB and MySQL by XA statements, through PyMySQL.
 
 In: connection settings. Out: branches as XA transactions. The two-phase calls of the connectors
-cannot end a branch that another connection prepared, so XA statements are sent.
+cannot end a branch that another connection prepared, so XA statements are sent. To MariaDB those of
+a prepare are sent at once, and their answers are read together.
 Ids are written as ``X'gtrid',X'bqual',format`` and read from XA RECOVER in its hex forms.
 """
 
@@ -9,11 +10,10 @@ from __future__ import annotations
 
 import re
 import secrets
-import threading
-import time
+import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import unquote, urlsplit
 
 from tallystick.errors import MissingExtraError, TransactionUsageError
@@ -23,6 +23,7 @@ from tallystick.services.transactions.resource import (
     BranchRolledBack,
     BranchUnknown,
     Problem,
+    ResourceAnswer,
     ResourceUnreachable,
     Vote,
 )
@@ -34,6 +35,7 @@ from tallystick.services.transactions.resources.connection_resource import (
     NoTableError,
     check_scheme,
     closed_by_application,
+    ended_by_application,
     message_of,
     no_rows,
     shut_down,
@@ -41,9 +43,11 @@ from tallystick.services.transactions.resources.connection_resource import (
     yes_or_no,
 )
 from tallystick.services.transactions.resources.handle import Handle
+from tallystick.storage.scheduling import threading, time
 
 try:
     import pymysql
+    from pymysql.constants import COMMAND
 except ImportError as error:  # pragma: no cover - the extra is missing
     raise MissingExtraError("pymysql", "mysql") from error
 
@@ -55,6 +59,8 @@ XAER_RMFAIL = 1399
 _ROLLED_BACK = frozenset({1402, 1613, 1614, 1213, 1205})
 """XA_RBROLLBACK, XA_RBTIMEOUT, XA_RBDEADLOCK, deadlock, lock wait timeout."""
 _HEURISTIC = frozenset({1401})
+_OF_ACTIVE = ("INSERT", "XA END", "XA PREPARE")
+"""Statements that XAER_RMFAIL answers if the application has ended the branch."""
 
 # The plain form gives raw bytes in a text column, which drivers decode wrongly: both servers have
 # a form in hex, under different names.
@@ -91,6 +97,11 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
 
 _CONTEXT_AGE_S = 60.0
 _TLS = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_cert", "ssl_verify_identity")
+
+_ERROR = 0xFF
+"""First byte of an answer that is an error; 0 is success."""
+_REQUEST = struct.Struct("<iB")
+"""Head of a request: 3 bytes of length, 1 of sequence number (0), 1 of the command."""
 
 driver_errors = DriverErrors(pymysql.Error)
 
@@ -241,8 +252,8 @@ class MySqlResource(ConnectionResource[Connection]):
         self._finish("XA ROLLBACK", xid)
 
     def _finish(self, command: str, xid: Xid) -> None:
-        with self.lend() as connection, _cursor(connection) as cursor:
-            run(cursor, f"{command} {literal(xid)}")
+        with self.lend() as connection:
+            ask(connection, f"{command} {literal(xid)}")
 
     def preflight(self) -> Sequence[Problem]:
         """Check the rights of the user and the version of the server."""
@@ -309,8 +320,9 @@ class MySqlBranch:
     """One branch: a connection with an XA transaction."""
 
     __slots__ = (
+        "_autocommit",
+        "_awaited",
         "_connection",
-        "_cursor",
         "_ended",
         "_handle",
         "_literal",
@@ -324,8 +336,10 @@ class MySqlBranch:
         self.xid = xid
         self._resource = resource
         self._connection = connection
-        self._cursor = _cursor(connection)  # one for all XA statements: they have no rows
+        self._autocommit = connection.get_autocommit()
         self._literal = literal(xid)
+        self._awaited: list[str] = []
+        """Statements that were sent, and whose answers were not read yet."""
         self._ended = False
         self._prepare_sent = False
         self._over = False
@@ -333,7 +347,7 @@ class MySqlBranch:
 
     def start(self) -> None:
         """Begin the branch on the server."""
-        run(self._cursor, f"XA START {self._literal}")
+        ask(self._connection, f"XA START {self._literal}")
 
     @property
     def raw(self) -> Connection:
@@ -345,30 +359,64 @@ class MySqlBranch:
         """Statements of the branch."""
         return self._handle
 
+    def send_prepare(self) -> bool:
+        """Send the statements of `prepare` at once, where the server takes that."""
+        return self._connection.open and self._send(self._preparing())
+
+    def send_commit(self) -> bool:
+        """Send XA COMMIT."""
+        return self._send([f"XA COMMIT {self._literal}"])
+
+    def _send(self, statements: list[str]) -> bool:
+        if not takes_several(self._connection):
+            return False
+        self._awaited = statements
+        with suppress(pymysql.Error):  # the call that waits meets it again
+            send(self._connection, statements)
+        return True
+
+    def _preparing(self) -> list[str]:
+        """Return what prepares: the outcome row, there if the branch commits; END and PREPARE."""
+        statements = []
+        table = self._resource.outcome_table
+        if table is not None and not self._ended:
+            name = self._connection.escape(self._handle.name)
+            statements.append(f"INSERT INTO {table} VALUES ('{self.xid.gtrid.hex()}', {name})")
+        if not self._ended:
+            statements.append(f"XA END {self._literal}")
+        statements.append(f"XA PREPARE {self._literal}")
+        self._ended = self._prepare_sent = True
+        return statements
+
     def prepare(self) -> Vote:
-        """Store the outcome row, which is there if the branch commits; XA END and XA PREPARE."""
+        """Store the outcome row, run XA END and XA PREPARE."""
         with driver_errors:
-            table = self._resource.outcome_table
-            if table is not None and self._connection.open and not self._ended:
-                statement = f"INSERT INTO {table} VALUES (%s, %s)"
-                self._cursor.execute(statement, (self.xid.gtrid.hex(), self._handle.name))
-            self._end()
-            self._prepare_sent = True
-            run(self._cursor, f"XA PREPARE {self._literal}")
+            if not self._awaited:
+                self._require_connection()
+                self._run(self._preparing())
+            try:
+                self._receive()
+            except BranchUnknown as answer:
+                raise ended_by_application(self._handle.name) from answer
         return Vote.PREPARED
 
     def commit(self) -> None:
         """Run XA COMMIT."""
         self._over = True
         with driver_errors:
-            run(self._cursor, f"XA COMMIT {self._literal}")
+            if not self._awaited:
+                ask(self._connection, f"XA COMMIT {self._literal}")
+            self._receive()
 
     def commit_one_phase(self) -> None:
         """Run XA END and XA COMMIT ... ONE PHASE."""
         with driver_errors:
-            self._end()
+            try:
+                self._end()
+            except BranchUnknown as answer:
+                raise ended_by_application(self._handle.name) from answer
             self._over = True
-            run(self._cursor, f"XA COMMIT {self._literal} ONE PHASE")
+            ask(self._connection, f"XA COMMIT {self._literal} ONE PHASE")
 
     def rollback(self) -> None:
         """Run XA END and XA ROLLBACK, unless the branch has ended."""
@@ -379,23 +427,50 @@ class MySqlBranch:
                 raise ResourceUnreachable("the connection was lost at prepare")
             return  # the server rolls back with the connection
         with driver_errors:
-            with suppress(BranchRolledBack):  # the server expects a rollback all the same
+            with suppress(BranchRolledBack, BranchUnknown):  # a rollback is due all the same
+                with suppress(pymysql.Error):  # what it answered to a prepare does not matter
+                    self._receive()
                 self._end()
             self._over = True
-            run(self._cursor, f"XA ROLLBACK {self._literal}")
+            ask(self._connection, f"XA ROLLBACK {self._literal}")
+
+    def _run(self, statements: list[str]) -> None:
+        """Run statements, at once where the server takes that; then `_receive` follows."""
+        if not self._send(statements):
+            for statement in statements:
+                ask(self._connection, statement)
+
+    def _receive(self) -> None:
+        """Read the answers that are awaited. Raises the first error among them."""
+        first: Exception | None = None
+        while self._awaited:
+            statement = self._awaited.pop(0)
+            try:
+                receive(self._connection, statement)
+            except (pymysql.Error, ResourceAnswer) as error:
+                first = first or error
+                if not self._connection.open:
+                    self._awaited = []
+        if first is not None:
+            raise first
 
     def _end(self) -> None:
-        if not self._connection.open:
-            raise closed_by_application(self._handle.name)
+        self._require_connection()
         if not self._ended:
             self._ended = True
-            run(self._cursor, f"XA END {self._literal}")
+            ask(self._connection, f"XA END {self._literal}")
+
+    def _require_connection(self) -> None:
+        if not self._connection.open:
+            raise closed_by_application(self._handle.name)
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Give the connection back, unless a statement of the application has changed its mode."""
         self._handle.detach()
-        broken = not self._connection.open or not self._over
-        self._resource.pool.give(self._connection, broken=broken)
+        connection = self._connection
+        sound = connection.open and self._over and not self._awaited
+        sound = sound and connection.get_autocommit() == self._autocommit
+        self._resource.pool.give(connection, broken=not sound)
 
     def abort(self) -> None:
         """End the session, so that a call that waits for it fails."""
@@ -407,20 +482,82 @@ class MySqlBranch:
         self._resource.pool.give(self._connection, broken=True)
 
 
-def run(cursor: Any, statement: str) -> None:
-    """Run an XA statement; a refusal of the server is raised as an answer."""
+class _Answer:
+    """The packet that answers a statement without rows; PyMySQL reads no more than its first byte.
+
+    Its own class for packets, and the result that it makes of one, cost more than the rest of a
+    round trip.
+    """
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: bytes, _encoding: str) -> None:
+        self._data = data
+
+    def is_error_packet(self) -> bool:
+        """Return True if the server refuses the statement."""
+        if self._data[0] == 0:
+            return False
+        if self._data[0] != _ERROR:
+            raise pymysql.InternalError(0, f"no answer to an XA statement: {self._data[:16]!r}")
+        return True
+
+    def raise_for_error(self) -> NoReturn:
+        """Raise PyMySQL's error."""
+        pymysql.err.raise_mysql_exception(self._data)
+
+
+def ask(connection: Connection, statement: str) -> None:
+    """Run a statement without rows; a refusal of the server is raised as an answer."""
     try:
-        cursor.execute(statement)
+        connection._execute_command(COMMAND.COM_QUERY, statement)
+        connection._read_packet(_Answer)
     except pymysql.Error as error:
-        code = error.args[0] if error.args else 0
-        text = f"{statement.partition(' X')[0]}: {message_of(error)}"
-        if code == XAER_NOTA:
-            raise BranchUnknown(text) from error
-        if code in _ROLLED_BACK:
-            raise BranchRolledBack(text) from error
-        if code in _HEURISTIC:
-            raise BranchHeuristic(text) from error
-        raise
+        raise_meaning(statement, error)
+
+
+def takes_several(connection: Connection) -> bool:
+    """Return True if several statements can be sent before an answer is read.
+
+    MariaDB reads them one after the other. Of MySQL's kin Aurora is known not to.
+    """
+    waiting = connection._result
+    if waiting is not None and (waiting.unbuffered_active or waiting.has_next):
+        return False  # the application has left rows unread
+    return connection.open and "MariaDB" in connection.get_server_info()
+
+
+def send(connection: Connection, statements: Sequence[str]) -> None:
+    """Send statements, each as a request of its own; `receive` reads the answers in turn."""
+    requests = []
+    for statement in statements:
+        text = statement.encode(connection.encoding)
+        requests.append(_REQUEST.pack(len(text) + 1, COMMAND.COM_QUERY) + text)
+    connection._write_bytes(b"".join(requests))
+
+
+def receive(connection: Connection, statement: str) -> None:
+    """Read the answer to a statement that was sent; raises as `ask` does."""
+    try:
+        if not connection.open:
+            raise pymysql.InterfaceError(0, "the connection was lost")
+        connection._next_seq_id = 1
+        connection._read_packet(_Answer)
+    except pymysql.Error as error:
+        raise_meaning(statement, error)
+
+
+def raise_meaning(statement: str, error: Exception) -> NoReturn:
+    """Raise what an error says of a branch; the error itself if it says nothing."""
+    code = error.args[0] if error.args else 0
+    text = f"{statement.partition(' X')[0]}: {message_of(error)}"
+    if code == XAER_NOTA or (code == XAER_RMFAIL and statement.startswith(_OF_ACTIVE)):
+        raise BranchUnknown(text) from error
+    if code in _ROLLED_BACK:
+        raise BranchRolledBack(text) from error
+    if code in _HEURISTIC:
+        raise BranchHeuristic(text) from error
+    raise error
 
 
 def literal(xid: Xid) -> str:

@@ -87,7 +87,8 @@ class TpcResource(ConnectionResource[Any]):
     def in_doubt(self) -> Sequence[Xid]:
         """List every prepared branch."""
         with self.lend() as connection:
-            return [_ours(found) for found in connection.tpc_recover()]
+            listed = connection.tpc_recover()
+            return [_ours(found) for found in listed if not _is_elsewhere(connection, found)]
 
     def commit(self, xid: Xid) -> None:
         """Commit a branch found in doubt."""
@@ -185,6 +186,16 @@ def oracle_resource(name: str, connect: Callable[[], Any]) -> TpcResource:
 
     rights = "SELECT on SYS.DBA_PENDING_TRANSACTIONS, and FORCE ANY TRANSACTION"
     return TpcResource(name, connect, oracledb, unknown=unknown, binary=True, rights=rights)
+
+
+def _is_elsewhere(connection: Any, found: Any) -> bool:
+    """Return True for a branch of another database of the server.
+
+    psycopg2 and psycopg 3 list them, too, with its name; only a connection to it can end them.
+    """
+    database = getattr(found, "database", None)
+    connected = getattr(getattr(connection, "info", None), "dbname", None)
+    return None not in (database, connected) and database != connected
 
 
 def _ours(found: Any) -> Xid:

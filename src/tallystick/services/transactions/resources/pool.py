@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import threading
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Generic, Protocol, TypeVar
+
+from tallystick.storage.scheduling import threading, time
 
 
 class Closable(Protocol):
@@ -133,9 +133,10 @@ class Pool(Generic[_Connection]):
         """
         idle = self._idle.take()
         if idle is not None:
-            with contextlib.suppress(Exception):  # if it was not the connection, it is raised again
+            try:
                 return start(idle)
-            self._idle.drop(idle)
+            except Exception:  # if it was not the connection, it is raised again
+                self._idle.drop(idle)
         connection = self._connect()
         try:
             return start(connection)

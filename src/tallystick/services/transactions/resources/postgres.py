@@ -5,6 +5,13 @@ tasks, whose ids are spelled as psycopg's own `Xid` spells them (and pgjdbc), so
 coordinators see the same branches. The work of a branch is written once, as steps; the faces differ
 in how they wait. PREPARE TRANSACTION in a failed transaction is answered by a silent ROLLBACK, so
 the command tag of the answer is read.
+
+A statement of the application that ends the transaction, such as COMMIT, leaves no trace in the
+connection if others follow. So a branch begins with a setting that lasts as long as its
+transaction, and the request to prepare or commit fails on the server if the setting is gone:
+
+    BEGIN; SET LOCAL tallystick.branch = 'gid'
+    INSERT INTO tallystick_outcomes ...; PREPARE TRANSACTION 'gid'      one request, too
 """
 
 from __future__ import annotations
@@ -13,7 +20,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from tallystick.errors import MissingExtraError, TransactionUsageError
@@ -33,6 +39,7 @@ from tallystick.services.transactions.resources.connection_resource import (
     NoTableError,
     check_scheme,
     closed_by_application,
+    ended_by_application,
     message_of,
     no_rows,
     shut_down,
@@ -40,6 +47,8 @@ from tallystick.services.transactions.resources.connection_resource import (
 from tallystick.services.transactions.resources.gid import format_gid, parse_gid
 from tallystick.services.transactions.resources.pool import AsyncPool
 from tallystick.services.transactions.steps import Steps, drive, follow
+from tallystick.storage.opening import start_thread
+from tallystick.storage.scheduling import threading
 
 try:
     import psycopg
@@ -70,12 +79,21 @@ _RIGHTS = (
     "SELECT bool_and(has_table_privilege(%(table)s, one)) "
     "FROM unnest(ARRAY['SELECT', 'INSERT', 'DELETE']) AS one"
 )
+_MADE_MEANWHILE = (
+    psycopg.errors.UniqueViolation,
+    psycopg.errors.DuplicateTable,
+    psycopg.errors.DuplicateObject,
+)
+"""What ``IF NOT EXISTS`` raises where another session makes the same table at this moment."""
 _COLUMNS = "(gtrid text, resource text, PRIMARY KEY (gtrid, resource))"
 _IDENTITY = (
     "SELECT system_identifier, (SELECT oid FROM pg_database WHERE datname = current_database()) "
     "FROM pg_control_system()"
 )
 _PREPARED = "PREPARE TRANSACTION"
+_MARK = "tallystick.branch"
+_ENDED = "tallystick.ended_by_application"
+"""A setting that does not exist; asking for it lets a request fail."""
 _FAILED = "a statement failed, so the server only rolls back"
 _WROTE_NOTHING = "SELECT pg_current_xact_id_if_assigned() IS NULL"
 
@@ -117,17 +135,25 @@ class PostgresResource(ConnectionResource[Connection]):
         detect_read_only: bool = False,
     ) -> None:
         super().__init__(name, connect, driver_errors, alive)
+        self.quoted_name = "'" + name.replace("'", "''") + "'"
         self.detect_read_only = detect_read_only
         self.begin_async = None if connect_async is None else self._begin_async
         self._tasks = None if connect_async is None else AsyncPool(connect_async, _finish)
 
     @classmethod
     def from_url(cls, name: str, url: str) -> PostgresResource:
-        """Return the database of a libpq connection string or URL, with libpq's options."""
+        """Return the database of a libpq connection string or URL, with libpq's options.
+
+        Raises:
+            ValueError: libpq cannot read it.
+        """
         check_scheme(name, url, "psycopg")
         plain = url.replace("postgresql+psycopg://", "postgresql://", 1)
-        limit = conninfo_to_dict(plain).get("connect_timeout", CONNECT_TIMEOUT_S)
-        address = make_conninfo(plain, connect_timeout=limit)
+        try:
+            limit = conninfo_to_dict(plain).get("connect_timeout", CONNECT_TIMEOUT_S)
+            address = make_conninfo(plain, connect_timeout=limit)
+        except psycopg.Error as error:
+            raise ValueError("not a connection string of libpq") from error
         return cls(
             name,
             lambda: psycopg.connect(address),
@@ -138,7 +164,7 @@ class PostgresResource(ConnectionResource[Connection]):
         """Begin the transaction on the server."""
         self._refuse_autocommit(connection)
         branch = PostgresBranch(self, connection, xid, self.pool.give)
-        connection.tpc_begin(psycopg_xid(xid))
+        drive(branch.start())
         return branch
 
     async def _begin_async(self, xid: Xid) -> AsyncPostgresBranch:
@@ -152,7 +178,7 @@ class PostgresResource(ConnectionResource[Connection]):
             self._refuse_autocommit(connection)
             branch = AsyncPostgresBranch(self, connection, xid, give)
             with self.watch(connection):
-                await connection.tpc_begin(psycopg_xid(xid))
+                await follow(branch.start())
             return branch
 
         with driver_errors:
@@ -171,7 +197,7 @@ class PostgresResource(ConnectionResource[Connection]):
             query = "SELECT to_regclass(%s) IS NOT NULL"
             (there,) = _query(connection, query, (table,)).fetchone() or (False,)
             if not there:
-                with suppress(psycopg.errors.UniqueViolation):  # made by another at this moment
+                with suppress(*_MADE_MEANWHILE):  # made by another at this moment
                     _query(connection, f"CREATE TABLE IF NOT EXISTS {table} {_COLUMNS}")
                     connection.commit()
                 connection.rollback()
@@ -230,13 +256,15 @@ class PostgresResource(ConnectionResource[Connection]):
     def end_session(self, connection: Connection | AsyncConnection) -> None:
         """Have the server cancel what it does, without waiting for it, and end the session."""
         pgconn = connection.pgconn
-        with suppress(psycopg.Error):
+        with suppress(psycopg.Error, OSError):
             # An older libpq would stop all threads while it waits.
             if (
                 pgconn.transaction_status == TransactionStatus.ACTIVE
                 and capabilities.has_cancel_safe()
             ):
-                Thread(target=_cancel, args=(pgconn.cancel_conn(),), daemon=True).start()
+                cancel = pgconn.cancel_conn()
+                start_thread(threading.Thread(target=_cancel, args=(cancel,), daemon=True))
+        with suppress(psycopg.Error):
             shut_down(pgconn.socket)
 
     def close(self) -> None:
@@ -296,7 +324,6 @@ class BasePostgresBranch:
         "_connection",
         "_gid",
         "_give",
-        "_outcome",
         "_over",
         "_prepared",
         "_resource",
@@ -316,12 +343,29 @@ class BasePostgresBranch:
         self._connection = connection
         self._give = give
         self._gid = format_gid(xid)
-        table = resource.outcome_table
-        self._outcome = None if table is None else _row(table, xid.gtrid, resource.name)
         self._sent = False
         self._prepared: bool | None = False
         """None from the request to prepare until its answer."""
         self._over = False
+
+    def start(self) -> Steps[None]:
+        """Begin the transaction on the server, as psycopg would, and mark it.
+
+        Not by ``tpc_begin``, which begins it with a request of its own.
+
+        Raises:
+            psycopg.Error: the server refuses.
+        """
+        connection = self._connection
+        if not self._is_idle():
+            raise TransactionUsageError(
+                f"a new connection of {self._resource.name!r} is in a transaction already",
+                advice="End it where the connection is made",
+            )
+        begin = connection._get_tx_start_command().decode("ascii")
+        result = yield partial(self._answer, beginning(self._gid, begin))
+        command_tag(result)
+        connection._tpc = psycopg_xid(self.xid), False
 
     def abort(self) -> None:
         """End the session, so that a call that waits for it fails."""
@@ -348,12 +392,10 @@ class BasePostgresBranch:
         return self._sent
 
     def _prepare(self) -> Steps[Vote]:
-        if self._connection.closed:
-            raise closed_by_application(self._resource.name)
         self._refuse_ended()
         with driver_errors, refusals:
             if self._resource.detect_read_only and (yield from self._wrote_nothing()):
-                yield self._connection.tpc_commit
+                yield from self._run("COMMIT")
                 self._over = True
                 return Vote.READ_ONLY
             self._prepared = None
@@ -375,14 +417,11 @@ class BasePostgresBranch:
             yield from self._run("COMMIT PREPARED")
 
     def _refuse_ended(self) -> None:
-        """Raise `TransactionUsageError` if the application has sent COMMIT or ROLLBACK itself."""
+        """Raise `TransactionUsageError` if the application has ended the branch or its session."""
+        if self._connection.closed:
+            raise closed_by_application(self._resource.name)
         if not self._sent and self._is_idle():
-            raise TransactionUsageError(
-                f"a statement of the application ended the transaction of {self._resource.name!r}",
-                found="COMMIT or ROLLBACK before the transaction manager's own",
-                advice="What it did there may be kept, everything else is rolled back: compare. "
-                "Use connection.transaction() for a part that can be undone",
-            )
+            raise ended_by_application(self._resource.name)
 
     def _commit_one_phase(self) -> Steps[None]:
         self._refuse_ended()
@@ -390,7 +429,7 @@ class BasePostgresBranch:
             raise BranchRolledBack(_FAILED)
         self._over = True
         with driver_errors, refusals:
-            yield self._connection.tpc_commit
+            yield from self._run("COMMIT")
 
     def _rollback(self) -> Steps[None]:
         if self._over:
@@ -411,10 +450,10 @@ class BasePostgresBranch:
                 self._prepared = False
                 yield self._connection.tpc_rollback
 
-    def _close(self) -> Steps[None]:
+    def _give_back(self) -> None:
         sound = self._over and self._is_idle()
-        if sound and self._prepared is not False:
-            yield self._connection.tpc_commit  # sends nothing: ends psycopg's own state
+        if sound:
+            self._connection._tpc = None
         self._give(self._connection, broken=not sound)
 
     def _is_idle(self) -> bool:
@@ -425,16 +464,23 @@ class BasePostgresBranch:
         command = None if self._sent else self._command(verb)
         self._sent = False
         result = yield partial(self._answer, command)
-        return command_tag(result)
+        try:
+            return command_tag(result)
+        except psycopg.Error as error:
+            if was_ended(error):
+                raise ended_by_application(self._resource.name) from error
+            raise
 
     def _command(self, verb: str) -> str:
-        """Return the command; PREPARE follows the outcome row, there if the branch commits."""
-        command = f"{verb} '{self._gid}'"
-        if verb != _PREPARED or self._outcome is None or self._connection.read_only:
-            return command
+        """Return the command.
+
+        What ends the work of the branch fails if this is not the transaction that it began. PREPARE
+        follows the outcome row, which is there if the branch commits.
+        """
         if self._connection.pgconn.transaction_status != TransactionStatus.INTRANS:
-            return command
-        return f"{self._outcome}; {command}"
+            return verb if verb == "COMMIT" else f"{verb} '{self._gid}'"
+        with_row = verb == _PREPARED and not self._connection.read_only
+        return ending(self._resource, self.xid, self._gid, verb, with_row=with_row)
 
     def _answer(self, command: str | None) -> Any:
         """Return the answer to a command, or to the one sent before; awaitable for tasks."""
@@ -476,7 +522,7 @@ class PostgresBranch(BasePostgresBranch):
 
     def close(self) -> None:
         """Give the connection back."""
-        drive(self._close())
+        self._give_back()
 
     def _answer(self, command: str | None) -> PGresult:
         if command is not None:
@@ -518,7 +564,7 @@ class AsyncPostgresBranch(BasePostgresBranch):
 
     async def close(self) -> None:
         """Give the connection back."""
-        await follow(self._close())
+        self._give_back()
 
     def _send(self, verb: str) -> bool:
         # Not while another task's statement is at work.
@@ -566,7 +612,7 @@ def command_tag(result: PGresult) -> str:
     if result.status == ExecStatus.COMMAND_OK:
         return (result.command_status or b"").decode("ascii")
     error = psycopg.errors.error_from_result(result)
-    if isinstance(error, psycopg.errors.UndefinedObject):
+    if isinstance(error, psycopg.errors.UndefinedObject) and not was_ended(error):
         raise BranchUnknown(message_of(error)) from error
     raise error
 
@@ -576,10 +622,33 @@ def psycopg_xid(xid: Xid) -> psycopg.Xid:
     return psycopg.Xid.from_parts(xid.format_id, xid.gtrid.decode("ascii"), xid.bqual.decode())
 
 
-def _row(table: str, gtrid: bytes, name: str) -> str:
-    """Return the statement that stores an outcome row."""
-    quoted = name.replace("'", "''")
-    return f"INSERT INTO {table} VALUES ('{gtrid.hex()}', '{quoted}')"
+def beginning(gid: str, begin: str = "BEGIN") -> str:
+    """Return the request that begins the transaction of a branch, and marks it with its id."""
+    return f"{begin}; SET LOCAL {_MARK} = '{gid}'"
+
+
+def ending(resource: PostgresResource, xid: Xid, gid: str, verb: str, *, with_row: bool) -> str:
+    """Return the request that ends the work of a branch, and fails in another transaction.
+
+    Args:
+        resource: the database.
+        xid: the branch.
+        gid: its id as the server has it.
+        verb: ``PREPARE TRANSACTION`` or ``COMMIT``.
+        with_row: store the outcome row, if there is a table for it.
+    """
+    mark = f"CASE current_setting('{_MARK}', true) WHEN '{gid}'"
+    unbroken = f"{mark} THEN {resource.quoted_name} ELSE current_setting('{_ENDED}') END"
+    command = verb if verb == "COMMIT" else f"{verb} '{gid}'"
+    if with_row and resource.outcome_table is not None:
+        row = f"'{xid.gtrid.hex()}', {unbroken}"
+        return f"INSERT INTO {resource.outcome_table} VALUES ({row}); {command}"
+    return f"SELECT {unbroken}; {command}"
+
+
+def was_ended(error: BaseException) -> bool:
+    """Return True for the error of such a request in another transaction."""
+    return _ENDED in str(error)
 
 
 def _finish(connection: AsyncConnection) -> None:

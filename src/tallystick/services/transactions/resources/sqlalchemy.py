@@ -8,11 +8,14 @@ two-phase support of the dialects is not used: it records no decision, and its i
 from __future__ import annotations
 
 import contextlib
+import contextvars
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from tallystick.errors import MissingExtraError, TransactionUsageError
 from tallystick.records import Xid
+from tallystick.services.transactions.deadlines import Call
 from tallystick.services.transactions.resource import (
     Branch,
     BranchRolledBack,
@@ -24,6 +27,7 @@ from tallystick.services.transactions.resource import (
     send_commit,
     send_prepare,
 )
+from tallystick.storage.scheduling import time
 
 try:
     import sqlalchemy
@@ -32,6 +36,18 @@ except ImportError as error:  # pragma: no cover - the extra is missing
 
 
 _Begun = TypeVar("_Begun")
+
+CONNECT_TIMEOUT_S = 30.0
+"""Limit for connecting by an engine without a queue of connections, whose limit it would be."""
+
+_GRACE_S = 1.0
+"""The pool of the engine may say first that it has none."""
+
+ROLLED_BACK = (
+    "a rollback of SQLAlchemy undoes the whole transaction; "
+    "begin_nested() makes one that undoes a part"
+)
+"""Why a branch that SQLAlchemy has rolled back cannot commit."""
 
 
 def from_engine(name: str, engine: Any) -> Resource:
@@ -42,7 +58,9 @@ def from_engine(name: str, engine: Any) -> Resource:
     """
     if not isinstance(engine, sqlalchemy.Engine):
         raise TransactionUsageError(
-            f"{type(engine).__name__} cannot be a resource", expected="a sqlalchemy.Engine"
+            f"{type(engine).__name__} cannot be a resource",
+            expected="a sqlalchemy.Engine",
+            advice="An AsyncEngine needs one for recovery beside it: see AsyncDatabase",
         )
     return SqlAlchemyResource(name, engine, _native(name, engine))
 
@@ -115,10 +133,10 @@ class EnginePool:
         """Call ``start`` with a connection of the engine's pool, until one is alive.
 
         Raises:
-            ResourceUnreachable: the pool has none in time.
+            ResourceUnreachable: the pool has none in time, the ``pool_timeout`` of the engine.
         """
         while True:
-            proxied = _connect(self._engine.pool)
+            proxied = _connect_in_time(self._engine.pool)
             raw = proxied.driver_connection
             self._out[id(raw)] = proxied
             try:
@@ -136,10 +154,10 @@ class EnginePool:
     @contextlib.contextmanager
     def borrow(self) -> Iterator[Any]:
         """Lend a connection of the driver for a block; see `Pool.borrow`."""
-        proxied = _connect(self._for_recovery)
+        proxied = _connect_in_time(self._for_recovery)
         while not self._alive(proxied.driver_connection):
             proxied.invalidate()
-            proxied = _connect(self._for_recovery)
+            proxied = _connect_in_time(self._for_recovery)
         try:
             self._set_up(proxied.driver_connection)
             yield proxied.driver_connection
@@ -159,6 +177,36 @@ class EnginePool:
     def close(self) -> None:
         """Close the connections of recovery; the engine belongs to the application."""
         self._for_recovery.dispose()
+
+
+def _connect_in_time(pool: sqlalchemy.Pool) -> sqlalchemy.PoolProxiedConnection:
+    """Connect in a thread of its own: a driver may wait for ever for a server that hangs.
+
+    Not in an event loop, where a task can be given up; nor if there is no more to do than to take a
+    connection out of a queue.
+    """
+    if isinstance(pool, sqlalchemy.AsyncAdaptedQueuePool) or _gives_at_once(pool):
+        return _connect(pool)
+    seconds = pool.timeout() if isinstance(pool, sqlalchemy.QueuePool) else CONNECT_TIMEOUT_S
+    call = Call(partial(contextvars.copy_context().run, _connect, pool))
+    try:
+        return call.result(time.monotonic() + seconds + _GRACE_S)
+    except TimeoutError as error:
+        raise ResourceUnreachable(f"no connection within {seconds:g} s") from error
+
+
+def _gives_at_once(pool: sqlalchemy.Pool) -> bool:
+    """Return True if the next connection of a pool is there, and is not asked anything."""
+    if not isinstance(pool, sqlalchemy.QueuePool):
+        return isinstance(pool, sqlalchemy.StaticPool | sqlalchemy.SingletonThreadPool)
+    idle = tuple(getattr(pool._pool, "queue", ()))
+    return bool(idle) and not (
+        pool._pre_ping
+        or pool._recycle >= 0
+        or any(
+            one.dbapi_connection is None or one.starttime <= pool._invalidate_time for one in idle
+        )
+    )
 
 
 def _connect(pool: sqlalchemy.Pool) -> sqlalchemy.PoolProxiedConnection:
@@ -199,7 +247,7 @@ class SqlAlchemyResource:
                 raise ResourceUnreachable(str(error)) from error
 
     def _start(self, proxied: sqlalchemy.PoolProxiedConnection, xid: Xid) -> SqlAlchemyBranch:
-        protected = _Protected(proxied)
+        protected = Protected(proxied)
         # Without revalidation: on another connection the application would leave the branch.
         connection = sqlalchemy.Connection(
             self._engine,
@@ -225,7 +273,7 @@ class SqlAlchemyResource:
         return SqlAlchemyBranch(inner, connection, protected)
 
 
-class _Protected:
+class Protected:
     """A pooled connection whose branch only the coordinator can commit, roll back or close.
 
     Attributes:
@@ -264,9 +312,7 @@ class _Protected:
 class SqlAlchemyBranch:
     """A native branch whose handle is a SQLAlchemy connection over the same DB-API one."""
 
-    def __init__(
-        self, inner: Any, connection: sqlalchemy.Connection, protected: _Protected
-    ) -> None:
+    def __init__(self, inner: Any, connection: sqlalchemy.Connection, protected: Protected) -> None:
         self.xid: Xid = inner.xid
         self._inner = inner
         self._connection = connection
@@ -307,10 +353,7 @@ class SqlAlchemyBranch:
     def _refuse_rolled_back(self) -> None:
         if self._protected.rolled_back:
             self._inner.rollback()
-            raise BranchRolledBack(
-                "a rollback of SQLAlchemy undoes the whole transaction; "
-                "begin_nested() makes one that undoes a part"
-            )
+            raise BranchRolledBack(ROLLED_BACK)
 
     def rollback(self) -> None:
         """Roll the native branch back."""

@@ -28,12 +28,14 @@ from tallystick.services.transactions.resources.connection_resource import (
     ConnectionResource,
     DriverErrors,
     check_scheme,
+    ended_by_application,
     url_options,
 )
 from tallystick.services.transactions.resources.handle import Handle
 
 _CREATE = f"CREATE TABLE IF NOT EXISTS {OUTCOMES} (gtrid BLOB PRIMARY KEY) WITHOUT ROWID"
-
+_MARK = "tallystick_branch"
+"""A savepoint that is gone if a statement of the application has ended the transaction."""
 
 driver_errors = DriverErrors(sqlite3.Error)
 
@@ -85,6 +87,7 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
             )
         if not connection.in_transaction:
             connection.execute("BEGIN")
+        connection.execute(f"SAVEPOINT {_MARK}")
         return SqliteBranch(self, connection, xid)
 
     def in_doubt(self) -> Sequence[Xid]:
@@ -192,6 +195,7 @@ class SqliteBranch:
         self._commit(None)
 
     def _commit(self, outcome: tuple[str, tuple[bytes]] | None) -> None:
+        self._refuse_ended()
         try:
             if outcome is not None:
                 self._connection.execute(*outcome)
@@ -201,6 +205,16 @@ class SqliteBranch:
                 self.rollback()
                 raise BranchRolledBack(str(error)) from error
             raise ResourceUnreachable(str(error)) from error
+
+    def _refuse_ended(self) -> None:
+        """Raise `TransactionUsageError` if this is not the transaction that the branch began."""
+        try:
+            self._connection.execute(f"RELEASE {_MARK}")
+        except sqlite3.Error as error:
+            self.rollback()
+            if "no such savepoint" in str(error):
+                raise ended_by_application(self._resource.name) from error
+            raise BranchRolledBack(str(error)) from error
 
     def rollback(self) -> None:
         """Roll back unless the branch has ended."""

@@ -89,9 +89,19 @@ class ThreadedBranch:
         return in_thread(self._workers, self._branch.close)
 
     def _send(self, call: Callable[[], object]) -> bool:
-        self._sent = in_thread(self._workers, call)
+        try:
+            self._sent = in_thread(self._workers, call)
+        except LogClosedError:  # the call that waits meets it again
+            return False
+        self._sent.add_done_callback(_take_note)
         return True
 
     def _answer(self, call: Callable[[], _Result]) -> asyncio.Future[_Result]:
         sent, self._sent = self._sent, None
         return in_thread(self._workers, call) if sent is None else sent
+
+
+def _take_note(sent: asyncio.Future[Any]) -> None:
+    """Let asyncio know that an error was seen: a commit that is cut short awaits no answer."""
+    if not sent.cancelled():
+        sent.exception()
