@@ -143,7 +143,7 @@ def test_any_write_that_fails_while_opening_is_a_documented_error(
             break
         assert error.file
         assert isinstance(error, LogUnreadableError if code == errno.EIO else LogFullError)
-        OPENERS[name](path).close()  # made room, and opened again
+        OPENERS[name](path).close()  # made space, and opened again
 
 
 @contextlib.contextmanager

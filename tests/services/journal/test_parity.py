@@ -32,6 +32,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "append": (b"",),
     "append_many": ([b""],),
     "as_resource": ("journal",),
+    "backup": ("/dev/null/copy",),
     "checkpoint": (),
     "close": (),
     "commit_prepared": (1,),
@@ -109,6 +110,7 @@ def test_no_call_reads_or_writes_a_file_in_the_thread_of_the_event_loop(tmp_path
         assert replayed[0] == 100
         followed = [one.sequence async for one in journal.follow(150, idle_s=0.05)]
         assert followed[0] == 150
+        await journal.backup(tmp_path / "copy")
         await journal.checkpoint()
         await journal.reclaim()
         await journal.compact(force=True)

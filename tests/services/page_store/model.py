@@ -73,6 +73,10 @@ class ModelLog:
         for (table, key), row in rows.items():
             self.log_row(session, table, key, row)
 
+    def commit_rows(self, session: int, rows: Mapping[tuple[int, int], bytes | None]) -> None:
+        self.log_rows(session, rows)
+        self.commit(session).wait()
+
     def log_truncate(self, session: int, table: int) -> None:
         self._append("truncate", session, table)
 

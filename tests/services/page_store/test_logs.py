@@ -138,7 +138,7 @@ def test_a_branch_that_ends_while_a_checkpoint_writes_pages_keeps_its_rows(
     store = small_store(tmp_path / "s", system, cache_bytes=0)
     store.create_table("t")
     tx = store.begin()
-    tx.table("t")[1] = b"prepared before, committed behind the start of the section"
+    tx.table("t")[1] = b"prepared before, committed after the start of the section"
     tx.prepare("branch")
     real = PageCache.write_back
 
@@ -149,7 +149,7 @@ def test_a_branch_that_ends_while_a_checkpoint_writes_pages_keeps_its_rows(
 
     monkeypatch.setattr(PageCache, "write_back", write_back)
     store.checkpoint()
-    for copy in ("killed now", "killed behind another checkpoint"):
+    for copy in ("killed now", "killed after another checkpoint"):
         shutil.copytree(tmp_path / "s", tmp_path / copy)
         with small_store(tmp_path / copy, system) as again:
             assert list(rows(again)) == ([1] if commit else [])

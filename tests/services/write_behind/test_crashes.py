@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +28,7 @@ class FileTarget:
     def __init__(self, fs: FileSystem, path: str) -> None:
         if not fs.exists(path):
             fs.create(path).close()
-            fs.sync_dir("/")
+            fs.sync_dir(posixpath.dirname(path))
         self.lines = read_file(fs, path).rpartition(b"\n")[0].decode().split()
         self._file = fs.open(path)
         self._end = sum(len(line) + 1 for line in self.lines)

@@ -26,7 +26,7 @@ class Promise:
         self.waited = self.waited or not self.finished
         self.finished = True
         if self.refused:
-            raise LogFullError("no room")
+            raise LogFullError("no space")
         return 1
 
     def done(self) -> bool:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from os import PathLike
+from os import PathLike, fspath
 from typing import Generic, Protocol, Self, TypeVar
 
 from tallystick.records import Record
 from tallystick.roles import JournalRecord, PreparedTransaction
 from tallystick.services.journal.base import BaseJournal
 from tallystick.services.journal.transaction import AsyncJournalTransaction
+from tallystick.storage.scheduling import threading
 from tallystick.systems.registry import NATIVE
 
 BATCH_RECORDS = 256
@@ -33,10 +33,15 @@ class AsyncJournal(BaseJournal):
 
     @classmethod
     async def open(
-        cls, path: str | PathLike[str], *, system: str = NATIVE, **options: object
+        cls,
+        path: str | PathLike[str],
+        *,
+        system: str = NATIVE,
+        shared: bool = False,
+        **options: object,
     ) -> Self:
         """Open without blocking the event loop. See `BaseJournal` for the arguments."""
-        return await asyncio.to_thread(cls, path, system=system, **options)
+        return await asyncio.to_thread(cls, path, system=system, shared=shared, **options)
 
     async def append(self, body: bytes) -> int:
         """Append a plain record; returns its LSN."""
@@ -118,6 +123,18 @@ class AsyncJournal(BaseJournal):
     async def compact(self, *, force: bool = False) -> int:
         """Compact if it is due, or with ``force``; returns the number of segments freed."""
         return await asyncio.to_thread(lambda: self._engine.compact(force=force))
+
+    async def backup(
+        self,
+        target: str | PathLike[str],
+        *,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> None:
+        """Copy the journal as of now to a new folder; see `Journal.backup`.
+
+        A cancelled call goes on copying in its thread.
+        """
+        await asyncio.to_thread(self._engine.backup, fspath(target), progress)
 
     async def flush(self) -> None:
         """Wait until everything submitted so far is durable."""

@@ -6,19 +6,25 @@ a file; methods that read or write files say so.
 
 from __future__ import annotations
 
-import threading
-import time
+import itertools
 from collections.abc import Generator, Iterator
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tallystick.errors import LogClosedError, TransactionUsageError
 from tallystick.records import Record
-from tallystick.roles import JournalEngine, PreparedTransaction, Ticket
+from tallystick.roles import (
+    JournalEngine,
+    PreparedTransaction,
+    SharedJournalEngine,
+    Ticket,
+    recovery_result,
+)
 from tallystick.services.journal.engine import open_engine
 from tallystick.services.journal.transaction import BaseJournalTransaction
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.opening import opens_log
+from tallystick.storage.scheduling import threading, time
 from tallystick.systems.registry import NATIVE
 
 if TYPE_CHECKING:
@@ -33,6 +39,8 @@ class BaseJournal:
     Args:
         path: the directory of the log; it is created if there is none.
         system: the log format, ``tally`` (the native log) or ``jboss``.
+        shared: other processes may have the journal open, too, all of them with this option and the
+            same settings; for the native log.
         options: settings of the format's engine; for tally ``settings``, ``key``, ``fs``.
 
     Raises:
@@ -42,22 +50,37 @@ class BaseJournal:
     """
 
     @opens_log
-    def __init__(self, path: str | PathLike[str], *, system: str = NATIVE, **options: Any) -> None:
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        *,
+        system: str = NATIVE,
+        shared: bool = False,
+        **options: Any,
+    ) -> None:
         self.path = fspath(path)
         self.system = system
-        self._engine: JournalEngine = open_engine(system, self.path, **options)
+        self._engine: JournalEngine = open_engine(system, self.path, shared=shared, **options)
+        self._shared = cast(SharedJournalEngine, self._engine) if shared else None
         self._order = threading.Lock()  # keeps `_ids` in the order of the log
+        self._ids: set[int] = set()
+        self._in_doubt: set[int] = set()
         try:
-            self._ids = self._engine.live_ids()
-            self._in_doubt = {one.transaction for one in self._engine.prepared()}
-            self._next_transaction = self._engine.next_transaction()
+            if self._shared is None:
+                self._ids = self._engine.live_ids()
+                self._in_doubt = {one.transaction for one in self._engine.prepared()}
+                self._numbers = itertools.count(self._engine.next_transaction()).__next__
+            else:
+                self._numbers = self._shared.new_transaction
         except BaseException:
             self._engine.close()
             raise
         self._closed = False
+        counts = {"live_records": len(self._ids), "in_doubt": len(self._in_doubt)}
+        self.recovered = recovery_result(self.path, self._engine, **counts)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.path!r}>"
+        return f"<{type(self).__name__} {self.path!r}{self.recovered.suffix}>"
 
     def submit(self, body: bytes) -> Ticket:
         """Append a plain record; wait for the ticket, or await it."""
@@ -68,7 +91,7 @@ class BaseJournal:
         # Imported here: a journal alone does without the transaction manager.
         from tallystick.services.journal.resource import JournalResource
 
-        return JournalResource(name, self._begin, self._engine.prepared, self._settle)
+        return JournalResource(name, self._begin, self._settle, self._engine, self.path)
 
     @property
     def next_lsn(self) -> int:
@@ -87,7 +110,8 @@ class BaseJournal:
             if record_id in self._ids:
                 raise TransactionUsageError(f"record {record_id} exists", file=self.path)
             ticket = self._engine.add(record_id, body, user_type)
-            self._ids.add(record_id)
+            if self._shared is None:
+                self._ids.add(record_id)
         return ticket
 
     def _update(self, record_id: int, body: bytes, user_type: int) -> Ticket:
@@ -99,18 +123,16 @@ class BaseJournal:
         with self._order:
             self._require(record_id)
             ticket = self._engine.delete(record_id)
-            self._ids.remove(record_id)
+            self._ids.discard(record_id)
         return ticket
 
     def _require(self, record_id: int) -> None:
-        if record_id not in self._ids:
+        # What other processes share only their leader knows, see `SharedJournalEngine`.
+        if self._shared is None and record_id not in self._ids:
             raise TransactionUsageError(f"there is no record {record_id}", file=self.path)
 
     def _begin(self, face: type[_Transaction]) -> _Transaction:
-        with self._order:
-            number = self._next_transaction
-            self._next_transaction += 1
-        return face(self._engine, number, self._ids, self._order)
+        return face(self._engine, self._numbers(), self._ids, self._order, self._shared)
 
     def _settle(self, found: PreparedTransaction, *, commit: bool) -> Ticket:
         """End a transaction that was prepared before the log was opened."""
@@ -118,14 +140,14 @@ class BaseJournal:
         with self._order:
             self._require_in_doubt(number)
             ticket = (self._engine.commit if commit else self._engine.rollback)(number)
-            self._in_doubt.remove(number)
-            if commit:
+            self._in_doubt.discard(number)
+            if commit and self._shared is None:
                 self._ids.update(one.record_id for one in found.records if not one.update)
                 self._ids.difference_update(found.deletes)
         return ticket
 
     def _require_in_doubt(self, transaction: int) -> None:
-        if transaction not in self._in_doubt:
+        if self._shared is None and transaction not in self._in_doubt:
             raise TransactionUsageError(
                 f"transaction {transaction} is not in doubt", file=self.path
             )

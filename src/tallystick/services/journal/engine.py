@@ -5,9 +5,7 @@ In: the name of a system and the path of a log. Out: an open `JournalEngine`.
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tallystick.errors import UnsupportedFormatError
@@ -15,6 +13,7 @@ from tallystick.reading.discovery import discover
 from tallystick.records import Record, Xid
 from tallystick.roles import JournalEngine, RecordJournal, Role, TailPosition, Ticket
 from tallystick.storage.group.counters import GroupCounters
+from tallystick.storage.scheduling import threading, time
 from tallystick.systems.protocol import ReadOptions
 from tallystick.systems.registry import (
     NATIVE,
@@ -25,12 +24,20 @@ from tallystick.systems.registry import (
 )
 
 
-def open_engine(name: str, path: str, **options: Any) -> JournalEngine:
+def open_engine(name: str, path: str, *, shared: bool = False, **options: Any) -> JournalEngine:
     """Open the journal engine of the system ``name`` on the log at ``path``.
 
+    With ``shared`` it is a `tallystick.roles.SharedJournalEngine`.
+
     Raises:
-        UnsupportedFormatError: the system has no journal.
+        UnsupportedFormatError: the system has no journal, or its logs cannot be shared.
     """
+    if shared and name != NATIVE:
+        raise UnsupportedFormatError(
+            f"{name} logs cannot be shared by processes", advice=f'Use system="{NATIVE}"'
+        )
+    if shared:
+        options["shared"] = True
     if name in (own := systems_with(Role.JOURNAL)):
         return open_journal_engine(path, name, **options)
     if name in (historic := systems_with(Role.RECORD_JOURNAL)):
@@ -74,6 +81,11 @@ class RecordJournalEngine:
             self._last_id += 1
             return self._last_id
 
+    @property
+    def identity(self) -> str:
+        """Return nothing: the format has no identity of a log."""
+        return ""
+
     def append(self, body: bytes) -> Ticket:
         """Add a record with a new id."""
         return self._role.add(self._new_id(), body)
@@ -111,6 +123,11 @@ class RecordJournalEngine:
             raise self._unsupported("LSNs or times to replay from")
         for log in discover(self._path).logs:
             yield from system(log.system).read(log, ReadOptions()).records()
+
+    def backup(self, target: str, progress: Callable[[int, int], object] | None = None) -> None:
+        """Raise `UnsupportedFormatError`: its files change in place while it is written."""
+        del target, progress
+        raise self._unsupported("backups while it is open; close it and copy its folder")
 
     def tail(self, from_lsn: int) -> TailPosition:
         """Raise `UnsupportedFormatError`: the format has no LSNs."""

@@ -6,14 +6,15 @@ In: bodies. Out: LSNs. Calls of many threads share groups, one sync for all of t
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from os import PathLike, fspath
 from typing import Self
 
 from tallystick.records import Record
 from tallystick.roles import JournalRecord, PreparedTransaction
 from tallystick.services.journal.base import BaseJournal
 from tallystick.services.journal.transaction import JournalTransaction
+from tallystick.storage.scheduling import time
 
 
 class Journal(BaseJournal):
@@ -118,6 +119,30 @@ class Journal(BaseJournal):
             The number of segments freed.
         """
         return self._engine.compact(force=force)
+
+    def backup(
+        self,
+        target: str | PathLike[str],
+        *,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> None:
+        """Copy the journal as of now to a new folder, while it goes on being written.
+
+        The copy is durable and read back when this returns. Until then opening it is refused.
+        Segments that are given up meanwhile are freed by the next checkpoint after it.
+
+        Args:
+            target: a folder that is absent or empty.
+            progress: called with the bytes copied so far and the bytes in all, in the thread that
+                copies; what it raises ends the backup.
+
+        Raises:
+            LogWriteError: the target is not empty, or cannot be written; no harm to the journal.
+            LogUnreadableError: a file of the journal cannot be read.
+            CorruptLogError: the copy, read back, does not hold the whole journal.
+            UnsupportedFormatError: the system has no backup of an open log.
+        """
+        self._engine.backup(fspath(target), progress)
 
     def flush(self) -> None:
         """Block until everything submitted so far is durable."""

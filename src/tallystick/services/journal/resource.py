@@ -10,12 +10,13 @@ bqual first:
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from tallystick.errors import LogWriteError
 from tallystick.records import Xid
-from tallystick.roles import PreparedTransaction, Ticket
+from tallystick.roles import JournalEngine, PreparedTransaction, Ticket
+from tallystick.services.journal.outcomes import Outcomes
 from tallystick.services.journal.transaction import (
     AsyncJournalTransaction,
     BaseJournalTransaction,
@@ -54,34 +55,57 @@ class JournalResource(EmbeddedResource):
     Args:
         name: the name of the resource.
         begin: begins a transaction of the journal.
-        prepared: reads the journal's transactions in doubt.
-        settle: ends one of them.
+        settle: ends one of its transactions in doubt.
+        engine: the open log of the journal.
+        folder: its directory.
     """
 
     def __init__(
-        self,
-        name: str,
-        begin: Begin,
-        prepared: Callable[[], Sequence[PreparedTransaction]],
-        settle: Settle,
+        self, name: str, begin: Begin, settle: Settle, engine: JournalEngine, folder: str
     ) -> None:
         super().__init__(name)
         self._begin = begin
-        self._read_prepared = prepared
         self._settle = settle
+        self._engine = engine
+        self._outcomes = Outcomes(folder)
 
     def begin(self, xid: Xid) -> JournalBranch:
         """Begin a branch for a thread."""
         with store_errors():
-            return JournalBranch(self._begin(JournalTransaction), xid)
+            return JournalBranch(self._begin(JournalTransaction), xid, self)
 
     async def begin_async(self, xid: Xid) -> AsyncJournalBranch:
         """Begin a branch for a task, which awaits the journal's group commit."""
         with store_errors():
-            return AsyncJournalBranch(self._begin(AsyncJournalTransaction), xid)
+            return AsyncJournalBranch(self._begin(AsyncJournalTransaction), xid, self)
+
+    def note_commit(self, xid: Xid) -> None:
+        """Note a branch that is about to be committed, which proves it afterwards."""
+        with store_errors():
+            self._outcomes.add(xid.gtrid)
+
+    def column(self, xid: Xid) -> Xid | None:
+        """Return the id for the log's own columns; None if its format has none."""
+        return xid if self._engine.identity else None
+
+    def identity(self) -> str:
+        """Return the identity in the log's control file; else the one beside the log."""
+        with store_errors():
+            return f"journal {self._engine.identity or self._outcomes.identity()}"
+
+    def outcomes(self) -> Sequence[bytes]:
+        """List the global ids of branches that have committed, or are in doubt."""
+        with store_errors():
+            return self._outcomes.all()
+
+    def forget_outcomes(self, gtrids: Sequence[bytes]) -> None:
+        """Remove global ids from the file of outcomes."""
+        if gtrids:
+            with store_errors():
+                self._outcomes.forget(gtrids)
 
     def in_doubt(self) -> Sequence[Xid]:
-        """Read the ids of prepared branches."""
+        """Read the ids of prepared branches; what has ended is durable before."""
         return list(self._prepared())
 
     def commit(self, xid: Xid) -> None:
@@ -94,7 +118,8 @@ class JournalResource(EmbeddedResource):
 
     def _prepared(self) -> dict[Xid, PreparedTransaction]:
         with store_errors():
-            found = self._read_prepared()
+            self._engine.flush()
+            found = self._engine.prepared()
         known = ((decode_xid(one.extra), one) for one in found)
         return {xid: one for xid, one in known if xid is not None}
 
@@ -102,6 +127,8 @@ class JournalResource(EmbeddedResource):
         found = self._prepared().get(xid)
         if found is None:
             raise BranchUnknown("the journal knows no such branch")
+        if commit:
+            self.note_commit(xid)
         with store_errors():
             self._settle(found, commit=commit).wait()
 
@@ -109,9 +136,12 @@ class JournalResource(EmbeddedResource):
 class JournalBranch(EmbeddedBranch):
     """One branch: a transaction of the journal."""
 
-    def __init__(self, transaction: JournalTransaction, xid: Xid) -> None:
+    def __init__(
+        self, transaction: JournalTransaction, xid: Xid, resource: JournalResource
+    ) -> None:
         super().__init__(transaction, xid)
         self._transaction = transaction
+        self._resource = resource
 
     @property
     def handle(self) -> JournalTransaction:
@@ -122,18 +152,26 @@ class JournalBranch(EmbeddedBranch):
         """Prepare the transaction under the branch's id."""
         try:
             with store_errors():
-                self._transaction.prepare(encode_xid(self.xid), self.xid)
+                self._transaction.prepare(encode_xid(self.xid), self._resource.column(self.xid))
         except LogWriteError as error:
             raise BranchRolledBack(str(error)) from error
         return Vote.PREPARED
+
+    def commit(self) -> None:
+        """Commit the transaction, which is prepared."""
+        self._resource.note_commit(self.xid)
+        super().commit()
 
 
 class AsyncJournalBranch:
     """One branch of a task: a transaction of the journal, whose ends are awaited."""
 
-    def __init__(self, transaction: AsyncJournalTransaction, xid: Xid) -> None:
+    def __init__(
+        self, transaction: AsyncJournalTransaction, xid: Xid, resource: JournalResource
+    ) -> None:
         self.xid = xid
         self._transaction = transaction
+        self._resource = resource
         self._over = False
 
     @property
@@ -145,20 +183,23 @@ class AsyncJournalBranch:
         """Prepare the transaction under the branch's id."""
         try:
             with store_errors():
-                await self._transaction.prepare(encode_xid(self.xid), self.xid)
+                await self._transaction.prepare(
+                    encode_xid(self.xid), self._resource.column(self.xid)
+                )
         except LogWriteError as error:
             raise BranchRolledBack(str(error)) from error
         return Vote.PREPARED
 
     async def commit(self) -> None:
-        """Commit the transaction, prepared or not."""
+        """Commit the transaction, which is prepared."""
+        self._resource.note_commit(self.xid)
+        await self.commit_one_phase()
+
+    async def commit_one_phase(self) -> None:
+        """Commit the transaction without prepare."""
         self._over = True
         with store_errors():
             await self._transaction.commit()
-
-    async def commit_one_phase(self) -> None:
-        """Commit the transaction."""
-        await self.commit()
 
     async def rollback(self) -> None:
         """Roll the transaction back unless it has ended."""

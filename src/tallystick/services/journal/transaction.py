@@ -7,14 +7,15 @@ to the engine at once and do not wait; `JournalTransaction` blocks until an end 
 
 from __future__ import annotations
 
-import threading
+import asyncio
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Self
 
 from tallystick.errors import TransactionUsageError
 from tallystick.records import Xid
-from tallystick.roles import JournalEngine, Ticket
+from tallystick.roles import JournalEngine, SharedJournalEngine, Ticket
+from tallystick.storage.scheduling import threading
 
 
 class Phase(StrEnum):
@@ -33,11 +34,20 @@ class BaseJournalTransaction:
         number: identifies the transaction in the log.
         ids: the live ids of the journal, changed when the transaction commits.
         order: the journal's lock, which keeps ``ids`` in the order of the log.
+        shared: the engine again if other processes share the journal. Then ``ids`` is empty, and
+            the ids are checked when the transaction is prepared or committed.
     """
 
     def __init__(
-        self, engine: JournalEngine, number: int, ids: set[int], order: threading.Lock
+        self,
+        engine: JournalEngine,
+        number: int,
+        ids: set[int],
+        order: threading.Lock,
+        shared: SharedJournalEngine | None = None,
     ) -> None:
+        self._shared = shared
+        self._wanted: dict[int, bool] = {}
         self.number = number
         self._phase = Phase.ACTIVE
         self._engine = engine
@@ -56,8 +66,11 @@ class BaseJournalTransaction:
         self._require_active()
         with self._order:
             known = record_id in self._ids and record_id not in self._deleted
-            if known or record_id in self._added:
+            wanted = self._wanted.get(record_id, False) and record_id not in self._deleted
+            if known or wanted or record_id in self._added:
                 raise TransactionUsageError(f"record {record_id} exists")
+            if self._shared is not None and record_id not in self._deleted:
+                self._wanted.setdefault(record_id, False)
             self._engine.add_in(self.number, record_id, body, user_type)
             self._added.add(record_id)
             self._deleted.discard(record_id)
@@ -80,6 +93,16 @@ class BaseJournalTransaction:
 
     # -- ends ---------------------------------------------------------------------------
 
+    def _check_ids(self) -> None:
+        """Ask the processes that share the journal for the ids; roll back if one is wrong."""
+        if self._shared is None or self._phase is not Phase.ACTIVE or not self._wanted:
+            return
+        wrong = self._shared.wrong_id(self._wanted)
+        if wrong is not None:
+            self._submit_rollback()
+            why = "there is no record" if self._wanted[wrong] else "there is already a record"
+            raise TransactionUsageError(f"{why} {wrong}; the transaction was rolled back")
+
     def _submit_prepare(self, extra: bytes, xid: Xid | None) -> Ticket:
         self._require_active()
         ticket = self._engine.prepare(self.number, extra, xid)
@@ -97,7 +120,7 @@ class BaseJournalTransaction:
             raise TransactionUsageError(f"transaction {self.number} has ended")
         with self._order:
             ticket = end(self.number)
-            if commit:
+            if commit and self._shared is None:
                 self._ids.difference_update(self._deleted)
                 self._ids.update(self._added)
         self._phase = Phase.ENDED
@@ -109,6 +132,8 @@ class BaseJournalTransaction:
 
     def _require_record(self, record_id: int) -> None:
         live = record_id in self._ids and record_id not in self._deleted
+        if self._shared is not None and record_id not in self._deleted | self._added:
+            live = self._wanted.setdefault(record_id, True)
         if not live and record_id not in self._added:
             raise TransactionUsageError(f"there is no record {record_id}")
 
@@ -130,10 +155,12 @@ class JournalTransaction(BaseJournalTransaction):
         Returns:
             The LSN of the prepare record.
         """
+        self._check_ids()
         return self._submit_prepare(extra, xid).wait()
 
     def commit(self) -> int:
         """Make its records live, durably; returns the LSN of the commit record."""
+        self._check_ids()
         return self._submit_commit().wait()
 
     def rollback(self) -> int:
@@ -155,12 +182,18 @@ class JournalTransaction(BaseJournalTransaction):
 class AsyncJournalTransaction(BaseJournalTransaction):
     """A transaction as an asynchronous context manager; see `JournalTransaction`."""
 
+    async def _check_ids_in_thread(self) -> None:
+        if self._shared is not None:
+            await asyncio.to_thread(self._check_ids)
+
     async def prepare(self, extra: bytes = b"", xid: Xid | None = None) -> int:
         """Promise durably that it can commit; see `JournalTransaction.prepare`."""
+        await self._check_ids_in_thread()
         return await self._submit_prepare(extra, xid)
 
     async def commit(self) -> int:
         """Make its records live, durably; returns the LSN of the commit record."""
+        await self._check_ids_in_thread()
         return await self._submit_commit()
 
     async def rollback(self) -> int:

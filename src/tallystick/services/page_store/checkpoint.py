@@ -14,13 +14,14 @@ starts with a checkpoint and delays the next one.
 
 from __future__ import annotations
 
-import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tallystick.roles import UndoRedoLog
 from tallystick.services.page_store.pages.cache import PageCache
+from tallystick.storage.scheduling import threading
 
 _ROW_OVERHEAD = 32
 """Bytes that a row takes in the log, in addition to its own, as an estimate."""
@@ -33,36 +34,45 @@ class CommitGate:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
-        self._commits = 0
+        self._changed = threading.Condition()
+        self._inside: deque[None] = deque()
+        """An entry for each commit: it grows and shrinks in one step, without the lock."""
         self._closing = False
 
     def __enter__(self) -> None:
-        with self._lock:
-            while self._closing:
-                self._changed.wait()
-            self._commits += 1
+        # Whoever closes sets `_closing` first and looks inside then; a commit does it the other
+        # way round. So at least one of the two sees the other.
+        self._inside.append(None)
+        while self._closing:
+            self._inside.pop()
+            self._wait()
+            self._inside.append(None)
 
     def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._commits -= 1
-            if self._closing and not self._commits:
+        self._inside.pop()
+        if self._closing:
+            with self._changed:
                 self._changed.notify_all()
+
+    def _wait(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+            while self._closing:
+                self._changed.wait()
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Wait until no commit is inside, and keep others out for the block."""
-        with self._lock:
+        with self._changed:
             while self._closing:
                 self._changed.wait()
             self._closing = True
-            while self._commits:
+            while self._inside:
                 self._changed.wait()
         try:
             yield
         finally:
-            with self._lock:
+            with self._changed:
                 self._closing = False
                 self._changed.notify_all()
 
@@ -72,7 +82,7 @@ class Latches:
     """The gate of commits, and the ``latch`` that guards pages and trees in memory."""
 
     gate: CommitGate = field(default_factory=CommitGate)
-    latch: threading.RLock = field(default_factory=threading.RLock)
+    latch: threading.RLock = field(default_factory=lambda: threading.RLock())
 
     def renew(self) -> None:
         """Replace both in a forked child: a thread of the parent may have held them."""
@@ -101,19 +111,19 @@ class Checkpoints:
         self._cache = cache
         self._latches = latches
         self._due_bytes = due_bytes
+        self._due_pages = due_bytes // cache.codec.page_size
         self._needed = needed
         self._row_bytes = 0
         self._running = threading.Lock()
 
-    def count(self, rows: Iterable[bytes | None]) -> None:
-        """Count the bytes of committed rows. Called under the latch."""
-        self._row_bytes += sum([_ROW_OVERHEAD + len(row or b"") for row in rows])
+    def count(self, rows: int, size: int) -> None:
+        """Count committed rows, of ``size`` bytes in all. Called under the latch."""
+        self._row_bytes += _ROW_OVERHEAD * rows + size
 
     @property
     def due(self) -> bool:
         """True if a checkpoint is due."""
-        pages = len(self._cache.logged) * self._cache.codec.page_size
-        return max(self._row_bytes, pages) > self._due_bytes
+        return self._row_bytes > self._due_bytes or len(self._cache.logged) > self._due_pages
 
     def run_if_due(self) -> None:
         """Make a checkpoint, unless another caller has just made it."""

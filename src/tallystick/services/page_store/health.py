@@ -10,15 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tallystick.errors import IncompleteLogError, LogClosedError
+from tallystick.errors import IncompleteLogError, LogClosedError, LogPoisonedError
 from tallystick.roles import InDoubt
 from tallystick.storage.fork import forked_error
+
+_REOPEN = "Close it and open it again: recovery reads what is on the disk"
 
 
 class Health:
     """The state of the store in ``path``."""
 
     def __init__(self, path: str) -> None:
+        self.usable = True
+        """False once it was closed or has failed: then `require_open` raises."""
         self.closed = False
         self.forked = False
         self.failure: BaseException | None = None
@@ -26,23 +30,44 @@ class Health:
         """Transactions prepared before the last crash that are not decided yet."""
         self._path = path
 
+    def close(self) -> None:
+        """Mark the store as closed."""
+        self.closed, self.usable = True, False
+
     def fail(self, error: BaseException) -> None:
         """Mark the state in memory as unusable; the first cause is kept."""
         self.failure = self.failure or error
+        self.usable = False
 
     @contextmanager
     def required(self) -> Iterator[None]:
-        """Mark the state in memory as unusable if the block fails."""
+        """Mark the state in memory as unusable if the block fails.
+
+        Raises:
+            LogPoisonedError: The operating system has failed a call.
+        """
         try:
             yield
+        except OSError as error:
+            self.fail(error)
+            raise self.poisoned(error) from error
         except BaseException as error:
             self.fail(error)
             raise
+
+    def poisoned(self, error: OSError) -> LogPoisonedError:
+        """Return the error for a failed call of the operating system."""
+        return LogPoisonedError(
+            f"the page store failed: {error.strerror or error!r}",
+            file=error.filename if isinstance(error.filename, str) else self._path,
+            advice=_REOPEN,
+        )
 
     def fork(self) -> None:
         """Mark this process as a child of the one that opened the store."""
         self.forked = True
         self.failure = forked_error(self._path)
+        self.usable = False
 
     def require_open(self) -> None:
         """Raise `LogClosedError` if the store was closed or has failed."""
@@ -52,12 +77,13 @@ class Health:
             raise LogClosedError(
                 f"the page store failed: {self.failure}",
                 file=self._path,
-                advice="Close it and open it again: recovery reads what is on the disk",
+                advice=_REOPEN,
             ) from self.failure
 
     def require_writable(self) -> None:
         """Raise `IncompleteLogError` too while transactions are in doubt."""
-        self.require_open()
+        if not self.usable:
+            self.require_open()
         if self.in_doubt:
             raise IncompleteLogError(
                 f"transactions are in doubt: {[one.name for one in self.in_doubt]}",

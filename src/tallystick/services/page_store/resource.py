@@ -56,8 +56,6 @@ class TwoPhaseStore(Protocol):
 class PageStoreResource(EmbeddedResource):
     """A store under its unique name."""
 
-    exclusive = False  # another store, or a backup of this one, may stand in its place
-
     def __init__(self, name: str, store: TwoPhaseStore) -> None:
         super().__init__(name)
         self._store = store

@@ -13,7 +13,6 @@ order of writes guarantees it:
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from tallystick.errors import UnsupportedFormatError
-from tallystick.roles import CATALOGUE, Defect, InDoubt, Role, UndoRedoLog
+from tallystick.roles import CATALOGUE, Defect, InDoubt, Role, UndoRedoLog, recovery_result
 from tallystick.services.page_store.checkpoint import Latches
 from tallystick.services.page_store.health import Health
 from tallystick.services.page_store.pages.layout import PAGE_SIZE
@@ -35,7 +34,8 @@ from tallystick.services.page_store.transactions import Limits, Session, Transac
 from tallystick.storage.files import FileSystem
 from tallystick.storage.fork import register_in_child
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import opens_log
+from tallystick.storage.opening import closing_log, opens_log
+from tallystick.storage.scheduling import threading
 from tallystick.systems.registry import (
     NATIVE,
     open_paged_log,
@@ -94,16 +94,18 @@ class PageStore:
         self._health = Health(str(self.path))
         self._latches = Latches()
         fs.mkdir(str(self.path))
+        fs.sync_dir(str(self.path))  # a killed owner may not have
         self._open()
         register_in_child(self)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {str(self.path)!r}>"
+        return f"<{type(self).__name__} {str(self.path)!r}{self.recovered.suffix}>"
 
     def _open(self) -> None:
         opened = self._opener(self.path, self._fs, self._limits.cache_bytes)
         self._opened, self._log, self._cache = opened, opened.log, opened.cache
         self._health.in_doubt = opened.in_doubt
+        self.recovered = recovery_result(str(self.path), opened.log, in_doubt=len(opened.in_doubt))
         try:
             self._transactions = Transactions(opened, self._latches, self._health, self._limits)
         except BaseException:
@@ -233,18 +235,19 @@ class PageStore:
         finally:
             # A commit that is running ends first; one that comes later is refused.
             with self._latches.gate.exclusive(), self._latches.latch:
-                self._health.closed = True
+                self._health.close()
                 self._close_files(written=written and not self._cache.logged)
 
     def _close_files(self, *, written: bool = False) -> None:
-        try:
-            if written:
-                self._opened.finish()
-        finally:
+        with closing_log(str(self.path)):
             try:
-                self._log.close()
+                if written:
+                    self._opened.finish()
             finally:
-                self._cache.file.close()
+                try:
+                    self._log.close()
+                finally:
+                    self._cache.file.close()
 
     def forked(self) -> None:
         """Refuse every call in a forked child, and wait for no lock of the parent's threads."""

@@ -8,8 +8,6 @@ take no locks.
 
 from __future__ import annotations
 
-import threading
-import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from functools import partial
@@ -23,11 +21,12 @@ from tallystick.errors import (
     RecordTooLargeError,
     TransactionUsageError,
 )
-from tallystick.roles import InDoubt, Row, Ticket
+from tallystick.roles import InDoubt, Row
 from tallystick.services.page_store.checkpoint import Checkpoints, Latches
 from tallystick.services.page_store.health import Health
 from tallystick.services.page_store.pages.layout import KEY_MAX, KEY_MIN, ROW_MAX
 from tallystick.services.page_store.recovery import OpenStore
+from tallystick.storage.scheduling import threading, time
 
 FIRST_SESSION = 3
 LAST_SESSION = (1 << 31) - 1
@@ -49,6 +48,7 @@ class Session:
         self.read_only = read_only
         self.prepared_as = ""
         self._transactions = transactions
+        self._read = transactions.read
         self.changes: dict[Row, bytes | None] = {}
         """New rows by table and key, None for removed ones."""
         self.locked: set[Row] = set()
@@ -127,7 +127,7 @@ class Session:
         row = (table, key)
         if row in self.changes:
             return self.changes[row]
-        return self._transactions.read(table, key)
+        return self._read(table, key)
 
     def lock(self, table: int, key: int) -> Row:
         """Lock a row until the end. Raises `BusyError` if another session holds it too long."""
@@ -239,8 +239,12 @@ class Table(MutableMapping[int, bytes]):
             KeyError: There is no row. The lock stays even so.
             BusyError: Another transaction held the row for longer than ``lock_timeout``.
         """
-        self._session.lock(self._table, key)
-        return self[key]
+        session, table = self._session, self._table
+        session.lock(table, key)
+        row = session.get(table, key)
+        if row is None:
+            raise KeyError(key)
+        return row
 
     def clear(self) -> None:
         """Remove every row, in one pass; the mapping's own would search for the first one each."""
@@ -300,8 +304,9 @@ class RowLocks:
 
     def release(self, rows: Iterable[Row]) -> None:
         """Free the rows of a session that has ended."""
+        owners = self._owners
         for row in rows:
-            del self._owners[row]
+            del owners[row]
         # A session that begins to wait after this check finds the rows free when it checks again.
         if self._waiting:
             with self._freed:
@@ -326,6 +331,7 @@ class Transactions:
     def __init__(self, opened: OpenStore, latches: Latches, health: Health, limits: Limits) -> None:
         self.cache = opened.cache
         self.tables = opened.tables
+        self._tree = opened.tables.tree
         self.prepared: dict[str, tuple[Session, int]] = {}
         self.checkpoints = Checkpoints(
             opened.log, opened.cache, latches, opened.section, limits.checkpoint_bytes, self._needed
@@ -345,11 +351,10 @@ class Transactions:
 
     def begin(self, *, read_only: bool = False) -> Session:
         """Begin a session."""
+        health = self._health
         with self._latches.latch:
-            if read_only:
-                self._health.require_open()
-            else:
-                self._health.require_writable()
+            if health.in_doubt or not health.usable:
+                (health.require_open if read_only else health.require_writable)()
             number = self._next
             self._next = number + 1 if number < LAST_SESSION else FIRST_SESSION
         return Session(self, number, read_only=read_only)
@@ -373,15 +378,19 @@ class Transactions:
     def table_id(self, name: str) -> int:
         """Return the number of a table in the log. Raises `KeyError`."""
         with self._latches.latch:
-            self._require_readable()
+            if self.replaced or not self._health.usable:
+                self._require_readable()
             return self.tables.id_of(name)
 
     def read(self, table: int, key: int) -> bytes | None:
         """Return a committed row."""
+        cache = self.cache
         with self._latches.latch:
-            self._require_readable()
-            row = self.tables.tree(table).get(key)
-            self.trim()
+            if self.replaced or not self._health.usable:
+                self._require_readable()
+            row = self._tree(table).get(key)
+            if len(cache.nodes) > cache.capacity:
+                self.trim()
             return row
 
     def batch(
@@ -405,7 +414,8 @@ class Transactions:
 
     def lock_row(self, session: int, row: Row) -> None:
         """Lock a row until the session ends. Raises `BusyError`."""
-        self._health.require_open()
+        if not self._health.usable:
+            self._health.require_open()
         self._locks.take(session, row, self._limits.lock_seconds)
 
     # -- ends -------------------------------------------------------------------------------------
@@ -417,7 +427,7 @@ class Transactions:
             if self.prepared.setdefault(name, (session, self.checkpoints.section))[0] != session:
                 raise TransactionUsageError(f"there is a prepared transaction {name} already")
             try:
-                self._make_durable(session, partial(self._log.prepare_commit, session.number, name))
+                self._make_durable(session, partial(self._prepare, name))
             except BaseException:
                 del self.prepared[name]
                 raise
@@ -428,7 +438,7 @@ class Transactions:
             if session.changes or session.prepared:
                 with self._latches.gate:
                     self._health.require_writable()
-                    self._make_durable(session, partial(self._log.commit, session.number))
+                    self._make_durable(session, self._commit)
                     self._apply(session.changes)
                     self.prepared.pop(session.prepared_as, None)
         finally:
@@ -449,36 +459,45 @@ class Transactions:
         finally:
             self._locks.release(session.locked)
 
-    def _make_durable(self, session: Session, end: Callable[[], Ticket]) -> None:
-        """Log the session's rows, if they are not in the log, and its ``end``.
+    def _make_durable(self, session: Session, end: Callable[[Session], object]) -> None:
+        """Log the session's rows, if they are not in the log, and its end.
 
         A record that the log refuses does not harm the log: a session that is not prepared is
         rolled back, and the store goes on.
         """
         try:
-            if not session.prepared:
-                logged = self.tables.to_log(session.changes, self._latches.latch)
-                self._log.log_rows(session.number, logged)
-            end().wait()
+            end(session)
         except LogWriteError as error:
-            if session.prepared:
-                self._health.fail(error)
-            else:
-                with self._health.required():
-                    self._log.rollback(session.number)
-            raise
-        except BaseException as error:
-            self._health.fail(error)
-            raise
+            with self._health.required():
+                if session.prepared_as:
+                    raise
+                self._log.rollback(session.number)
+            raise error
+        except BaseException:
+            with self._health.required():
+                raise
+
+    def _prepare(self, name: str, session: Session) -> None:
+        self._log.log_rows(session.number, self.tables.to_log(session.changes, self._latches.latch))
+        self._log.prepare_commit(session.number, name).wait()
+
+    def _commit(self, session: Session) -> None:
+        if session.prepared_as:
+            self._log.commit(session.number).wait()
+        else:
+            logged = self.tables.to_log(session.changes, self._latches.latch)
+            self._log.commit_rows(session.number, logged)
 
     def _apply(self, changes: dict[Row, bytes | None]) -> None:
-        apply, trim = self.tables.apply, self.cache.trim
+        apply, cache, size = self.tables.apply, self.cache, 0
         try:
             with self._latches.latch:
                 for (table, key), row in changes.items():
                     apply(table, key, row)
-                    trim()
-                self.checkpoints.count(changes.values())
-        except BaseException as error:
-            self._health.fail(error)
-            raise
+                    if len(cache.nodes) > cache.capacity:
+                        cache.trim()
+                    size += len(row or b"")
+                self.checkpoints.count(len(changes), size)
+        except BaseException:
+            with self._health.required():
+                raise

@@ -6,7 +6,6 @@ transaction that is admitted reaches the sequencer, even if its caller is interr
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Sequence
 
 from tallystick.errors import BusyError, TransactionUsageError
@@ -14,6 +13,7 @@ from tallystick.roles import Operation, PersistEntry, PersistLog, Ticket
 from tallystick.services.write_behind.backlog import Backlog, size_of
 from tallystick.services.write_behind.metrics import WriteBehindMetrics
 from tallystick.services.write_behind.sequencer import Sequencer
+from tallystick.storage.scheduling import time
 from tallystick.storage.signals import defer_sigint
 
 _FOR_ALL_TARGETS = {None}

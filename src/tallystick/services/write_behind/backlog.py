@@ -8,8 +8,6 @@ that no target accepts would refuse all others for ever.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from tallystick.errors import BusyError, TallystickError, copy_error
 from tallystick.roles import Operation, PersistEntry
 from tallystick.services.write_behind.metrics import BacklogSize
 from tallystick.services.write_behind.settings import WriteBehindSettings
+from tallystick.storage.scheduling import threading, time
 
 _OVERHEAD = 64
 """Bytes counted for an entry and for each of its operations, in addition to their content."""

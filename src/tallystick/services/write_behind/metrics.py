@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tallystick.metrics import Meter, Observation
+from tallystick.storage.scheduling import threading
 
 
 @dataclass(slots=True)
@@ -38,7 +38,9 @@ class WriteBehindMetrics:
         self.statistics = Statistics()
         self._lock = threading.Lock()
         self._log = log
-        meter = Meter("tallystick.write_behind")
+        self._meter = meter = Meter(
+            "tallystick.write_behind"
+        )  # its gauges are read while it is here
         prefix = "tallystick_write_behind_"
         self._committed = meter.counter(f"{prefix}committed_total", "Transactions acknowledged")
         self._applied = meter.counter(f"{prefix}applied_total", "Transactions applied, per target")

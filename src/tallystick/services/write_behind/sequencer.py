@@ -9,14 +9,14 @@ started earlier would be small, as callers are still arriving.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
 from tallystick.errors import TallystickError
 from tallystick.printable import logger
 from tallystick.roles import PersistEntry, Ticket
+from tallystick.storage.opening import start_thread
+from tallystick.storage.scheduling import threading, time
 
 GATHER_SECONDS = 0.003
 """Time between two checks of which entries are durable."""
@@ -52,7 +52,7 @@ class Sequencer:
         self._thread = threading.Thread(
             target=self._run, name="write-behind sequencer", daemon=True
         )
-        self._thread.start()
+        start_thread(self._thread)
 
     def append(self, entry: PersistEntry, ticket: Ticket) -> None:
         """Add the next entry; calls come in the order of numbers."""

@@ -16,15 +16,15 @@ first.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from tallystick.disposal.disposers import AnyDisposer, disposer_of
 from tallystick.disposal.worker import Disposal, DisposalCounters
 from tallystick.errors import BusyError, IncompleteLogError, LogClosedError
-from tallystick.roles import Operation, PersistEntry, PersistLog
+from tallystick.roles import Operation, PersistEntry, PersistLog, recovery_result
 from tallystick.services.write_behind.admission import Admission
 from tallystick.services.write_behind.backlog import Backlog, Pending, size_of
 from tallystick.services.write_behind.metrics import BacklogSize, Statistics, WriteBehindMetrics
@@ -40,6 +40,7 @@ from tallystick.storage.files import FileSystem
 from tallystick.storage.fork import forked_error, register_in_child
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import opening_log
+from tallystick.storage.scheduling import time
 from tallystick.systems.registry import NATIVE
 
 
@@ -99,37 +100,57 @@ class WriteBehind:
         with opening_log(self.path):
             self._log = open_log(self.path, system, fs) if log is None else log
         try:
-            with opening_log(self.path):
-                fs.mkdir(self.path)
-                last = self._load(on_incomplete, renamed or {})
-                identity = identify(self.path, fs, system if log is None else None, self._log)
-            self._workers.open(identity, self._log.last_number)
+            last = self._open(fs, system if log is None else None, on_incomplete, renamed or {})
         except BaseException:
             self._log.close()
             raise
         self._holding = on_incomplete == "hold" and last > 0
         self._marks = PersistedMarks(self.path, self._log, self._backlog, renamed or {})
+        with opening_log(self.path), contextlib.ExitStack() as undo:
+            self._start(undo, last)
+            if chosen is not None:
+                self._disposal = Disposal(self._log, chosen, fs=fs)
+                undo.callback(self._disposal.close, 0.0)
+            register_in_child(self)
+            if not self._holding:
+                self._workers.start()
+            undo.pop_all()
+
+    def _open(
+        self, fs: FileSystem, system: str | None, on_incomplete: str, renamed: Mapping[str, str]
+    ) -> int:
+        """Load what an earlier run left, and open the targets; return as `_load` does."""
+        with opening_log(self.path):
+            fs.mkdir(self.path)
+            fs.sync_dir(self.path)  # a killed owner may not have
+            last = self._load(on_incomplete, renamed)
+            identity = identify(self.path, fs, system, self._log)
+        self._workers.open(identity, self._log.last_number)
+        return last
+
+    def _start(self, undo: contextlib.ExitStack, last: int) -> None:
+        """Start what takes commits; ``undo`` ends it, and closes log and targets."""
+        undo.callback(self._log.close)
+        undo.callback(self._workers.close)
         self._sequencer = Sequencer(
             self._on_durable,
             self._backlog.forget,
             self._on_broken,
             alone=not self.settings.wait_durable,
         )
+        undo.callback(self._sequencer.close)
+        undo.callback(self._workers.stop, 0.0)
         self._admission = Admission(
             self._workers, self._log, self._backlog, self._sequencer, self._metrics, last
         )
-        if chosen is not None:
-            self._disposal = Disposal(self._log, chosen, fs=fs)
-        register_in_child(self)
-        if not self._holding:
-            self._workers.start()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.path!r}>"
+        return f"<{type(self).__name__} {self.path!r}{self.recovered.suffix}>"
 
     def _load(self, on_incomplete: str, renamed: Mapping[str, str]) -> int:
         """Load the pending transactions of an earlier run; return the greatest number, or 0."""
         left = list(unfinished(self._log, renamed))
+        self.recovered = recovery_result(self.path, self._log, pending=len(left))
         if left and on_incomplete == "fail":
             raise incomplete(self.path, [entry.number for entry, _ in left])
         unknown = {name for _, targets in left for name in targets} - self._workers.keys()

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from tallystick.roles import Codec, Ticket
 from tallystick.storage.files import File
+from tallystick.storage.source import unreadable
 
 _WRITE_BYTES = 1 << 20
 """Bytes of pages that a checkpoint encodes and writes at once."""
@@ -75,9 +76,14 @@ class PageCache:
     def edit(self, number: int) -> Any:
         """Log the page's image, mark the page as changed, and return its node."""
         node = self.get(number)
-        self._log_image(number, node)
-        self.dirty.add(number)
+        self.change(number, node)
         return node
+
+    def change(self, number: int, node: Any) -> None:
+        """Log the page's image and mark the page as changed; ``node`` is what `get` returned."""
+        if number not in self.logged:
+            self._log_image(number, node)
+        self.dirty.add(number)
 
     def log_image(self, number: int) -> None:
         """Log the page's image as of the last checkpoint; the page need not change."""
@@ -160,7 +166,10 @@ class PageCache:
 
     def _page(self, number: int) -> bytes:
         size = self.codec.page_size
-        return self.file.pread(size, number * size)
+        try:
+            return self.file.pread(size, number * size)
+        except OSError as error:
+            raise unreadable(self.file.path, error) from error
 
     def _old_node(self, number: int) -> Any:
         """Return the node on disk of a page that is not in memory; None if never written."""

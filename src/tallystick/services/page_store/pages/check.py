@@ -108,7 +108,7 @@ class _Check:
 
     def _use(self, number: int, by: str) -> Iterator[Defect]:
         if number >= len(self._used):
-            yield Defect(number, f"{by} lies behind the last page")
+            yield Defect(number, f"{by} lies after the last page")
         elif self._used[number]:
             yield Defect(number, f"is used twice, the second time by {by}")
         else:

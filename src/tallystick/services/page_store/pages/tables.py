@@ -80,10 +80,12 @@ class Tables:
         """Change a row, or remove it with None; a row of the catalogue creates a table."""
         if table == CATALOGUE:
             self._create(key, row or b"")
-        elif row is None:
-            self.tree(table).delete(key)
+            return
+        tree = self._trees.get(table) or self.tree(table)
+        if row is None:
+            tree.delete(key)
         else:
-            self.tree(table).set(key, row)
+            tree.set(key, row)
 
     def _create(self, number: int, name: bytes) -> None:
         if number not in self._trees:

@@ -25,6 +25,8 @@ from tallystick.services.page_store.pages.layout import (
 from tallystick.services.page_store.pages.space import OwnPages
 from tallystick.storage.btree import DEPTH_MAX, Descent, middle
 
+_LEVELS = range(DEPTH_MAX)
+
 
 class Tree:
     """The rows of one table. Called under the store's latch."""
@@ -37,10 +39,12 @@ class Tree:
     def get(self, key: int) -> bytes | None:
         """Return the row of ``key``, None if there is none."""
         _, leaf = self._find(key)
-        place = bisect_left(leaf.keys, key)
-        if place == len(leaf.keys) or leaf.keys[place] != key:
+        keys = leaf.keys
+        place = bisect_left(keys, key)
+        if place == len(keys) or keys[place] != key:
             return None
-        return self._whole(leaf.rows[place])
+        row = leaf.rows[place]
+        return row if type(row) is bytes else self._whole(row)
 
     def batch(
         self, start: int, count: int, size: int
@@ -77,12 +81,15 @@ class Tree:
     def set(self, key: int, row: bytes) -> None:
         """Add a row, or replace the one with this key."""
         number, leaf = self._find(key)
-        self._cache.edit(number)
-        place = bisect_left(leaf.keys, key)
-        stored = self._store(row)
-        if place < len(leaf.keys) and leaf.keys[place] == key:
+        self._cache.change(number, leaf)
+        keys = leaf.keys
+        place = bisect_left(keys, key)
+        stored = row if len(row) <= INLINE_MAX else self._store(row)
+        if place < len(keys) and keys[place] == key:
             old = leaf.rows[place]
             leaf.rows[place] = stored
+            if type(old) is bytes and len(row) <= len(old):
+                return
             self._drop(old)
             if entry_size(stored) <= entry_size(old):
                 return
@@ -140,9 +147,14 @@ class Tree:
 
     def _find(self, key: int) -> tuple[int, Leaf]:
         """Return the leaf where ``key`` belongs, with its page number."""
-        get, number = self._cache.get, self.root
-        for _ in range(DEPTH_MAX):
-            node = get(number)
+        number, cache = self.root, self._cache
+        in_memory, used = cache.nodes.get, cache.nodes.move_to_end
+        for _ in _LEVELS:
+            node = in_memory(number)
+            if node is None:
+                node = cache.get(number)
+            else:
+                used(number)
             if type(node) is Leaf:
                 return number, node
             if type(node) is not Inner:

@@ -7,12 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from tallystick.roles import PersistEntry
-from tallystick.services.write_behind.targets.target import Target, TargetDownError
+from tallystick.services.write_behind.targets.target import (
+    PartlyAppliedError,
+    Target,
+    TargetDownError,
+)
+from tallystick.storage.opening import start_thread
+from tallystick.storage.scheduling import threading, time
+
+BATCH_SECONDS = 0.005
+"""Time after which a target of functions ends a batch: what it has applied is marked then."""
 
 Apply = Callable[[PersistEntry], object]
 AsyncApply = Callable[[PersistEntry], Coroutine[Any, Any, object]]
@@ -50,7 +58,7 @@ class CallableTarget:
     The function has to be idempotent, by the entry's ``number`` or ``reference``.
     """
 
-    batch_max = 1
+    batch_max = 1_000
 
     def __init__(self, function: Apply) -> None:
         self._function = function
@@ -59,9 +67,25 @@ class CallableTarget:
         """Do nothing: a function needs no preparation."""
 
     def apply(self, entries: Sequence[PersistEntry]) -> None:
-        """Call the function with each entry."""
-        for entry in entries:
-            self._function(entry)
+        """Call the function with each entry, as long as `BATCH_SECONDS` are not over.
+
+        Raises:
+            PartlyAppliedError: They are over, or the function has raised.
+        """
+        self._apply_each(entries, self._function)
+
+    def _apply_each(
+        self, entries: Sequence[PersistEntry], function: Callable[[PersistEntry], object]
+    ) -> None:
+        until = time.monotonic() + BATCH_SECONDS
+        last = len(entries) - 1
+        for count, entry in enumerate(entries):
+            try:
+                function(entry)
+            except BaseException as error:
+                raise PartlyAppliedError(count) from error
+            if count < last and time.monotonic() >= until:
+                raise PartlyAppliedError(count + 1)
 
     def settled(self, below: int) -> None:
         """Do nothing: no numbers are kept."""
@@ -84,15 +108,18 @@ class AsyncTarget(CallableTarget):
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="write-behind loop", daemon=True
         )
-        self._thread.start()
+        start_thread(self._thread)
 
     def apply(self, entries: Sequence[PersistEntry]) -> None:
         """Run the coroutine for each entry, and wait for it."""
         loop = self._loop
         if loop is None:
             raise TargetDownError("the target is closed")
-        for entry in entries:
+
+        def run(entry: PersistEntry) -> None:
             asyncio.run_coroutine_threadsafe(self._coroutine(entry), loop).result()
+
+        self._apply_each(entries, run)
 
     def close(self) -> None:
         """Cancel running coroutines, and end the loop."""

@@ -6,13 +6,13 @@ time the number below which a target may forget what it has applied.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from tallystick.errors import TallystickError
 from tallystick.printable import logger
 from tallystick.roles import PersistLog
 from tallystick.services.write_behind.backlog import Backlog
+from tallystick.storage.scheduling import threading
 
 SETTLE_COUNT = 5_000
 """Applied transactions after which a target is told which numbers it may forget."""

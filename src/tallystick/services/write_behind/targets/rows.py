@@ -14,6 +14,12 @@ from typing import Any
 Row = Mapping[str, Any]
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+_make_pieces: Any = getattr(json.encoder, "c_make_encoder", None)
+_pieces = _make_pieces and _make_pieces(
+    None, _ENCODER.default, json.encoder.encode_basestring, None, ":", ",", True, False, True
+)
+"""What `_ENCODER` makes anew for each row, where the interpreter has it; without its check for
+objects that hold themselves, which end in `RecursionError`."""
 _WHITESPACE = " \t\n\r"
 _DECODER = json.JSONDecoder()
 
@@ -22,7 +28,7 @@ def encode_row(row: Row | bytes) -> bytes:
     """Return the row as canonical JSON; bytes are returned as they are."""
     if isinstance(row, bytes):
         return row
-    return _ENCODER.encode(row).encode()
+    return ("".join(_pieces(row, 0)) if _pieces else _ENCODER.encode(row)).encode()
 
 
 def decode_row(data: bytes) -> dict[str, Any]:

@@ -7,7 +7,6 @@ written in the same transaction: so each entry takes effect exactly once, whatev
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Sequence
 
 import sqlalchemy as sa
@@ -16,6 +15,7 @@ from sqlalchemy.engine import Connection, Engine
 from tallystick.roles import PersistEntry
 from tallystick.services.write_behind.targets.statements import TAKES_DOCUMENTS, quoted, statements
 from tallystick.services.write_behind.targets.target import TargetAheadError, TargetDownError
+from tallystick.storage.scheduling import threading
 
 APPLIED_TABLE = "tallystick_applied"
 _LOG_ID_SIZE = 36

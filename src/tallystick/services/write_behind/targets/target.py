@@ -16,6 +16,17 @@ class TargetDownError(Exception):
     """Raised by a target that cannot be reached: nothing is wrong with the transactions."""
 
 
+class PartlyAppliedError(Exception):
+    """Raised by a target of functions that has applied the first ``count`` entries of a batch.
+
+    The cause, if there is one, is what the function raised for the next entry.
+    """
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.count = count
+
+
 class TargetAheadError(CorruptLogError):
     """Raised by a target that holds transactions which the log never had.
 

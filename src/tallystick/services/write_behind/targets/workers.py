@@ -8,8 +8,6 @@ one; one that keeps failing is set aside, and only transactions on the same keys
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,13 +17,16 @@ from tallystick.services.write_behind.backlog import Backlog
 from tallystick.services.write_behind.metrics import WriteBehindMetrics
 from tallystick.services.write_behind.schedule import QueuedTransaction, Schedule
 from tallystick.services.write_behind.settings import WriteBehindSettings
-from tallystick.services.write_behind.targets.adapters import target_of
+from tallystick.services.write_behind.targets.adapters import CallableTarget, target_of
 from tallystick.services.write_behind.targets.target import (
     DOWN_ERRORS,
     CountingTarget,
+    PartlyAppliedError,
     Target,
     TargetAheadError,
 )
+from tallystick.storage.opening import start_thread
+from tallystick.storage.scheduling import threading, time
 
 PAUSE_SECONDS = 0.01
 """Time between two checks of a pausing worker whether callers still commit."""
@@ -59,6 +60,9 @@ class TargetQueue:
         self.target = target
         self._settings = settings
         self._batch_max = self._limit = min(settings.batch_max, target.batch_max)
+        self._one_by_one = isinstance(target, CallableTarget)
+        if self._one_by_one:
+            self._limit = 1  # until it is known how long a call takes
         self._backlog = backlog
         self._metrics = metrics
         self._on_applied = applied
@@ -79,7 +83,7 @@ class TargetQueue:
     def start(self) -> None:
         """Start the threads."""
         for thread in self._threads:
-            thread.start()
+            start_thread(thread)
 
     def stop(self, deadline: float) -> None:
         """Take no further batch, and wait until ``deadline`` for the running ones."""
@@ -163,20 +167,45 @@ class TargetQueue:
         return None if delay_end is None else max(0.0, delay_end - now)
 
     def _apply(self, batch: list[QueuedTransaction]) -> None:
-        began = time.monotonic()
-        arrivals = self._backlog.arrivals
+        began, arrivals = time.monotonic(), self._backlog.arrivals
+        try:
+            count, error = self._call(batch)
+            if count:
+                self._mark_applied(batch[:count], whole=count == len(batch))
+            if count < len(batch):
+                self._not_applied(batch[count:], error, first=self._one_by_one)
+        finally:
+            with self._changed:
+                self._running -= 1
+                self._changed.notify_all()
+        if error is None:
+            self._pause(time.monotonic() - began, arrivals)
+
+    def _call(self, batch: list[QueuedTransaction]) -> tuple[int, BaseException | None]:
+        """Return how many of the batch the target has applied, and the error for the next one."""
         try:
             self.target.apply([one.entry for one in batch])
-        except DOWN_ERRORS as error:
-            self._unreachable(batch, error)
-        except TargetAheadError:
-            self._put_back(batch)
-            raise
+        except PartlyAppliedError as partly:
+            return partly.count, partly.__cause__
         except BaseException as error:  # whatever a target raises, sys.exit() too, is its failure
-            self._failed(batch, error)
-        else:
-            self._mark_applied(batch)
-            self._pause(time.monotonic() - began, arrivals)
+            return 0, error
+        return len(batch), None
+
+    def _not_applied(
+        self, rest: list[QueuedTransaction], error: BaseException | None, *, first: bool
+    ) -> None:
+        """Put back what was not applied; with ``first`` the error is that of the first one."""
+        if isinstance(error, DOWN_ERRORS):
+            self._unreachable(rest, error)
+            return
+        if error is None or isinstance(error, TargetAheadError):
+            self._put_back(rest)
+            if error is not None:
+                raise error
+            return
+        if first and rest[1:]:
+            self._put_back(rest[1:])
+        self._failed(rest[:1] if first else rest, error)
 
     def _pause(self, seconds: float, arrivals: int) -> None:
         """Leave the processor to commits after a batch that took ``seconds``.
@@ -191,27 +220,24 @@ class TargetQueue:
                 return
             self._stopping.wait(min(left, PAUSE_SECONDS))
 
-    def _mark_applied(self, batch: list[QueuedTransaction]) -> None:
+    def _mark_applied(self, batch: list[QueuedTransaction], *, whole: bool) -> None:
         self._metrics.applied(self.name, len(batch))
         # the mark comes before the next transaction on the same key
         self._on_applied(self.name, [one.number for one in batch])
         with self._changed:
-            self._running -= 1
             self._delay = self._settings.retry_seconds
-            self._limit = min(2 * self._limit, self._batch_max)
+            self._limit = min(2 * self._limit, self._batch_max) if whole else len(batch)
             self._schedule.done(batch)
             self._changed.notify_all()
 
     def _put_back(self, batch: list[QueuedTransaction]) -> None:
         with self._changed:
-            self._running -= 1
             self._schedule.put_back(batch)
             self._changed.notify_all()
 
     def _unreachable(self, batch: list[QueuedTransaction], error: Exception) -> None:
         self._metrics.retried(self.name)
         with self._changed:
-            self._running -= 1
             self._schedule.put_back(batch)
             # the batch may be too large for the target
             self._limit = max(1, len(batch) // 2)
@@ -226,7 +252,6 @@ class TargetQueue:
     def _failed(self, batch: list[QueuedTransaction], error: BaseException) -> None:
         self._metrics.retried(self.name)
         with self._changed:
-            self._running -= 1
             self._schedule.put_back(batch)
             self._schedule.use_queues()
             waiting = self._schedule.waiting

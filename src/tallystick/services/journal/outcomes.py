@@ -1,0 +1,86 @@
+"""Which branches a journal has committed, in a file beside its log.
+
+In: global ids. Out: the proof that a branch which is no longer in doubt was committed, and not
+rolled back by hand or never here. An id is written before the commit of a prepared branch is
+submitted: only this process ends the branches of an open journal, so a branch that has an id here
+and is not in doubt any more has committed. The file is not synced: after a power cut an id may be
+missing, and the decision stays open until it is settled.
+
+    first line      identity of a journal whose log has none, 32 hexadecimal digits, or empty
+    other lines     global ids, lower-case hexadecimal
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from tallystick.storage.files import write_whole
+from tallystick.storage.local import LOCAL
+from tallystick.storage.scheduling import threading
+
+FILE = "outcomes"
+
+
+class Outcomes:
+    """The file of one journal. Nothing is made before the first call that needs it.
+
+    Args:
+        folder: the directory of the journal.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._file = Path(folder).absolute() / FILE
+        self._lock = threading.Lock()
+
+    def add(self, gtrid: bytes) -> None:
+        """Note a branch that is about to be committed. Raises `OSError`."""
+        line = f"\n{gtrid.hex()}\n".encode()  # the last line may have been cut
+        with self._lock:
+            descriptor = os.open(
+                self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600
+            )
+            try:
+                os.write(descriptor, line)
+            finally:
+                os.close(descriptor)
+
+    def all(self) -> Sequence[bytes]:
+        """Return the global ids. Raises `OSError`."""
+        with self._lock:
+            return list(self._read()[1])
+
+    def forget(self, gtrids: Collection[bytes]) -> None:
+        """Remove ids. Raises `OSError`."""
+        with self._lock:
+            identity, known = self._read()
+            if not known.keys().isdisjoint(gtrids):
+                self._write(identity, [gtrid for gtrid in known if gtrid not in set(gtrids)])
+
+    def identity(self) -> str:
+        """Return the identity in the file, which is made at the first call. Raises `OSError`."""
+        with self._lock:
+            identity, known = self._read()
+            if not identity:
+                identity = secrets.token_hex(16)
+                self._write(identity, known)
+            return identity
+
+    def _read(self) -> tuple[str, dict[bytes, None]]:
+        if not self._file.exists():
+            return "", {}
+        first, *lines = self._file.read_text("ascii", "replace").split("\n")
+        found: dict[bytes, None] = {}
+        for line in lines:
+            try:
+                found[bytes.fromhex(line)] = None
+            except ValueError:
+                continue  # cut by the end of the process; its commit was never submitted
+        found.pop(b"", None)
+        return first, found
+
+    def _write(self, identity: str, gtrids: Collection[bytes]) -> None:
+        lines = [identity, *(gtrid.hex() for gtrid in gtrids), ""]
+        write_whole(LOCAL, str(self._file), ["\n".join(lines).encode("ascii")])
