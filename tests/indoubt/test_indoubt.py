@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import shutil
 import subprocess
 import sys
@@ -17,11 +18,12 @@ from tallystick.cli.commands.indoubt import command
 from tallystick.errors import TransactionUsageError
 from tallystick.indoubt.listing import list_in_doubt
 from tallystick.indoubt.settle import settle
-from tallystick.reading import verify
+from tallystick.reading import scan, verify
 from tallystick.records import Xid
 from tallystick.roles import DecisionOutcome
 from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
+from tallystick.services.transactions.coordinator_dir import ClosedDecisions
 from tallystick.services.transactions.resources.sqlite import SqliteResource
 from tallystick.services.transactions.xids import FORMAT_ID, XidFactory
 from tests.fixtures import cases, fixture_dir
@@ -141,6 +143,19 @@ def test_what_is_due_is_read_from_the_log_and_the_resources(decided: Site) -> No
 def test_an_undecided_transaction_is_presumed_aborted(undecided: Site) -> None:
     (one,) = list_in_doubt([undecided.coordinator], undecided.resources()).transactions
     assert one.resolution == "rollback"
+
+
+def test_a_decision_that_is_closed_and_forgotten_by_the_log_is_no_abort(undecided: Site) -> None:
+    """The branch came back with a backup of its database."""
+    (waiting,) = list_in_doubt([undecided.coordinator], undecided.resources()).transactions
+    closed = ClosedDecisions(Path(undecided.coordinator))
+    closed.add(waiting.gtrid)
+    closed.close()
+    with untouched(Path(undecided.coordinator)):
+        (one,) = list_in_doubt([undecided.coordinator], undecided.resources()).transactions
+    assert (one.decision, one.resolution, one.alarm) == ("commit", "commit", "lost-commit")
+    assert {branch["due"] for branch in one.branches} == {"commit"}
+    assert "closed" in one.evidence
 
 
 def test_without_its_coordinator_a_branch_is_foreign(decided: Site) -> None:
@@ -307,6 +322,43 @@ def test_doubtful_is_never_printed_as_a_plain_resolution(tmp_path: Path) -> None
         assert "due: doubtful: rollback?" in explained
         assert "due: rollback" not in explained
     assert "doubtful-abort: Roll back only if" in printed
+
+
+@pytest.mark.parametrize(
+    "flips", [6, pytest.param(400, marks=pytest.mark.soak)], ids=["small", "long"]
+)
+def test_no_flipped_bit_of_the_coordinator_turns_an_outcome_round(
+    tmp_path: Path, flips: int
+) -> None:
+    """The same is due, or what is due is doubtful."""
+    root = tmp_path / "estate"
+    shutil.copytree(EXAMPLES / "mid-phase-two", root)
+    for packed in root.rglob("*.gz"):
+        packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
+        packed.unlink()
+    before = _due(root)
+    assert {due for due, _ in before.values()} == {"commit", "rollback"}
+    records = [one for one in scan(root) if one.system == "bitronix"][-40:]
+    rng = random.Random("flipped bits of the coordinator")
+    for _ in range(flips):
+        record = rng.choice(records)
+        at, bit = record.offset + rng.randrange(record.length), 1 << rng.randrange(8)
+        file = Path(record.file)
+        whole = file.read_bytes()
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ bit]) + whole[at + 1 :])
+        for branch, (due, alarm) in _due(root).items():
+            plain = due in ("commit", "rollback") and alarm != "doubtful-abort"
+            assert due == before[branch][0] or not plain, (at, bit, branch)
+        file.write_bytes(whole)
+
+
+def _due(root: Path) -> dict[tuple[bytes, bytes], tuple[str, str | None]]:
+    return {
+        (one.gtrid, branch["bqual"]): (branch["due"], one.alarm)
+        for one in list_in_doubt([str(root)]).transactions
+        for branch in one.branches
+        if branch["state"] == "prepared"
+    }
 
 
 def test_the_older_file_in_use_hides_no_decision(tmp_path: Path) -> None:

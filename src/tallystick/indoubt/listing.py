@@ -20,10 +20,17 @@ from tallystick.reconcile.coverage import hides_records
 from tallystick.reconcile.decision_table import Resolution
 from tallystick.reconcile.estate import Estate
 from tallystick.records import Finding, State, Xid, jsonable
+from tallystick.services.transactions.coordinator_dir import (
+    CLOSED_FILE,
+    LOG_FOLDER,
+    NODE_FILE,
+    ClosedDecisions,
+)
 from tallystick.services.transactions.deadlines import TimedResources, start_call
 from tallystick.services.transactions.resource import Resource, ResourceUnreachable
 from tallystick.services.transactions.xids import time_of
 from tallystick.systems.protocol import LogReading, ReadOptions
+from tallystick.systems.registry import NATIVE
 
 ANSWER_SECONDS = 10.0
 """Time for each resource to list its branches."""
@@ -96,6 +103,11 @@ def list_in_doubt(
         except ResourceUnreachable as answer:
             estate.add_resource(name, log, ())
             report.unreachable[name] = str(answer)
+    for path in paths:
+        if (Path(path) / NODE_FILE).is_file():
+            closed = ClosedDecisions(Path(path)).among(estate.in_doubt())
+            file = str(Path(path) / CLOSED_FILE)
+            estate.add_closed_decisions(NATIVE, _decisions(path), file, closed)
     report.transactions = [_in_doubt(row) for row in estate.judged() if _waits(row)]
     return report
 
@@ -106,9 +118,9 @@ def gathered(
     """Return what the logs below ``paths`` hold; what cannot be read joins ``report``."""
     estate = Estate()
     for path in paths:
-        node = Path(path) / "node"
+        node = Path(path) / NODE_FILE
         if node.is_file():
-            estate.add_coordinator(node.read_bytes().strip(), str(Path(path) / "decisions"))
+            estate.add_coordinator(node.read_bytes().strip(), _decisions(path))
         found = survey(path, options=options)
         for reading in found.readings():
             with found.guard(reading.source):
@@ -117,6 +129,10 @@ def gathered(
         estate.damaged.update(one.log for one in problems if _hides(one))
         report.problems += problems
     return estate
+
+
+def _decisions(coordinator: str) -> str:
+    return str(Path(coordinator) / LOG_FOLDER)
 
 
 def _add_log(estate: Estate, reading: LogReading, findings: Iterable[Finding]) -> None:

@@ -20,6 +20,7 @@ from tallystick.services.transactions.deadlines import TimedResources
 from tallystick.services.transactions.resource import (
     BranchUnknown,
     LastResource,
+    identity_of,
     is_last_resource,
 )
 from tallystick.services.transactions.xids import node_of
@@ -38,14 +39,15 @@ def settle(
     ``commit``: True commits its branches, False rolls them back, None only records that its
     heuristic outcome was dealt with.
 
-    Raises `TransactionUsageError` for another node's transaction, or where it would go against the
-    decision (in the log, or as the outcome row of a last resource given here), unless ``force`` is
-    given; for a directory that is no coordinator's in any case; and `LogLockedError` while the
-    coordinator runs. What goes against a decision is recorded as heuristic.
+    Raises `TransactionUsageError` for another node's transaction, for a resource whose database is
+    not the one noted under its name, or where it would go against the decision (in the log, closed
+    before, or as the outcome row of a last resource given here), unless ``force`` is given; for a
+    directory that is no coordinator's in any case; and `LogLockedError` while the coordinator runs.
+    What goes against a decision is recorded as heuristic.
     """
     check_coordinator_dir(coordinator)
     with TransactionManager(coordinator, resources, recovery_interval=None) as tm:
-        decided = gtrid in tm.decisions.open_decisions() or _has_outcome(tm, gtrid)
+        decided = _is_decided(tm, gtrid)
         if commit is None:
             if gtrid not in tm.decisions.heuristics():
                 raise TransactionUsageError(f"no heuristic outcome of {gtrid.hex()} is open")
@@ -56,6 +58,8 @@ def settle(
                 f"{gtrid.hex()} is of node {owner!r}, and this is the directory of {tm.node!r}",
                 advice="Its own coordinator's log tells what was decided: use that directory",
             )
+        if not force:
+            _refuse_other_databases(tm)
         if decided and not commit and not force:
             raise TransactionUsageError(
                 f"{gtrid.hex()} was decided: commit",
@@ -83,8 +87,23 @@ def open_store(name: str, address: str) -> PageStore | Journal | None:
     return stores[scheme](path)
 
 
-def _has_outcome(tm: TransactionManager, gtrid: bytes) -> bool:
-    """Return True if a last resource that was given has committed it."""
+def _refuse_other_databases(tm: TransactionManager) -> None:
+    """Raise `TransactionUsageError` for a database that is not the one noted under its name."""
+    for name, resource in TimedResources(tm.resources, tm.call_timeout).now().items():
+        noted, found = tm.directory.identities.get(name), identity_of(resource)
+        if None not in (noted, found) and noted != found:
+            raise TransactionUsageError(
+                f"the database of {name!r} is another one",
+                expected=noted,
+                found=found,
+                advice="Give its right address; repeat with force if the database was moved there",
+            )
+
+
+def _is_decided(tm: TransactionManager, gtrid: bytes) -> bool:
+    """Return True if the log, or a last resource that was given, tells that it is committed."""
+    if gtrid in tm.decisions.open_decisions() or tm.directory.closed.among([gtrid]):
+        return True
     lasts = [one for one in tm.resources.values() if is_last_resource(one)]
     return any(cast(LastResource, one).has_outcome(gtrid) for one in lasts)
 
@@ -116,7 +135,7 @@ def _settle(
             continue
         if commit or decided:
             outcome = DecisionOutcome.COMMITTED if commit else DecisionOutcome.HEURISTIC
-            tm.decisions.finish(gtrid, [resource.name], outcome)
+            tm.directory.finish(gtrid, [resource.name], outcome)
         done.append(f"{resource.name}: {'committed' if commit else 'rolled back'}")
     return done
 
@@ -137,5 +156,5 @@ def _close(tm: TransactionManager, gtrid: bytes, *, force: bool) -> list[str]:
         )
     if not names:
         raise TransactionUsageError(f"no resource has a branch of {gtrid.hex()} in doubt")
-    tm.decisions.finish(gtrid, names, DecisionOutcome.COMMITTED)
+    tm.directory.finish(gtrid, names, DecisionOutcome.COMMITTED)
     return [f"{name}: recorded as committed, on the operator's word" for name in names]

@@ -19,6 +19,8 @@
 | its coordinator is not here   | prepared               | foreign                        |
 | none, or not here             | one committed, another | heuristic mismatch             |
 |                               | rolled back            |                                |
+| no decision, in a journal     | one committed, another | heuristic mismatch, and so for |
+| that is damaged               | prepared               | the branch: neither is proved  |
 
 One-phase transactions have one resource, which alone knows its outcome: nothing is due.
 """
@@ -99,12 +101,21 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What is due, and why; ``alarm`` is the code of a finding or empty."""
+    """What is due, and why.
+
+    Attributes:
+        decision: what the coordinator's log says, None without a record.
+        resolution: what is due.
+        reasons: why.
+        alarm: the code of a finding, or empty.
+        unread: branches disagree, and a damaged journal may have held the decision.
+    """
 
     decision: Decision | None
     resolution: Resolution
     reasons: tuple[str, ...]
     alarm: str = ""
+    unread: bool = False
 
 
 def judge(
@@ -123,6 +134,7 @@ def judge(
     """
     decision = None if decided is None else DECISIONS.get(decided.state)
     in_doubt = [branch for branch in branches if branch.state == "prepared"]
+    unread = damaged and decision in (None, Decision.UNDECIDED)
     if decided is not None and decision is None:
         reason = "the coordinator recorded a heuristic outcome: look at each resource"
         return Judgement(None, Resolution.HEURISTIC_MISMATCH, (reason,), "heuristic-outcome")
@@ -131,12 +143,12 @@ def judge(
             reason = "every branch has committed; the damaged journal may have held the decision"
             return Judgement(decision, Resolution.NONE, (reason,), "missing-decision")
         if undone := _against(decision, branches, covered=covered):
-            return _mismatch(decision, undone)
+            return _mismatch(decision, undone, unread=unread)
     if decided is None and not owned:
         return _foreign(in_doubt)
     if not in_doubt:
         return Judgement(decision, Resolution.NONE, (_nothing_due(decided, branches),))
-    if damaged and decision in (None, Decision.UNDECIDED):
+    if unread:
         reason = (
             "no decision to commit can be read, but the journal is damaged and may have held one: "
             "presumed abort is not proved"
@@ -177,15 +189,18 @@ def _agreed(decided: Decided | None, branches: Sequence[Branch]) -> bool:
     return complete and all(branch.state == "committed" for branch in branches)
 
 
-def _mismatch(decision: Decision | None, undone: list[Branch]) -> Judgement:
+def _mismatch(decision: Decision | None, undone: list[Branch], *, unread: bool) -> Judgement:
     against = {
         "committed": "committed against no decision to commit",
         "rolled_back": "rolled back against "
         + ("the decision to commit" if decision else "the commit of another branch"),
         "active": "not even prepared against the decision to commit",
     }
-    reasons = tuple(f"{one.resource or one.log} {against[one.state]}" for one in undone)
-    return Judgement(decision, Resolution.HEURISTIC_MISMATCH, reasons, "heuristic-mismatch")
+    reasons = [f"{one.resource or one.log} {against[one.state]}" for one in undone]
+    if unread:
+        reasons.append("the damaged journal may have held that decision")
+    resolution = Resolution.HEURISTIC_MISMATCH
+    return Judgement(decision, resolution, tuple(reasons), "heuristic-mismatch", unread)
 
 
 def _nothing_due(decided: Decided | None, branches: Sequence[Branch]) -> str:
@@ -224,7 +239,7 @@ def due_of(branch: Branch, judgement: Judgement, decided: Decided | None) -> str
     """Return what is due for one branch in doubt, also where other branches disagree."""
     if branch.state != "prepared":
         return None
-    if judgement.resolution is not Resolution.HEURISTIC_MISMATCH:
+    if judgement.resolution is not Resolution.HEURISTIC_MISMATCH or judgement.unread:
         return judgement.resolution.value
     if decided is None or DECISIONS.get(decided.state) is not Decision.COMMIT:
         return Resolution.ROLLBACK.value

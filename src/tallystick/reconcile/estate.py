@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from itertools import permutations
 from typing import Any
 
 from tallystick.reconcile import copies, coverage, nameless, rows
 from tallystick.reconcile.ids import BITRONIX, owner_of
-from tallystick.records import State, Transaction, jsonable
+from tallystick.records import Severity, State, Transaction, jsonable
 
 Row = dict[str, Any]
 _Key = tuple[int, bytes]
@@ -43,6 +43,14 @@ class Estate:
         self._places: set[tuple[str, str, str]] = set()
         self._coordinators: dict[bytes, set[str]] = defaultdict(set)
         self._names: dict[str, str] = {}
+
+    def add_finding_rows(self, found: Iterable[Row]) -> None:
+        """Note the logs of which not all can be read, by rows of the table ``findings``."""
+        self.damaged |= {
+            row["log"]
+            for row in found
+            if coverage.hides_records(row["system"], row["code"], Severity(row["severity"]))
+        }
 
     def add_transaction(self, one: Transaction, log: str, clock: str) -> None:
         """Add what the log of that name says of one transaction."""
@@ -87,6 +95,36 @@ class Estate:
     def add_coordinator(self, owner: bytes, log: str) -> None:
         """Add a coordinator's log, even if it says nothing of any transaction."""
         self._coordinators[owner].add(log)
+
+    def in_doubt(self) -> set[bytes]:
+        """Return the global ids that have a prepared branch."""
+        prepared = State.PREPARED.value
+        return {part["gtrid"] for part in self._parts if part["state"] == prepared}
+
+    def add_closed_decisions(
+        self, system: str, log: str, file: str, gtrids: Collection[bytes]
+    ) -> None:
+        """Add decisions to commit that are closed, where the coordinator's log has forgotten them.
+
+        Args:
+            system: that of the coordinator's log.
+            log: its name.
+            file: where they are noted.
+            gtrids: their global ids.
+        """
+        known = {part["gtrid"] for part in self._parts if part["bqual"] is None}
+        forgotten = set(gtrids) - known
+        keys = {(one["format_id"], one["gtrid"]) for one in self._parts}
+        self._parts += [
+            {
+                "system": system, "log": log, "state": State.COMMITTED.value,
+                "format_id": format_id, "gtrid": gtrid, "bqual": None,
+                "participants": (), "open_participants": (), "first_time": None, "last_time": None,
+                "records": 0, "clock": None, "attributes": None,
+                "evidence_file": file, "evidence_offset": None, "evidence_type": "closed decision",
+            }
+            for format_id, gtrid in sorted(keys) if gtrid in forgotten
+        ]  # fmt: skip
 
     def add_resource(self, name: str, log: str, held: Iterable[Row]) -> None:
         """Add a resource whose name is known, with parts for its branches."""

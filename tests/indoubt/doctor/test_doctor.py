@@ -121,6 +121,39 @@ def test_a_server_that_loses_commits_and_a_user_without_rights_are_found(
 
 
 @pytest.mark.postgres
+def test_a_plain_connection_is_found_whose_machine_is_an_option_of_libpq(
+    tmp_path: Path, postgres_server: Server
+) -> None:
+    coordinator(tmp_path / "tm", {}).close()
+    options = f"host=db.example&hostaddr=127.0.0.1&port={postgres_server.port}"
+    urls = {"pg": f"postgresql://tally@/postgres?{options}"}
+    warnings = found(examine(str(tmp_path / "tm"), urls), Level.WARNING)
+    assert "sslmode=verify-full" in warnings["pg", "TLS"].type_next
+
+
+@pytest.mark.mariadb
+def test_branches_with_ids_of_any_bytes_are_no_lack_of_rights(
+    tmp_path: Path, mariadb_server: Server
+) -> None:
+    """Coordinators in Java make ids that are no text."""
+    coordinator(tmp_path / "tm", {}).close()
+    maria = pymysql.connect(host="127.0.0.1", port=mariadb_server.port, user="root")
+    cursor = maria.cursor()
+    foreign = "X'ff00fe80',X'c3',131077"
+    for statement in ("XA START", "XA END", "XA PREPARE"):
+        cursor.execute(f"{statement} {foreign}")
+    try:
+        resources = {"maria": mariadb_server.url}
+        checks = found(examine(str(tmp_path / "tm"), resources))
+        assert checks["maria", "prepared"].level is Level.OK, checks["maria", "prepared"]
+        with coordinator(tmp_path / "tm", resources) as tm:
+            assert not tm.preflight()
+    finally:
+        cursor.execute(f"XA ROLLBACK {foreign}")
+        maria.close()
+
+
+@pytest.mark.postgres
 def test_another_database_under_the_name_is_found(tmp_path: Path, postgres_server: Server) -> None:
     with coordinator(tmp_path / "tm", {"pg": postgres_server.url}) as tm:
         tm.recover()
@@ -192,10 +225,10 @@ def test_the_log_of_an_embedded_store_is_read(tmp_path: Path) -> None:
 
 
 def test_plain_connections_to_other_machines_and_wrong_clocks_are_warned_of() -> None:
-    assert _tls("pg", "postgresql://u@db.example/x", False).level is Level.WARNING
-    assert _tls("pg", "postgresql://u@db.example/x", True).level is Level.OK
-    assert _tls("pg", "postgresql://u@localhost/x", False).level is Level.OK
-    assert "ssl_ca" in _tls("m", "mariadb://u@db.example/x", False).type_next
+    assert _tls("pg", "db.example", "sslmode", encrypted=False).level is Level.WARNING
+    assert _tls("pg", "db.example", "sslmode", encrypted=True).level is Level.OK
+    for here in ("localhost", "/var/run/postgresql", ""):
+        assert _tls("pg", here, "sslmode", encrypted=False).level is Level.OK
     assert _clock("pg", 0).level is Level.WARNING
 
 

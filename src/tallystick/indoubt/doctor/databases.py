@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from tallystick.errors import LogUnreadableError, TransactionUsageError
 from tallystick.indoubt.doctor.checks import Check, Level, judged
-from tallystick.reading import verify
+from tallystick.reading import explain
+from tallystick.records import Answer
 from tallystick.services.transactions.resource import ResourceUnreachable
 from tallystick.services.transactions.resources import adapt
 from tallystick.services.transactions.resources.connection_resource import IDENTITY, OUTCOMES
@@ -59,8 +59,10 @@ def check_database(name: str, url: str, known: str | None) -> Iterator[Check]:
             (version,) = ask("SELECT version()")
             ms = (time.monotonic() - began) * 1000
             yield Check(name, "connection", Level.OK, f"{version.split(' on ')[0]}, {ms:.0f} ms")
-            of_dialect = _postgres if resource.dialect == "postgresql" else _mysql
-            yield from of_dialect(name, url, ask, known)
+            if resource.dialect == "postgresql":
+                yield from _postgres(name, connection.info.host, ask, known)
+            else:
+                yield from _mysql(name, connection.host, ask, known)
             connection.rollback()
     except ResourceUnreachable as answer:
         yield Check(
@@ -71,8 +73,9 @@ def check_database(name: str, url: str, known: str | None) -> Iterator[Check]:
         resource.close()
 
 
-def _postgres(name: str, url: str, ask: _Ask, known: str | None) -> Iterator[Check]:
-    yield _tls(name, url, bool(ask("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()")[0]))
+def _postgres(name: str, host: str, ask: _Ask, known: str | None) -> Iterator[Check]:
+    (encrypted,) = ask("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()")
+    yield _tls(name, host, "sslmode=verify-full&sslrootcert=FILE", encrypted=bool(encrypted))
     (standby,) = ask("SELECT pg_is_in_recovery()")
     yield judged(
         name, "role", "a primary", "a standby, which prepares nothing" if standby else None,
@@ -173,7 +176,7 @@ def _identity(name: str, found: str, known: str | None) -> Check:
     return judged(name, "identity", good, bad, line, Level.PROBLEM)
 
 
-def _mysql(name: str, url: str, ask: _Ask, known: str | None) -> Iterator[Check]:
+def _mysql(name: str, host: str, ask: _Ask, known: str | None) -> Iterator[Check]:
     from tallystick.services.transactions.resources.mysql import detaches_late
 
     (version,) = ask("SELECT VERSION()")
@@ -184,7 +187,8 @@ def _mysql(name: str, url: str, ask: _Ask, known: str | None) -> Iterator[Check]
         "use MariaDB 10.5 or later, or MySQL 8.0.29 or later", Level.PROBLEM,
     )  # fmt: skip
     row = ask("SHOW SESSION STATUS LIKE 'Ssl_cipher'")
-    yield _tls(name, url, bool(row and row[1]))
+    options = "ssl_ca=FILE&ssl_verify_cert=true"
+    yield _tls(name, host, options, encrypted=bool(row and row[1]))
     flush = int(ask("SELECT @@innodb_flush_log_at_trx_commit")[0])
     yield judged(
         name, "durability", "each commit is synced",
@@ -233,14 +237,12 @@ def _mysql_rows(name: str, ask: _Ask, database: str, known: str | None) -> Itera
         yield _identity(name, found, found if same and known else known)
 
 
-def _tls(name: str, url: str, encrypted: bool) -> Check:
-    plain = not encrypted and (urlsplit(url).hostname or "") not in _HERE
+def _tls(name: str, host: str, options: str, *, encrypted: bool) -> Check:
+    """Return whether what goes to ``host``, or to a socket in a folder, can be read on its way."""
+    plain = not (encrypted or host in _HERE or host.startswith("/"))
     good = "encrypted" if encrypted else "not encrypted, on this machine"
     bad = "the connection is not encrypted: data and password can be read" if plain else None
-    line = f"--resource '{name}=…?sslmode=verify-full&sslrootcert=FILE'"
-    if not url.startswith("postgres"):
-        line = f"--resource '{name}=…?ssl_ca=FILE&ssl_verify_cert=true'"
-    return judged(name, "TLS", good, bad, line, Level.WARNING)
+    return judged(name, "TLS", good, bad, f"--resource '{name}=…?{options}'", Level.WARNING)
 
 
 def _clock(name: str, theirs: Any) -> Check:
@@ -256,11 +258,14 @@ def _store(name: str, path: str) -> Check:
     """Return what is found in the log of an embedded store."""
     line = f"tallystick verify {path}"
     try:
-        found = verify(path)
+        found = explain(path)
     except LogUnreadableError as error:
         return Check(name, "store", Level.PROBLEM, error.message, f"ls -l {path}")
-    bad = found.findings[0].message if found.exit_code else None
-    return judged(name, "store", f"the log in {path} is whole", bad, line, Level.PROBLEM)
+    answers = [one.judgement for one in found.logs]
+    unsafe = [f"{one.words}: {one.text}" for one in answers if one.answer is not Answer.SAFE]
+    bad = [*unsafe, *(one.message for one in found.problems)]
+    good = f"{answers[0].words.lower()}: the log in {path}" if answers else "there is no log"
+    return judged(name, "store", good, bad[0] if bad else None, line, Level.PROBLEM)
 
 
 def _sqlite(name: str, url: str) -> Iterator[Check]:

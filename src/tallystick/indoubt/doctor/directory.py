@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from tallystick.indoubt.doctor.checks import Check, Level, judged
-from tallystick.reading.survey import NO_LOG, survey
-from tallystick.records import State
+from tallystick.reading.settled import settled_judgement
+from tallystick.reading.survey import survey
+from tallystick.records import Answer, State
 from tallystick.services.transactions.coordinator_dir import (
     IDENTITIES_FILE,
     LOG_FOLDER,
@@ -104,17 +105,23 @@ def _decisions(folder: Path, name: str, resources: Collection[str]) -> Iterator[
         return
     found = survey(str(log))
     standing, heuristic, unknown = 0, 0, set[str]()
+    judgement = None
     for reading in found.readings():
         with found.guard(reading.source):
+            judgement = settled_judgement(reading, found.known, found.options)
             for one in reading.transactions():
                 standing += one.state is State.COMMITTING
                 heuristic += one.state is State.HEURISTIC
                 if one.state in (State.COMMITTING, State.HEURISTIC):
                     unknown |= set(one.open_participants or one.participants) - set(resources)
-    problems = [one for one in found.problems if one.code != NO_LOG]
-    bad = f"{problems[0].message}" if problems else None
-    good = f"whole; {standing} decisions are not closed"
-    yield judged(name, "decision log", good, bad, f"tallystick verify {log}", Level.PROBLEM)
+    good, bad = f"; {standing} decisions are not closed", None
+    if found.problems or judgement is None:
+        bad = found.problems[0].message if found.problems else "there is no log in the folder"
+    elif judgement.answer is not Answer.SAFE:
+        bad = f"{judgement.words}: {judgement.text}"
+    else:
+        good = judgement.words.lower() + good
+    yield judged(name, "decision log", good, bad, f"tallystick explain {log}", Level.PROBLEM)
     if heuristic:
         yield Check(
             name, "heuristic", Level.PROBLEM, f"{heuristic} outcomes went against a decision",
