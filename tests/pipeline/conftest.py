@@ -31,6 +31,12 @@ def storage_options() -> Iterator[dict[str, str]]:
         yield options
 
 
+@pytest.fixture
+def streams() -> None:
+    """Streams of the data source: the oldest PySpark has none."""
+    need("streams")
+
+
 @pytest.fixture(scope="session")
 def spark(
     tmp_path_factory: pytest.TempPathFactory,

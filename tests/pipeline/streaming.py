@@ -1,97 +1,171 @@
-"""Streams in a process of their own, to be killed: ``python -m tests.pipeline.streaming HOME...``.
+"""Streams in a process to be killed: ``python -m tests.pipeline.streaming [--drain] STREAM...``.
 
-Each follows HOME/log into Parquet below HOME/rows, and the changes of a native log into
-HOME/changes. A line is printed a few times a second. A query that fails is started again, as it
-would be in operation, and its error kept in ``failures``.
+STREAM is a folder HOME/TABLE/TARGET: it follows that table of HOME/log into that target. A line is
+printed a few times a second. A query that fails is started again, as it would be in operation, and
+its error kept in ``failures``. With ``--drain`` the process ends when everything is read, and the
+rows of Delta tables are in ``rows.json``. ``--jars`` are Delta's, ``--master`` and ``--conf``
+are for a cluster.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tallystick.pipeline.into import merge_into
 from tallystick.pipeline.session import start
+from tests.pipeline.lakehouse import SETTINGS
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 PAUSE = 5.0
 """Seconds before a worker is started again: the one given up is still busy with coming up."""
 
+STEP_ROWS = 60
 
-WITH_CHANGES = "native"
-"""The home of a log whose changes can be followed."""
-
-PLACES = {
-    "records": ("rows", "checkpoint", "hold"),
-    "changes": ("changes", "checkpoint-changes", "hold-changes"),
+COLUMNS = {
+    "records": ("file", "offset", "type", "sequence", "time", "record_id", "gtrid", "body"),
+    "changes": ("_change_type", "_commit_version", "ordinal", "collection", "key", "after"),
 }
-"""Where a table's rows, the checkpoint and what was read are kept."""
+"""By table the columns that are compared."""
 
 SEPARATOR = "\n=== failed ===\n"
 
 
-def tables(home: Path) -> list[str]:
-    """What is followed of the log there."""
-    return ["records", "changes"] if home.name == WITH_CHANGES else ["records"]
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What follows a table of the log of ``home`` into parquet, the sink, or delta."""
+
+    home: Path
+    table: str
+    target: str
+
+    @classmethod
+    def of(cls, folder: Path) -> Stream:
+        """The stream of a folder."""
+        return cls(folder.parents[1], folder.parent.name, folder.name)
+
+    @property
+    def folder(self) -> Path:
+        return self.home / self.table / self.target
+
+    @property
+    def rows(self) -> Path:
+        return self.folder / "rows"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "checkpoint"
+
+    @property
+    def hold(self) -> Path:
+        """Where it says which files it has read."""
+        return self.folder / "hold"
+
+    @property
+    def failures(self) -> list[str]:
+        """What was noted of queries that failed."""
+        noted = self.folder / "failures"
+        return noted.read_text().split(SEPARATOR)[1:] if noted.exists() else []
 
 
-def follow(
-    spark: SparkSession, home: Path, table: str = "records", *, drain: bool = False
-) -> StreamingQuery:
+def follow(spark: SparkSession, stream: Stream, *, drain: bool = False) -> StreamingQuery:
     """The running query; with ``drain`` it ends when everything there is now is read."""
-    rows, checkpoint, hold = PLACES[table]
-    stream = (
+    frame = (
         spark.readStream.format("tallystick")
-        .option("table", table)
-        .option("maxRowsPerTrigger", "500")
-        .option("holdFolder", str(home / hold))
-        .load(str(home / "log"))
+        .option("table", stream.table)
+        .option("maxRowsPerTrigger", str(STEP_ROWS))
+        .option("holdFolder", str(stream.hold))
+        .load(str(stream.home / "log"))
     )
-    writer = stream.writeStream.format("parquet")
-    writer = writer.option("checkpointLocation", str(home / checkpoint))
-    return (writer.trigger(availableNow=True) if drain else writer).start(str(home / rows))
+    if stream.target == "sink":
+        frame = as_json(frame, stream.table, "body")
+    writer = frame.writeStream.option("checkpointLocation", str(stream.checkpoint))
+    if stream.target == "delta" and stream.table == "changes":
+        writer = writer.foreachBatch(merge_into(f"delta.`{stream.rows}`"))
+    else:
+        form = "tallystick" if stream.target == "sink" else stream.target
+        writer = writer.format(form).option("path", str(stream.rows))
+    return (writer.trigger(availableNow=True) if drain else writer).start()
 
 
-def failed(query: StreamingQuery, home: Path) -> bool:
+def as_json(frame: DataFrame, table: str, name: str) -> DataFrame:
+    """The columns that are compared as one column of JSON."""
+    from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
+
+    names = [one for one in COLUMNS[table] if one in frame.columns]
+    return frame.select(F.to_json(F.struct(*names)).alias(name))
+
+
+def failed(query: StreamingQuery, stream: Stream) -> bool:
     """True if the query ended by an error. Spark gives a worker ten seconds to come up, where a
-    busy machine may need more; any other error is noted in ``home/failures``."""
+    busy machine may need more; any other error is noted."""
     error = query.exception()
     if error is not None and "failed to connect back" not in str(error):
-        with (home / "failures").open("a") as failures:
+        with (stream.folder / "failures").open("a") as failures:
             failures.write(f"{SEPARATOR}{error}")
     return error is not None
 
 
-def failures(home: Path) -> list[str]:
-    """What was noted of queries that failed."""
-    noted = home / "failures"
-    return noted.read_text().split(SEPARATOR)[1:] if noted.exists() else []
+def drain_all(spark: SparkSession, streams: list[Stream], tries: int = 50) -> None:
+    """Read everything that is there, one stream after the other."""
+    for stream in streams:
+        while True:
+            query = follow(spark, stream, drain=True)
+            while query.isActive:
+                time.sleep(0.1)
+            if not failed(query, stream):
+                break
+            assert len(stream.failures) <= tries, stream.failures[-1]
+        if stream.target == "delta":
+            found = as_json(spark.read.format("delta").load(str(stream.rows)), stream.table, "row")
+            lines = [row["row"] for row in found.collect()]
+            (stream.folder / "rows.json").write_text("\n".join(lines))
 
 
-def main(homes: list[Path]) -> None:
-    """Follow all logs until killed."""
+def main(given: argparse.Namespace) -> None:
+    """Follow all logs until killed, or until everything is read."""
+    streams: list[Stream] = given.streams
     settings = {
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.warehouse.dir": str(homes[0] / "warehouse"),
+        "spark.sql.warehouse.dir": str(streams[0].folder / "warehouse"),
         # It lives for seconds: optimising compilation would take most of them.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
-    spark = start("local[2]", settings)
-    wanted = [(home, table) for home in homes for table in tables(home)]
-    queries = {one: follow(spark, *one) for one in wanted}
+    if given.jars:
+        settings |= SETTINGS["delta"] | {"spark.jars": given.jars}
+    settings |= dict(one.split("=", 1) for one in given.conf)
+    spark = start(given.master, settings)
+    if given.drain:
+        drain_all(spark, streams)
+        spark.stop()
+        return
+    queries = {one: follow(spark, one) for one in streams}
     while True:
-        for (home, table), query in queries.items():
-            if failed(query, home):
+        for stream, query in queries.items():
+            if failed(query, stream):
                 time.sleep(PAUSE)
-                queries[home, table] = follow(spark, home, table)
+                queries[stream] = follow(spark, stream)
         print("alive", flush=True)  # noqa: T201
         time.sleep(0.2)
 
 
+def _parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--jars", default="")
+    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--conf", action="append", default=[])
+    parser.add_argument("--drain", action="store_true")
+    parser.add_argument("streams", nargs="+", type=lambda folder: Stream.of(Path(folder)))
+    return parser.parse_args(sys.argv[1:])
+
+
 if __name__ == "__main__":
-    main([Path(name) for name in sys.argv[1:]])
+    main(_parsed())

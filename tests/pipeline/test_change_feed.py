@@ -5,18 +5,19 @@ from __future__ import annotations
 import datetime
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tallystick.arrow.schemas import CHANGES, batch_of
-from tallystick.errors import UnsupportedFormatError
+from tallystick.errors import LogUnreadableError, UnsupportedFormatError
 from tallystick.pipeline.change_feed import FEED, feed
 from tallystick.pipeline.options import Limit, SourceOptions
 from tallystick.pipeline.planning import find
 from tallystick.pipeline.source.file_ranges import file_ranges, read
-from tallystick.pipeline.source.positions import Position
+from tallystick.pipeline.source.positions import Position, places_of
 from tallystick.pipeline.source.tailer import Tailer
 from tallystick.records import Change, Xid
 from tallystick.systems.jboss.live.role import JBossRecordJournal
@@ -194,7 +195,11 @@ def test_committed_changes_come_once_and_in_order_at_any_pace(
     assert {row["gtrid"] for row in rows} == {one.gtrid for one in expected}
 
 
-def test_changes_of_a_log_without_lasting_numbers_are_refused(tmp_path: Path) -> None:
+def test_changes_of_a_log_without_lasting_numbers_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without = replace(system("jboss"), change_feed=False)
+    monkeypatch.setattr("tallystick.pipeline.source.tailer.system", lambda _name: without)
     journal = JBossRecordJournal(str(tmp_path))
     journal.add(1, b"one").wait()
     journal.close()
@@ -202,6 +207,7 @@ def test_changes_of_a_log_without_lasting_numbers_are_refused(tmp_path: Path) ->
         Tailer(SourceOptions((str(tmp_path),), table="changes")).advance({})
 
 
+@pytest.mark.usefixtures("streams")
 def test_through_spark_a_stream_of_changes_gives_what_a_batch_gives(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -222,3 +228,49 @@ def test_through_spark_a_stream_of_changes_gives_what_a_batch_gives(
     assert found.columns == batch.columns == FEED.names
     assert found.exceptAll(batch).isEmpty()
     assert batch.exceptAll(found).isEmpty()
+
+
+def _appended(log: TallyLog, count: int) -> None:
+    for _ in range(count):
+        log.append(bytes(900))
+    log.roll()
+    log.mark()
+
+
+def _changes(options: SourceOptions, start: Position, end: Position) -> list[int]:
+    batches = read(file_ranges(options, start, end), options)
+    return [row["commit_sequence"] for batch in batches for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("from_the_first_step", [False, True])
+def test_changes_that_were_given_up_before_they_were_read_end_the_stream(
+    tmp_path: Path, from_the_first_step: bool
+) -> None:
+    options = SourceOptions((str(tmp_path),), table="changes")
+    with TallyLog(str(tmp_path), settings=SMALL) as log:
+        _appended(log, 40)
+        position = Tailer(options).advance({}, Limit(rows=7) if from_the_first_step else Limit())
+        _appended(log, 40)
+        assert log.reclaim(81)
+        _appended(log, 1)
+        end = Tailer(options).advance(position)
+    with pytest.raises(LogUnreadableError, match="given up before they were read"):
+        _changes(options, position, end)
+
+
+def test_what_was_read_is_known_after_its_files_were_given_up(tmp_path: Path) -> None:
+    options = SourceOptions((str(tmp_path),), table="changes")
+    with TallyLog(str(tmp_path), settings=SMALL) as log:
+        _appended(log, 40)
+        position = Tailer(options).advance({})
+        assert places_of(position) == {str(tmp_path): 40}
+        _appended(log, 1)
+        assert log.reclaim(41)
+        for path in position:
+            Path(path).unlink()
+        newest = max(position)
+        waiting = Tailer(options).advance(position, Limit(files=0))
+        assert waiting == {newest: position[newest]}
+        end = Tailer(options).advance(waiting)
+        assert _changes(options, waiting, end) == [41]
+        assert newest not in Tailer(options).advance(end)

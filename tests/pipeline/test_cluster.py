@@ -1,7 +1,7 @@
-"""The same job on a Spark standalone cluster: a master and two workers on loopback.
+"""A Spark standalone cluster, a master and two workers on loopback, with the package's wheel.
 
-Executors run an interpreter that has every dependency and not this package, which comes to them
-as an archive.
+No process of a job can import the source tree. Executors get an environment that has the wheel, as
+an archive; or they have an interpreter without this package, which comes to them as the wheel.
 """
 
 from __future__ import annotations
@@ -23,46 +23,44 @@ import pytest
 
 from tests.fixtures import fixture_dir
 from tests.need import need
+from tests.pipeline.source.test_stream_kills import Drivers, at_work, check
 from tests.servers import free_port
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SOURCE = Path(__file__).parents[2] / "src"
+pytestmark = pytest.mark.interop
+
+ROOT = Path(__file__).parents[2]
 START_SECONDS = 90.0
 JOB_SECONDS = 600.0
+KILLS = 2
+STREAMS = ["native/records/sink", "native/changes/parquet"]
 
-JOB = """
-import sys
-from tallystick.pipeline.runner import Run
-from tallystick.pipeline.session import start
-master, source, out, archive = sys.argv[1:]
-spark = start(master, {
-    "spark.submit.pyFiles": archive, "spark.executor.memory": "512m",
-    "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
-    "spark.sql.shuffle.partitions": "2", "spark.cores.max": "2",
+_QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SETTINGS = {
+    "spark.executor.memory": "512m",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.cores.max": "2",
     # Small files: compiling anything, in Java or in Python, would take most of the time.
-    "spark.sql.codegen.wholeStage": "false", "spark.executorEnv.NUMBA_DISABLE_JIT": "1",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-})
-try:
-    Run([source], out).advance(spark)
-finally:
-    spark.stop()
-"""
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.executorEnv.NUMBA_DISABLE_JIT": "1",
+    "spark.driver.extraJavaOptions": _QUICK_JAVA,
+    "spark.executor.extraJavaOptions": _QUICK_JAVA,
+}
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a master with two workers of one core each."""
     need("java")
     port = free_port()
     url = f"spark://127.0.0.1:{port}"
     deploy = "org.apache.spark.deploy"
+    home = tmp_path_factory.mktemp("cluster")
     with ExitStack() as running:
-        home = tmp_path / "cluster"
-        home.mkdir()
         master = [f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port)]
         running.callback(_end, _spark_class(home / "master", [*master, "--webui-port", "0"]))
         _wait_for(port)
@@ -74,15 +72,20 @@ def cluster(tmp_path: Path) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package as it is released."""
+    folder = tmp_path_factory.mktemp("wheel")
+    _run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(ROOT)])
+    (built,) = folder.glob("tallystick-*.whl")
+    return built
+
+
 def _spark_class(home: Path, command: list[str]) -> subprocess.Popen[bytes]:
     import pyspark
 
     root = Path(pyspark.__file__).parent
-    environment = os.environ | {
-        "SPARK_HOME": str(root),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    }
+    environment = _environment(SPARK_HOME=str(root), SPARK_DAEMON_JAVA_OPTS=_QUICK_JAVA)
     with home.with_suffix(".log").open("wb") as log:
         return subprocess.Popen(
             [str(root / "bin" / "spark-class"), *command],
@@ -107,24 +110,33 @@ def _wait_for(port: int) -> None:
             return
 
 
-def _interpreter_without_package(home: Path) -> str:
-    """Its packages are those of this interpreter; what is installed in place is left out."""
+def _environment(**more: str) -> dict[str, str]:
+    """What processes of a job get: nothing that leads to the source tree."""
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return own | {"SPARK_LOCAL_IP": "127.0.0.1"} | more
+
+
+def _run(command: list[str], **options: Any) -> str:
+    """Standard output of a command, which must end well."""
+    done = subprocess.run(command, capture_output=True, check=False, timeout=JOB_SECONDS, **options)
+    assert done.returncode == 0, done.stderr.decode()[-4_000:]
+    return str(done.stdout, "utf-8")
+
+
+def _interpreter(home: Path, wheel: Path | None) -> str:
+    """An interpreter whose packages are those of this one, and of this package the wheel or
+    nothing: what is installed in place is left out."""
     venv.create(home, symlinks=True)
     (packages,) = home.glob("lib/python*/site-packages")
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     python = str(home / "bin" / "python")
-    missing = subprocess.run([python, "-c", "import tallystick"], capture_output=True, check=False)
-    assert b"No module named 'tallystick'" in missing.stderr
+    if wheel is not None:
+        pip = [sys.executable, "-m", "pip", "--python", python]
+        _run([*pip, "install", "-q", "--no-deps", str(wheel)])
+    where = "import importlib.util as u; print(u.find_spec('tallystick'))"
+    found = _run([python, "-c", where], cwd=home, env=_environment())
+    assert (str(packages) if wheel else "None") in found
     return python
-
-
-def _archive(folder: Path) -> str:
-    """Both packages as one zip file."""
-    whole = folder / "whole"
-    for package in ("tallystick", "pyspark_tallystick"):
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(SOURCE / package, whole / package, ignore=ignored)
-    return shutil.make_archive(str(folder / "tallystick"), "zip", whole)
 
 
 def _rows(folder: Path) -> dict[str, list[str]]:
@@ -139,26 +151,40 @@ def _rows(folder: Path) -> dict[str, list[str]]:
     return found
 
 
-def _run(master: str, source: Path, out: Path, archive: str, python: str) -> None:
-    environment = os.environ | {"PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}
-    done = subprocess.run(
-        [sys.executable, "-c", JOB, master, str(source), str(out), archive],
-        env=environment, capture_output=True, text=True, check=False, timeout=JOB_SECONDS,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-4_000:]
-
-
-@pytest.mark.interop
-def test_a_cluster_makes_the_tables_that_one_machine_makes(
-    spark: SparkSession, cluster: str, tmp_path: Path
+def test_a_cluster_makes_the_tables_that_one_machine_makes_of_an_environment_as_archive(
+    spark: SparkSession, cluster: str, wheel: Path, tmp_path: Path
 ) -> None:
     from tallystick.pipeline.runner import Run
 
     source = tmp_path / "logs"
     for case in ("crash-mid-commit", "committed-2pc"):
         shutil.copytree(fixture_dir("bitronix") / case, source / case)
-    archive = _archive(tmp_path)
-    bare = _interpreter_without_package(tmp_path / "bare")
-    _run(cluster, source, tmp_path / "there", archive, bare)
+    _interpreter(tmp_path / "environment", wheel)
+    archive = shutil.make_archive(str(tmp_path / "environment"), "gztar", tmp_path / "environment")
+    command = ["environment/bin/tallystick", "pipeline", "run", str(source)]
+    command += ["--out", str(tmp_path / "there"), "--master", cluster]
+    settings = SETTINGS | {"spark.archives": f"{archive}#environment"}
+    command += [word for pair in settings.items() for word in ("--conf", "=".join(pair))]
+    python = "./environment/bin/python"
+    environment = _environment(PYSPARK_PYTHON=python, PYSPARK_DRIVER_PYTHON=python)
+    _run(command, cwd=tmp_path, env=environment)
     Run([str(source)], str(tmp_path / "here")).advance(spark)
     assert _rows(tmp_path / "there") == _rows(tmp_path / "here")
+
+
+def test_streams_on_a_cluster_that_gets_the_wheel_survive_kills_of_their_driver(
+    cluster: str, wheel: Path, tmp_path: Path
+) -> None:
+    shipped = shutil.copy(wheel, tmp_path / "tallystick.zip")
+    driver = _interpreter(tmp_path / "driver", wheel)
+    environment = _environment(
+        PYSPARK_PYTHON=_interpreter(tmp_path / "bare", None), PYSPARK_DRIVER_PYTHON=driver
+    )
+    settings = SETTINGS | {"spark.submit.pyFiles": str(shipped)}
+    conf = [f"--conf={name}={value}" for name, value in settings.items()]
+    with at_work(tmp_path, STREAMS) as working:
+        drivers = Drivers(
+            [*working.values()], environment, ["--master", cluster, *conf], python=driver
+        )
+        drivers.kill(KILLS)
+        check(working, drivers, drivers.drain)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.fixtures import fixture_dir
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+GUIDE = Path(__file__).parents[2] / "docs/guide/typed-tables.md"
 
 
 def test_the_walkthrough_finds_what_is_due(
@@ -24,3 +28,25 @@ def test_the_walkthrough_finds_what_is_due(
     reported = capsys.readouterr().out
     assert "jdbc/branch-b rolled back against the decision to commit" in reported
     assert "lost-commit" in reported
+
+
+def guide_examples() -> list[str]:
+    """Return the examples in Python of the guide of typed tables."""
+    text = GUIDE.read_text("utf-8")
+    return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def test_the_example_of_typed_tables_gives_the_rows_of_the_table(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example, _ = guide_examples()
+    logs = str(fixture_dir("derby") / "rollbacks")
+    names: dict[str, Any] = {"spark": spark}
+    exec(example.replace("logs/", logs), names)
+    assert [tuple(row) for row in names["rows"].collect()] == [
+        (1, "UNO"),
+        (2, "two"),
+        (3, "three"),
+        (7, "seven"),
+    ]
+    assert "VARCHAR" in capsys.readouterr().out

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import tallystick
 from tallystick.errors import LogUnreadableError
 from tallystick.pipeline.fingerprint import fingerprint
-from tallystick.pipeline.options import SourceOptions
+from tallystick.pipeline.options import OptionError, SourceOptions
 from tallystick.pipeline.planning import find
+from tallystick.pipeline.runner import OUTPUT, Run
 from tallystick.pipeline.source.file_ranges import file_ranges, read
 from tallystick.pipeline.source.positions import Position
 from tallystick.pipeline.source.tailer import Tailer
+from tallystick.pipeline.tables.bucket import publish, published_files
 from tallystick.systems.bitronix.format.layout import ACTIVE
 from tallystick.systems.bitronix.live.log import DiskJournal
 from tests.fixtures import fixture_dir
@@ -108,7 +113,7 @@ def test_an_object_written_anew_with_the_same_size_is_looked_at_again(tmp_path: 
     assert len({fingerprint(path)[0] for path in position}) == 1
 
 
-@pytest.mark.usefixtures("bucket")
+@pytest.mark.usefixtures("bucket", "streams")
 def test_spark_follows_a_log_in_a_bucket(spark: SparkSession, tmp_path: Path) -> None:
     """Two queries with one checkpoint, and a third that finds nothing new."""
     url = "s3://live/followed"
@@ -153,3 +158,93 @@ def test_spark_reads_the_same_url(spark: SparkSession, bucket: str) -> None:
     rows = frame.where("outcome = 'valid'").select("file", "offset").collect()
     ours = {(record.file, record.offset) for record in tallystick.scan(url)}
     assert {(row.file, row.offset) for row in rows} == ours
+
+
+def _written(folder: Path, table: str, name: str, values: list[int]) -> None:
+    (folder / table).mkdir(parents=True, exist_ok=True)
+    partial = folder / "partial"
+    pq.write_table(pa.table({"value": values}), partial)
+    partial.replace(folder / table / f"{name}.parquet")
+
+
+def _read(url: str) -> dict[str, list[int]]:
+    import s3fs
+
+    store: Any = s3fs.S3FileSystem()
+    return {
+        table: [
+            value
+            for file in files
+            for value in pq.read_table(file.removeprefix("s3://"), filesystem=store)[
+                "value"
+            ].to_pylist()
+        ]
+        for table, files in published_files(url).items()
+    }
+
+
+class _KilledError(Exception):
+    """Stands for the end of the process at a call of the store."""
+
+
+@pytest.mark.usefixtures("bucket")
+def test_tables_in_a_bucket_are_old_or_new_wherever_the_publisher_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import s3fs
+
+    url, tables = "s3://live/tables", ("files", "records")
+    store: Any = s3fs.S3FileSystem()  # the one instance that there is
+    with pytest.raises(LogUnreadableError, match="no tables were published"):
+        published_files(url)
+    for table in tables:
+        _written(tmp_path, table, "0-0", [1])
+        _written(tmp_path, table, "0-1", [2])
+    assert publish(str(tmp_path), url, tables) == 4
+    assert publish(str(tmp_path), url, tables) == 0
+    old = _read(url)
+    assert old == {table: [1, 2] for table in tables}
+    for table in tables:
+        _written(tmp_path, table, "0-1", [3])  # another content under the same name
+        _written(tmp_path, table, "1-0", [4])
+        (tmp_path / table / "0-0.parquet").unlink()
+    seen = []
+    for step in range(12):
+        left = [step]
+
+        def killing(call: Any, left: list[int] = left) -> Any:
+            def counted(*given: Any, **named: Any) -> Any:
+                if left[0] == 0:
+                    raise _KilledError
+                left[0] -= 1
+                return call(*given, **named)
+
+            return counted
+
+        with monkeypatch.context() as patch, suppress(_KilledError):
+            for name in ("put_file", "pipe_file", "rm_file"):
+                patch.setattr(store, name, killing(getattr(store, name)))
+            publish(str(tmp_path), url, tables)
+        seen.append(_read(url))
+    new = {table: [3, 4] for table in tables}
+    assert [one for one in seen if one not in (old, new)] == []
+    assert seen[0] == old
+    assert seen[-1] == new
+    _written(tmp_path, "files", "2-0", [5])
+    publish(str(tmp_path), url, tables)
+    store.invalidate_cache()
+    objects = {path for path in store.find("live/tables") if path.endswith(".parquet")}
+    assert len(objects) == 5  # what killed publishers and older runs left is gone
+
+
+@pytest.mark.usefixtures("bucket")
+def test_a_run_publishes_its_tables_in_a_bucket(spark: SparkSession, tmp_path: Path) -> None:
+    url = "s3://live/run"
+    out = tmp_path / "tables"
+    run = Run(["s3://estates/plain"], str(out), publish=url)
+    assert run.advance(spark)
+    for table, files in published_files(url).items():
+        assert len(files) == len(list((out / table).glob("*.parquet")))
+    assert set(published_files(url)) == set(OUTPUT)
+    with pytest.raises(OptionError, match="Parquet tables in a local folder"):
+        Run(["s3://estates/plain"], str(out), "json", publish=url)

@@ -7,12 +7,17 @@ must be the same.
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tallystick.errors import TallystickError
 from tallystick.indoubt.listing import InDoubtReport, gathered
+from tallystick.pipeline.options import SourceOptions
+from tallystick.pipeline.planning import tasks
+from tallystick.pipeline.task import judged_batches
 from tests.fixtures import fixture_dir
 from tests.indoubt.estates import EXAMPLES, committed_by_hand, damaged_decision
 
@@ -93,3 +98,32 @@ def test_both_say_the_same_where_a_decision_is_damaged(spark: SparkSession, tmp_
     answers = of_indoubt(root)
     assert answers == of_pipeline(spark, root)
     assert "doubtful-abort" in {one[COMPARED.index("alarm")] for one in answers.values()}
+
+
+def of_source(root: Path, most: int = 50_000) -> Answers:
+    """What the table ``global_transactions`` of the data source says."""
+    options = SourceOptions((str(root),), table="global_transactions")
+    (task,) = tasks(options)
+    batches = judged_batches(task.pieces, options, most)
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    return {(row["format_id"], row["gtrid"]): _answer(row) for row in rows}
+
+
+@pytest.mark.parametrize("root", [fixture_dir("estate"), EXAMPLES], ids=str)
+def test_the_source_s_table_says_the_same(root: Path) -> None:
+    answers = of_indoubt(root)
+    assert answers == of_source(root)
+    with pytest.raises(TallystickError, match="more than 3 transactions"):
+        of_source(root, most=3)
+
+
+def test_the_source_s_table_can_be_asked_in_sql(spark: SparkSession) -> None:
+    spark.sql(
+        "CREATE TEMPORARY VIEW due USING tallystick "
+        f"OPTIONS (path '{EXAMPLES}', table 'global_transactions')"
+    )
+    counts = spark.sql("SELECT resolution, count(*) AS n FROM due GROUP BY resolution").collect()
+    rows = gathered([str(EXAMPLES)], InDoubtReport([])).judged()
+    assert {row["resolution"]: row["n"] for row in counts} == Counter(
+        row["resolution"] for row in rows
+    )

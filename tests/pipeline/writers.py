@@ -20,10 +20,9 @@ from pathlib import Path
 
 from tallystick.disposal.disposers import MoveDisposer
 from tallystick.disposal.retention import KeepForReader, ReaderOffset
-from tallystick.disposal.worker import Postponed
+from tallystick.disposal.worker import LogDisposer, Postponed
 from tallystick.pipeline.options import SourceOptions
-from tallystick.pipeline.source.positions import Position
-from tallystick.pipeline.source.stream import reader_offset
+from tallystick.pipeline.source.positions import Position, reader_offset
 from tallystick.pipeline.source.tailer import Tailer
 from tallystick.systems.bitronix.format.layout import ACTIVE, COMMITTED, COMMITTING
 from tallystick.systems.bitronix.live.log import DiskJournal
@@ -32,7 +31,7 @@ from tallystick.systems.jboss.live.settings import JournalSettings
 from tallystick.systems.tally.format.layout import SEGMENT_SIZE_MIN, segment_name
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.settings import Settings
-from tests.pipeline.streaming import PLACES
+from tests.pipeline.streaming import Stream
 
 PAUSE_SECONDS = 0.1
 FILE_BYTES = 16 << 10
@@ -40,7 +39,7 @@ ROLL_ROOM = 2_000
 """Bytes left in a file of a pair when its change is near."""
 
 RING_RECORDS = 100
-"""Records of the ring's files, which have room for a few more."""
+"""Records of the ring's files, which have space for a few more."""
 
 OPEN_DECISIONS = 3
 
@@ -48,12 +47,12 @@ LIVE_RECORDS = 40
 """Records of the journal that are not deleted yet: they keep its files."""
 
 
-def committed(home: Path) -> Position:
+def committed(checkpoint: Path) -> Position:
     """How far the stream came with the last step that Spark's checkpoint says is done."""
-    steps = [int(path.name) for path in (home / "checkpoint" / "commits").glob("[0-9]*")]
+    steps = [int(path.name) for path in (checkpoint / "commits").glob("[0-9]*")]
     if not steps:
         return {}
-    lines = (home / "checkpoint" / "offsets" / str(max(steps))).read_text().splitlines()
+    lines = (checkpoint / "offsets" / str(max(steps))).read_text().splitlines()
     position: Position = json.loads(lines[2])
     return position
 
@@ -64,10 +63,13 @@ class _Stopped(Exception):  # noqa: N818 - the writer is told to stop
 
 @dataclass
 class Writer(ABC):
-    """Writes to ``home/log`` in a thread, until stopped. ``written`` counts what it numbered,
-    ``changed`` how often files were given up."""
+    """Writes to ``home/log`` in a thread, until stopped, for streams that must not miss a file.
+    ``written`` counts what it numbered, ``limit`` is where it waits, ``changed`` counts how often
+    files were given up."""
 
     home: Path
+    streams: list[Stream]
+    limit: int = 0
     written: int = 0
     changed: int = 0
     _stopped: threading.Event = field(default_factory=threading.Event)
@@ -95,7 +97,7 @@ class Writer(ABC):
         with ExitStack() as stack, suppress(_Stopped):
             stack.callback(close)
             while not self._stopped.wait(PAUSE_SECONDS):
-                for _ in range(choice.randint(1, 5)):
+                for _ in range(min(choice.randint(1, 5), self.limit - self.written)):
                     write(self.written)
                     self.written += 1
 
@@ -108,12 +110,18 @@ class Writer(ABC):
         return sorted((self.home / "archive").glob("*"))
 
     def set_aside(self) -> None:
-        """Wait until the stream has read all files but the newest, and copy them all."""
+        """Wait until all streams have read all files but the newest, and copy them all."""
         tailer = Tailer(SourceOptions((self.path,)))
         while True:
-            done, there = committed(self.home), tailer.latest()
+            there = {path: entry[:3] for path, entry in tailer.latest().items()}
             newest = max(there, key=lambda path: there[path][:2])
-            if all(done.get(path) == there[path] for path in there if path != newest):
+            done = [committed(one.checkpoint) for one in self.streams]
+            if all(
+                one.get(path, [])[:3] == there[path]
+                for one in done
+                for path in there
+                if path != newest
+            ):
                 shutil.copytree(self.path, self.home / "archive" / f"{self.changed:04}")
                 self.changed += 1
                 return
@@ -153,12 +161,14 @@ class NativeWriter(Writer):
         return log
 
     def _offsets(self) -> list[ReaderOffset]:
-        """How far the streams of records and of changes have read."""
-        return [reader_offset(str(self.home / hold), self.path) for _, _, hold in PLACES.values()]
+        """How far each stream has read."""
+        return [reader_offset(str(one.hold), self.path) for one in self.streams]
 
-    def _disposer(self) -> KeepForReader:
-        first, second = self._offsets()
-        return KeepForReader(first, KeepForReader(second, MoveDisposer(str(self.home / "archive"))))
+    def _disposer(self) -> LogDisposer:
+        disposer: LogDisposer = MoveDisposer(str(self.home / "archive"))
+        for offset in self._offsets():
+            disposer = KeepForReader(offset, disposer)
+        return disposer
 
     def _dispose(self, log: TallyLog) -> None:
         log.reclaim(log.next_lsn)

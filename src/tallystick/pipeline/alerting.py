@@ -50,7 +50,7 @@ def raise_alerts(spark: SparkSession, run: Run, limit_seconds: float) -> None:
 
     Raises `OptionError` where the tables are not on this machine's file system.
     """
-    if is_remote(run.out):
+    if is_remote(run.out) or run.form == "iceberg":
         raise OptionError("alerts are kept in local folders only", found=run.out)
     judged = spark.read.format(run.form).load(f"{run.out}/global_transactions")
     late = overdue(judged, limit_seconds)

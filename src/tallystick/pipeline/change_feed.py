@@ -1,8 +1,8 @@
 """The table ``changes`` as a change feed: with the columns that change feeds have.
 
-In: batches of `tallystick.arrow.schemas.CHANGES` in commit order. Out: batches of `FEED`. What a
-log writes as delete and add of one key in one transaction is an update; an update whose old image
-is known is two rows, as in the change feeds of Delta and Iceberg.
+In: batches of `tallystick.arrow.schemas.CHANGES`, or of `WITH_IMAGES`, in commit order. Out:
+batches of `FEED`. What a log writes as delete and add of one key in one transaction is an update;
+an update whose old image is known is two rows, as in the change feeds of Delta and Iceberg.
 """
 
 from __future__ import annotations
@@ -14,23 +14,36 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tallystick.arrow.schemas import CHANGES
+from tallystick.arrow.schemas import CHANGES, COLLECTIONS
+from tallystick.pipeline.images import BEFORE_VALUES, without_images
+from tallystick.reading.profiling import PROFILE
 from tallystick.reading.tables import TABLES
+from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS
 from tallystick.records import Clock, Kind
 
 CHANGE_TYPE = "_change_type"
+
+TIMESTAMP = "timestamp"
+"""Column of records: their time, where the log's clock tells the time of day."""
+
+_MOMENT = pa.timestamp("us", "UTC")
 
 FEED = pa.schema(
     [
         *CHANGES,
         (CHANGE_TYPE, pa.string()),
         ("_commit_version", pa.int64()),
-        ("_commit_timestamp", pa.timestamp("us", "UTC")),
+        ("_commit_timestamp", _MOMENT),
     ]
 )
 """One row is a committed change, or the image of a row before it."""
 
-SOURCE_TABLES = TABLES | {"changes": FEED}
+SOURCE_TABLES = TABLES | {
+    "changes": FEED,
+    "collections": COLLECTIONS,
+    "global_transactions": GLOBAL_TRANSACTIONS,
+    "profile": PROFILE,
+}
 """The schemas of the tables that the data source gives."""
 
 INSERT, DELETE = "insert", "delete"
@@ -45,19 +58,31 @@ _MICROSECONDS = {Clock.WALL_MS: (1_000, 1), Clock.WALL_US: (1, 1), Clock.WALL_NS
 """Factor and divisor that make microseconds since 1970 of a clock."""
 
 
-def selected_columns(table: str, columns: Iterable[str] = (), *, feeds: bool = True) -> pa.Schema:
+def selected_columns(
+    table: str, columns: Iterable[str] = (), *, feeds: bool = True, timestamps: bool = False
+) -> pa.Schema:
     """Return the schema of some columns of a table of the source, or of all if none are named.
 
-    Without ``feeds`` the changes have no columns of a feed.
+    Without ``feeds`` the changes have no columns of a feed; with ``timestamps`` the table has the
+    column `TIMESTAMP`.
     """
-    whole = (SOURCE_TABLES if feeds else TABLES)[table]
+    whole = (SOURCE_TABLES if feeds or table not in TABLES else TABLES)[table]
+    if timestamps:
+        whole = whole.append(pa.field(TIMESTAMP, _MOMENT))
     return pa.schema([whole.field(name) for name in tuple(columns) or whole.names])
+
+
+def stamped(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return records with the column `TIMESTAMP`."""
+    return batch.append_column(TIMESTAMP, _timestamps(batch))
 
 
 def feed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the feed; a delete at the end of a batch waits for what follows it."""
     waiting: pa.RecordBatch | None = None
     for batch in batches:
+        if BEFORE_VALUES not in batch.schema.names:
+            (batch,) = without_images([batch])
         if waiting is not None:
             batch = pa.concat_batches([waiting, batch])
         ends_open = batch.num_rows and batch["kind"][-1].as_py() == Kind.DELETE.value
@@ -76,6 +101,7 @@ def _rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     before_at = rows.copy()
     before_at[updated + 1] = updated  # the delete may have the old image
     before = batch["before"].take(pa.array(before_at))
+    old = batch[BEFORE_VALUES].take(pa.array(before_at))
     kept = np.delete(rows, updated)
     has_image = (types == UPDATE_AFTER) & before.is_valid().to_numpy(zero_copy_only=False)
     places = np.repeat(kept, 1 + has_image[kept])
@@ -85,10 +111,9 @@ def _rows(batch: pa.RecordBatch) -> pa.RecordBatch:
         [before if name == "before" else batch[name] for name in CHANGES.names], schema=CHANGES
     ).take(pa.array(places))
     columns = {name: taken[name] for name in CHANGES.names}
-    for name in ("after", "values"):
-        columns[name] = pc.if_else(
-            pa.array(preimage), pa.scalar(None, columns[name].type), columns[name]
-        )
+    columns["after"] = pc.if_else(pa.array(preimage), pa.scalar(None, pa.binary()), taken["after"])
+    is_old = pa.array(preimage | (types[places] == DELETE))
+    columns["values"] = pc.if_else(is_old, old.take(pa.array(places)), taken["values"])
     columns[CHANGE_TYPE] = pa.array(np.where(preimage, UPDATE_BEFORE, types[places]), pa.string())
     columns["_commit_version"] = taken["commit_sequence"]
     columns["_commit_timestamp"] = _timestamps(taken)
@@ -110,4 +135,4 @@ def _timestamps(batch: pa.RecordBatch) -> pa.Array:
     for clock, (factor, divisor) in _MICROSECONDS.items():
         times = pc.divide(pc.multiply(batch["time"], factor), divisor)
         found = pc.if_else(pc.equal(batch["clock"], clock.value), times, found)
-    return found.cast(pa.timestamp("us", "UTC"))
+    return found.cast(_MOMENT)

@@ -13,22 +13,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from tallystick.errors import TallystickError
-from tallystick.pipeline.change_feed import SOURCE_TABLES, selected_columns
-from tallystick.reading.tables import TABLES
+from tallystick.pipeline.change_feed import SOURCE_TABLES, TIMESTAMP, selected_columns
+from tallystick.pipeline.typed import typed_schema
 from tallystick.storage.source import is_remote
 from tallystick.systems.protocol import ReadOptions
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SPLIT_BYTES = 128 << 20
 """Work of one task: small logs are put together, large files divided, up to about this."""
 
 MODES = ("permissive", "failfast")
 """What an unreadable log does: become a finding, or fail the job."""
+
+BEFORE_IMAGES = ("log", "history")
+"""Where the old images of changed rows come from: the changes themselves, or earlier ones, too."""
 
 ON_REWRITE = ("fail", "restart")
 """What a stream does where a log no longer holds what it handed on."""
@@ -38,6 +39,7 @@ NAMES = (
     "paths",
     "table",
     "columns",
+    "timestamps",
     "splitBytes",
     "mode",
     "salvage",
@@ -51,6 +53,10 @@ NAMES = (
     "maxFilesPerTrigger",
     "holdFolder",
     "onRewrite",
+    "collection",
+    "beforeImages",
+    "baseImages",
+    "imagesFolder",
 )
 """Every option of the data source, as the documentation spells it."""
 
@@ -117,6 +123,18 @@ class SourceOptions:
     """One of `ON_REWRITE`; ``restart`` reads a rewritten file again, as a new one."""
     columns: tuple[str, ...] = ()
     """Columns that are wanted, in their order; none: all of the table."""
+    timestamps: bool = False
+    """True if records have a column `TIMESTAMP`."""
+    collection: str | None = None
+    """The collection whose changes are wanted, in its own columns."""
+    typed: tuple[tuple[str, str], ...] = ()
+    """Names and kinds of these columns, once the catalogues were asked."""
+    history: bool = False
+    """True if changes have the old images that earlier changes of the log tell."""
+    base_images: str | None = None
+    """Parquet with the rows before the first change of the logs, or at a commit."""
+    images_folder: str | None = None
+    """Where a stream keeps the newest image of every row."""
 
     @property
     def feeds(self) -> bool:
@@ -126,7 +144,12 @@ class SourceOptions:
     @property
     def schema(self) -> pa.Schema:
         """The schema of the columns that are wanted."""
-        return selected_columns(self.table, self.columns, feeds=self.feeds)
+        if self.typed:
+            whole = typed_schema(self.typed)
+            return pa.schema([whole.field(name) for name in self.columns or whole.names])
+        return selected_columns(
+            self.table, self.columns, feeds=self.feeds, timestamps=self.timestamps
+        )
 
     @property
     def reading(self) -> ReadOptions:
@@ -140,7 +163,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
     """Return the options as one checked value. Raises `OptionError` that names option and value."""
     given = {name.lower(): value for name, value in options.items()}
     _refuse_unknown(given)
-    table = _one_of(given, "table", tuple(TABLES), "records")
+    table = _one_of(given, "table", tuple(SOURCE_TABLES), "records")
     return SourceOptions(
         _paths(given),
         table,
@@ -160,7 +183,23 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         _one_of(given, "feed", ("true", "false"), "true") == "true",
         _one_of(given, "onRewrite", ON_REWRITE, "fail"),
         _columns(given, table),
+        _timestamps(given, table),
+        _collection(given, table),
+        (),
+        *_images(given, table),
     )
+
+
+def require_kept_images(options: SourceOptions) -> None:
+    """Check that a stream can keep old images. Raises `OptionError`."""
+    if options.history and options.images_folder is None:
+        raise OptionError(
+            "a stream with beforeImages=history keeps the newest image of every row",
+            expected="the option imagesFolder: a folder on the executors, of this query alone",
+        )
+    if options.history and options.on_rewrite != "fail":
+        raise OptionError("old images cannot be told from a history that was rewritten",
+                          expected="onRewrite=fail", found=options.on_rewrite)  # fmt: skip
 
 
 def secret(name: str, reference: str) -> str:
@@ -247,11 +286,37 @@ def _expanded(path: str) -> list[str]:
 
 def _columns(given: Mapping[str, str], table: str) -> tuple[str, ...]:
     names = tuple(filter(None, map(str.strip, given.get("columns", "").split(","))))
-    for name in names:
-        if name not in SOURCE_TABLES[table].names:
-            expected = f"columns of {table}: {', '.join(SOURCE_TABLES[table].names)}"
+    known = [*SOURCE_TABLES[table].names, *[TIMESTAMP] * _timestamps(given, table)]
+    for name in () if "collection" in given else names:
+        if name not in known:
+            expected = f"columns of {table}: {', '.join(known)}"
             raise OptionError("option columns", expected=expected, found=name)
     return names
+
+
+def _timestamps(given: Mapping[str, str], table: str) -> bool:
+    wanted = _one_of(given, "timestamps", ("true", "false"), "false") == "true"
+    if wanted and table != "records":
+        raise OptionError("option timestamps is for records", found=f"table {table}")
+    return wanted
+
+
+def _collection(given: Mapping[str, str], table: str) -> str | None:
+    name = given.get("collection")
+    if name is not None and (table != "changes" or given.get("feed", "true").lower() != "true"):
+        raise OptionError("option collection is for the change feed: table=changes")
+    return name
+
+
+def _images(given: Mapping[str, str], table: str) -> tuple[bool, str | None, str | None]:
+    base, folder = given.get("baseimages"), given.get("imagesfolder")
+    known = "history" if base or folder or "collection" in given else "log"
+    history = _one_of(given, "beforeImages", BEFORE_IMAGES, known) == "history"
+    if history and table != "changes":
+        raise OptionError("only changes have old images", found=f"table {table}")
+    if (base or folder) and not history:
+        raise OptionError("baseImages and imagesFolder need the option beforeImages=history")
+    return history, None if base is None else _local(base), folder and _local(folder)
 
 
 def _local(path: str) -> str:

@@ -91,6 +91,8 @@ def tasks(options: SourceOptions, plan: Plan | None = None) -> list[Task]:
         plan.require_readable()
     whole = options.table != "records" or options.salvage
     pieces = [piece for log in plan.logs for piece in _pieces(log, options, whole=whole)]
+    if options.table == "global_transactions":
+        return [Task(tuple(pieces))]  # all logs are judged together
     planned = list(_packed(((piece,) for piece in pieces), options.split_bytes))
     if options.table == "findings" and options.search and plan.problems:
         planned.append(Task(problems=tuple(plan.problems)))
@@ -185,7 +187,7 @@ def _stranger_findings(files: Iterable[str], logs: Iterable[LogSource]) -> Itera
     folders: dict[str, list[str]] = {}
     for file in files:
         folder, name = parent(file), file.rpartition("/")[2]
-        if name not in companions.get(folder, ()):
+        if not companions.get(folder, frozenset()) & {name, name.partition(".")[0]}:
             folders.setdefault(folder, []).append(name)
     for folder, strangers in folders.items():
         more = f" and {len(strangers) - NAMES_MAX} more" if len(strangers) > NAMES_MAX else ""

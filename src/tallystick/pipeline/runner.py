@@ -13,21 +13,23 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from tallystick.arrow.schemas import finding_rows
 from tallystick.pipeline import stages
-from tallystick.pipeline.options import parse
+from tallystick.pipeline.options import OptionError, parse
 from tallystick.pipeline.planning import Plan, find
 from tallystick.pipeline.source.batch import spark_schema
 from tallystick.pipeline.summary import RunSummary, summarise
+from tallystick.pipeline.tables.bucket import publish
 from tallystick.pipeline.tables.incremental import BundledTables
-from tallystick.pipeline.tables.output_dir import TableSpace, check_form
+from tallystick.pipeline.tables.lakehouse import LAKE_FORMS, Lake, LakeTables, published
+from tallystick.pipeline.tables.output_dir import TableSpace, check_form, kept_rows
 from tallystick.pipeline.tables.run_state import RunState, state_of
 from tallystick.reading.names import log_name
 from tallystick.reading.tables import TABLES
-from tallystick.reconcile.alarms import COPY_CODE, SEVERITIES
+from tallystick.storage.source import is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,10 +67,14 @@ class Run:
     resources: Mapping[str, str] | None = None
     anew: bool = False
     """Read everything once, whatever the tables hold."""
+    publish: str | None = None
+    """URL in an object store to which the tables are brought after every run."""
 
     def __post_init__(self) -> None:
-        """Raise `OptionError` for a format that cannot hold the tables."""
+        """Raise `OptionError` for a format that cannot hold the tables, or cannot be published."""
         check_form(self.form)
+        if self.publish and (self.form != "parquet" or is_remote(self.out)):
+            raise OptionError("what is published are Parquet tables in a local folder")
 
     def __call__(self, spark: SparkSession, progress: Progress | None = None) -> RunSummary:
         """Bring the tables up to date, and sum them up.
@@ -77,13 +83,18 @@ class Run:
         """
         begun = time.monotonic()
         read = self.advance(spark, progress)
-        space = self._space()
-        tables = {name: space.read(spark, name) for name in OUTPUT if name not in _NOT_COUNTED}
+        if self.form in LAKE_FORMS:
+            every = published(spark, self.out, self.form)
+        else:
+            every = {name: self._space().read(spark, name) for name in OUTPUT}
+        tables = {name: frame for name, frame in every.items() if name not in _NOT_COUNTED}
         return summarise(tables, read, time.monotonic() - begun)
 
     def advance(self, spark: SparkSession, progress: Progress | None = None) -> list[str]:
         """Bring the tables up to date; return the logs that had to be read."""
         plan = find(self.sources)
+        if self.form in LAKE_FORMS:
+            return self._advance_lake(spark, plan, progress or _silent)
         space = self._space()
         last = space.open()
         now = self._state(plan)
@@ -97,6 +108,21 @@ class Run:
             else:
                 _Work(spark, self, plan, space, last, now).write(progress or _silent)
             space.commit(list(OUTPUT), now)
+            self.anew = False
+        if self.publish:
+            publish(self.out, self.publish, OUTPUT)
+        return sorted(now.changed(last))
+
+    def _advance_lake(self, spark: SparkSession, plan: Plan, progress: Progress) -> list[str]:
+        """Bring tables of Delta or Iceberg up to date."""
+        lake, now = Lake(spark, self.out.rstrip("/"), self.form), self._state(plan)
+        last = lake.open()
+        if self.anew:
+            last = None
+        if last is None or last != now:
+            rows = partial(_fresh, spark, self, plan, now, last)
+            LakeTables(lake, plan, last, now, rows, self.resources).write(progress, OUTPUT)
+            lake.commit(OUTPUT, now)
             self.anew = False
         return sorted(now.changed(last))
 
@@ -146,7 +172,9 @@ class _Work:
             return stages.findings(self._of_logs(), alarms, self._reconciled.copies)
         if table == "profile":
             return self._with_kept(table, self._profile())
-        return self._with_kept(table, self._fresh(table))
+        return self._with_kept(
+            table, _fresh(self.spark, self.run, self.plan, self.now, self.last, table)
+        )
 
     def _profile(self) -> DataFrame:
         changed = list(self._changed())
@@ -165,7 +193,7 @@ class _Work:
 
     def _of_logs(self) -> DataFrame:
         """Return the findings of single logs, and of the search for them."""
-        fresh = self._fresh("findings")
+        fresh = _fresh(self.spark, self.run, self.plan, self.now, self.last, "findings")
         if self.plan.problems:
             rows = [tuple(row.values()) for row in finding_rows(self.plan.problems)]
             schema = spark_schema(TABLES["findings"])
@@ -175,29 +203,31 @@ class _Work:
     def _changed(self) -> set[str]:
         return self.now.changed(self.last)
 
-    def _fresh(self, table: str) -> DataFrame:
-        """Return the rows of logs that changed."""
-        changed = self._changed()
-        files = [log.files[0] for log in self.plan.logs if log_name(log) in changed]
-        paths = list(self.run.sources) if len(changed) == len(self.now.logs) else files
-        if not files:
-            return self.spark.createDataFrame([], spark_schema(TABLES[table]))
-        reader = self.spark.read.format("tallystick").option("table", table)
-        # The findings of the search come from the plan, once for all.
-        settings = {**self.run.options, "search": "false", "feed": "false"}
-        reader = reader.options(**settings)
-        return reader.option("paths", json.dumps(paths)).load()
-
     def _with_kept(self, table: str, fresh: DataFrame) -> DataFrame:
         """Fresh rows, and those of the last run whose logs did not change."""
         kept = set(self.now.logs) - self._changed()
         if self.last is None or not kept:
             return fresh
-        old = self.space.read(self.spark, table)
-        old = old.where(old["log"].isin(list(kept)))
-        if table == "findings":
-            old = old.where(~old["code"].isin([*SEVERITIES, COPY_CODE, "not-a-log"]))
-        return old.unionByName(fresh)
+        return kept_rows(self.space.read(self.spark, table), table, kept).unionByName(fresh)
+
+
+def _fresh(
+    spark: SparkSession, run: Run, plan: Plan, now: RunState, last: RunState | None, table: str
+) -> DataFrame:
+    """Return the rows of logs that changed."""
+    changed = now.changed(last)
+    files = [log.files[0] for log in plan.logs if log_name(log) in changed]
+    paths = list(run.sources) if len(changed) == len(now.logs) else files
+    if not files:
+        return spark.createDataFrame([], spark_schema(TABLES[table]))
+    # The findings of the search come from the plan, once for all.
+    settings = {**run.options, "search": "false", "feed": "false"}
+    schema = spark_schema(TABLES[table])
+    if table == "records":  # whose attributes are left out, in tables of every form
+        settings["columns"] = ",".join(name for name in schema.names if name != "attributes")
+    reader = spark.read.format("tallystick").option("table", table).options(**settings)
+    rows = reader.option("paths", json.dumps(paths)).load()
+    return spark.createDataFrame([], schema).unionByName(rows, allowMissingColumns=True)
 
 
 def _silent(_table: str, _done: int, _of: int) -> None: ...

@@ -1,16 +1,19 @@
 """A Spark session with settings for one machine and a quiet log.
 
 In: master and settings. Out: a `SparkSession` whose workers run this interpreter. Settings
-that the caller or the environment made are left as they are.
+that the caller or the environment made are left as they are. The master ``sail`` is no Spark but
+an engine in this process that speaks Spark's protocol: it starts in a second and needs no Java.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
 import shutil
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -31,6 +34,9 @@ _OWN_ERROR = re.compile(r"^\s*tallystick\.[\w.]+Error: (.+)$", re.MULTILINE)
 
 _STDERR = 2
 
+SAIL = "sail"
+"""The master that stands for the engine without Java."""
+
 DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -47,8 +53,17 @@ def start(
 ) -> SparkSession:
     """Return the running session, with ``settings`` made in it, or a new one.
 
-    Raises `TallystickError` where Java is missing.
+    Args:
+        master: Spark's master, or `SAIL`; default: the environment's, or this machine.
+        settings: Settings of Spark's; they come before our defaults.
+        app: The application's name.
+
+    Raises:
+        MissingExtraError: A package is missing.
+        TallystickError: Java is missing.
     """
+    if master == SAIL:
+        return _start_sail(settings or {}, app)
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
@@ -69,6 +84,30 @@ def start(
     with without_java_notes() if fresh else contextlib.nullcontext():
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _start_sail(settings: Mapping[str, str], app: str) -> SparkSession:
+    try:
+        from pysail.spark import SparkConnectServer
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise MissingExtraError("pysail", SAIL) from error
+    from tallystick.pipeline.source.batch import TallystickDataSource
+
+    checkpoints = tempfile.mkdtemp(prefix="tallystick-sail-")
+    atexit.register(shutil.rmtree, checkpoints, ignore_errors=True)
+    os.environ.setdefault("RUST_LOG", "error")
+    os.environ["SAIL_EXECUTION__CHECKPOINT__PATH"] = Path(checkpoints).as_uri()
+    server = SparkConnectServer("127.0.0.1", 0)
+    server.start(background=True)
+    atexit.register(server.stop)
+    _, port = server.listening_address
+    builder = SparkSession.builder.appName(app).remote(f"sc://127.0.0.1:{port}")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.dataSource.register(TallystickDataSource)
     return session
 
 

@@ -13,24 +13,35 @@ from functools import cache, cached_property, partial
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
-from tallystick.arrow.schemas import BATCH_ROWS
+from tallystick.arrow.schemas import BATCH_ROWS, CHANGES, COLLECTIONS, change_rows
 from tallystick.errors import TallystickError
-from tallystick.pipeline.change_feed import feed
+from tallystick.pipeline.change_feed import TIMESTAMP, feed, stamped
+from tallystick.pipeline.images import images_of, without_images
 from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import Piece, Task
+from tallystick.pipeline.typed import collection_rows, typed
+from tallystick.reading.names import log_name
+from tallystick.reading.profiling import PROFILE, profile_rows
 from tallystick.reading.settled import settled_findings, settled_judgement
 from tallystick.reading.survey import error_finding
 from tallystick.reading.tables import (
     batches_of,
+    batches_of_rows,
     finding_batches,
     salvaged_batches,
     selected,
 )
-from tallystick.systems.protocol import LogReading, LogSource
+from tallystick.reconcile.estate import Estate
+from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS
+from tallystick.records import Answer, Judgement
+from tallystick.systems.protocol import LogReading, LogSource, Typed
 from tallystick.systems.registry import system, systems
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+JUDGED_AT_ONCE = 50_000
+"""The most transactions that one task judges: they and their judgements are in memory."""
 
 JOINED_BYTES = 1 << 20
 """Batches are joined up to this size, which also is what joining copies at most."""
@@ -39,11 +50,47 @@ JOINED_BYTES = 1 << 20
 def execute(task: Task, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the task's pieces, then of its findings, in the columns that are wanted."""
     names = options.schema.names
+    if options.table == "global_transactions":
+        yield from (batch.select(names) for batch in judged_batches(task.pieces, options))
+        return
     read = (batch for _, batch in tables_of(task.pieces, options, [options.table]))
-    batches = feed(read) if options.feeds else read
+    batches = fed(read, options) if options.feeds else read
+    if options.timestamps:
+        batches = map(stamped, batches)
     for batch in _joined(chain(batches, finding_batches(list(task.problems)))):
         yield batch.select(names)
     _freeze_loaded_objects()
+
+
+def judged_batches(
+    pieces: Iterable[Piece], options: SourceOptions, most: int = JUDGED_AT_ONCE
+) -> Iterator[pa.RecordBatch]:
+    """Yield the global transactions of all logs together, as the table of a run has them.
+
+    Raises:
+        TallystickError: there are more than ``most`` transactions, which are held in memory.
+    """
+    estate, count = Estate(None), 0
+    for table, batch in tables_of(pieces, options, ["transactions", "findings"]):
+        rows = batch.to_pylist()
+        if table == "findings":
+            estate.add_finding_rows(rows)
+            continue
+        count += len(rows)
+        if count > most:
+            raise TallystickError(
+                f"more than {most} transactions are judged by joins, not by one query",
+                advice="Run `tallystick pipeline run`, and create views of its tables",
+            )
+        for row in rows:
+            estate.add_row(row)
+    yield from batches_of_rows(estate.judged(), GLOBAL_TRANSACTIONS)
+
+
+def fed(batches: Iterable[pa.RecordBatch], options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """Yield changes as a feed, in the columns of their collection where one is wanted."""
+    rows = feed(batches)
+    return typed(rows, options.collection or "", options.typed) if options.typed else rows
 
 
 def tables_of(
@@ -95,12 +142,44 @@ def _read(
     known = {one.name: one for one in systems()}
     if table == "findings":
         return finding_batches(settled_findings(reading, known, options.reading))
+    if table == "profile":
+        return batches_of_rows(profile_rows(reading), PROFILE)
+    if table == "collections":
+        count = "changes" in options.schema.names
+        rows = collection_rows(reading, log_name(reading.source), count=count)
+        return batches_of_rows(rows, COLLECTIONS)
     columns = options.columns if table == options.table == "records" else ()
+    if options.timestamps and columns:  # made of two others
+        needed = dict.fromkeys([*columns, "time", "clock"])
+        columns = tuple(name for name in needed if name != TIMESTAMP)
     schema, attributes = selected(table, columns), "attributes" in columns
     judged = partial(settled_judgement, known=known, options=options.reading)
-    return batches_of(
+    batches = batches_of(
         reading, table, piece.split, schema=schema, attributes=attributes, judged=judged
     )
+    if table == "changes" and options.collection is not None and isinstance(reading, Typed):
+        found = change_rows(reading.changes_of(options.collection), reading.clock.value)
+        name = log_name(reading.source)
+        batches = batches_of_rows((row | {"log": name} for row in found), CHANGES)
+    if table == "changes" and options.history:
+        return _with_images(batches, reading, options, judged(reading))
+    return batches
+
+
+def _with_images(
+    batches: Iterator[pa.RecordBatch],
+    reading: LogReading,
+    options: SourceOptions,
+    judgement: Judgement,
+) -> Iterator[pa.RecordBatch]:
+    """Yield changes with old images, except those that a change may have followed that is lost."""
+    if judgement.answer is not Answer.SAFE:
+        yield from without_images(batches)
+        return
+    with images_of(None, options.base_images, log_name(reading.source)) as images:
+        if options.collection is not None and isinstance(reading, Typed):
+            images.add_rows(options.collection, reading.rows_before(options.collection))
+        yield from images.filled(batches)
 
 
 @cache

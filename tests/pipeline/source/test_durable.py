@@ -158,6 +158,9 @@ class Stepping(RecordingFileSystem):
         self.stepping = True
         shutil.rmtree(self.home / "log", ignore_errors=True)
         self.write_to(self.home)
+        (self.home / "log").mkdir(
+            parents=True, exist_ok=True
+        )  # not in its parent yet: an empty log
         end = self.tailer.advance(self.position)
         rows = _rows(self.options, self.position, end)
         self.given += [(self.points, row) for row in rows]
@@ -286,6 +289,7 @@ def test_a_history_that_only_grows_is_never_taken_for_another(system: str, tmp_p
 
 
 @pytest.mark.parametrize("system", WRITERS)
+@pytest.mark.usefixtures("streams")
 def test_through_spark_a_history_that_was_taken_back_stops_the_query(
     system: str, spark: SparkSession, tmp_path: Path
 ) -> None:

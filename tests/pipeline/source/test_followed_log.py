@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from tallystick.disposal.disposers import DeleteDisposer
 from tallystick.disposal.retention import KeepForReader
@@ -18,8 +17,7 @@ from tallystick.pipeline.source import followed_log as following
 from tallystick.pipeline.source import tailer as tailing
 from tallystick.pipeline.source.file_ranges import file_ranges, read
 from tallystick.pipeline.source.followed_log import Ends, FollowedLog
-from tallystick.pipeline.source.positions import Position
-from tallystick.pipeline.source.stream import LogStreamReader, reader_offset
+from tallystick.pipeline.source.positions import Position, reader_offset
 from tallystick.pipeline.source.tailer import Tailer
 from tallystick.roles import Operation, OperationCode
 from tallystick.systems.tally.format.layout import segment_name
@@ -44,10 +42,14 @@ class SlowStream:
 
     def restart(self) -> None:
         """Begin anew from what was committed, as after a crash."""
+        from tallystick.pipeline.source.stream import LogStreamReader
+
         self.reader = LogStreamReader(self.options)
 
     def step(self) -> bool:
         """Read and commit one step; False if there was nothing new."""
+        from pyspark.sql.streaming.datasource import ReadMaxRows
+
         limit = ReadMaxRows(self.options.limit.rows or 1)
         end = self.reader.latestOffset(self.position, limit)
         if end == self.position:
@@ -99,6 +101,8 @@ def test_a_slow_stream_over_a_native_log_that_is_reclaimed_and_disposed_of_loses
 
 
 def test_a_file_that_grew_before_the_next_was_seen_is_not_let_go(tmp_path: Path) -> None:
+    from tallystick.pipeline.source.stream import LogStreamReader
+
     path, hold = tmp_path / "log", tmp_path / "hold"
     with TallyLog(str(path), settings=SMALL) as log:
         for segment in range(2):
@@ -217,6 +221,8 @@ def test_what_a_stream_has_read_takes_no_memory(tmp_path: Path) -> None:
 def test_small_ranges_of_a_log_travel_together(
     tmp_path: Path, limit: int, counts: list[int]
 ) -> None:
+    from tallystick.pipeline.source.stream import LogStreamReader
+
     options = SourceOptions((str(tmp_path),), split_bytes=limit)
     with TallyLog(str(tmp_path), settings=SMALL) as log:
         _segments(log, 5)

@@ -47,6 +47,32 @@ def test_a_batch_id_is_written_once(tmp_path: Path) -> None:
     assert not [path for path in tmp_path.rglob("*") if path.is_dir() and "stream/" in str(path)]
 
 
+def test_a_commit_removes_the_shards_that_killed_tries_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = ShardStreamWriter(str(tmp_path / "out"))
+    monkeypatch.setattr(sink, "_query_id", lambda: "other")
+    others = writer.write(_batches("other"))
+    monkeypatch.setattr(sink, "_query_id", lambda: "q")
+    writer.write(_batches("lost"))  # killed before its commit
+    writer.commit([writer.write(_batches("one"))], 0)
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == ["out", Path(others.path).parent.name]
+    writer.commit([others], 0)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert _bodies(tmp_path / "out") == [b"one", b"other"]
+
+
+@pytest.mark.parametrize("bodies", [[], [b""] * 3, [b"x"] * 2000, [bytes(10 << 20)], [b"y" * 99]])
+def test_a_shard_takes_the_room_that_its_rows_need(tmp_path: Path, bodies: list[bytes]) -> None:
+    writer = ShardStreamWriter(str(tmp_path / "out"))
+    writer.commit([_written(writer, "q", *bodies)], 0)
+    assert _bodies(tmp_path / "out") == bodies
+    taken = sum(path.stat().st_blocks * 512 for path in tmp_path.rglob("*.tally"))
+    assert taken <= sum(map(len, bodies)) + 64 * len(bodies) + (64 << 10)
+    assert len([*tmp_path.rglob("0*.tally")]) == 1
+
+
 def test_the_first_batch_of_another_query_is_another_batch(tmp_path: Path) -> None:
     writer = ShardStreamWriter(str(tmp_path / "out"))
     for query in ("one", "two"):

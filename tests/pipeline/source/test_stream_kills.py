@@ -1,13 +1,15 @@
 """Streams killed at random while their logs are appended to, roll, are used again or disposed of.
 
-What they wrote in the end is what the writers wrote, each record once, and what a batch read
-finds in the files that were moved away or copied aside and those that are left.
+Each life of a driver follows records and changes of one log, into Parquet, the sink or Delta. What
+they wrote in the end is what the writers wrote, each record once, and what a batch read finds in
+the files that were moved away or copied aside and those that are left.
 
 ``TALLYSTICK_KILLS`` and ``TALLYSTICK_SEED`` give the number of kills and their moments.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import random
@@ -17,6 +19,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import cycle
 from operator import itemgetter
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
@@ -26,8 +31,15 @@ from pyarrow import dataset
 
 import tallystick
 from tallystick.records import Outcome
-from tests.pipeline.streaming import failed, failures, follow, tables
-from tests.pipeline.writers import DecisionWriter, JournalWriter, NativeWriter, Writer
+from tests.pipeline.streaming import COLUMNS, Stream, drain_all
+from tests.pipeline.test_into import spark_with
+from tests.pipeline.writers import (
+    LIVE_RECORDS,
+    DecisionWriter,
+    JournalWriter,
+    NativeWriter,
+    Writer,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +47,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[3]
 
 KILLS = int(os.environ.get("TALLYSTICK_KILLS", "50"))
-FEW = 2
 SEED = int(os.environ.get("TALLYSTICK_SEED", "1"))
 
 WRITERS: dict[str, type[NativeWriter | JournalWriter | DecisionWriter]] = {
@@ -47,141 +58,299 @@ WRITERS: dict[str, type[NativeWriter | JournalWriter | DecisionWriter]] = {
 NUMBERED = {"native": "append", "jboss": "ADD", "bitronix": "ACTIVE"}
 """The type of the record that each number of a writer gives exactly one of."""
 
-COLUMNS = ("file", "offset", "type", "sequence", "time", "record_id", "gtrid", "body")
+FEW = ["native/records/sink", "native/changes/parquet", "jboss/records/parquet"]
+FEW += ["jboss/changes/sink", "bitronix/records/sink"]
+"""One life of a driver per system."""
 
-Row = tuple[Any, ...]
+LIFE_RECORDS = 150
+
+START_SECONDS, QUIET_SECONDS = 90.0, 20.0
+"""How long a driver may take for its first step, and for each later one, before it is killed."""
+
+CHANGES = 100
+"""Changes of files that a driver without Spark makes in its longest life."""
+
+FORKS = int(os.environ.get("TALLYSTICK_FORKS", "2000"))
+FEW_FORKS = 20
+
+BYTES = ("gtrid", "body", "after")
+
+Row = dict[str, Any]
 
 
-@pytest.fixture
-def writers(tmp_path: Path) -> Iterator[dict[str, Writer]]:
-    """A writer of each system at work in a thread."""
-    made: dict[str, Writer] = {name: writer(tmp_path / name) for name, writer in WRITERS.items()}
-    for one in made.values():
-        one.start()
-    yield made
-    for one in made.values():
-        one.stop()
+@dataclass
+class Drivers:
+    """Lives of drivers, each following streams of one log, with options of `streaming`."""
 
+    writers: list[Writer]
+    environment: dict[str, str]
+    options: Sequence[str] = ()
+    python: str = sys.executable
+    records: int = LIFE_RECORDS
+    """What a log gets for each life of a driver that follows it."""
+    killed: int = 0
 
-def _kill_after(homes: list[Path], steps: int, seconds: float) -> None:
-    """Follow the logs for some steps, and SIGKILL Python, Java and all workers at once."""
-    command = [sys.executable, "-m", "tests.pipeline.streaming", *map(str, homes)]
-    reported = homes[0] / "stderr"
-    with reported.open("wb") as errors:
-        process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+    def kill(self, kills: int) -> None:
+        """Follow one log after the other for some steps, and kill its driver."""
+        choice = random.Random(SEED)
+        lives = [(one, some) for one in self.writers for some in _lives(one.streams)]
+        for _, (writer, some) in zip(range(kills), cycle(lives), strict=False):
+            writer.limit += self.records
+            self._kill_after(some, choice.randint(0, 4), choice.random())
+            self.killed += 1
+            print(f"kill {self.killed} of {kills}, {_steps(some)} steps", flush=True)  # noqa: T201
+
+    @property
+    def streams(self) -> list[Stream]:
+        """All streams of all logs."""
+        return [stream for one in self.writers for stream in one.streams]
+
+    def drain(self) -> None:
+        """Read everything that is there."""
+        command = [*self._command(self.streams), "--drain"]
+        done = subprocess.run(
+            command, cwd=ROOT, env=self.environment, capture_output=True, text=True, check=False
         )
-    assert process.stdout is not None
-    goal = _steps(homes) + steps
-    while _steps(homes) < goal:
-        assert process.stdout.readline(), reported.read_text()[-4_000:]
-    time.sleep(seconds)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+        assert done.returncode == 0, done.stderr[-4_000:]
+
+    def _kill_after(self, streams: list[Stream], steps: int, seconds: float) -> None:
+        """Follow for some steps, and SIGKILL Python, Java and all workers at once."""
+        reported = streams[0].home / "stderr"
+        with reported.open("wb") as errors:
+            process = subprocess.Popen(
+                self._command(streams), cwd=ROOT, env=self.environment,
+                stdout=subprocess.PIPE, stderr=errors, start_new_session=True,
+            )  # fmt: skip
+        assert process.stdout is not None
+        begun = done = _steps(streams)
+        goal, moved = begun + steps, 0.0
+        while done < goal:
+            assert process.stdout.readline(), reported.read_text()[-4_000:]
+            before, done = done, _steps(streams)
+            moved = time.monotonic() if done > before or not moved else moved
+            quiet = START_SECONDS if done == begun else QUIET_SECONDS
+            if time.monotonic() - moved > quiet:
+                break  # its writer waits for other streams
+        time.sleep(seconds)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+    def _command(self, streams: list[Stream]) -> list[str]:
+        command = [self.python, "-m", "tests.pipeline.streaming", *self.options]
+        return [*command, *(str(one.folder) for one in streams)]
 
 
-def _steps(homes: list[Path]) -> int:
+@dataclass
+class Forks(Drivers):
+    """Drivers without Spark: forked from a process that has imported everything."""
+
+    nursery: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Forks:
+        self.nursery = subprocess.Popen(
+            [sys.executable, "-m", "tests.pipeline.batches"], cwd=ROOT, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            env=os.environ | {"NUMBA_DISABLE_JIT": "1"},  # each would compile for itself
+        )  # fmt: skip
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self.nursery is not None
+        self.nursery.communicate(timeout=60)
+
+    def drain(self) -> None:
+        """Read everything that is there."""
+        assert self._answer(0, self.streams) == 0
+
+    def _kill_after(self, streams: list[Stream], steps: int, seconds: float) -> None:
+        """Kill the driver at one of its changes of files, wherever that is in a batch."""
+        del steps
+        killed = self._answer(1 + int(seconds * CHANGES), streams)
+        assert killed == -signal.SIGKILL
+
+    def _answer(self, number: int, streams: list[Stream]) -> int:
+        assert self.nursery is not None
+        assert self.nursery.stdin is not None
+        assert self.nursery.stdout is not None
+        words = [str(number), *(str(one.folder) for one in streams)]
+        self.nursery.stdin.write(" ".join(words) + "\n")
+        self.nursery.stdin.flush()
+        return int(self.nursery.stdout.readline())
+
+
+def _lives(streams: list[Stream]) -> list[list[Stream]]:
+    """Streams in pairs: what one life of a driver follows."""
+    return [streams[at : at + 2] for at in range(0, len(streams), 2)]
+
+
+def _steps(streams: Sequence[Stream]) -> int:
     """Steps that the streams have finished."""
-    return sum(len(list(home.glob("checkpoint*/commits/[0-9]*"))) for home in homes)
+    return sum(len(list(one.checkpoint.glob("commits/[0-9]*"))) for one in streams)
 
 
-def _streamed(home: Path) -> list[Row]:
+@contextmanager
+def at_work(home: Path, names: list[str]) -> Iterator[dict[str, Writer]]:
+    """Threads that write the logs that the streams of these names follow."""
+    made: dict[str, Writer] = {}
+    for name, writer in WRITERS.items():
+        if ours := [Stream.of(home / one) for one in names if one.startswith(name)]:
+            made[name] = writer(home / name, ours)
+    try:
+        for one in made.values():
+            one.start()
+            for stream in one.streams:
+                stream.folder.mkdir(parents=True)
+        yield made
+    finally:
+        for one in made.values():
+            one.stop()
+
+
+def check(writers: dict[str, Writer], drivers: Drivers, drain: Callable[[], None]) -> str:
+    """Stop, read everything that is left, and compare what every stream wrote."""
+    for one in writers.values():
+        one.stop()
+    drain()
+    reported = []
+    for name, one in writers.items():
+        if isinstance(one, NativeWriter):
+            one.dispose()
+        there = _in_batch(one)
+        for stream in one.streams:
+            reported.append(_compare(name, one, stream, there))
+    errors = [error for stream in drivers.streams for error in stream.failures]
+    figure = f"{drivers.killed} kills: " + ", ".join(reported)
+    assert errors == [], "\n".join([figure, *errors])
+    return figure
+
+
+def _compare(name: str, writer: Writer, stream: Stream, there: set[tuple[Any, ...]]) -> str:
+    """Compare what a stream wrote with what the writer did and with what a batch reads."""
+    rows = _streamed(stream)
+    if stream.table == "changes":
+        _compare_changes(name, writer, stream, rows)
+    else:
+        found = Counter(map(_named, rows))
+        assert [row for row, count in found.items() if count > 1] == []
+        assert set(found) == there
+        assert sum(row["type"] == NUMBERED[name] for row in rows) == writer.written
+    left = [path.name for path in stream.folder.glob("rows._staging*")]
+    assert left == [], "shards of killed steps are left"
+    where = stream.folder.relative_to(writer.home)
+    return f"{name}/{where} {len(rows)} rows, {_steps([stream])} steps, {writer.changed} given up"
+
+
+def _compare_changes(name: str, writer: Writer, stream: Stream, rows: list[Row]) -> None:
+    wanted = []
+    for number in range(writer.written if name != "bitronix" else 0):
+        body = f"record {number}".encode()
+        wanted.append(("insert", body))
+        if name == "jboss" and number >= LIVE_RECORDS:
+            wanted.append(("delete", f"record {number - LIVE_RECORDS}".encode()))
+    if stream.target == "delta":  # the newest row of every key
+        gone = {body for kind, body in wanted if kind == "delete"}
+        left = sorted(body for kind, body in wanted if kind == "insert" and body not in gone)
+        if name == "native":  # appended records have no key: they are one row
+            left = [wanted[-1][1]]
+        assert sorted(row["after"] for row in rows) == left
+        return
+    rows.sort(key=itemgetter("_commit_version", "ordinal"))
+    keys = {row["key"]: row["after"] for row in rows if row["_change_type"] == "insert"}
+    found = [(row["_change_type"], row["after"] or keys.get(row["key"])) for row in rows]
+    assert found == wanted
+
+
+def _streamed(stream: Stream) -> list[Row]:
     """The rows that were streamed."""
-    return [_row(list(row.values())) for row in _written(home / "rows", COLUMNS)]
+    if stream.target == "parquet":
+        return _vouched_for(stream)
+    if stream.target == "delta":
+        lines = (stream.folder / "rows.json").read_bytes().splitlines()
+    elif stream.rows.exists():
+        lines = [record.body or b"" for record in tallystick.scan(stream.rows)]
+    else:
+        lines = []
+    rows = [dict.fromkeys(COLUMNS[stream.table]) | json.loads(line) for line in lines if line]
+    for row in rows:
+        row |= {one: base64.b64decode(row[one]) for one in BYTES if row.get(one) is not None}
+    return rows
 
 
-def _written(folder: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
+def _vouched_for(stream: Stream) -> list[Row]:
     """The rows in the files that Spark's sink vouches for: a killed step leaves others, which
     its next try writes again."""
     files = {
         json.loads(line)["path"].removeprefix("file://")
-        for entry in (folder / "_spark_metadata").glob("[0-9]*")
+        for entry in (stream.rows / "_spark_metadata").glob("[0-9]*")
         for line in entry.read_text().splitlines()[1:]
     }
-    rows: list[dict[str, Any]] = (
-        dataset.dataset(sorted(files)).to_table(columns=list(columns)).to_pylist()
-    )
+    columns = list(COLUMNS[stream.table])
+    rows: list[Row] = dataset.dataset(sorted(files)).to_table(columns=columns).to_pylist()
     return rows
 
 
-def _in_batch(writer: Writer) -> set[Row]:
+def _in_batch(writer: Writer) -> set[tuple[Any, ...]]:
     """The rows of all files, wherever they are now. Segments that were moved away lack the
     control block that would vouch for them."""
     moved = isinstance(writer, NativeWriter)
     folders = [(writer.path, False), *((str(path), moved) for path in writer.archives())]
     return {
-        _row([getattr(record, name) for name in COLUMNS])
+        _named({name: getattr(record, name) for name in COLUMNS["records"]})
         for folder, salvage in folders
         for record in tallystick.scan(folder, salvage=salvage)
         if record.outcome is Outcome.VALID
     }
 
 
-def _row(values: list[Any]) -> Row:
+def _named(row: Row) -> tuple[Any, ...]:
     """A record without the folder that its file lies in."""
-    return (PurePath(values[0]).name, *values[1:])
-
-
-def _check(spark: SparkSession, writers: dict[str, Writer], kills: int) -> str:
-    choice = random.Random(SEED)
-    homes = [one.home for one in writers.values()]
-    for kill in range(kills):
-        _kill_after(homes, choice.randint(1, 8), choice.random())
-        print(f"kill {kill + 1} of {kills}, {_steps(homes)} steps", flush=True)  # noqa: T201
-    reported = []
-    for name, one in writers.items():
-        one.stop()
-        for table in tables(one.home):
-            _drain(spark, one.home, table)
-        if isinstance(one, NativeWriter):
-            one.dispose()
-        reported.append(_compare(name, one))
-    errors = [error for home in homes for error in failures(home)]
-    figure = f"{kills} kills: " + ", ".join(reported)
-    assert errors == [], "\n".join([figure, *errors])
-    return figure
-
-
-def _drain(spark: SparkSession, home: Path, table: str) -> None:
-    """Read everything that is there, in this process."""
-    while True:
-        query = follow(spark, home, table, drain=True)
-        while query.isActive:
-            time.sleep(0.1)
-        assert len(failures(home)) <= KILLS, failures(home)[-1]
-        if not failed(query, home):
-            return
-
-
-def _compare(name: str, writer: Writer) -> str:
-    rows = _streamed(writer.home)
-    twice = [row for row, count in Counter(rows).items() if count > 1]
-    assert twice == []
-    assert set(rows) == _in_batch(writer)
-    numbered = [row for row in rows if row[2] == NUMBERED[name]]
-    assert len(numbered) == writer.written
-    if isinstance(writer, NativeWriter):
-        names = ("after", "_commit_version", "_change_type")
-        changes = sorted(_written(writer.home / "changes", names), key=itemgetter(names[1]))
-        assert {row["_change_type"] for row in changes} == {"insert"}
-        bodies = [f"record {number}".encode() for number in range(writer.written)]
-        assert [row["after"] for row in changes] == bodies
-    return f"{name} {len(rows)} rows, {writer.changed} files given up"
+    return (PurePath(row["file"]).name, *(row[name] for name in COLUMNS["records"][1:]))
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
+@pytest.mark.parametrize("targets", [("sink", "parquet"), ("delta",)])
 def test_streams_that_are_killed_write_each_record_once(
-    spark: SparkSession,
-    writers: dict[str, Writer],
-    record_property: Callable[[str, object], None],
+    tmp_path: Path, record_property: Callable[[str, object], None], targets: tuple[str, ...]
 ) -> None:
-    record_property("figure", _check(spark, writers, KILLS))
-    assert all(one.changed for one in writers.values())
+    environment, jars = spark_with("delta") if targets == ("delta",) else (dict(os.environ), "")
+    tables = ("records", "changes")
+    names = [f"{log}/{table}/{to}" for to in targets for log in WRITERS for table in tables]
+    options = ["--jars", jars] if jars else []
+    with at_work(tmp_path, names) as working:
+        drivers = Drivers([*working.values()], environment, options)
+        drivers.kill(KILLS)
+        record_property("figure", check(working, drivers, drivers.drain))
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.usefixtures("streams")
 def test_a_few_kills_leave_every_record_and_every_change_once(
-    spark: SparkSession, writers: dict[str, Writer]
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    _check(spark, writers, FEW)
+    with at_work(tmp_path, FEW) as working:
+        drivers = Drivers([*working.values()], dict(os.environ))
+        drivers.kill(len(WRITERS))
+        check(working, drivers, lambda: drain_all(spark, drivers.streams))
+
+
+def _forked(home: Path, kills: int) -> str:
+    names = [f"{log}/{table}/sink" for log in WRITERS for table in ("records", "changes")]
+    with (
+        at_work(home, names) as working,
+        Forks([*working.values()], {}, records=15) as drivers,
+    ):
+        drivers.kill(kills)
+        return check(working, drivers, drivers.drain)
+
+
+def test_batches_are_written_once_wherever_their_driver_is_killed(tmp_path: Path) -> None:
+    _forked(tmp_path, FEW_FORKS)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_batches_are_written_once_wherever_many_drivers_are_killed(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    record_property("figure", _forked(tmp_path, FORKS))

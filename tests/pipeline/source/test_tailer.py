@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.pipeline.options import Limit, OptionError, SourceOptions, parse
+from tallystick.pipeline.source import tailer as module
 from tallystick.pipeline.source.file_ranges import file_ranges, read
-from tallystick.pipeline.source.positions import Position
-from tallystick.pipeline.source.stream import LogStreamReader, reader_offset
+from tallystick.pipeline.source.positions import Position, digests, reader_offset, require_unchanged
 from tallystick.pipeline.source.tailer import Tailer
 from tallystick.systems import registry
+from tallystick.systems.bitronix.format.layout import ACTIVE, COMMITTED
+from tallystick.systems.bitronix.live.log import DiskJournal
 from tests.fixtures import fixture_dir
 
 if TYPE_CHECKING:
@@ -68,6 +70,31 @@ def test_every_record_comes_once_while_files_grow_roll_and_go(home: Path, limit:
     assert sorted(seen) == list(range(written))
 
 
+@pytest.mark.parametrize("mode", ["permissive", "failfast"])
+def test_a_file_may_go_between_the_look_at_it_and_its_digest(
+    home: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    _append(home / "1.fake", 1, 3)
+    _append(home / "2.fake", 4, 3)
+    options = SourceOptions((str(home),), mode=mode)
+    whole = Tailer(options).latest()
+    going = str(home / "1.fake")
+
+    def late(path: str, first: int, end: int) -> str:
+        if path == going:
+            Path(path).unlink()
+        return digests(path, first, end)
+
+    monkeypatch.setattr(module, "digests", late)
+    tailer = Tailer(options)
+    assert going not in tailer.latest()
+    assert tailer.latest() == {path: whole[path] for path in whole if path != going}
+    _append(home / "1.fake", 1, 3)
+    tailer = Tailer(options)
+    assert going not in (position := tailer.advance({}))
+    assert _numbers(options, {}, tailer.advance(position)) == [4, 5, 6]
+
+
 def test_limits_are_kept_and_a_step_takes_at_least_one_record(home: Path) -> None:
     _append(home / "1.fake", 1, 10)
     options = SourceOptions((str(home),))
@@ -107,6 +134,8 @@ def test_records_that_went_before_they_were_read_are_told_where_it_is_asked_for(
 
 
 def test_available_now_stops_at_what_was_there(home: Path) -> None:
+    from tallystick.pipeline.source.stream import LogStreamReader
+
     _append(home / "1.fake", 0, 4)
     options = SourceOptions((str(home),), limit=Limit(rows=3))
     reader = LogStreamReader(options)
@@ -122,6 +151,8 @@ def test_available_now_stops_at_what_was_there(home: Path) -> None:
 
 
 def test_what_was_read_to_its_end_may_be_disposed_of(home: Path) -> None:
+    from tallystick.pipeline.source.stream import LogStreamReader
+
     options = SourceOptions((str(home),), hold_folder=str(home / "hold"))
     done = {f"/logs/{name}": [None, None, 2] for name in ("1.log", "2.log", "3.log")}
     LogStreamReader(options).commit(done | {"/other/1.log": [None, None, 2]})
@@ -138,6 +169,7 @@ def test_only_records_stream() -> None:
     assert parse({"path": "/x", "maxRowsPerTrigger": "5"}).limit == Limit(rows=5)
 
 
+@pytest.mark.usefixtures("streams")
 def test_a_stream_gives_what_a_batch_gives(spark: SparkSession, tmp_path: Path) -> None:
     """Two queries with one checkpoint, in three steps, over a real journal."""
     path = str(fixture_dir("bitronix") / "rollover-2")
@@ -194,3 +226,28 @@ def test_a_stream_that_fails_fast_names_a_log_that_it_cannot_read(home: Path) ->
     assert len(Tailer(SourceOptions((str(home),))).latest()) == 1
     with pytest.raises(LogUnreadableError, match=r"2\.fake\.gz"):
         Tailer(SourceOptions((str(home),), mode="failfast")).latest()
+
+
+def test_a_file_that_is_recycled_while_it_is_looked_at_was_not_rewritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = SourceOptions((str(tmp_path),))
+    position: Position = {}
+    with DiskJournal(str(tmp_path), max_log_size=4096) as journal:
+        for number in range(30):
+            journal.log(ACTIVE, b"%d" % number, {"jdbc/a"})
+        journal.force()
+        position = Tailer(options).advance(position)
+
+        def recycling(*given: Any) -> None:
+            for number in range(300):  # both files are used again after the headers were read
+                journal.log(ACTIVE, b"new %d" % number, {"jdbc/a"})
+                journal.log(COMMITTED, b"new %d" % number, {"jdbc/a"})
+            journal.force()
+            monkeypatch.undo()
+            require_unchanged(*given)
+
+        monkeypatch.setattr(module, "require_unchanged", recycling)
+        tailer = Tailer(options)
+        after = tailer.advance(position)
+        assert tailer.advance(after)

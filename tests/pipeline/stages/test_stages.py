@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tallystick.arrow.schemas import CHANGES, FINDINGS, RECORDS, TRANSACTIONS
 from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS
+from tests.fixtures import fixture_dir
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -150,3 +152,15 @@ def test_what_is_in_doubt_for_too_long_is_overdue(spark: SparkSession) -> None:
     ]
     found = overdue(frame(spark, GLOBAL_TRANSACTIONS, rows), 5).collect()
     assert [(bytes(row.gtrid), row.age_seconds) for row in found] == [(b"\x01", 10.0)]
+
+
+def test_profile_of_the_source_is_that_of_a_run(spark: SparkSession) -> None:
+    from tallystick.pipeline.stages import profile
+
+    source = spark.read.format("tallystick").option("path", str(fixture_dir("estate") / "clean"))
+    records = source.option("table", "records").load()
+    transactions = source.option("table", "transactions").load()
+    ours, run = source.option("table", "profile").load(), profile(records, transactions)
+    assert ours.schema.simpleString() == run.schema.simpleString()
+    assert Counter(ours.collect()) == Counter(run.collect())
+    assert ours.where("latency_p99 is not null").count()

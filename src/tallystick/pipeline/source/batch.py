@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 try:
+    import pyspark
     from pyspark.sql.datasource import (
         DataSource,
         DataSourceReader,
@@ -29,16 +30,20 @@ except ImportError as error:
 
     raise MissingExtraError("pyspark", "spark") from error
 
-from tallystick.pipeline.change_feed import selected_columns
 from tallystick.pipeline.options import (
     NAMES,
     OptionError,
     SourceOptions,
     local_path,
     parse,
+    require_kept_images,
 )
-from tallystick.pipeline.planning import Piece, Task, tasks
+from tallystick.pipeline.planning import Piece, Task, find, tasks
 from tallystick.pipeline.task import execute
+from tallystick.pipeline.typed import OF_FEED, collections_of
+from tallystick.reading.names import log_name
+from tallystick.systems.protocol import Collection
+from tallystick.systems.registry import system
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,20 +76,29 @@ class TallystickDataSource(DataSource):
         A catalog keeps the schema of a table made by ``CREATE TABLE`` and drops its options: so
         they travel in the metadata of the first column.
         """
-        options = parse(self.options)
+        options = with_collection(parse(self.options))
         return _with_options(spark_schema(options.schema), self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the batch reader of the chosen table."""
-        options = narrowed(parse(_options_of(schema) | dict(self.options)), schema)
+        options = narrowed(self._parsed(schema), schema)
         # Spark refuses a reader that defines pushFilters unless push-down is switched on.
         return PruningReader(options) if _pushing_down() else TableReader(options)
 
+    def _parsed(self, schema: StructType) -> SourceOptions:
+        return with_collection(parse(_options_of(schema) | dict(self.options)))
+
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return the stream reader. Raises `OptionError` for a table that cannot be streamed."""
-        from tallystick.pipeline.source.stream import LogStreamReader
+        try:
+            from tallystick.pipeline.source.stream import LogStreamReader
+        except ImportError as error:  # Spark 4.1 has no read limits of Python data sources
+            raise OptionError(
+                "streams need PySpark 4.2 or later", found=pyspark.__version__
+            ) from error
 
-        options = parse(_options_of(schema) | dict(self.options))
+        options = narrowed(self._parsed(schema), schema)
+        require_kept_images(options)
         if options.table not in ("records", "changes"):
             raise OptionError(
                 "only records and changes can be streamed",
@@ -172,7 +186,7 @@ def spark_schema(schema: pa.Schema) -> StructType:
     """Return an Arrow schema in Spark's types, every field nullable."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return from_arrow_schema(schema)
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
 
 def narrowed(options: SourceOptions, schema: StructType) -> SourceOptions:
@@ -180,7 +194,7 @@ def narrowed(options: SourceOptions, schema: StructType) -> SourceOptions:
 
     Raises `OptionError` for a column that the table has not, or has in another type.
     """
-    whole = selected_columns(options.table, feeds=options.feeds)
+    whole = replace(options, columns=()).schema
     known = {field.name: field.dataType for field in spark_schema(whole)}
     for field in schema:
         if known.get(field.name) != field.dataType:
@@ -226,3 +240,38 @@ def _pushing_down() -> bool:
     worker = "pyspark.sql.worker.data_source_pushdown_filters"
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     return worker in sys.modules or getattr(main, "name", None) == worker
+
+
+def with_collection(options: SourceOptions) -> SourceOptions:
+    """Return the options with the columns of their collection, as the logs' catalogues have them.
+
+    Raises:
+        OptionError: no log has such a collection, or logs have it with different columns.
+    """
+    if options.collection is None:
+        return options
+    found: dict[Collection, str] = {}
+    names: set[str] = set()
+    for source in find(options.paths).logs:
+        for one in collections_of(system(source.system).read(source, options.reading)):
+            names.add(one.name)
+            if one.name == options.collection:
+                found.setdefault(one, log_name(source))
+    if len(found) != 1:
+        different = "; ".join(f"{log}: {_text(one)}" for one, log in found.items())
+        raise OptionError(
+            "logs have this collection with different columns: load them one by one"
+            if found
+            else "no log has this collection, or no log here tells columns",
+            expected=f"one of {', '.join(sorted(names))}" if names and not found else None,
+            found=different or options.collection,
+        )
+    (collection,) = found
+    typed = tuple((one.name, one.kind) for one in collection.columns)
+    if taken := {name for name, _ in typed} & OF_FEED.keys():
+        raise OptionError("a column has the name of one of the feed", found=", ".join(taken))
+    return replace(options, typed=typed)
+
+
+def _text(one: Collection) -> str:
+    return ", ".join(f"{column.name} {column.declared}" for column in one.columns)

@@ -6,13 +6,13 @@ In: positions. Out: ranges of files, packed for tasks, and their batches.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tallystick.errors import TallystickError
-from tallystick.pipeline.change_feed import feed
 from tallystick.pipeline.fingerprint import forget_listings
+from tallystick.pipeline.images import images_of
 from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import LOGS_MAX, find
 from tallystick.pipeline.source.followed_log import FollowedLog
@@ -23,8 +23,11 @@ from tallystick.pipeline.source.positions import (
     begin_of,
     digests_of,
     life_of,
+    places_of,
     require_unchanged,
 )
+from tallystick.pipeline.task import fed
+from tallystick.reading.names import log_name
 from tallystick.systems.protocol import LogSource
 
 if TYPE_CHECKING:
@@ -42,10 +45,16 @@ class FileRange:
     end: int
     digests: str = ""
     """Digests of the bytes before ``end``."""
+    places: tuple[int | None, int] | None = None
+    """Of a log whose changes are followed: the places of the last record before these (None: there
+    is none), and of the last of these. None where they are not known."""
 
 
 def file_ranges(options: SourceOptions, start: Position, end: Position) -> list[FileRange]:
-    """Return what lies between two positions, one range per file."""
+    """Return what lies between two positions, one range per file.
+
+    Those of a log whose changes are followed come in the order of the log.
+    """
     sources = {path: log for log in find(options.paths).logs for path in log.files}
     found = []
     for path, entry in end.items():
@@ -54,17 +63,39 @@ def file_ranges(options: SourceOptions, start: Position, end: Position) -> list[
         if begin < stop and path in sources:
             known = digests_of(entry)
             found.append(FileRange(sources[path], path, life, begin, stop, known))
-    return found
+    chained = options.feeds and options.on_rewrite == "fail"
+    return _in_order(found, start, end) if chained else found
 
 
-def packed(found: Iterable[FileRange], limit: int) -> Iterator[tuple[FileRange, ...]]:
-    """Yield ranges in order, as many together as stay below ``limit`` bytes and few logs."""
+def _in_order(found: list[FileRange], start: Position, end: Position) -> list[FileRange]:
+    """Return ranges in the order of their logs, with what was read of the logs before each."""
+    if any(len(end[one.file]) < 7 for one in found):
+        return found  # a step that an earlier version began
+    read, ordered, logs = places_of(start), [], [one.source for one in found]
+    for one in sorted(found, key=lambda one: (logs.index(one.source), end[one.file][6])):
+        log, until = end[one.file][5:7]
+        if until <= read.get(log, until - 1):
+            continue  # moved by the log's own writer: it was read where it stood before
+        known = log in read or one.begin == 0
+        ordered.append(replace(one, places=(read.get(log), until)) if known else one)
+        read[log] = until
+    return ordered
+
+
+def packed(
+    found: Iterable[FileRange], limit: int, *, whole_logs: bool = False
+) -> Iterator[tuple[FileRange, ...]]:
+    """Yield ranges in order, as many together as stay below ``limit`` bytes and few logs.
+
+    With ``whole_logs`` all ranges of a log that follow each other stay together.
+    """
     bundle: list[FileRange] = []
     size = logs = 0
     for one in found:
         more = one.end - one.begin
         other = not bundle or bundle[-1].source != one.source
-        if bundle and (size + more > limit or logs + other > LOGS_MAX):
+        full = size + more > limit or logs + other > LOGS_MAX
+        if bundle and full and (other or not whole_logs):
             yield tuple(bundle)
             bundle, size, logs, other = [], 0, 0, True
         bundle.append(one)
@@ -90,9 +121,8 @@ def read(found: Iterable[FileRange], options: SourceOptions) -> Iterator[pa.Reco
             try:
                 if log is None:
                     forget_listings(one.file)
-                    log = FollowedLog(source, options.reading)
-                rows = _read(log, one)
-                yield from _committed(log, rows) if options.feeds else rows
+                    log = FollowedLog(source, options.reading, options.collection)
+                yield from _committed(log, one, options) if options.feeds else _read(log, one)
             except (TallystickError, OSError) as error:
                 rewritten = isinstance(error, HistoryRewrittenError)
                 strict = options.mode == "failfast" or options.feeds
@@ -101,28 +131,52 @@ def read(found: Iterable[FileRange], options: SourceOptions) -> Iterator[pa.Reco
 
 
 def _read(log: FollowedLog, one: FileRange) -> Iterator[pa.RecordBatch]:
+    _require_there(log, one)
+    for batch in log.batches(one.file, one.begin, one.end):
+        yield from _between(batch, one.begin, one.end)
+
+
+def _require_there(log: FollowedLog, one: FileRange) -> None:
     now = log.lives.get(one.file)
-    if now is None or now[:2] != one.life[:2]:
+    there = now is not None and now[:2] == one.life[:2]
+    if there and one.digests:
+        try:
+            require_unchanged(one.file, log.first(one.file), one.end, one.digests)
+        except HistoryRewrittenError:
+            there = log.lives_on(one.file)
+            if there:
+                raise
+    if not there:
         raise TallystickError(
             "records are gone: the file was recycled before they were read",
             file=one.file,
             offset=one.begin,
             advice="Hold files back until the stream has read them (option holdFolder)",
         )
-    if one.digests:
-        require_unchanged(one.file, log.first(one.file), one.end, one.digests)
-    for batch in log.batches(one.file, one.begin, one.end):
-        yield from _between(batch, one.begin, one.end)
 
 
-def _committed(log: FollowedLog, records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the changes that these records of one file commit, as a change feed."""
-    import pyarrow.compute as pc
-
-    limits = [pc.min_max(batch.column("sequence")).as_py() for batch in records]
-    if limits:
-        after = min(one["min"] for one in limits) - 1
-        yield from feed(log.changes(after, max(one["max"] for one in limits)))
+def _committed(
+    log: FollowedLog, one: FileRange, options: SourceOptions
+) -> Iterator[pa.RecordBatch]:
+    """Yield the changes that the records of a range commit, as a change feed."""
+    _require_there(log, one)
+    places = one.places
+    if places is None:  # after a position of an earlier version, or in a history taken anew
+        limits = log.place_limits(one.file, _read(log, one))
+        if limits is None:
+            return
+        places = limits[0] - 1, limits[1]
+    changes = log.changes(*places)
+    if not options.history:
+        yield from fed(changes, options)
+        return
+    name = log_name(log.source)
+    with images_of(options.images_folder, options.base_images, name) as images:
+        if options.collection is not None and images.version is None:
+            images.add_rows(options.collection, log.rows_before())
+        if places[0] is not None:
+            images.advance(log.changes, places[0])
+        yield from fed(images.filled(changes), options)
 
 
 def _between(batch: pa.RecordBatch, begin: int, end: int) -> Iterator[pa.RecordBatch]:

@@ -11,10 +11,10 @@ syncs the file that it has read, through a descriptor that cannot write.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,7 @@ from tallystick.systems.protocol import (
     ProvesDurability,
     ReadOptions,
     Split,
+    Typed,
 )
 from tallystick.systems.registry import system
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 _VALID = Outcome.VALID.value
 
 Ends = npt.NDArray[np.int64]
+_NONE = np.empty(0, np.int64)
 
 
 @dataclass
@@ -54,8 +56,13 @@ class FollowedLog:
 
     source: LogSource
     options: ReadOptions
+    collection: str | None = None
+    """The collection whose changes are wanted, in its own columns; None: those of all."""
     held_back: bool = False
     """True if the records whose ends were asked for last are followed by some not yet durable."""
+    places: Ends = field(default_factory=lambda: _NONE)
+    """The places of these records, in the same order; empty of logs whose changes cannot be
+    followed."""
 
     @cached_property
     def _reading(self) -> LogReading:
@@ -81,6 +88,11 @@ class FollowedLog:
             for file in reading.files()
         }
 
+    def lives_on(self, path: str) -> bool:
+        """Return True if the file has, looked at anew, the life that it had when it was opened."""
+        now = FollowedLog(self.source, self.options).lives.get(path)
+        return now is not None and now[:2] == self.lives[path][:2]
+
     def first(self, path: str) -> int:
         """Return the offset of the first byte that stays as it is while the file lives."""
         life = self.lives[path]
@@ -97,18 +109,36 @@ class FollowedLog:
         The end at ``begin`` itself is included, and some ends before it may be.
         """
         size, self.held_back = self.lives[path].size, False
-        places = [np.empty((3, 0), np.int64)]
-        for batch in self.batches(path, begin, size):
-            columns = ("offset", "length", "sequence")
-            places.append(np.stack([batch.column(name).to_numpy(False) for name in columns]))
-        offsets, lengths, sequences = np.concatenate(places, 1)
-        ends = offsets + lengths
+        ends, sequences = self._ends_of(self.batches(path, begin, size))
         if isinstance(self._reading, ProvesDurability) and len(ends):
             kept = sequences <= self._reading.durable_sequence(path, int(ends.max()))
             self.held_back = not kept.all()
-            ends = ends[kept]
-        found = np.sort(ends).astype(np.int64)
-        return found[found <= size]
+            ends, sequences = ends[kept], sequences[kept]
+        order = np.argsort(ends, kind="stable")
+        order = order[ends[order] <= size]
+        ends, sequences = ends[order], sequences[order]
+        self.places = self._places(path, ends, sequences)
+        return ends
+
+    def place_limits(self, path: str, records: Iterable[pa.RecordBatch]) -> tuple[int, int] | None:
+        """Return the smallest and largest place of these records of a file; None without any."""
+        found = self._places(path, *self._ends_of(records))
+        return (int(found.min()), int(found.max())) if len(found) else None
+
+    def _ends_of(self, records: Iterable[pa.RecordBatch]) -> tuple[Ends, Ends]:
+        """Return the ends and the sequence numbers of records; 0 for those without number."""
+        found = [np.empty((3, 0), np.int64)]
+        for batch in records:
+            columns = (batch.column(name).fill_null(0) for name in ("offset", "length", "sequence"))
+            found.append(np.stack([column.to_numpy(zero_copy_only=False) for column in columns]))
+        offsets, lengths, sequences = np.concatenate(found, 1)
+        return offsets + lengths, sequences
+
+    def _places(self, path: str, ends: Ends, sequences: Ends) -> Ends:
+        reading = self._reading
+        if not len(ends) or not isinstance(reading, ChangesBetween):
+            return _NONE
+        return reading.places(path, ends, sequences)
 
     def make_durable(self, path: str, begin: int, end: int) -> None:
         """Sync what was read of a file between two offsets, unless the log itself proves it.
@@ -124,13 +154,23 @@ class FollowedLog:
         ends = self.ends(path, self.lives[path].size)
         return self.ends(path) if self.file_by_file and not len(ends) else ends
 
-    def changes(self, after: int, until: int) -> Iterator[pa.RecordBatch]:
-        """Yield the changes that records above ``after``, up to ``until``, commit, in order."""
+    def changes(self, after: int | None, until: int) -> Iterator[pa.RecordBatch]:
+        """Yield the changes that records at places above ``after``, up to ``until``, commit."""
         reading = self._reading
         assert isinstance(reading, ChangesBetween)
-        rows = change_rows(reading.changes_between(after, until), reading.clock.value)
+        if self.collection is not None and isinstance(reading, Typed):
+            found = reading.changes_of(self.collection, after, until)
+        else:
+            found = reading.changes_between(after, until)
+        rows = change_rows(found, reading.clock.value)
         name = log_name(self.source)
         yield from batches_of_rows((row | {"log": name} for row in rows), CHANGES)
+
+    def rows_before(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield key and values of the collection's rows where the log begins, as it tells them."""
+        reading = self._reading
+        if self.collection is not None and isinstance(reading, Typed):
+            yield from reading.rows_before(self.collection)
 
     def batches(self, path: str, begin: int, end: int) -> Iterator[pa.RecordBatch]:
         """Yield the valid records of a file that end after ``begin`` and begin before ``end``.

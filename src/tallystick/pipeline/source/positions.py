@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
+from tallystick.disposal.retention import ReaderOffset
 from tallystick.errors import TallystickError
 from tallystick.reading.discovery import parent
 from tallystick.storage.source import read_part
 
 Position: TypeAlias = dict[str, list[Any]]
 """By file: identity, generation, the offset after the last record read, digests of the last blocks
-before that offset, and how often the file was read anew because its history was rewritten. Those
-of earlier versions end after the offset."""
+before that offset, and how often the file was read anew because its history was rewritten. Where
+changes are followed also the name of the log and the place (`ChangesBetween`) of the last record
+read. Those of earlier versions end after the offset, or before the name."""
 
 Life: TypeAlias = tuple[int | None, int | None, int]
 """Identity and generation of a file, and the number of its rewritten histories."""
@@ -44,6 +47,15 @@ def digests_of(entry: list[Any]) -> str:
     return entry[3] if len(entry) > 3 else ""
 
 
+def places_of(position: Position) -> dict[str, int]:
+    """Return, by name of a log whose changes are followed, the place of its last record read."""
+    found: dict[str, int] = {}
+    for entry in position.values():
+        for log, place in [entry[5:7]] if len(entry) > 6 else []:
+            found[log] = max(place, found.get(log, 0))
+    return found
+
+
 def begin_of(position: Position, path: str, life: Life) -> int:
     """Return the offset to continue at in a file that has this life now."""
     known = position.get(path)
@@ -64,10 +76,16 @@ def capped(start: Position, position: Position, target: Position) -> Position:
     for path, entry in position.items():
         known = target.get(path)
         if known is not None and known[:2] == entry[:2]:
-            found[path] = entry if entry[2] <= known[2] else [*known[:4], *entry[4:]]
+            later = entry[2] > known[2]
+            found[path] = [*known[:4], entry[4], *known[5:]] if later else entry
         elif path in start:
             found[path] = start[path]
     return found
+
+
+def reader_offset(hold_folder: str, log_folder: str) -> ReaderOffset:
+    """Return how far a stream with this ``holdFolder`` has read a log, for `KeepForReader`."""
+    return ReaderOffset(hold_folder, quote(log_folder, safe=""))
 
 
 def digests(path: str, first: int, end: int) -> str:

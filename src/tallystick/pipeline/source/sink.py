@@ -36,6 +36,12 @@ BODY = "body"
 """The column that becomes the record."""
 
 SEGMENT_BYTES = 16 << 20
+"""Size of a segment, except where a whole shard needs less: a segment takes its size on disk."""
+
+_RECORD_ROOM, _SEGMENT_ROOM, _ROUND = 64, 32 << 10, 4096
+"""Bytes beside its body that a record, and a segment, need at most; sizes are multiples of the
+last."""
+
 APPENDED_BYTES = 32 << 20
 """Bytes that are appended, and synced, at once."""
 
@@ -66,18 +72,15 @@ class _Shards:
         """Write all rows of a task into a new log; durable when this returns."""
         path = f"{self.staging}/{uuid.uuid4().hex}"
         Path(self.staging).mkdir(parents=True, exist_ok=True)
-        settings = {"segment_size": SEGMENT_BYTES, "preallocate": False, "spares": 0}
-        records = size = 0
-        waiting: list[bytes] = []
+        parts = _parts(batches)
+        waiting = next(parts, [])
+        settings = {"segment_size": _segment_size(waiting), "preallocate": False, "spares": 0}
+        records = 0
         log = open_journal_engine(path, settings=settings)
         try:
-            for batch in batches:
-                waiting += _bodies(batch)
-                size += batch.nbytes
-                if size >= APPENDED_BYTES:
-                    records += len(log.append_many(waiting))
-                    waiting, size = [], 0
-            records += len(log.append_many(waiting))
+            while waiting:
+                records += len(log.append_many(waiting))
+                waiting = next(parts, [])
         finally:
             log.close()
         return ShardWritten(path, records, _query_id())
@@ -149,14 +152,17 @@ class ShardWriter(DataSourceArrowWriter):
 
 
 class ShardStreamWriter(DataSourceStreamArrowWriter):
-    """A streaming write: a batch that its query published before is dropped."""
+    """A streaming write: a batch that its query published before is dropped.
+
+    A query has a staging folder of its own, so each commit removes what killed tries left there.
+    """
 
     def __init__(self, root: str) -> None:
-        self.shards = _Shards(root, f"{root}._staging-stream")
+        self.root = root
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> ShardWritten:
         """Write the rows of one task."""
-        return self.shards.write_shard(iterator)
+        return self._shards(_query_id()).write_shard(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Publish the batch unless its query published it before.
@@ -171,18 +177,23 @@ class ShardStreamWriter(DataSourceStreamArrowWriter):
         query = queries.pop() if len(queries) == 1 else None
         if query is None:
             raise LogWriteError("a streaming batch does not say which query it is of")
-        old = Path(self.shards.root) / f"batch-{batchId:012}"
+        old = Path(self.root) / f"batch-{batchId:012}"
         if old.exists():
             raise LogWriteError(
                 "there is a batch of this number that does not say which query wrote it",
                 file=str(old),
                 advice="Write to another folder; or remove it if this query has not written it",
             )
-        self.shards.publish(messages, f"{query}-{batchId:012}")
+        shards = self._shards(query)
+        shards.publish(messages, f"{query}-{batchId:012}")
+        shutil.rmtree(shards.staging, ignore_errors=True)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """Remove the shards of the batch."""
-        self.shards.discard(messages)
+        self._shards(None).discard(messages)
+
+    def _shards(self, query: str | None) -> _Shards:
+        return _Shards(self.root, f"{self.root}._staging-{query or 'stream'}")
 
 
 def require_body(schema: StructType) -> None:
@@ -199,6 +210,26 @@ def require_body(schema: StructType) -> None:
             found=", ".join(f"{name} {kind}" for name, kind in columns.items()),
             advice=f'Select it: df.select("{BODY}")',
         )
+
+
+def _parts(batches: Iterator[pa.RecordBatch]) -> Iterator[list[bytes]]:
+    """Yield the bodies, in lists of about `APPENDED_BYTES`."""
+    waiting: list[bytes] = []
+    size = 0
+    for batch in batches:
+        waiting += _bodies(batch)
+        size += batch.nbytes
+        if size >= APPENDED_BYTES:
+            yield waiting
+            waiting, size = [], 0
+    if waiting:
+        yield waiting
+
+
+def _segment_size(bodies: list[bytes]) -> int:
+    """Return the size of segments for a shard that begins with these bodies."""
+    needed = sum(len(body) + _RECORD_ROOM for body in bodies) + _SEGMENT_ROOM
+    return min(-(-needed // _ROUND) * _ROUND, SEGMENT_BYTES)
 
 
 def _bodies(batch: pa.RecordBatch) -> list[bytes]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -21,10 +20,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from tallystick.disposal.retention import ReaderOffset
+from tallystick.pipeline.change_feed import stamped
 from tallystick.pipeline.options import Limit, SourceOptions
 from tallystick.pipeline.source.file_ranges import FileRange, file_ranges, packed, read
-from tallystick.pipeline.source.positions import Position, capped, passed
+from tallystick.pipeline.source.positions import Position, capped, passed, reader_offset
 from tallystick.pipeline.source.tailer import Tailer
 
 if TYPE_CHECKING:
@@ -76,12 +75,17 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """Return the work between two positions."""
         found = file_ranges(self.options, start, end)
-        return [RangePartition(some) for some in packed(found, self.options.split_bytes)]
+        limit = self.options.split_bytes
+        return [
+            RangePartition(some) for some in packed(found, limit, whole_logs=self.options.history)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of one partition."""
+        """Yield the records of one partition, in the columns that are wanted."""
         assert isinstance(partition, RangePartition)
-        return read(partition.ranges, self.options)
+        names = self.options.schema.names
+        for batch in read(partition.ranges, self.options):
+            yield (stamped(batch) if self.options.timestamps else batch).select(names)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Note for disposers which files were read to their end (option holdFolder)."""
@@ -93,11 +97,6 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return  # nothing new to note
         for folder, path in self.tailer.finished(end).items():
             offsets[folder].commit(PurePath(path).name)
-
-
-def reader_offset(hold_folder: str, log_folder: str) -> ReaderOffset:
-    """Return the offset of the stream in one folder of logs, for `KeepForReader`."""
-    return ReaderOffset(hold_folder, quote(log_folder, safe=""))
 
 
 def _limit(limit: ReadLimit) -> Limit:

@@ -27,9 +27,11 @@ from tallystick.pipeline.source.positions import (
     digests_of,
     life_of,
     passed,
+    places_of,
     require_unchanged,
 )
 from tallystick.reading.discovery import parent
+from tallystick.reading.names import log_name
 from tallystick.systems.protocol import LogSource
 from tallystick.systems.registry import system
 
@@ -51,6 +53,12 @@ class _Seen:
     """Where the last valid record ends; 0 if there is none."""
     first: int
     """Where the digests of its history begin."""
+    log: str = ""
+    """The name of its log, where changes are followed."""
+    places: Ends = field(default_factory=lambda: np.empty(0, np.int64))
+    """The places of these records, where changes are followed."""
+    last_place: int = 0
+    """The place of the last valid record."""
 
     def settled(self, now: list[int], log: list[list[int]]) -> bool:
         """Return True if nothing changed, and times are old enough to be trusted."""
@@ -61,12 +69,17 @@ class _Seen:
     def entry(self, path: str, end: int) -> list[object]:
         """Return what a position says once the file was read up to ``end``."""
         identity, generation, rewrites = self.life
-        return [identity, generation, end, digests(path, self.first, end), rewrites]
+        entry: list[object] = [identity, generation, end, digests(path, self.first, end), rewrites]
+        if not self.log:
+            return entry
+        at = int(np.searchsorted(self.ends, end, "right"))
+        return [*entry, self.log, int(self.places[at - 1]) if at else self.last_place * (end > 0)]
 
     def ends_after(self, begin: int) -> Ends:
         """Return the ends of records after ``begin``, and forget those before it."""
         if begin > self.since:
-            self.ends = self.ends[np.searchsorted(self.ends, begin, "right") :].copy()
+            kept = np.searchsorted(self.ends, begin, "right")
+            self.ends, self.places = self.ends[kept:].copy(), self.places[kept:].copy()
             self.since = begin
         return self.ends
 
@@ -87,13 +100,19 @@ class Tailer:
         A limit is shared fairly: logs take turns, the one that was read least recently first, and
         of those the one whose oldest change is oldest; each gets an equal part of what is left.
         Within a log no file overtakes an earlier one, and files after the limit are not looked at.
-        Files that are gone leave the position, those that only cannot be read now stay in it;
-        files without records do not enter it.
+        Files that are gone leave the position, unless they are the last that was read of a log
+        whose changes are followed; those that only cannot be read now stay in it; files without
+        records do not enter it.
         """
         logs = self._logs()
         self._require_newest(start, logs)
         there = {path for source in logs for path in source.files}
-        position = {path: at for path, at in start.items() if path in there or not gone(path)}
+        newest = places_of(start)
+        position = {
+            path: at
+            for path, at in start.items()
+            if path in there or (len(at) > 6 and newest[at[5]] == at[6]) or not gone(path)
+        }
         if limit is not None and limit != Limit():
             logs.sort(key=self._turn_of)
         self._step += 1
@@ -117,10 +136,9 @@ class Tailer:
             begin = begin_of(start, path, seen.life)
             if taken := budget.take(begin, seen.ends_after(begin)):
                 self._turns[source.path, source.name] = self._step
-            if taken:
-                position[path] = seen.entry(path, taken)
-            elif path in start and life_of(start[path]) != seen.life:
-                position[path] = seen.entry(path, 0)
+            new_life = path in start and life_of(start[path]) != seen.life
+            if (taken or new_life) and (entry := _entry(path, seen, taken or 0)):
+                position[path] = entry
             if budget.spent:
                 return
 
@@ -132,10 +150,10 @@ class Tailer:
     def latest(self) -> Position:
         """Return the position after everything that is there now."""
         found = {
-            path: seen.entry(path, seen.last)
+            path: entry
             for source in self._logs()
             for path, seen in self._look(source, None)
-            if seen.last
+            if seen.last and (entry := _entry(path, seen, seen.last))
         }
         return dict(sorted(found.items()))
 
@@ -231,8 +249,10 @@ class Tailer:
                 self._seen[path] = self._look_into(log, path, fingerprints, start, before)
         except (TallystickError, OSError) as error:
             if isinstance(error, HistoryRewrittenError):
-                raise
-            if self.options.mode == "failfast" and not gone(path):
+                if log.lives_on(path):
+                    raise
+                return  # it was recycled while it was read: the next look finds its new life
+            if self.options.mode == "failfast" and not any(map(gone, log.source.files)):
                 raise
             # it is gone, or is being made: the next look decides
 
@@ -257,7 +277,13 @@ class Tailer:
         log.make_durable(path, since, last)
         held = log.held_back
         marks = [*fingerprints.values()] if held else [fingerprints[path]]
-        return _Seen(marks, life, ends[ends > since], since, last, first)
+        new = ends > since
+        seen = _Seen(marks, life, ends[new], since, last, first)
+        if self.options.feeds:
+            known = (start or {}).get(path, [])
+            seen.log, seen.places = log_name(log.source), log.places[new]
+            seen.last_place = int(log.places[-1]) if len(ends) else (known[6:7] or [0])[0]
+        return seen
 
     def _life(
         self,
@@ -328,6 +354,16 @@ class Tailer:
                 lives = FollowedLog(source, self.options.reading).lives
                 found += [life.generation for life in lives.values() if life.generation is not None]
         return bool(found) and max(found) < generation
+
+
+def _entry(path: str, seen: _Seen, end: int) -> list[object] | None:
+    """Return the entry of a file; None if it went after the look at it."""
+    try:
+        return seen.entry(path, end)
+    except (TallystickError, OSError):
+        if gone(path):
+            return None
+        raise
 
 
 def _alone(log: FollowedLog) -> bool:

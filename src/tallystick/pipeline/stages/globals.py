@@ -104,7 +104,9 @@ def reconciled(
 def _xa(transactions: DataFrame) -> DataFrame:
     """Transactions with a global id that are not settled, and the owner that is written in it."""
     length = F.octet_length("gtrid") - SUFFIX
-    owner = F.when(length > 0, F.substring("gtrid", F.lit(1), length)).otherwise(F.lit(b""))
+    # By hexadecimal digits: not every engine's substring leaves bytes as they are.
+    digits = F.substring(F.hex("gtrid"), F.lit(1), F.lit(2) * length)
+    owner = F.when(length > 0, F.unhex(digits)).otherwise(F.lit(b""))
     format_id = F.coalesce("format_id", F.lit(BITRONIX))
     dealt_with = F.get_json_object("attributes", "$.settled").eqNullSafe("true")
     named = transactions.where(F.col("gtrid").isNotNull() & ~dealt_with)
@@ -121,7 +123,7 @@ def _journals(xa: DataFrame, grouped: DataFrame) -> DataFrame:
         .agg(F.min(_whole_since()).alias("since"), F.max("last_time").alias("until"))
     )
     notes, branches = (
-        F.array_distinct(F.filter("parts", of)["log"])
+        F.array_distinct(F.transform(F.filter("parts", of), lambda part: part["log"]))
         for of in (lambda part: part["bqual"].isNull(), lambda part: part["bqual"].isNotNull())
     )
     met = grouped.select("owner", F.explode(notes).alias("log"), branches.alias("logs")).distinct()
@@ -134,8 +136,12 @@ def _with_damage(journals: DataFrame, findings: DataFrame | None) -> DataFrame:
     if findings is None:
         return journals.withColumn("damaged", F.expr("false"))
     severe = F.col("severity").isin(*(one.value for one in SEVERE))
-    known = [F.struct(F.lit(system), F.lit(code)) for system, code in sorted(harmless())]
-    hides = severe & ~F.struct("system", "code").isin(*known)
+    known: dict[str, list[str]] = {}
+    for system, code in sorted(harmless()):
+        known.setdefault(system, []).append(code)
+    hides = severe
+    for system, codes in known.items():
+        hides &= ~(F.col("system").eqNullSafe(system) & F.col("code").isin(*codes))
     hides = hides | (F.col("code") == BEING_WRITTEN.code)
     damage = findings.groupBy("log").agg(F.bool_or(hides).alias("damaged"))
     return journals.join(damage, "log", "left").fillna(value=False, subset=["damaged"])

@@ -38,7 +38,7 @@ _OF_PATTERNS = (
 """What of a part `patterns_of` needs."""
 
 
-def arrow_function(function: Callable[..., object], form: DataType) -> Callable[..., Column]:
+def arrow_function(function: Callable[..., object], form: DataType | str) -> Callable[..., Column]:
     """Return a function of Arrow arrays as one of columns; unlike mapInArrow without pandas."""
     make: Any = arrow_udf  # its types know of literal evaluation types only
     wrapped: Callable[..., Column] = make(function, form)
@@ -108,7 +108,7 @@ def nameless_ends(transactions: DataFrame, xa: DataFrame, named: DataFrame) -> D
         claims.join(branches, ["format_id", "gtrid", "log"], "left_anti")
         .groupBy("format_id", "gtrid", "log")
         .agg(F.max(claim).alias("claim"), F.first("bare").alias("bare"))
-        .withColumn("number", F.row_number().over(_newest_first("log", F.struct("claim", "gtrid"))))
+        .withColumn("number", F.row_number().over(_foremost()))
         .where(F.col("number") <= F.size("bare"))
     )
     kept = F.struct("format_id", "gtrid", "claim.state", "claim.last_time")
@@ -152,5 +152,6 @@ def _claims(xa: DataFrame, named: DataFrame) -> DataFrame:
     return names.join(pairs, ["owner", "journal", "name"])
 
 
-def _newest_first(key: str, order: Column) -> WindowSpec:
-    return Window.partitionBy(key).orderBy(order.desc())
+def _foremost() -> WindowSpec:
+    order = ("claim.likelihood", "claim.last_time", "claim.state", "gtrid")
+    return Window.partitionBy("log").orderBy(*(F.col(name).desc() for name in order))

@@ -29,6 +29,7 @@ from tallystick.pipeline.tables.write_task import (
     FileRewrite,
     TableWrite,
     WriteTask,
+    do_all,
     parquet_writer,
 )
 from tallystick.reading.names import log_name
@@ -86,7 +87,7 @@ class BundledTables:
             *(one for table in tables for one in self._kept_files(table)),
         ]
         if work:
-            self.spark.sparkContext.parallelize(work, len(work)).foreach(_do)
+            do_all(self.spark, work)
         for table in tables:
             for partial in self.space.staging(table).glob(".*"):
                 partial.unlink()  # of attempts that failed
@@ -119,7 +120,7 @@ class BundledTables:
             f"{_OVER}-{_ALL}-00000",
             self._codec,
         )
-        self.spark.sparkContext.parallelize([task], 1).foreach(_do)
+        do_all(self.spark, [task])
 
     @cached_property
     def _few(self) -> bool:
@@ -222,13 +223,9 @@ class BundledTables:
         """Rows that Spark made, in files of that prefix beside those of the bundles."""
         folder = self.space.staging(f"_{table}")
         frame.write.parquet(str(folder))
-        for number, part in enumerate(sorted(folder.glob(f"part-*{SUFFIX}"))):
+        for number, part in enumerate(sorted(folder.glob(f"*{SUFFIX}"))):
             part.rename(self.space.staging(table) / f"{prefix}-{_ALL}-{number:05d}{SUFFIX}")
         shutil.rmtree(folder)
-
-
-def _do(task: WriteTask) -> None:
-    task()
 
 
 def _part_of(name: str) -> str:

@@ -6,22 +6,20 @@ findings that only all logs together show. The rules are those of `tallystick.re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow.parquet as pq
 
 from tallystick.arrow.schemas import batch_of, finding_rows
 from tallystick.pipeline.tables.write_task import TableFile
+from tallystick.pipeline.task import JUDGED_AT_ONCE as JUDGED_AT_ONCE
 from tallystick.reading.tables import TABLES
 from tallystick.reconcile.alarms import finding_rows_of
-from tallystick.reconcile.coverage import hides_records
 from tallystick.reconcile.estate import Estate
 from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS
-from tallystick.records import Finding, Severity
-
-JUDGED_AT_ONCE = 50_000
-"""The most transactions that one task judges: they and their judgements are in memory."""
+from tallystick.records import Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,23 +39,43 @@ class EstateJudgement:
 
     def __call__(self) -> None:
         """Judge, and write both tables; doing it again gives the same files."""
-        estate = Estate(self.resources)
-        for file in self.transactions:
-            for row in pq.read_table(file).to_pylist():
-                estate.add_row(row)
-        for file in self.findings:
-            found = pq.read_table(file, columns=["system", "log", "code", "severity"])
-            estate.damaged |= {
-                row["log"]
-                for row in found.to_pylist()
-                if hides_records(row["system"], row["code"], Severity(row["severity"]))
-            }
-        judged = list(estate.judged())
-        rows = finding_rows(self.problems) + finding_rows_of(judged, estate.copies)
+        names = ["system", "log", "code", "severity"]
+        transactions = (
+            row for file in self.transactions for row in pq.read_table(file).to_pylist()
+        )
+        findings = (
+            row for file in self.findings for row in pq.read_table(file, columns=names).to_pylist()
+        )
+        rows, found = judged(transactions, findings, self.problems, self.resources)
         for table, schema, some in (
-            ("global_transactions", GLOBAL_TRANSACTIONS, judged),
-            ("findings", TABLES["findings"], rows),
+            ("global_transactions", GLOBAL_TRANSACTIONS, rows),
+            ("findings", TABLES["findings"], found),
         ):
             made = TableFile(f"{self.root}/{table}", self.name, schema, self.codec)
             made.add(batch_of(some, schema), keep_empty=True)
             made.close()
+
+
+def judged(
+    transactions: Iterable[dict[str, Any]],
+    findings: Iterable[dict[str, Any]],
+    problems: Iterable[Finding],
+    resources: Mapping[str, str] | None,
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Judge the rows of all logs together.
+
+    Args:
+        transactions: rows of that table.
+        findings: rows of that table, or just their system, log, code and severity.
+        problems: findings of the search for logs.
+        resources: which log a resource name means, where the logs leave it open.
+
+    Returns:
+        Rows of ``global_transactions``; and of ``findings``, the problems among them.
+    """
+    estate = Estate(resources)
+    for row in transactions:
+        estate.add_row(row)
+    estate.add_finding_rows(list(findings))
+    rows = list(estate.judged())
+    return rows, finding_rows(problems) + finding_rows_of(rows, estate.copies)

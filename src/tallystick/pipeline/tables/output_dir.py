@@ -2,14 +2,15 @@
 
 In: tables written one by one. Out: all of them in place at once. On a local file system
 new tables are staged beside the old and swapped in after a note of intent, which the next
-run completes if this one was interrupted. Table formats that have transactions of their own
-(Delta, Iceberg ...) and remote folders are overwritten in place, table by table.
+run completes if this one was interrupted. Remote folders, and forms that are no files, are
+overwritten in place, table by table; Delta and Iceberg are `lakehouse`'s.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from tallystick.pipeline.source.batch import spark_schema
 from tallystick.pipeline.tables import run_state as state
 from tallystick.pipeline.tables.run_state import RunState
 from tallystick.reading.tables import TABLES
+from tallystick.reconcile.alarms import COPY_CODE, SEVERITIES
 from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS
 from tallystick.storage.source import is_remote
 
@@ -41,7 +43,8 @@ _STAGING = "_staging"
 _OLD = "_old"
 
 
-_SCHEMAS = {**TABLES, "global_transactions": GLOBAL_TRANSACTIONS}
+SCHEMAS = {**TABLES, "global_transactions": GLOBAL_TRANSACTIONS}
+"""Of the tables that a task can write whole."""
 
 
 def check_form(form: str) -> None:
@@ -119,7 +122,7 @@ class TableSpace:
 
     def _load(self, spark: SparkSession, folder: str) -> DataFrame:
         reader = spark.read.format(self.form)
-        if self.form == "parquet" and (known := _SCHEMAS.get(PurePath(folder).name)) is not None:
+        if self.form == "parquet" and (known := SCHEMAS.get(PurePath(folder).name)) is not None:
             reader = reader.schema(spark_schema(known))  # else a job reads it from a file
         noted = Path(self.root, folder, _SCHEMA)
         if self.form == "json" and noted.is_file():
@@ -139,6 +142,14 @@ class TableSpace:
         (home / _INTENT).unlink()
         shutil.rmtree(home / _OLD, ignore_errors=True)
         shutil.rmtree(home / _STAGING, ignore_errors=True)
+
+
+def kept_rows(old: DataFrame, table: str, logs: Collection[str]) -> DataFrame:
+    """Return the rows of the last run that stay: those of logs that did not change."""
+    kept = old.where(old["log"].isin(list(logs)))
+    if table == "findings":  # what the search and all logs together gave is found anew
+        kept = kept.where(~kept["code"].isin([*SEVERITIES, COPY_CODE, "not-a-log"]))
+    return kept
 
 
 def _schema_of(text: str) -> StructType:

@@ -7,10 +7,12 @@ whole or not at all, however often the task is tried.
 
 from __future__ import annotations
 
+import pickle
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +22,9 @@ from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import Task
 from tallystick.pipeline.task import tables_of
 from tallystick.reading.tables import TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SUFFIX = ".parquet"
 
@@ -33,6 +38,22 @@ class WriteTask(Protocol):
     def __call__(self) -> None:
         """Do the work; doing it again gives the same files."""
         ...
+
+
+def do_all(spark: SparkSession, work: Sequence[WriteTask]) -> None:
+    """Do each in a task of its own, by functions that engines without RDDs have, too."""
+    from tallystick.pipeline.stages.matching import arrow_function
+
+    # Pickled one by one: a worker gets them all, and makes objects of its own one only.
+    packed = [pickle.dumps(one) for one in work]
+
+    def do(numbers: pa.Array) -> pa.Array:
+        for number in numbers.to_pylist():
+            pickle.loads(packed[number])()
+        return numbers
+
+    numbers = spark.range(0, len(work), 1, len(work))
+    numbers.select(arrow_function(do, "long")("id")).collect()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,167 @@
+"""The change feed into what people have: tables of Delta and Iceberg, and envelopes of Debezium.
+
+In: frames of the change feed, whole or batches of a stream. Out: a table that holds the newest row
+of every key, or frames of JSON envelopes. A batch that comes again changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from uuid import uuid4
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
+
+from tallystick.pipeline.change_feed import CHANGE_TYPE, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from tallystick.records import Kind
+
+KEY = ("system", "log", "collection", "key")
+"""The columns that name a row."""
+
+VERSION = ("_commit_version", "ordinal")
+"""The columns that order the changes of a log."""
+
+COLUMNS = (*KEY, *VERSION, "_commit_timestamp", "transaction", "gtrid", "after", "values")
+"""The columns of a table that follows the feed."""
+
+FORMS = ("delta", "iceberg")
+
+_COLLECTION = KEY[:3]
+_OPERATIONS = {INSERT: "c", UPDATE_AFTER: "u", DELETE: "d", Kind.TRUNCATE.value: "t"}
+"""By type of change the letter that Debezium has for it."""
+
+
+def merge_into(table: str, form: str = "delta") -> Callable[[DataFrame, int], None]:
+    """Return a function for ``foreachBatch`` that keeps a table as the newest row of every key.
+
+    A row is replaced or deleted by changes of a later commit only, so a batch that is tried again
+    after a failure, at whatever point, leaves the rows that it leaves when it runs once. The table
+    is made if it is missing, with the columns `COLUMNS`.
+
+    Args:
+        table: its name in SQL; of a Delta table also delta.`/path`, with an absolute path.
+        form: one of `FORMS`.
+
+    Raises:
+        ValueError: there is no such form.
+    """
+    if form not in FORMS:
+        raise ValueError(f"there is no form {form!r}; there are {', '.join(FORMS)}")
+
+    def merge(batch: DataFrame, batch_id: int) -> None:
+        del batch_id  # commit versions tell what was applied
+        columns = ", ".join(f"`{one.name}` {one.dataType.simpleString()}"
+                            for one in batch.select(*COLUMNS).schema)  # fmt: skip
+        batch.sparkSession.sql(f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING {form}")
+        changes = batch.where(F.col(CHANGE_TYPE) != UPDATE_BEFORE).persist()
+        try:
+            emptied = _emptied(changes)
+            if not emptied.isEmpty():
+                _run(emptied, _clear(table))
+            _run(_newest(changes, emptied), _merge(table))
+        finally:
+            changes.unpersist()
+
+    return merge
+
+
+def as_debezium(changes: DataFrame) -> DataFrame:
+    """Return changes as the columns ``topic``, ``key`` and ``value`` of Debezium's JSON envelope.
+
+    The topic is ``tallystick.SYSTEM.COLLECTION``. In ``before`` and ``after`` a row has ``key``,
+    ``body`` (base64) and, where the log has columns, ``values``; ``source`` tells log, transaction
+    and commit version. A change is one envelope: rows of old images are left out, as the row after
+    them has the old body. ``before.values`` is known for deleted rows only.
+    """
+    rows = changes.where(F.col(CHANGE_TYPE) != UPDATE_BEFORE)
+    kind, deleted = F.col(CHANGE_TYPE), F.col(CHANGE_TYPE) == DELETE
+    operations = F.create_map(*[F.lit(part) for pair in _OPERATIONS.items() for part in pair])
+    milliseconds = F.unix_millis("_commit_timestamp")
+    source = F.struct(
+        F.lit("tallystick").alias("connector"),
+        F.col("log").alias("name"),
+        milliseconds.alias("ts_ms"),
+        "system",
+        F.col("collection").alias("table"),
+        F.col("transaction").alias("txId"),
+        F.lower(F.hex("gtrid")).alias("gtrid"),
+        F.col("_commit_version").alias("commit_version"),
+        "ordinal",
+        "file",
+        "offset",
+    )
+    before = F.when(F.col("before").isNotNull() | deleted, _image("before", deleted))
+    after = F.when(kind.isin(INSERT, UPDATE_AFTER), _image("after", ~deleted))
+    value = F.struct(
+        before.alias("before"),
+        after.alias("after"),
+        source.alias("source"),
+        operations[kind].alias("op"),
+        milliseconds.alias("ts_ms"),
+    )
+    keep_nulls = {"ignoreNullFields": "false"}
+    return rows.select(
+        F.concat_ws(".", F.lit("tallystick"), "system", "collection").alias("topic"),
+        F.to_json(F.struct("key")).alias("key"),
+        F.to_json(value, keep_nulls).alias("value"),
+    )
+
+
+def _image(body: str, has_values: Column) -> Column:
+    values = F.when(has_values, F.try_parse_json("values"))
+    return F.struct("key", F.base64(body).alias("body"), values.alias("values"))
+
+
+def _emptied(changes: DataFrame) -> DataFrame:
+    """Return, by collection, the place of the last change that emptied it."""
+    found = changes.where(F.col(CHANGE_TYPE) == Kind.TRUNCATE.value).groupBy(*_COLLECTION)
+    return found.agg(F.max(F.struct(*VERSION)).alias("_at")).select(*_COLLECTION, "_at.*")
+
+
+def _newest(changes: DataFrame, emptied: DataFrame) -> DataFrame:
+    """Return the last change of every key, without those before their collection was emptied."""
+    keys = changes.where(F.col(CHANGE_TYPE) != Kind.TRUNCATE.value).groupBy(*KEY)
+    last = keys.agg(F.max_by(F.struct(*changes.columns), F.struct(*VERSION)).alias("_last"))
+    rows = last.select("_last.*").withColumn("_deleted", F.col(CHANGE_TYPE) == DELETE)
+    limits = emptied.select(*_COLLECTION, F.struct(*VERSION).alias("_at"))
+    kept = F.col("_at").isNull() | (F.struct(*VERSION) > F.col("_at"))
+    return rows.join(limits, [*_COLLECTION], "left").where(kept).select(*COLUMNS, "_deleted")
+
+
+def _clear(table: str) -> str:
+    matches = f"{_equal(_COLLECTION)} AND {_older()}"
+    return f"MERGE INTO {table} AS old USING {{new}} AS new ON {matches} WHEN MATCHED THEN DELETE"
+
+
+def _merge(table: str) -> str:
+    names = ", ".join(f"`{name}`" for name in COLUMNS)
+    values = ", ".join(f"new.`{name}`" for name in COLUMNS)
+    updates = ", ".join(f"`{name}` = new.`{name}`" for name in COLUMNS)
+    return (
+        f"MERGE INTO {table} AS old USING {{new}} AS new ON {_equal(KEY)} "
+        f"WHEN MATCHED AND {_older()} AND new._deleted THEN DELETE "
+        f"WHEN MATCHED AND {_older()} THEN UPDATE SET {updates} "
+        f"WHEN NOT MATCHED AND NOT new._deleted THEN INSERT ({names}) VALUES ({values})"
+    )
+
+
+def _equal(names: Sequence[str]) -> str:
+    return " AND ".join(f"old.`{name}` = new.`{name}`" for name in names)
+
+
+def _older() -> str:
+    version, ordinal = VERSION
+    return (
+        f"(old.{version} < new.{version} OR "
+        f"(old.{version} = new.{version} AND old.{ordinal} < new.{ordinal}))"
+    )
+
+
+def _run(rows: DataFrame, statement: str) -> None:
+    """Run a statement in which ``{new}`` stands for the rows."""
+    name = f"tallystick_{uuid4().hex}"
+    rows.createOrReplaceTempView(name)
+    try:
+        rows.sparkSession.sql(statement.replace("{new}", name))
+    finally:
+        rows.sparkSession.catalog.dropTempView(name)

@@ -1,0 +1,104 @@
+"""The Parquet tables of a run in an object store: objects first, then one manifest that names them.
+
+In: the folder of a run's tables, and a URL. Out: objects that never change, and ``_tables.json``:
+its exchange, one PUT, publishes all tables at once. What is there already is not sent again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tallystick.errors import LogUnreadableError, MissingExtraError
+from tallystick.pipeline.options import OptionError
+from tallystick.storage.source import is_remote, unreadable
+
+MANIFEST = "_tables.json"
+
+
+def publish(folder: str, url: str, tables: Iterable[str]) -> int:
+    """Bring the tables in a folder into an object store, all at once for who reads the manifest.
+
+    Objects that neither this manifest nor the one before it names are removed: who has just read
+    the old manifest can still read its tables. One publisher at a time.
+
+    Returns:
+        The number of objects that were sent.
+
+    Raises:
+        LogUnreadableError: the store cannot be reached.
+        MissingExtraError: the package for the store is not installed.
+    """
+    store, root = _connect(url)
+    try:
+        old = _manifest(store, root)
+        new: dict[str, list[str]] = {}
+        sent = 0
+        there = {name for names in old.values() for name in names}
+        for table in tables:
+            new[table] = []
+            for file in sorted(Path(folder, table).glob("[!._]*.parquet")):
+                found = file.stat()  # a file that is written again has another time
+                name = f"{table}/{file.stem}-{found.st_size:x}-{found.st_mtime_ns:x}.parquet"
+                new[table].append(name)
+                if name not in there:
+                    store.put_file(str(file), f"{root}/{name}")
+                    sent += 1
+        if new != old:
+            store.pipe_file(f"{root}/{MANIFEST}", json.dumps({"tables": new}).encode())
+        if new != old or sent:
+            _remove_others(store, root, there.union(*new.values()))
+    except OSError as error:
+        raise unreadable(url, error) from error
+    return sent
+
+
+def published_files(url: str) -> dict[str, list[str]]:
+    """Return the URLs of the Parquet files of every table, as the last publication left them.
+
+    Raises:
+        LogUnreadableError: nothing was published there, or the store cannot be reached.
+        MissingExtraError: the package for the store is not installed.
+    """
+    store, root = _connect(url)
+    try:
+        found = _manifest(store, root)
+    except OSError as error:
+        raise unreadable(url, error) from error
+    if not found:
+        raise LogUnreadableError("no tables were published there", file=url)
+    base = url.rstrip("/")
+    return {table: [f"{base}/{name}" for name in names] for table, names in found.items()}
+
+
+def _connect(url: str) -> tuple[Any, str]:
+    if not is_remote(url):
+        raise OptionError("tables are published to an object store", found=url, expected="a URL")
+    try:
+        import fsspec
+
+        store, root = fsspec.core.url_to_fs(url)
+    except ImportError as error:
+        raise MissingExtraError("fsspec", "remote") from error
+    store.invalidate_cache()
+    return store, str(root).rstrip("/")
+
+
+def _manifest(store: Any, root: str) -> dict[str, list[str]]:
+    """Return names of objects by table; nothing before the first publication."""
+    try:
+        tables: dict[str, list[str]] = json.loads(store.cat_file(f"{root}/{MANIFEST}"))["tables"]
+    except FileNotFoundError:
+        return {}
+    return tables
+
+
+def _remove_others(store: Any, root: str, kept: set[str]) -> None:
+    """Remove objects of tables that no manifest names: of older runs, and of killed ones."""
+    store.invalidate_cache()
+    for path in store.find(root):
+        name = str(path).removeprefix(f"{root}/")
+        if name != MANIFEST and name.endswith(".parquet") and name not in kept:
+            store.rm_file(path)

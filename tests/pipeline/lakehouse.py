@@ -1,0 +1,99 @@
+"""A table of Delta or Iceberg that follows changes: ``... lakehouse FORM HOME JARS``.
+
+In a process of its own, as the PySpark that has these jars is another one than that of the tests.
+Batches come in random pieces, some twice; in the end the table has the rows that a reader has who
+keeps them all in memory. Prints the number of rows.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tallystick.arrow.schemas import CHANGES, batch_of
+from tallystick.pipeline.change_feed import FEED, feed
+from tallystick.pipeline.into import merge_into
+from tallystick.pipeline.session import start
+from tests.pipeline.histories import Row, random_history
+
+SETTINGS = {
+    "delta": {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "1",
+    },
+    "iceberg": {
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.ice.type": "hadoop",
+    },
+}
+"""What a session needs for each form."""
+
+COMMITS = 60
+
+
+def settings(form: str, home: Path, jars: str) -> dict[str, str]:
+    """The settings of a small session that has the jars."""
+    return SETTINGS[form] | {
+        "spark.jars": jars,
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.warehouse.dir": str(home / "warehouse"),
+        "spark.sql.catalog.ice.warehouse": str(home / "ice"),
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+
+
+def newest(rows: list[Row]) -> dict[tuple[str, str], bytes]:
+    """The rows that are there after all changes, by collection and key."""
+    found: dict[tuple[str, str], bytes] = {}
+    for row in rows:
+        place = row["collection"], row["key"]
+        if row["kind"] == "truncate":
+            found = {one: body for one, body in found.items() if one[0] != place[0]}
+        elif row["kind"] == "delete":
+            found.pop(place, None)
+        else:
+            found[place] = row["after"]
+    return found
+
+
+def main(form: str, home: Path, jars: str) -> None:
+    """Merge a history in pieces and check the table after each."""
+    spark = start("local[1]", settings(form, home, jars))
+    table = f"delta.`{home / 'table'}`" if form == "delta" else "ice.db.accounts"
+    if form == "iceberg":
+        spark.sql("CREATE NAMESPACE IF NOT EXISTS ice.db")
+    merge, choice, rows = merge_into(table, form), random.Random(5), random_history(7, COMMITS)
+
+    def batch(first: int, last: int) -> Any:
+        some = [row for row in rows if first < row["commit_sequence"] <= last]
+        fed = pa.Table.from_batches(list(feed([batch_of(some, CHANGES)])), FEED)
+        return spark.createDataFrame(fed)
+
+    done = 0
+    for number in range(1, COMMITS):
+        last = min(done + choice.randint(10, 25), COMMITS)
+        for _ in range(choice.randint(1, 2)):
+            merge(batch(done, last), number)
+        done = last
+        if done == COMMITS:
+            break
+    for _ in range(2):
+        found = {
+            (row["collection"], row["key"]): bytes(row["after"])
+            for row in spark.table(table).collect()
+        }
+        assert found == newest(rows), (found, newest(rows))
+        merge(batch(0, COMMITS), 0)  # all of it once more, as after a lost checkpoint
+    print(len(found))  # noqa: T201
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3])

@@ -1,0 +1,244 @@
+"""Old images from the history of a log and from a base snapshot, in batch and in steps."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from tallystick.arrow.schemas import CHANGES, batch_of
+from tallystick.errors import TallystickError
+from tallystick.pipeline.change_feed import FEED, feed
+from tallystick.pipeline.images import WITH_IMAGES, images_of
+from tallystick.pipeline.options import OptionError, SourceOptions, parse
+from tallystick.pipeline.planning import tasks
+from tallystick.pipeline.source.file_ranges import file_ranges, packed, read
+from tallystick.pipeline.source.positions import Position
+from tallystick.pipeline.source.tailer import Tailer
+from tallystick.pipeline.task import execute
+from tallystick.systems.tally.format.layout import SEGMENT_SIZE_MIN
+from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.roles import TallyRecordJournal
+from tallystick.systems.tally.live.settings import Settings
+from tests.pipeline.histories import Row, history_row, random_history
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SMALL = Settings(
+    segment_size=2 * SEGMENT_SIZE_MIN, preallocate=False, idle_mark_s=None, recycle=False, spares=0
+)
+
+
+def _expected(rows: list[Row]) -> list[tuple[int, str, bytes | None, str | None]]:
+    """The feed as a reader makes it that keeps every row in memory."""
+    images: dict[tuple[str, str], tuple[bytes, str]] = {}
+    found: list[tuple[int, str, bytes | None, str | None]] = []
+    for row in rows:
+        place = row["collection"], row["key"]
+        old, version = images.get(place), row["commit_sequence"]
+        if row["kind"] == "truncate":
+            images = {one: image for one, image in images.items() if one[0] != place[0]}
+            found.append((version, "truncate", None, None))
+        elif row["kind"] == "delete":
+            assert old is not None
+            del images[place]
+            found.append((version, "delete", *old))
+        else:
+            if found and found[-1][:2] == (version, "delete"):
+                before, values = found.pop()[2:]
+            else:
+                before, values = old or (None, None)
+            if before is not None:
+                found.append((version, "update_preimage", before, values))
+            kind = "insert" if before is None else "update_postimage"
+            found.append((version, kind, before, row["values"]))
+            images[place] = row["after"], row["values"]
+    return found
+
+
+def _found(batches: Iterator[pa.RecordBatch]) -> list[tuple[int, str, bytes | None, str | None]]:
+    names = ("_commit_version", "_change_type", "before", "values")
+    return [tuple(row[name] for name in names) for one in batches for row in one.to_pylist()]
+
+
+def _batches(rows: list[Row], size: int = 7) -> Iterator[pa.RecordBatch]:
+    for at in range(0, len(rows), size):
+        yield batch_of(rows[at : at + size], CHANGES)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_update_has_the_image_of_the_change_before_it(seed: int) -> None:
+    rows = random_history(seed, 300)
+    with images_of(None, None, "/l") as images:
+        filled = list(images.filled(_batches(rows)))
+    assert all(one.schema == WITH_IMAGES for one in filled)
+    assert _found(feed(filled)) == _expected(rows)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_steps_that_are_tried_again_give_the_images_of_one_pass(tmp_path: Path, seed: int) -> None:
+    rows, choice = random_history(seed, 300), random.Random(seed)
+    found: list[tuple[int, str, bytes | None, str | None]] = []
+
+    def between(after: int | None, until: int) -> Iterator[pa.RecordBatch]:
+        return _batches([row for row in rows if (after or 0) < row["commit_sequence"] <= until])
+
+    after = 0
+    while after < 300:
+        until = min(after + choice.randint(1, 40), 300)
+        for _ in range(choice.randint(1, 3)):
+            with images_of(str(tmp_path), None, "/l") as images:
+                images.advance(between, after)
+                step = _found(feed(images.filled(between(after, until))))
+        found += step
+        after = until
+    assert found == _expected(rows)
+    with images_of(str(tmp_path), None, "/l") as images:  # a query that begins anew
+        images.advance(between, 10)
+        assert images.version == 10
+        rest = _found(feed(images.filled(between(10, 300))))
+    assert rest == [row for row in _expected(rows) if row[0] > 10]
+
+
+def test_images_that_cannot_be_brought_up_to_date_are_not_used(tmp_path: Path) -> None:
+    def gone(_after: int | None, _until: int) -> Iterator[pa.RecordBatch]:
+        raise TallystickError("records were given up before they were read")
+
+    with images_of(str(tmp_path), None, "/l") as images:
+        images.advance(gone, 5)  # nothing was seen before: the log begins there
+        assert images.version == 5
+        with pytest.raises(TallystickError, match="given up"):
+            images.advance(gone, 9)
+        assert images.version == 5
+
+
+def test_a_base_gives_the_images_of_changes_after_it_only(tmp_path: Path) -> None:
+    base = [
+        {"log": "/l", "collection": "T", "key": "1", "after": b"base", "commit_sequence": 2},
+        {"log": "/l", "collection": "T", "key": "2", "after": b"old", "commit_sequence": None},
+        {"log": "/other", "collection": "T", "key": "3", "after": b"no", "commit_sequence": None},
+    ]
+    pyarrow.parquet.write_table(pa.Table.from_pylist(base), tmp_path / "base.parquet")
+    rows = [
+        history_row(1, "update", "1", after=b"first"),
+        history_row(3, "delete", "2"),
+        history_row(4, "update", "3", after=b"three"),
+        history_row(5, "update", "1", after=b"five"),
+    ]
+    with images_of(None, str(tmp_path / "base.parquet"), "/l") as images:
+        found = _found(feed(images.filled(_batches(rows))))
+    assert [row[:3] for row in found] == [
+        (1, "update_postimage", None),
+        (3, "delete", b"old"),
+        (4, "update_postimage", None),
+        (5, "update_preimage", b"first"),
+        (5, "update_postimage", b"first"),
+    ]
+    with images_of(None, str(tmp_path / "base.parquet"), "/l") as images:
+        found = _found(feed(images.filled(_batches(rows[3:]))))
+    assert found[0][:3] == (5, "update_preimage", b"base")
+
+
+def test_a_base_without_keys_is_refused(tmp_path: Path) -> None:
+    pyarrow.parquet.write_table(pa.table({"key": ["1"]}), tmp_path / "base.parquet")
+    with (
+        pytest.raises(TallystickError, match="lacks columns"),
+        images_of(None, str(tmp_path / "base.parquet"), "/l"),
+    ):
+        pass
+
+
+def _write(log: TallyLog, seed: int, count: int = 120) -> None:
+    log.ask_before_reclaiming(lambda _path: False)
+    journal, choice = TallyRecordJournal(log), random.Random(seed)
+    for number in range(count):
+        key, body = choice.randrange(9), b"%d %d " % (seed, number) + bytes(choice.randrange(900))
+        journal.update(key, body).wait()
+        if choice.random() < 0.1:
+            journal.delete(key).wait()
+        if choice.random() < 0.05:
+            log.roll()
+
+
+def _batch_rows(path: Path) -> list[Row]:
+    options = SourceOptions((str(path),), table="changes", history=True)
+    read = (batch for task in tasks(options) for batch in execute(task, options))
+    return [row for batch in read for row in batch.to_pylist()]
+
+
+def test_a_stream_gives_the_images_that_a_batch_gives(tmp_path: Path) -> None:
+    options = SourceOptions(
+        (str(tmp_path / "log"),), "changes", 4096, history=True, images_folder=str(tmp_path / "i")
+    )
+    log, position = TallyLog(str(tmp_path / "log"), settings=SMALL), Position()
+    rows: list[Row] = []
+    for seed in range(4):
+        _write(log, seed)
+        log.mark() if seed < 3 else log.close()
+        end = Tailer(options).advance(position)
+        found = file_ranges(options, position, end)
+        bundles = list(packed(found, options.split_bytes, whole_logs=True))
+        assert len(bundles) == 1 < len(found)
+        rows += [row for batch in read(bundles[0], options) for row in batch.to_pylist()]
+        position = end
+    assert rows == _batch_rows(tmp_path / "log")
+    images = [row for row in rows if row["_change_type"] == "update_preimage"]
+    assert len(images) > 200
+    assert all(row["before"] and row["after"] is None for row in images)
+
+
+def test_a_damaged_log_gives_no_images_of_what_may_have_changed_since(tmp_path: Path) -> None:
+    with TallyLog(str(tmp_path / "log"), settings=SMALL) as log:
+        _write(log, 1)
+    file = sorted((tmp_path / "log").glob("*.tally"))[1]
+    data = bytearray(file.read_bytes())
+    data[len(data) // 3 : len(data) // 3 + 600] = b"\xff" * 600
+    file.write_bytes(data)
+    rows = _batch_rows(tmp_path / "log")
+    assert rows
+    assert not [row for row in rows if row["before"] is not None]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"beforeImages": "history", "table": "records"},
+        {"beforeImages": "log", "baseImages": "/x", "table": "changes"},
+        {"beforeImages": "yes", "table": "changes"},
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options: dict[str, str]) -> None:
+    with pytest.raises(OptionError):
+        parse({"path": "/l"} | options)
+
+
+@pytest.mark.usefixtures("streams")
+def test_through_spark_a_stream_needs_a_folder_for_images_and_gives_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with TallyLog(str(tmp_path / "log"), settings=SMALL) as log:
+        _write(log, 3)
+    source = {"table": "changes", "beforeImages": "history", "path": str(tmp_path / "log")}
+    stream = spark.readStream.format("tallystick").options(**source)
+    target = {"checkpointLocation": str(tmp_path / "c"), "path": str(tmp_path / "rows")}
+
+    def follow(**more: str) -> None:
+        rows = stream.options(**more).load()
+        query = rows.writeStream.format("parquet").trigger(availableNow=True).options(**target)
+        query.start().awaitTermination()
+
+    with pytest.raises(Exception, match="imagesFolder"):
+        follow()
+    follow(imagesFolder=str(tmp_path / "images"), maxRowsPerTrigger="40")
+    batch = spark.read.format("tallystick").options(**source).load()
+    found = spark.read.parquet(str(tmp_path / "rows"))
+    assert found.columns == FEED.names
+    assert batch.where("_change_type = 'update_preimage'").count() > 50
+    assert found.exceptAll(batch).isEmpty()
+    assert batch.exceptAll(found).isEmpty()

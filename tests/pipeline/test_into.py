@@ -1,0 +1,111 @@
+"""The change feed into Delta, Iceberg and Debezium's envelopes."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from tallystick.arrow.schemas import CHANGES, batch_of
+from tallystick.pipeline.change_feed import FEED, feed
+from tests.interop.java import classpath
+from tests.pipeline.histories import history_row
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[2]
+JARS = {
+    "delta": ("4.2.0", "io.delta:delta-spark_4.2_2.13:4.4.0"),
+    "iceberg": ("4.1.0", "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"),
+}
+"""By form: the newest PySpark that it has been released for, and its jar."""
+
+RUN_LIMIT_S = 900
+
+
+def spark_with(form: str) -> tuple[dict[str, str], str]:
+    """The environment of a process that has that form's PySpark, and the form's jars."""
+    version, jar = JARS[form]
+    folder = ROOT / ".sparks" / version
+    if not (folder / ".ready").exists():
+        pytest.skip(f"PySpark {version} for {form} is not there: scripts/sparks.sh --fetch-only")
+    jars = [one for one in classpath([jar]).split(os.pathsep) if _own(one)]
+    path = os.pathsep.join([str(folder), str(ROOT / "src"), str(ROOT)])
+    return os.environ | {"PYTHONPATH": path}, ",".join(jars)
+
+
+def run_with(form: str, module: str, home: Path) -> str:
+    """Standard output of a module that gets form, home and jars, with that form's PySpark."""
+    environment, jars = spark_with(form)
+    answer = subprocess.run(
+        [sys.executable, "-m", module, form, str(home), jars],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=RUN_LIMIT_S,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stderr[-4000:]
+    return answer.stdout
+
+
+def _own(jar: str) -> bool:
+    """True for jars that Spark does not bring."""
+    return "/io/delta/" in jar or "/org/apache/iceberg/" in jar
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(RUN_LIMIT_S + 60)
+@pytest.mark.parametrize("form", JARS)
+def test_batches_that_come_again_leave_the_rows_of_one_pass(tmp_path: Path, form: str) -> None:
+    assert int(run_with(form, "tests.pipeline.lakehouse", tmp_path).split()[-1]) > 3
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(RUN_LIMIT_S + 60)
+def test_the_guide_s_lines_follow_three_logs_into_a_delta_table(tmp_path: Path) -> None:
+    assert int(run_with("delta", "tests.pipeline.walkthrough", tmp_path).split()[-1]) > 100
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(RUN_LIMIT_S + 60)
+@pytest.mark.parametrize("form", JARS)
+def test_a_run_s_tables_are_whole_and_old_or_new_wherever_it_is_killed(
+    tmp_path: Path, form: str
+) -> None:
+    assert int(run_with(form, "tests.pipeline.lake_tables", tmp_path).split()[-1]) >= 3
+
+
+def test_changes_are_envelopes_with_the_old_and_the_new_row(spark: SparkSession) -> None:
+    from tallystick.pipeline.into import as_debezium
+
+    rows = [
+        history_row(1, "add", "1", after=b"one", values='{"V": 1}', clock="wall_ms", time=1_500),
+        history_row(2, "update", "1", before=b"one", after=b"two", gtrid=b"\x01\x02"),
+        history_row(3, "delete", "1", before=b"two"),
+        history_row(4, "truncate", ""),
+    ]
+    table = pa.Table.from_batches(list(feed([batch_of(rows, CHANGES)])), FEED)
+    found = as_debezium(spark.createDataFrame(table)).collect()
+    values = [json.loads(row["value"]) for row in found]
+    assert [row["topic"] for row in found] == ["tallystick.h2.T"] * 4
+    assert [json.loads(row["key"]) for row in found][:3] == [{"key": "1"}] * 3
+    assert [one["op"] for one in values] == ["c", "u", "d", "t"]
+    one, two = (base64.b64encode(body).decode() for body in (b"one", b"two"))
+    assert values[0]["before"] is None
+    assert values[0]["after"] == {"key": "1", "body": one, "values": {"V": 1}}
+    assert values[0]["ts_ms"] == 1_500
+    assert (values[1]["before"]["body"], values[1]["after"]["body"]) == (one, two)
+    assert values[1]["source"]["gtrid"] == "0102"
+    assert (values[2]["before"]["body"], values[2]["after"]) == (two, None)
+    assert (values[3]["before"], values[3]["after"]) == (None, None)
+    assert [one["source"]["commit_version"] for one in values] == [1, 2, 3, 4]

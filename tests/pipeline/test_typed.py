@@ -1,0 +1,255 @@
+"""The changes of one collection with its own columns, and the table of all collections."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections import Counter
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tallystick.arrow.schemas import CHANGES, batch_of
+from tallystick.errors import CorruptLogError
+from tallystick.pipeline.change_feed import feed
+from tallystick.pipeline.options import OptionError, SourceOptions, parse
+from tallystick.pipeline.planning import tasks
+from tallystick.pipeline.source.batch import with_collection
+from tallystick.pipeline.source.file_ranges import file_ranges, packed, read
+from tallystick.pipeline.source.positions import Position
+from tallystick.pipeline.source.tailer import Tailer
+from tallystick.pipeline.task import execute
+from tallystick.pipeline.typed import OF_FEED, typed
+from tests.fixtures import fixture_dir
+from tests.pipeline.histories import history_row
+from tests.pipeline.test_examples import guide_examples
+from tests.systems.derby.logs import reading_of, unpacked
+from tests.systems.jboss.applications.test_tables import write_bindings, write_messages
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COLUMNS = (
+    ("ID", "int"),
+    ("SUM", "decimal(10,2)"),
+    ("AT", "timestamp_ntz"),
+    ("DAY", "date"),
+    ("OK", "boolean"),
+    ("RATE", "double"),
+    ("DATA", "binary"),
+    ("NAME", "string"),
+)
+
+
+def _typed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    found = typed(feed([batch_of(rows, CHANGES)]), "T", COLUMNS)
+    return [row for batch in found for row in batch.to_pylist()]
+
+
+def test_values_get_the_types_of_their_columns() -> None:
+    values = {
+        "ID": "-7",
+        "SUM": "12.50",
+        "AT": "2020-02-29 23:59:59.123456",
+        "DAY": "2020-02-29",
+        "OK": "TRUE",
+        "RATE": "1.5E10",
+        "DATA": "00ff",
+        "NAME": "naïve",
+    }
+    rows = [
+        history_row(1, "add", "1", after=b"x", values=json.dumps(values)),
+        history_row(2, "add", "2", after=b"y", collection="U", values='{"ID": "1"}'),
+        history_row(3, "add", "3", after=b"z", values=json.dumps({"ID": "3", "SUM": None})),
+        history_row(4, "delete", "3"),
+    ]
+    first, second, third = _typed(rows)
+    assert {name: first[name] for name, _ in COLUMNS} == {
+        "ID": -7,
+        "SUM": Decimal("12.50"),
+        "AT": datetime.datetime(2020, 2, 29, 23, 59, 59, 123456),
+        "DAY": datetime.date(2020, 2, 29),
+        "OK": True,
+        "RATE": 1.5e10,
+        "DATA": b"\0\xff",
+        "NAME": "naïve",
+    }
+    assert [one["_change_type"] for one in (first, second, third)] == ["insert", "insert", "delete"]
+    assert (second["ID"], second["SUM"], second["_key"]) == (3, None, "3")
+    assert third["ID"] is None
+    assert list(first) == [*(name for name, _ in COLUMNS), *OF_FEED]
+
+
+@pytest.mark.parametrize(("name", "text"), [("ID", "2147483648"), ("SUM", "x"), ("DATA", "0")])
+def test_a_value_that_is_none_of_its_type_is_an_error(name: str, text: str) -> None:
+    with pytest.raises(CorruptLogError, match=f"column {name}"):
+        _typed([history_row(1, "add", "1", after=b"", values=json.dumps({name: text}))])
+
+
+def test_columns_come_from_the_catalogue_of_the_database() -> None:
+    options = SourceOptions(
+        (str(fixture_dir("h2") / "ddl-1024"),), "changes", collection="PUBLIC.T"
+    )
+    assert with_collection(options).typed == (("ID", "int"), ("NAME", "string"), ("X", "int"))
+
+
+@pytest.mark.parametrize("name", ["PUBLIC.NONE", "T"])
+def test_an_unknown_collection_is_refused_with_those_that_are_there(name: str) -> None:
+    options = SourceOptions((str(fixture_dir("h2") / "ddl-1024"),), "changes", collection=name)
+    with pytest.raises(OptionError, match=r"PUBLIC\.T, PUBLIC\.U"):
+        with_collection(options)
+
+
+def test_a_collection_is_an_option_of_the_change_feed() -> None:
+    for other in ({}, {"table": "files"}, {"table": "changes", "feed": "false"}):
+        with pytest.raises(OptionError, match="collection is for"):
+            parse({"path": "/l", "collection": "T"} | other)
+
+
+def test_through_spark_a_collection_has_its_columns(spark: SparkSession) -> None:
+    path = str(fixture_dir("h2") / "ddl-1024")
+    source = spark.read.format("tallystick").option("path", path)
+    shown = source.option("table", "collections").load()
+    wanted = [("ID", "INTEGER", "int"), ("NAME", "VARCHAR", "string"), ("X", "INTEGER", "int")]
+    rows = shown.where("collection = 'PUBLIC.U'").orderBy("position").collect()
+    assert rows[0]["stored"] == ["PUBLIC.U"]
+    assert [(row["column"], row["declared"], row["kind"]) for row in rows] == wanted
+    changes = source.option("table", "changes").option("beforeImages", "history")
+    table = changes.option("collection", "PUBLIC.T").load()
+    assert table.columns == ["ID", "NAME", "X", *OF_FEED]
+    all_changes = spark.read.format("tallystick").option("table", "changes").load(path)
+    ours = all_changes.where("collection = 'PUBLIC.T' and _change_type = 'insert'")
+    texts = {(row["key"], json.loads(row["values"])["NAME"]) for row in ours.collect()}
+    found = table.where("_change_type = 'insert' AND ID >= 0").collect()
+    assert {(row["_key"], row["NAME"]) for row in found} == texts
+    assert texts
+
+
+DERBY = str(fixture_dir("derby") / "rollbacks")
+
+
+def _derby_changes(path: str = DERBY, **given: str) -> list[dict[str, Any]]:
+    wanted = {"path": path, "table": "changes", "collection": "APP.T"}
+    options = with_collection(parse(wanted | given))
+    assert options.typed == (("ID", "int"), ("V", "string"), ("W", "string"))
+    found = (batch for task in tasks(options) for batch in execute(task, options))
+    return [row for batch in found for row in batch.to_pylist()]
+
+
+def test_an_update_of_some_columns_is_a_whole_row() -> None:
+    _, _, _, before, after, _ = _derby_changes()
+    assert (before["_change_type"], after["_change_type"]) == (
+        "update_preimage",
+        "update_postimage",
+    )
+    assert [before[name] for name in ("ID", "V", "W")] == [1, "one", None]
+    assert [after[name] for name in ("ID", "V", "W")] == [1, "UNO", None]
+    partial = _derby_changes(beforeImages="log")[4]
+    assert [partial[name] for name in ("ID", "V", "W")] == [None, "UNO", None]
+
+
+def test_a_stream_of_a_table_gives_what_a_batch_gives(tmp_path: Path) -> None:
+    log, parts = reading_of(Path(DERBY)), sorted(Path(DERBY, "log").iterdir())
+    ends = {one.place: one.offset + one.length for one in log.scan.ranges()}
+    commits = sorted({one.commit_sequence for one in log.changes_of("APP.T")})
+    (tmp_path / "log").mkdir()
+    wanted = {"path": str(tmp_path / "log"), "table": "changes", "collection": "APP.T"}
+    options = with_collection(parse(wanted | {"path": DERBY, "imagesFolder": str(tmp_path / "i")}))
+    options = replace(options, paths=(str(tmp_path / "log"),))
+    position, rows = Position(), list[dict[str, Any]]()
+    for end in (*(ends[commit] for commit in commits), None):
+        for part in parts:
+            data = unpacked(part)
+            is_log = part.name.startswith("log1")
+            name = part.name.removesuffix(".gz")
+            (tmp_path / "log" / name).write_bytes(
+                data[:end].ljust(len(data), b"\0") if is_log else data
+            )
+        reached = Tailer(options).advance(position)
+        for bundle in packed(file_ranges(options, position, reached), 1 << 20, whole_logs=True):
+            rows += [row for batch in read(bundle, options) for row in batch.to_pylist()]
+        position = reached
+    assert len(commits) > 1
+    assert rows == _derby_changes(str(tmp_path / "log"))
+
+
+def test_through_spark_a_table_of_derby_has_its_columns(spark: SparkSession) -> None:
+    source = spark.read.format("tallystick").option("path", DERBY)
+    changes = source.option("table", "changes").option("collection", "APP.T").load()
+    inserted = changes.where("_change_type = 'insert' AND ID > 1").orderBy("ID").collect()
+    assert [(row["ID"], row["V"], row["W"]) for row in inserted] == [
+        (2, "two", None),
+        (3, "three", "clob"),
+        (7, "seven", None),
+    ]
+
+
+def test_through_spark_the_changes_of_users_tables_can_be_told_from_the_catalogue_s(
+    spark: SparkSession,
+) -> None:
+    _, query = guide_examples()
+    source = spark.read.format("tallystick").option("path", DERBY)
+    for table in ("changes", "collections"):
+        source.option("table", table).load().createOrReplaceTempView(table)
+    rows = eval(query, {"spark": spark}).collect()
+    new = [row["name"] for row in rows if row["_change_type"] != "update_preimage"]
+    assert Counter(new) == {"APP.T": 6, "APP.FLUSH1": 1}
+
+
+def test_through_spark_messages_of_artemis_have_their_columns(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_messages(tmp_path / "journal")
+    write_bindings(tmp_path / "bindings")
+    source = spark.read.format("tallystick").option("path", str(tmp_path))
+    changes = source.option("table", "changes").option("collection", "messages").load()
+    sent = changes.where("_change_type = 'insert'").select("message_id", "address", "text")
+    assert [tuple(row) for row in sent.orderBy("message_id").collect()] == [
+        (7, "orders", "one"),
+        (8, "orders", "two"),
+    ]
+    queues = source.option("table", "changes").option("collection", "queues").load()
+    assert [row["name"] for row in queues.collect()] == ["left"]
+
+
+def _collections(path: Path, **given: str) -> list[dict[str, Any]]:
+    options = parse({"path": str(path), "table": "collections"} | given)
+    found = (batch for task in tasks(options) for batch in execute(task, options))
+    return [row for batch in found for row in batch.to_pylist()]
+
+
+def test_collections_tell_how_much_was_changed_in_them() -> None:
+    rows = _collections(fixture_dir("derby") / "rollbacks")
+    known = {(row["collection"], row["column"], row["changes"]) for row in rows if row["column"]}
+    assert {("APP.T", "ID", 6), ("APP.T", "V", 6), ("APP.FLUSH1", "X", 1)} <= known
+    catalogue = {row["collection"] for row in rows if row["column"] is None}
+    assert "96" in catalogue  # its own tables: by number
+    stored = {row["collection"]: row["stored"] for row in rows}
+    assert stored.pop("96") == ["96"]
+    users = reading_of(fixture_dir("derby") / "rollbacks").changes()
+    assert sum(one.collection in stored["APP.T"] for one in users) == 6
+    assert catalogue.isdisjoint(stored["APP.T"])
+    fewer = _collections(fixture_dir("derby") / "rollbacks", columns="collection,column")
+    assert {(row["collection"], row["column"]) for row in fewer} == {
+        (name, column) for name, column, _ in known
+    }
+
+
+@pytest.mark.parametrize("system", ["h2", "cloudtran", "bitronix", "jboss"])
+def test_collections_are_those_of_the_changes(system: str) -> None:
+    folder = fixture_dir(system)
+    shown = Counter[tuple[str, str]]()
+    for row in _collections(folder):
+        if row["position"] in (None, 0):
+            shown[row["log"], row["collection"]] += row["changes"]
+    options = parse({"path": str(folder), "table": "changes", "feed": "false"})
+    counted = Counter[tuple[str, str]]()
+    for task in tasks(options):
+        for batch in execute(task, options):
+            counted.update(
+                zip(*(batch[name].to_pylist() for name in ("log", "collection")), strict=True)
+            )
+    assert {one: count for one, count in shown.items() if count} == counted
