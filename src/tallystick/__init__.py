@@ -32,7 +32,7 @@ from tallystick.errors import (
     TransactionUsageError,
     UnsupportedFormatError,
 )
-from tallystick.reading import explain, inspect, read_arrow, scan, triage
+from tallystick.reading import explain, inspect, read_arrow, scan, scrub, triage
 from tallystick.reading.results import Explanation, Inspection, Summary
 from tallystick.reading.triaging import Triage
 from tallystick.records import (
@@ -141,6 +141,7 @@ __all__ = [
     "inspect",
     "read_arrow",
     "scan",
+    "scrub",
     "triage",
 ]
 

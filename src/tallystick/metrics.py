@@ -7,42 +7,48 @@ bytes, and names of counters end in ``_total``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
+from weakref import WeakSet
 
 Observation = tuple[float, Mapping[str, str]]
 """A value and its attributes."""
 
 
 class Meter:
-    """Makes instruments of one scope.
+    """Makes instruments of one scope; its gauges are read as long as it is referred to.
 
     Args:
         scope: A dotted name, such as ``tallystick.transactions``.
     """
 
     def __init__(self, scope: str) -> None:
-        self._meter: Any = None
-        self._observation: Any = None
+        self.reads: dict[str, Callable[[], Iterable[Observation]]] = {}
+        """What each gauge reads, by its name."""
+        self._scope: _Scope | None = None
         try:
             from opentelemetry import metrics
         except ImportError:
             return
-        self._meter = metrics.get_meter(scope)
-        self._observation = metrics.Observation
+        with _LOCK:
+            key = (metrics.get_meter, scope)
+            if key not in _SCOPES:
+                _SCOPES[key] = _Scope(metrics.get_meter(scope), metrics.Observation)
+            self._scope = _SCOPES[key]
 
     def counter(self, name: str, description: str, unit: str = "1") -> Callable[..., None]:
         """Make a counter; returns its ``add(value=1, **attributes)``."""
-        if self._meter is None:
+        if self._scope is None:
             return _nothing
-        instrument = self._meter.create_counter(name, unit=unit, description=description)
+        instrument = self._scope.made("create_counter", name, unit, description)
         return lambda value=1, **attributes: instrument.add(value, attributes)
 
     def histogram(self, name: str, description: str, unit: str = "s") -> Callable[..., None]:
         """Make a histogram; returns its ``record(value, **attributes)``."""
-        if self._meter is None:
+        if self._scope is None:
             return _nothing
-        instrument = self._meter.create_histogram(name, unit=unit, description=description)
+        instrument = self._scope.made("create_histogram", name, unit, description)
         return lambda value, **attributes: instrument.record(value, attributes)
 
     def gauge(
@@ -53,15 +59,46 @@ class Meter:
         unit: str = "1",
     ) -> None:
         """Make a gauge; ``read`` gives its values whenever the provider collects them."""
-        if self._meter is None:
-            return
+        if self._scope is not None:
+            self.reads[name] = read
+            self._scope.gauge(self, name, unit, description)
 
-        def callback(_: Any) -> Iterable[Any]:
-            return [self._observation(value, attributes) for value, attributes in read()]
 
-        self._meter.create_observable_gauge(
-            name, callbacks=[callback], unit=unit, description=description
-        )
+class _Scope:
+    """The instruments of one scope, each made once: a provider never forgets one."""
+
+    def __init__(self, meter: Any, observation: Any) -> None:
+        self._meter, self._observation = meter, observation
+        self._instruments: dict[str, Any] = {}
+        self._meters: WeakSet[Meter] = WeakSet()
+
+    def made(self, call: str, name: str, unit: str, description: str, **more: Any) -> Any:
+        """Return the instrument of this name."""
+        with _LOCK:
+            if name not in self._instruments:
+                make = getattr(self._meter, call)
+                self._instruments[name] = make(name, unit=unit, description=description, **more)
+            return self._instruments[name]
+
+    def gauge(self, meter: Meter, name: str, unit: str, description: str) -> None:
+        """Have the gauge of this name read this meter, too."""
+
+        def callback(_: Any) -> Iterator[Any]:
+            for one in list(self._meters):
+                for value, attributes in one.reads.get(name, _no_values)():
+                    yield self._observation(value, attributes)
+
+        self._meters.add(meter)
+        self.made("create_observable_gauge", name, unit, description, callbacks=[callback])
+
+
+_LOCK = threading.Lock()
+_SCOPES: dict[tuple[Any, str], _Scope] = {}
+"""By the function that gives meters, and the name of the scope."""
+
+
+def _no_values() -> Iterable[Observation]:
+    return ()
 
 
 def _nothing(*_: object, **__: object) -> None:

@@ -15,9 +15,10 @@ nothing else of a log. Nothing here reads a file or knows a format.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
 
@@ -376,14 +377,37 @@ class Judgement:
             return "SAFE AFTER A CRASH"
         return self.answer.value.upper().replace("-", " ")
 
-    def reason_dict(self) -> dict[str, Any]:
-        """Return why the answer is given, as plain JSON values."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer, why it is given, and what is at stake, as plain JSON values."""
         return {
-            "code": self.reason,
-            "text": self.text,
-            "after_crash": self.after_crash,
-            "decided_by": self.decided_by or None,
+            "answer": self.answer.value,
+            "reason": {
+                "code": self.reason,
+                "text": self.text,
+                "after_crash": self.after_crash,
+                "decided_by": self.decided_by or None,
+            },
+            "at_stake": {"transactions": self.at_stake.transactions, "rows": self.at_stake.rows},
         }
+
+
+class Deferred(Mapping[str, Any]):
+    """A mapping that is made when it is first asked for: it may list every record of a log."""
+
+    def __init__(self, make: Callable[[], dict[str, Any]]) -> None:
+        self._made = cache(make)
+
+    def __getitem__(self, key: str) -> Any:
+        """Return the value of a key."""
+        return self._made()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the keys."""
+        return iter(self._made())
+
+    def __len__(self) -> int:
+        """Return how many keys there are."""
+        return len(self._made())
 
 
 @dataclass(slots=True)
@@ -391,7 +415,8 @@ class Verdict:
     """Both judgements of one log, and the answer that follows from them.
 
     ``engine`` is what the log's own software would do, in the words and keys of that
-    system's oracle; ``strict`` is what can be known from the bytes, always with the keys
+    system's oracle, made when it is first asked for where it lists every record; ``strict``
+    is what can be known from the bytes, always with the keys
     ``records`` (counts by outcome), ``transactions`` (counts by state), ``in_doubt``,
     ``lost`` (what a restart would lose silently) and ``findings`` (codes and counts).
     ``judgement`` is the answer; a system that gives none cannot tell.
@@ -400,21 +425,18 @@ class Verdict:
     system: str
     path: str
     format: str
-    engine: dict[str, Any]
+    engine: Mapping[str, Any]
     strict: dict[str, Any]
     differences: tuple[Difference, ...] = ()
     judgement: Judgement = Judgement()
 
     def to_dict(self) -> dict[str, Any]:
         """Return one entry of ``tallystick explain --json``."""
-        one = self.judgement
         return {
             "path": self.path,
             "system": self.system,
             "format": self.format,
-            "answer": one.answer.value,
-            "reason": one.reason_dict(),
-            "at_stake": {"transactions": one.at_stake.transactions, "rows": one.at_stake.rows},
+            **self.judgement.to_dict(),
             "engine": jsonable(self.engine),
             "strict": jsonable(self.strict),
             "differences": [difference.to_dict() for difference in self.differences],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -200,6 +201,34 @@ cli.main(["dump", *sys.argv[1:]])
             process.stdout.close()
             assert process.stderr.read() == b""
             assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize("command", ["explain", "triage", "inspect", "verify"])
+@pytest.mark.parametrize("extra", [(), ("--json",)])
+def test_an_answer_nobody_reads_is_still_the_exit_code(
+    command: str, extra: tuple[str, ...], tmp_path: Path
+) -> None:
+    """``tallystick triage LOGS | head -1`` must not look as if every log were safe."""
+    with tallystick.Journal(tmp_path / "log") as log:
+        log.append_many([bytes(1000)] * 50)
+        log.append(b"last")
+    segment = max((tmp_path / "log").iterdir(), key=lambda path: path.stat().st_size)
+    data = bytearray(segment.read_bytes())
+    data[9000] ^= 1
+    segment.write_bytes(data)
+    reader, writer = os.pipe()
+    os.close(reader)
+    arguments = [
+        sys.executable,
+        "-c",
+        "import tallystick.cli as c; c.main()",
+        command,
+        *extra,
+        str(tmp_path),
+    ]
+    answer = subprocess.run(arguments, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert answer.returncode == 1, answer.stderr.decode()
 
 
 def test_the_library_gives_what_the_commands_print(run: Run, logs: Path) -> None:

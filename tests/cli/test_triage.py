@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Run
+from tests.fixtures import fixture_dir
 from tests.pipeline.fake import MARK
 
 
@@ -24,10 +29,55 @@ def test_hundreds_of_logs_fit_on_one_screen(run: Run, many: Path) -> None:
     assert answer.code == 1
     lines = answer.out.splitlines()
     assert len(lines) < 25
+    assert f"    tallystick triage --all {many}" in lines
     assert lines[0].startswith("LOSES  11 logs")
     assert lines[2] == f"    tallystick explain {many / 'bad'}"
     assert lines[4] == f"    tallystick explain '{many / 'log 007'}'"
     assert any(line.startswith("SAFE  ") for line in lines)
+
+
+def test_every_log_is_shown_where_that_is_asked_for(run: Run, many: Path) -> None:
+    lines = run("triage", "--all", many).out.splitlines()
+    commands = [line for line in lines if line.startswith("    tallystick ")]
+    assert [line.strip() for line in commands] == [
+        log["next"] for log in run("triage", "--json", many).json["logs"]
+    ]
+    assert not any(" more:" in line for line in lines)
+
+
+NAMES = ("two words", "it's", "$(touch made)", 'ü";exit 7', "new\nline", "*", "-dash", "x" * 120)
+
+
+def test_the_commands_that_are_printed_work_as_they_are_pasted(tmp_path: Path) -> None:
+    """At 80 columns, each by a shell."""
+    for number, name in enumerate(NAMES):
+        case = "committed-2pc" if number % 2 else "damaged-hole"
+        shutil.copytree(fixture_dir("bitronix") / case, tmp_path / "logs" / name)
+    (tmp_path / "bin").mkdir()
+    tool = tmp_path / "bin" / "tallystick"
+    program = "import sys; from tallystick.cli import main; sys.exit(main())"
+    tool.write_text(f"#!{sys.executable}\n{program}\n")
+    tool.chmod(0o755)
+    environment = os.environ | {
+        "PATH": f"{tool.parent}:{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "COLUMNS": "80",
+    }
+
+    def typed(line: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-c", line], cwd=tmp_path / "bin", env=environment, text=True,
+            capture_output=True, check=False,
+        )  # fmt: skip
+
+    shown = typed("tallystick triage --all ../logs").stdout.splitlines()
+    lines = [line.strip() for line in shown if line.startswith("    tallystick ")]
+    assert len(lines) == len(NAMES)
+    for line in lines:
+        answer = typed(line)
+        assert answer.returncode == ("explain" in line), answer.stderr
+        assert "itronix" in answer.stdout
+    assert not (tmp_path / "bin" / "made").exists()
 
 
 def test_its_json_has_every_log(run: Run, many: Path) -> None:

@@ -214,13 +214,13 @@ def test_a_conversion_that_fails_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
-        raise OSError(28, "no room")
+        raise OSError(28, "no space")
 
     journal = open_record_journal(tmp_path / "from", "jboss")
     journal.add(1, b"body").wait()
     journal.close()
     monkeypatch.setattr("tallystick.convert.roles._journal_record", fail)
-    with pytest.raises(OSError, match="no room"):
+    with pytest.raises(OSError, match="no space"):
         convert(tmp_path / "from", tmp_path / "to", "tally")
     assert [one.name for one in tmp_path.iterdir()] == ["from"]
 

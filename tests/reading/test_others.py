@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import io
+import lzma
+import tarfile
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -52,6 +58,48 @@ def test_a_packed_file_that_cannot_be_unpacked_is_named(
     found = next(one.found for one in explain(tmp_path).problems if one.code == "no-log")
     assert (found or "").startswith("1 other file: ")
     assert text in (found or "")
+
+
+def _tar(data: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        member = tarfile.TarInfo("log")
+        member.size = len(data)
+        archive.addfile(member, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def _zip(data: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("log", data)
+    return buffer.getvalue()
+
+
+ARCHIVES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "log": (gzip.compress, "packed with gzip"),
+    "log.xz": (lzma.compress, "packed with xz"),
+    "log.bz2": (bz2.compress, "packed with bzip2"),
+    "log.tar": (_tar, "a tar archive"),
+    "log.tgz": (lambda data: gzip.compress(_tar(data)), "packed with gzip"),
+    "log.tar.gz": (lambda data: gzip.compress(_tar(data)), "a tar archive"),
+    "log.gz": (lambda data: gzip.compress(lzma.compress(data)), "packed with xz"),
+    "log.zip": (_zip, "a zip archive"),
+    "translog-0000000001-20130701T100000Z.ctlog": (_zip, "a zip archive"),
+}
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_an_archive_is_named_and_no_log_inside_it_is_taken_for_a_damaged_one(
+    tmp_path: Path, name: str
+) -> None:
+    pack, text = ARCHIVES[name]
+    (log,) = (fixture_dir("cloudtran") / "normal" / "log").iterdir()
+    (tmp_path / name).write_bytes(pack(log.read_bytes()))
+    found = explain(tmp_path)
+    assert not found.logs
+    (problem,) = found.problems
+    assert (problem.found or "").endswith(f" ({text}: unpack it first)")
 
 
 @pytest.mark.parametrize("cut", [100, 2_000])

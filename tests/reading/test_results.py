@@ -8,7 +8,7 @@ import pytest
 
 import tallystick
 from tallystick.reading.results import headline
-from tallystick.records import Answer, Judgement, Severity, Verdict
+from tallystick.records import Answer, AtStake, Judgement, Severity, Verdict
 from tests.fixtures import fixture_dir
 
 
@@ -59,6 +59,24 @@ def test_a_sound_log_loses_nothing() -> None:
 def test_a_loss_that_a_restart_does_not_add_to_is_not_passed_over() -> None:
     said = sentence("jboss", "g3-artemis-main/missing-first-file")
     assert said.endswith("and lose changes that cannot be counted.")
+
+
+@pytest.mark.parametrize(
+    ("stake", "said"),
+    [
+        (AtStake(49, 60), "and silently lose 49."),
+        (AtStake(None, 11), "and silently lose 11 records."),
+        (AtStake(), "and lose changes that cannot be counted."),
+        (AtStake(0, 0), "and lose changes that cannot be counted."),
+    ],
+)
+def test_what_is_lost_is_counted_in_transactions_and_never_in_findings(
+    stake: AtStake, said: str
+) -> None:
+    strict = {"transactions": {"committed": 2}, "lost": [{"what": "a finding"}]}
+    judgement = Judgement(Answer.LOSES, at_stake=stake)
+    one = Verdict("example", "/log", "1", {}, strict, (), judgement)
+    assert headline(one).endswith(said)
 
 
 @pytest.mark.parametrize("answer", list(Answer))

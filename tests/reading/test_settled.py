@@ -249,6 +249,45 @@ def test_a_log_that_cannot_be_read_is_an_error_at_once(tmp_path: Path) -> None:
     assert system.readings == 1
 
 
+@pytest.mark.parametrize("changes", [True, False])
+def test_a_reader_that_stumbles_over_a_change_reads_again_and_over_none_fails(
+    tmp_path: Path, changes: bool
+) -> None:
+    """A file that is opened twice may be another one the second time: a record of it is none."""
+    observer, system = _observer(tmp_path, [(changes, []), (False, [])])
+
+    def stumbles(reading: LogReading) -> list[Record]:
+        if system.readings == 1:
+            raise ValueError("0 is not a valid RecordType")
+        return list(reading.records())
+
+    if changes:
+        assert len(observer.observe(stumbles).value) == 3
+    else:
+        with pytest.raises(ValueError, match="RecordType"):
+            observer.observe(stumbles)
+
+
+@pytest.mark.parametrize("changes", [True, False])
+def test_so_does_a_stream(tmp_path: Path, changes: bool) -> None:
+    observer, system = _observer(tmp_path, [(changes, []), (False, [])])
+    (tmp_path / "a.log").write_bytes(b"just now")
+
+    def stumbles(reading: LogReading) -> Iterator[Record]:
+        for number, one in enumerate(reading.records()):
+            if number == 1 and system.readings == 1:
+                raise ValueError("0 is not a valid RecordType")
+            yield one
+
+    items = observer.stream(stumbles, lambda _: [], lambda _: 1)
+    assert len(list(items)) == 3
+    os.utime(tmp_path / "a.log", (OLD_S, OLD_S))
+    object.__setattr__(system, "readings", 0)
+    object.__setattr__(system, "steps", [(False, [])])
+    with pytest.raises(ValueError, match="RecordType"):
+        list(observer.stream(stumbles, lambda _: [], lambda _: 1))
+
+
 def test_a_reading_that_is_there_is_settled_too(tmp_path: Path) -> None:
     damage = _damage(str(tmp_path / "a.log"))
     observer, system = _observer(tmp_path, [(True, [damage]), (False, [])])

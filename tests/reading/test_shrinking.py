@@ -62,7 +62,7 @@ def test_the_address_range_of_a_closed_file_is_forgotten(tmp_path: Path) -> None
         mapped = map_file(str(path), file.fileno(), 100_000)
     mapped.close()
     del mapped
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
 
 
 FOREIGN = """

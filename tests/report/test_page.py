@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -26,6 +27,19 @@ def test_the_page_holds_everything_it_shows(tables: Path) -> None:
     assert "src=" not in text.partition("<script>")[0]
     assert "http-equiv" in text
     assert "lost-commit" in text
+
+
+def test_the_page_is_its_owners_alone_and_follows_no_link(tables: Path, tmp_path: Path) -> None:
+    other, page = tmp_path / "other", tables / "report.html"
+    other.write_text("kept")
+    page.with_name("report.html.partial").symlink_to(other)
+    before = os.umask(0)
+    try:
+        write_report(tables, page)
+    finally:
+        os.umask(before)
+    assert page.stat().st_mode & 0o777 == 0o600
+    assert other.read_text() == "kept"
 
 
 def test_text_of_a_log_never_becomes_markup(tables: Path) -> None:

@@ -112,6 +112,40 @@ class UndoRedoLogContract(SurvivalContract):
         assert recovered(log).rows == {place: row for place, row in rows.items() if row is not None}
         log.close()
 
+    def test_rows_committed_together_are_as_if_logged_one_by_one(self, tmp_path: Path) -> None:
+        rows: dict[tuple[int, int], bytes | None] = {(TABLE, 2): b"two", (TABLE + 1, -9): b""}
+        rows |= {(TABLE, 1): None, (TABLE, 3): b"long" * 500, (TABLE, 4): b"last"}
+        log = self.open_log(str(tmp_path / "log"))
+        log.commit_rows(6, {(TABLE, 1): b"one", (TABLE, 5): b"five"})
+        log.commit_rows(6, {})
+        log.log_row(8, TABLE, 2, b"never")
+        log.log_row(7, TABLE, 5, None)
+        log.commit_rows(7, rows)
+        large = {(TABLE + 2, key): bytes([key]) * 900 for key in range(100)}
+        log.commit_rows(9, large)
+        log = self._reopened(log, tmp_path)
+        expected = {place: row for place, row in rows.items() if row is not None} | large
+        assert recovered(log).rows == expected
+        log.close()
+
+    def test_rows_committed_by_threads_at_once_are_all_redone(self, tmp_path: Path) -> None:
+        log = self.open_log(str(tmp_path / "log"))
+
+        def run(session: int) -> None:
+            for step in range(20):
+                rows = {(TABLE, session * 100 + step): b"%d" % step, (TABLE, session): b"s"}
+                log.commit_rows(session, {**rows, (TABLE, session * 100 + step - 1): None})
+
+        threads = [threading.Thread(target=run, args=(number,)) for number in range(3, 9)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        log = self._reopened(log, tmp_path)
+        last = {(TABLE, session * 100 + 19): b"19" for session in range(3, 9)}
+        assert recovered(log).rows == last | {(TABLE, session): b"s" for session in range(3, 9)}
+        log.close()
+
     def test_rows_longer_than_a_group_are_one_transaction(self, tmp_path: Path) -> None:
         rows = {(TABLE, key): bytes([key]) * 900 for key in range(100)}
         log = self.open_log(str(tmp_path / "log"))

@@ -169,6 +169,29 @@ CHANGES = pa.schema(
 )
 """One row is a committed row or record change; ``values`` is a JSON object or null."""
 
+COLLECTIONS = pa.schema(
+    [
+        ("system", pa.string()),
+        ("log", pa.string()),
+        ("collection", pa.string()),
+        ("position", pa.int32()),
+        ("column", pa.string()),
+        ("declared", pa.string()),
+        ("kind", pa.string()),
+        ("changes", pa.int64()),
+        ("stored", pa.list_(pa.string())),
+    ]
+)
+"""One row is a column of a collection; ``kind`` is its type in SQL, ``position`` counts from 0.
+
+``stored`` is what the column ``collection`` of the changes of a whole log has for it: a table of
+Derby is a number there, and another one after it was emptied; what a journal's application keeps
+is nothing there.
+
+``changes`` is the number of committed changes in the collection. A collection whose columns nobody
+tells is one row without a column.
+"""
+
 BATCH_ROWS = 10_000
 """Most rows of a batch, where the caller does not say."""
 _REPEATED_MIN, _REPEATED_ROWS = 4096, 16384

@@ -19,7 +19,7 @@ except ImportError:  # the cli extra is missing
     sys.exit("tallystick: click and rich are not installed; pip install 'tallystick[cli]'")
 
 from tallystick import __version__
-from tallystick.cli.output import BROKEN_PIPE, complain, complain_of_usage
+from tallystick.cli.output import complain, complain_of_usage, print_nothing_more
 from tallystick.errors import TallystickError
 
 COMMANDS: dict[str, str] = {
@@ -34,7 +34,8 @@ COMMANDS: dict[str, str] = {
     "indoubt": "indoubt:command",
     "doctor": "indoubt:doctor_command",
     "convert": "convert:command",
-    "store": "store:command",
+    "scrub": "upkeep:scrub_command",
+    "store": "upkeep:store_command",
     "backlog": "backlog:command",
     "replay": "replay:command",
     "bench": "bench:command",
@@ -92,7 +93,8 @@ def main(arguments: list[str] | None = None) -> None:
     except (click.Abort, KeyboardInterrupt):
         code = complain("interrupted", code=130)
     except BrokenPipeError:
-        code = BROKEN_PIPE.close()
+        print_nothing_more()
+        code = 0
     except TallystickError as error:
         code = complain(str(error), code=USAGE)
     except OSError as error:

@@ -16,7 +16,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import click
 from rich.console import Console
@@ -28,6 +28,7 @@ from tallystick.records import Answer, Finding, Judgement, Severity
 from tallystick.systems.protocol import ReadOptions
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+_Found = TypeVar("_Found", bound="_Reply")
 
 STYLES = {
     Severity.INFO: "dim",
@@ -44,22 +45,20 @@ ANSWER_STYLES = {
 }
 
 
-class _BrokenPipe:
-    """The reader of standard output has closed it: no error, and nothing more is printed."""
-
-    def close(self) -> int:
-        """Discard what is still buffered; return the exit code."""
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        return 0
-
-
-BROKEN_PIPE = _BrokenPipe()
+def print_nothing_more() -> None:
+    """Discard what is printed from now on: the reader of standard output has closed it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 class _Console(Console):
+    streams = False
+
     def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
+        if self.streams:
+            raise BrokenPipeError
+        print_nothing_more()
 
 
 class Told:
@@ -86,13 +85,18 @@ Part: TypeAlias = str | tuple[str, str]
 class Printer:
     """Standard output for people: whatever a text holds, it is shown, never obeyed.
 
-    No markup, no control characters, and one line stays one line.
+    No markup, no control characters, and one line stays one line. Where the reader goes away, the
+    command goes on: its exit code is an answer, too.
+
+    Args:
+        streams: there is no end of what is printed; `BrokenPipeError` where the reader goes away.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, streams: bool = False) -> None:
         # Wide enough for every path; colours on a terminal only.
         plain = not sys.stdout.isatty()
         self._console = _Console(highlight=False, soft_wrap=True, width=200 if plain else None)
+        self._console.streams = streams
 
     def line(self, *parts: Part, style: str = "") -> None:
         """Print one line of pieces of text."""
@@ -137,16 +141,24 @@ def complain_of_usage(error: click.ClickException) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON value for a program."""
-    click.echo(_json(value, indent=2))
+    """Print one JSON value for a program, who may go away: the exit code is an answer, too."""
+    try:
+        click.echo(_json(value, indent=2))
+    except BrokenPipeError:
+        print_nothing_more()
 
 
-def print_json_lines(values: Iterable[Any]) -> None:
-    """Print one compact JSON object a line."""
+def print_json_lines(values: Iterable[Any], *, streams: bool = False) -> None:
+    """Print one compact JSON object a line; ``streams`` as of `Printer`."""
     write = sys.stdout.write
-    for value in values:
-        write(_json(value, separators=(",", ":")) + "\n")
-    sys.stdout.flush()
+    try:
+        for value in values:
+            write(_json(value, separators=(",", ":")) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        if streams:
+            raise
+        print_nothing_more()
 
 
 def _json(value: Any, **form: Any) -> str:
@@ -253,3 +265,38 @@ def read_options(
 
 as_json = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 path_argument = click.argument("path", type=click.Path())
+
+
+class _Reply(Protocol):
+    """What the reading of a folder gives."""
+
+    @property
+    def exit_code(self) -> int: ...
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+def reply(
+    read: Callable[..., _Found],
+    path: str,
+    show: Callable[[Printer, _Found], None],
+    *,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Read what is below ``path``, print it for a person or a program, and exit with its code.
+
+    Args:
+        read: a function of `tallystick.reading`.
+        path: its argument.
+        show: prints what it returns for a person.
+        as_json: print it for a program.
+        options: what `reading_options` gave.
+    """
+    with progress("Reading") as tell:
+        found = read(path, options=read_options(**options), progress=tell)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        show(Printer(), found)
+    click.get_current_context().exit(found.exit_code)

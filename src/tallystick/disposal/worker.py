@@ -6,8 +6,6 @@ log forgets each of them. A file stays until its disposer has succeeded, and lat
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -16,6 +14,8 @@ from tallystick.errors import TallystickError
 from tallystick.printable import logger
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
+from tallystick.storage.opening import start_thread
+from tallystick.storage.scheduling import threading, time
 
 RETRY_SECONDS = 1.0
 """Default delay after the first failure."""
@@ -126,7 +126,7 @@ class Disposal:
         if isinstance(log, AskingLog) and isinstance(disposer, HoldingDisposer):
             log.ask_first(self._agrees)
         self._thread = threading.Thread(target=self._run, name="log disposal", daemon=True)
-        self._thread.start()
+        start_thread(self._thread)
 
     def prompt(self) -> None:
         """Have the thread look soon: files may have become disposable."""

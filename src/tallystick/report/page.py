@@ -15,6 +15,7 @@ from tallystick import __version__
 from tallystick.errors import LogWriteError, MissingExtraError
 from tallystick.printable import printable
 from tallystick.report.data import LINES_MAX, ROWS_MAX, SEVERITIES, ReportData, load
+from tallystick.storage.local import LOCAL, write_anew
 
 ROWS_SHOWN = 40
 """Rows of a list that are shown at first."""
@@ -38,8 +39,9 @@ def write_report(tables: str | os.PathLike[str], target: str | os.PathLike[str])
     path = Path(target).absolute()
     partial = path.with_name(path.name + ".partial")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text, encoding="utf-8")
+        LOCAL.mkdir(str(path.parent))
+        with write_anew(partial) as out:
+            out.write(text.encode())
         partial.replace(path)
     except OSError as error:
         raise LogWriteError(f"cannot write the report: {error.strerror}", file=str(path)) from error

@@ -3,7 +3,8 @@
 In: code that makes its file calls through a `tallystick.storage.files.FileSystem`. Out: proof, or a
 counterexample, that it survives crashes (`RecordingFileSystem`, `check_recovery`), failing calls
 (`FaultyFileSystem`, `every_fault`), kills (`check_kills`) and lost networks (`TcpProxy`); see
-``docs/guide/testing.md``.
+``docs/guide/testing.md``. `tallystick.testing.simulate` has them all, with every order of threads
+and tasks, from one seed.
 """
 
 from __future__ import annotations

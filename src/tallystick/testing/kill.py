@@ -90,6 +90,7 @@ def run_and_kill(
     seconds: float = 0.0,
     timeout: float = 60.0,
     run: int = 0,
+    before: Callable[[], object] | None = None,
 ) -> Killed:
     """Run ``work`` in a forked child and kill it some time after an acknowledgement.
 
@@ -101,6 +102,8 @@ def run_and_kill(
         seconds: Further delay before the kill.
         timeout: Longest wait for the acknowledgements, in seconds.
         run: Number of the child, for its `Reporter`.
+        before: Called before the kill, while the child works: it may take the child's disk away.
+            What is acknowledged from then on does not count.
 
     Returns:
         What the child had reported.
@@ -113,15 +116,35 @@ def run_and_kill(
     try:
         lines = _read_until(reading, after, timeout)
         time.sleep(seconds)
+        lines, counted = _call_before(before, reading, lines)
     finally:
-        os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
+        finished = _kill(child)
     with os.fdopen(reading, "rb") as pipe:
-        killed = _parse(lines + pipe.read())
-    if os.WIFEXITED(status):
-        assert os.WEXITSTATUS(status) == 0, "the child failed by itself; its traceback is above"
-        killed.finished = True
+        killed = _parse(lines + pipe.read(), counted)
+    killed.finished = finished
     return killed
+
+
+def _call_before(
+    before: Callable[[], object] | None, reading: int, lines: bytes
+) -> tuple[bytes, int]:
+    """Return the reports until the call of ``before``, and how many acknowledgements count."""
+    if before is None:
+        return lines, sys.maxsize
+    lines += _waiting(reading)
+    counted = lines.count(_ACKNOWLEDGED)
+    before()
+    return lines, counted
+
+
+def _kill(child: int) -> bool:
+    """Kill a child; return whether it had finished before. It must not have failed."""
+    os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    if not os.WIFEXITED(status):
+        return False
+    assert os.WEXITSTATUS(status) == 0, "the child failed by itself; its traceback is above"
+    return True
 
 
 def check_kills(
@@ -204,11 +227,20 @@ def _read_until(pipe: int, acknowledgements: int, timeout: float) -> bytes:
     return data
 
 
-def _parse(data: bytes) -> Killed:
+def _waiting(pipe: int) -> bytes:
+    data = b""
+    while select.select([pipe], [], [], 0)[0] and (piece := os.read(pipe, 1 << 16)):
+        data += piece
+    return data
+
+
+def _parse(data: bytes, counted: int) -> Killed:
+    """Return the reports, without acknowledgements after so many."""
     killed = Killed()
     for line in data.split(b"\n")[1:]:
         target = killed.submitted if line[:1] == _SUBMITTED[1:] else killed.acknowledged
         target.append(_hashable(json.loads(line[1:])))
+    del killed.acknowledged[counted:]
     return killed
 
 

@@ -79,6 +79,26 @@ def disk_states(disk: Disk, limit: int, rng: random.Random) -> Iterator[DiskStat
             yield DiskState(_key(disk, names, units, choice), names, units, choice)
 
 
+def random_state(disk: Disk, rng: random.Random) -> DiskState:
+    """Return one legal state: nothing, everything, all as of one moment, or each by itself."""
+    kind = rng.randrange(4)
+    flags = [kind == 1 or (kind > 1 and rng.random() < 0.5) for _ in disk.changes]
+    kept = [change for change, flag in zip(disk.changes, flags, strict=True) if flag]
+    names = applied(disk.durable_names, kept)
+    units = _units(disk, names)
+    moment = rng.randrange(disk.clock + 1)
+    choice = tuple(_random_version(unit, kind, moment, rng) for unit in units)
+    return DiskState(_key(disk, names, units, choice), names, units, choice)
+
+
+def _random_version(unit: Unit, kind: int, moment: int, rng: random.Random) -> int:
+    if kind == 0:
+        return 0
+    if kind == 1:
+        return len(unit.versions) - 1
+    return _as_of(unit, moment) if kind == 2 else rng.randrange(len(unit.versions))
+
+
 def is_exhaustive(disk: Disk, limit: int) -> bool:
     """Return True if `disk_states` with this limit yields every state."""
     if len(disk.changes) > _SUBSETS_MAX:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from tallystick.cli.output import (
+    ANSWER_STYLES,
     Printer,
     as_json,
     path_argument,
@@ -18,8 +19,9 @@ from tallystick.cli.output import (
     read_options,
     reading_options,
 )
+from tallystick.reading.settled import settled_judgement
 from tallystick.reading.survey import survey
-from tallystick.records import Clock, State, Transaction
+from tallystick.records import Answer, Clock, Judgement, State, Transaction
 from tallystick.services.write_behind.service_dir import IDENTITY_FILE
 from tallystick.systems.protocol import LogReading
 
@@ -35,7 +37,8 @@ _PER_SECOND = {Clock.WALL_US: 1_000_000, Clock.WALL_MS: 1_000, Clock.WALL_NS: 1_
 def command(ctx: click.Context, /, path: str, numbers: bool, as_json: bool, **options: Any) -> None:
     """Count what is pending in the write-behind logs below PATH, per target, without touching them.
 
-    Exit code 1 if anything is.
+    Each log begins with its answer, as in tallystick explain. Exit code 1 if anything is pending,
+    or if a log may have lost something that was.
     """
     found = survey(path, options=read_options(**options)).refuse_unknown_settings()
     if not found.logs and _emptied(path):
@@ -44,13 +47,15 @@ def command(ctx: click.Context, /, path: str, numbers: bool, as_json: bool, **op
     for reading in found.readings():
         with found.guard(reading.source):
             pending = [one for one in reading.transactions() if one.state is State.PENDING]
-            backlogs.append(_backlog(reading, pending, numbers=numbers))
+            judgement = settled_judgement(reading, found.known, found.options)
+            backlogs.append(_backlog(reading, pending, judgement, numbers=numbers))
     if as_json:
         print_json({"logs": backlogs, "problems": [one.to_dict() for one in found.problems]})
     else:
         _print(backlogs)
         print_problems(Printer(), found.problems, [])
-    ctx.exit(1 if found.problems or any(one["pending"] for one in backlogs) else 0)
+    calm = all(one["answer"] == Answer.SAFE and not one["pending"] for one in backlogs)
+    ctx.exit(0 if calm and not found.problems else 1)
 
 
 def _emptied(path: str) -> bool:
@@ -58,13 +63,17 @@ def _emptied(path: str) -> bool:
     return (Path(path) / IDENTITY_FILE).is_file()
 
 
-def _backlog(reading: LogReading, pending: list[Transaction], *, numbers: bool) -> dict[str, Any]:
+def _backlog(
+    reading: LogReading, pending: list[Transaction], judgement: Judgement, *, numbers: bool
+) -> dict[str, Any]:
     times = [one.first_time for one in pending if one.first_time is not None]
     per_second = _PER_SECOND.get(reading.clock)
     age = time.time() - min(times) / per_second if times and per_second else None
     backlog: dict[str, Any] = {
         "log": reading.source.path,
         "system": reading.source.system,
+        **judgement.to_dict(),
+        "words": judgement.words,
         "pending": len(pending),
         "bytes": sum(one.bytes for one in pending),
         "oldest_seconds": age,
@@ -87,7 +96,11 @@ def _print(backlogs: list[dict[str, Any]]) -> None:
     for one in backlogs:
         age = one["oldest_seconds"]
         oldest = "" if age is None else f", the oldest {age:,.0f} s old"
-        out.line(f"{one['log']}: {one['pending']:,} pending, {one['bytes']:,} bytes{oldest}")
+        answer = (one["words"], ANSWER_STYLES[one["answer"]])
+        pending = f"{one['pending']:,} pending, {one['bytes']:,} bytes{oldest}"
+        out.line(answer, f"  {one['log']}: {pending}")
+        if one["answer"] != Answer.SAFE:
+            out.line(f"  Why: {one['reason']['text']}")
         for name, count in sorted(one["targets"].items()):
             out.line(f"  {name}: {count:,}")
         for entry in one.get("transactions", ()):

@@ -33,7 +33,7 @@ _STYLES = {
 @click.command()
 @path_argument
 @as_json
-@click.option("--salvage", is_flag=True, help="Also what lies behind damage, marked as such.")
+@click.option("--salvage", is_flag=True, help="Also what lies after damage, marked as such.")
 @reading_options
 @click.pass_context
 def command(ctx: click.Context, /, path: str, as_json: bool, salvage: bool, **options: Any) -> None:
@@ -48,7 +48,7 @@ def command(ctx: click.Context, /, path: str, as_json: bool, salvage: bool, **op
         scan(path, salvage=salvage, options=read_options(**options), problems=problems), damaged
     )
     if as_json:
-        print_json_lines(record.to_dict() for record in records)
+        print_json_lines((record.to_dict() for record in records), streams=True)
     else:
         _show(records)
     for problem in problems:
@@ -69,7 +69,7 @@ def _exit_code(problems: list[Finding], damaged: bool) -> int:
 
 
 def _show(records: Any) -> None:
-    out = Printer()
+    out = Printer(streams=True)
     file = None
     for record in records:
         if record.file != file:

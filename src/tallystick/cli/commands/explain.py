@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
@@ -14,11 +15,9 @@ from tallystick.cli.output import (
     as_json,
     path_argument,
     place,
-    print_json,
     print_problems,
-    progress,
-    read_options,
     reading_options,
+    reply,
     stake_text,
 )
 from tallystick.cli.phrases import phrase
@@ -36,20 +35,13 @@ SHORT = 40
 @path_argument
 @as_json
 @reading_options
-@click.pass_context
-def command(ctx: click.Context, /, path: str, as_json: bool, **options: Any) -> None:
+def command(path: str, as_json: bool, **options: Any) -> None:
     """Say what a restart would keep, undo, leave in doubt and silently lose.
 
     Per log below PATH: the verdict of the log's own engine, the strict one from the bytes
     alone, and where the two part.
     """
-    with progress("Reading") as tell:
-        answer = explain(path, options=read_options(**options), progress=tell)
-    if as_json:
-        print_json(answer.to_dict())
-    else:
-        _show(Printer(), answer)
-    ctx.exit(answer.exit_code)
+    reply(partial(explain, whole=as_json), path, _show, as_json=as_json, **options)
 
 
 def _show(out: Printer, answer: Explanation) -> None:

@@ -22,7 +22,7 @@ TABLES = ("records", "logs", "files", "transactions", "changes", "findings")
     "-o", "--output", type=click.Path(dir_okay=False), help="File; standard output if left out."
 )
 @click.option("--table", type=click.Choice(TABLES), default="records", show_default=True)
-@click.option("--salvage", is_flag=True, help="Also records behind damage, marked as such.")
+@click.option("--salvage", is_flag=True, help="Also records after damage, marked as such.")
 @reading_options
 @click.pass_context
 def command(

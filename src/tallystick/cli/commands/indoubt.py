@@ -41,7 +41,8 @@ def _urls(resources: tuple[str, ...]) -> dict[str, str]:
     for resource in resources:
         name, separator, url = resource.partition("=")
         if not separator:
-            raise click.BadParameter(f"{resource!r} is not NAME=URL", param_hint="--resource")
+            message = "a resource is given as NAME=URL"  # what was given may hold a password
+            raise click.BadParameter(message, param_hint="--resource")
         urls[name] = url
     return urls
 

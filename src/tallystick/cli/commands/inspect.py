@@ -11,12 +11,12 @@ from tallystick.cli.output import (
     as_json,
     listed,
     path_argument,
-    print_json,
     print_json_lines,
     print_problems,
     progress,
     read_options,
     reading_options,
+    reply,
 )
 from tallystick.reading import inspect, verify
 from tallystick.reading.results import Inspection, Summary
@@ -26,16 +26,9 @@ from tallystick.reading.results import Inspection, Summary
 @path_argument
 @as_json
 @reading_options
-@click.pass_context
-def command(ctx: click.Context, /, path: str, as_json: bool, **options: Any) -> None:
+def command(path: str, as_json: bool, **options: Any) -> None:
     """Summarise every log below PATH: files, records, transactions, findings."""
-    with progress("Reading") as tell:
-        answer = inspect(path, options=read_options(**options), progress=tell)
-    if as_json:
-        print_json(answer.to_dict())
-    else:
-        _show(Printer(), answer)
-    ctx.exit(answer.exit_code)
+    reply(inspect, path, _show, as_json=as_json, **options)
 
 
 @click.command(name="verify")

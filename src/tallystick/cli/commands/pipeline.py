@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tallystick.pipeline.runner import Run
+    from tallystick.pipeline.summary import RunSummary
 
 
 @click.group()
@@ -51,6 +53,9 @@ def command() -> None:
     show_default=True,
     help="Exit with 1 if something as grave was found; the tables are there all the same.",
 )
+@click.option(
+    "--publish", metavar="URL", help="Bring the tables into an object store, all at once."
+)
 @click.option("--anew", is_flag=True, help="Read everything, whatever the tables hold.")
 @as_json
 @click.pass_context
@@ -68,6 +73,7 @@ def run(
     option: tuple[str, ...],
     resource: tuple[str, ...],
     fail_on: str,
+    publish: str | None,
     anew: bool,
     as_json: bool,
 ) -> None:
@@ -78,25 +84,38 @@ def run(
     """
     # Spark takes a second to import; the help page can do without.
     from tallystick.pipeline.runner import Run
-    from tallystick.pipeline.session import own_errors, start
 
-    job = Run(sources, out, form, _pairs("--option", option), _pairs("--resource", resource), anew)
-    settings = _pairs("--conf", conf)
-    with own_errors(), _bar() as progress:
-        progress("starting Spark", 0, 1)
-        spark = start(master, settings)
-        try:
-            summary = job(spark, progress)
-            if stream:
-                _follow(job, spark, every, alert_after)
-                summary = job(spark, progress)
-        finally:
-            spark.stop()
+    options, resources = _pairs("--option", option), _pairs("--resource", resource)
+    job = Run(sources, out, form, options, resources, anew, publish)
+    follow = partial(_follow, job, every=every, alert_after=alert_after) if stream else None
+    summary = _build(job, master, _pairs("--conf", conf), follow)
     if as_json:
         print_json(summary.to_dict())
     else:
         show_summary(Printer(), summary, out)
     ctx.exit(int(summary.fails(fail_on)) if summary.logs else summary.exit_code)
+
+
+def _build(
+    job: Run,
+    master: str | None,
+    conf: dict[str, str],
+    follow: Callable[[SparkSession], None] | None,
+) -> RunSummary:
+    """Run the job in a session of its own, once more after ``follow``."""
+    from tallystick.pipeline.session import own_errors, start
+
+    with own_errors(), _bar() as progress:
+        progress("starting Spark", 0, 1)
+        spark = start(master, conf)
+        try:
+            summary = job(spark, progress)
+            if follow is not None:
+                follow(spark)
+                summary = job(spark, progress)
+            return summary
+        finally:
+            spark.stop()
 
 
 def _follow(job: Run, spark: SparkSession, every: float, alert_after: float | None) -> None:

@@ -86,11 +86,12 @@ def _engines(targets: tuple[str, ...]) -> dict[str, Any]:
     for target in targets:
         name, separator, url = target.partition("=")
         if not separator:
-            raise click.BadParameter(f"{target!r} is not NAME=URL", param_hint="--target")
+            message = "a target is given as NAME=URL"  # what was given may hold a password
+            raise click.BadParameter(message, param_hint="--target")
         try:
             engines[name] = sqlalchemy.create_engine(url)
         except (sqlalchemy.exc.ArgumentError, ImportError) as error:
-            raise click.BadParameter(f"{target!r}: {error}", param_hint="--target") from error
+            raise click.BadParameter(f"{name!r}: {error}", param_hint="--target") from error
     return engines
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -12,51 +13,45 @@ from tallystick.cli.output import (
     Printer,
     as_json,
     path_argument,
-    print_json,
     print_problems,
-    progress,
-    read_options,
     reading_options,
+    reply,
     stake_text,
 )
 from tallystick.reading import triage
-from tallystick.reading.triaging import Triage, TriagedLog
+from tallystick.reading.triaging import Triage, TriagedLog, shell_quoted
 from tallystick.records import Answer
 
 LISTED_MAX, SAFE_LISTED_MAX = 5, 2
-"""Logs with one answer that a person is shown, and safe ones; ``--json`` has all of them."""
+"""Logs with one answer that a person is shown, and safe ones; ``--all`` shows all of them."""
 
 
 @click.command()
 @path_argument
+@click.option("--all", "every", is_flag=True, help="Show every log, not the first of each answer.")
 @as_json
 @reading_options
-@click.pass_context
-def command(ctx: click.Context, /, path: str, as_json: bool, **options: Any) -> None:
+def command(path: str, every: bool, as_json: bool, **options: Any) -> None:
     """Show every log below PATH by its answer, gravest first, with the next command to type.
 
     Exits with 0 only if every log is safe.
     """
-    with progress("Reading") as tell:
-        answer = triage(path, options=read_options(**options), progress=tell)
-    if as_json:
-        print_json(answer.to_dict())
-    else:
-        _show(Printer(), answer)
-    ctx.exit(answer.exit_code)
+    reply(triage, path, partial(_show, every=every), as_json=as_json, **options)
 
 
-def _show(out: Printer, answer: Triage) -> None:
+def _show(out: Printer, answer: Triage, *, every: bool) -> None:
     for words, logs in groupby(answer.logs, lambda one: one.judgement.words):
         group = list(logs)
         answered = group[0].judgement.answer
-        shown = SAFE_LISTED_MAX if answered is Answer.SAFE else LISTED_MAX
+        most = SAFE_LISTED_MAX if answered is Answer.SAFE else LISTED_MAX
+        shown = len(group) if every else most
         style = ANSWER_STYLES[answered]
         out.line((words, style), f"  {len(group):,} log{'s' if len(group) > 1 else ''}")
         for one in group[:shown]:
             _show_log(out, one)
         if (rest := len(group) - shown) > 0:
-            out.line(f"  and {rest:,} more (tallystick triage --json lists all)", style="dim")
+            out.line(f"  and {rest:,} more:", style="dim")
+            out.line(f"    tallystick triage --all {shell_quoted(answer.path)}", style="dim")
     print_problems(out, answer.problems, answer.others)
 
 
