@@ -18,6 +18,7 @@ import pyarrow as pa
 from tallystick.arrow.schemas import RECORDS, plain, record_batches
 from tallystick.reading.names import log_name
 from tallystick.reading.tables import batches_of
+from tallystick.systems.protocol import AttributeBatches
 
 if TYPE_CHECKING:
     from tallystick.systems.protocol import LogReading
@@ -85,6 +86,9 @@ def same_rows(reading: LogReading, rows: int = 10_000) -> int:
     parts = reading.splits(max(8192, largest // 4))
     in_parts = [row for part in parts for row in _rows(map(plain, reading.batches(part)))]
     _same(sorted(in_parts, key=_place), sorted(expected, key=_place), "attributes")
+    if isinstance(reading, AttributeBatches):
+        filled = [row for part in parts for row in _rows(batches_of(reading, "records", part))]
+        _same(sorted(filled, key=_place), sorted(complete, key=_place))
     return len(expected)
 
 

@@ -10,12 +10,14 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from tallystick.storage.group.core import CORE
+from tests.testing import shutdowns
 
 
 def need(thing: str) -> None:
@@ -25,6 +27,14 @@ def need(thing: str) -> None:
     text = f"{thing} is missing: run scripts/ensure.sh {thing}"
     if thing == "core":
         text = "the compiled core is not installed: pip install ./fast"
+    if thing == "streams":
+        text = "streams need PySpark 4.2 or later"
+    if thing == "fuzzer":
+        text = "atheris is not installed: pip install atheris"
+    if thing in shutdowns.MAKE:
+        text = (
+            f"no disk with {thing} can be made and shut down: it needs root, loop devices and mkfs"
+        )
     if thing == "core" and os.environ.get("TALLYSTICK_PURE") == "1":
         pytest.skip("the pure twin was asked for")
     if thing in os.environ.get("TALLYSTICK_REQUIRE", "").split(","):
@@ -60,11 +70,18 @@ def mariadb_server() -> Path | None:
     return None
 
 
+SAIL = Path(__file__).parent.parent / ".venv-sail" / "bin" / "python"
+"""An interpreter of its own: the engine needs another PySpark."""
+
 _FINDERS: dict[str, Callable[[], bool]] = {
     "core": lambda: CORE is not None,
+    "fuzzer": lambda: find_spec("atheris") is not None,
     "java": _java,
+    "streams": lambda: find_spec("pyspark.sql.streaming.datasource") is not None,
     "maven": lambda: shutil.which("mvn") is not None,
     "postgres": lambda: postgres_bin() is not None,
     "mariadb": lambda: mariadb_server() is not None,
+    "sail": lambda: SAIL.exists(),
+    **{kind: partial(shutdowns.possible, kind) for kind in shutdowns.MAKE},
     "browser": lambda: bool(shutil.which("chromium") and shutil.which("chromedriver")),
 }

@@ -38,8 +38,8 @@ PLAN = {
 WITH_ORIGINAL = {"engine": {"report"}, "verdict": {"differences", "findings"}}
 """The same for systems that have an original, whose recovery is emulated."""
 
-NOT_MIRRORED = {"fixtures", "interop"}
-"""Folders of tests that have no package of their name: data, and runs of the original systems."""
+NOT_MIRRORED = {"fixtures", "fuzz", "interop"}
+"""Folders of tests that have no package of their name: data, mutants, runs of the originals."""
 
 
 @cache
@@ -125,6 +125,21 @@ def test_nothing_above_the_systems_knows_the_name_of_one() -> None:
                 parts = (node.module or "").split(".")
                 named = parts[1] == "systems" and parts[2] in names
                 assert not named, f"{path}:{node.lineno} imports {node.module}"
+
+
+def test_threads_and_clocks_come_through_the_seam() -> None:
+    folders = [SOURCE / name for name in ("storage", "services", "disposal")]
+    folders += (SOURCE / "systems").glob("*/live")
+    for path in (path for folder in folders for path in folder.rglob("*.py")):
+        if path == SOURCE / "storage" / "scheduling.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            where = f"{path}:{getattr(node, 'lineno', 0)}"
+            if isinstance(node, ast.Import):
+                named = {name.name for name in node.names} & {"threading", "time"}
+                assert not named, f"{where} imports {named} past storage.scheduling"
+            if isinstance(node, ast.ImportFrom):
+                assert node.module not in {"threading", "time"}, f"{where} imports from it"
 
 
 def test_every_folder_of_tests_mirrors_a_package() -> None:

@@ -102,3 +102,27 @@ def test_a_log_that_acknowledges_before_it_writes_is_found(tmp_path: Path) -> No
 
     with pytest.raises(AssertionError, match="acknowledged but lost"):
         check_kills(work, lambda: map(int, recover(LOCAL, str(tmp_path))), kills=2)
+
+
+def test_what_is_acknowledged_after_the_disk_was_taken_away_does_not_count(tmp_path: Path) -> None:
+    gone, told = tmp_path / "gone", tmp_path / "told"
+
+    def work(reporter: Reporter) -> None:
+        for number in range(3):
+            reporter.submitted(number)
+            reporter.acknowledged(number)
+        while not gone.exists():
+            time.sleep(0.001)
+        reporter.acknowledged(3)
+        told.touch()
+        time.sleep(60)
+
+    def take_away() -> None:
+        gone.touch()
+        while not told.exists():
+            time.sleep(0.001)
+
+    killed = run_and_kill(work, after=1, before=take_away)
+    # What the child sent before may have been under way still.
+    assert killed.acknowledged == [0, 1, 2][: len(killed.acknowledged)]
+    assert killed.submitted == [0, 1, 2]

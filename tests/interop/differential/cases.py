@@ -19,12 +19,19 @@ from pathlib import Path
 import tallystick
 from tallystick.records import Outcome
 from tests.interop.differential.damage import damage
-from tests.interop.differential.originals import ORIGINALS, Found, Original, Rows, Whole
+from tests.interop.differential.originals import (
+    ORIGINALS,
+    Database,
+    Found,
+    Original,
+    Rows,
+    Whole,
+)
 
 PER_WORKLOAD = 40
 SECTOR = 512
 ALTERED_MAX = 200
-"""Bytes; more than those are no values that were altered."""
+"""Bytes within records; more than those are no values that were altered."""
 EARLIER, ALTERED = "an earlier state", "values altered"
 REFUSES, SAFE, LOSES, CANNOT_TELL, NO_LOG = "refuses", "safe", "loses", "cannot-tell", "no log"
 
@@ -150,7 +157,8 @@ def unseen_damage(system: Original, whole: Whole, copy: Path) -> str:
     """Return why no reader can see this damage in the files of the log, or nothing.
 
     The log as it was at an earlier time is a whole log: nothing in it tells of what came later. A
-    log without checksums over its fields, with every record in its place, may hold other values.
+    log without checksums over its fields, with every record in its place, may hold other values;
+    what differs outside of its records holds nothing.
     """
     sizes = {one.name: one.stat().st_size for one in system.files(whole.folder)}
     found = {one.name: one.stat().st_size for one in system.files(copy)}
@@ -173,7 +181,10 @@ def _is_older(system: Original, whole: Whole, copy: Path) -> bool:
 
 
 def _rewound(system: Original, whole: Whole, copy: Path) -> bool:
-    """Whether only the last file's records end earlier, with nothing but fill after a record."""
+    """Whether only the last file's records end earlier.
+
+    After a record, or before the first, stands nothing but fill, or what stood there before.
+    """
     names = [one.relative_to(whole.folder) for one in system.files(whole.folder)]
     changed = [one for one in names if not _equal(whole.folder / one, copy / one)]
     if len(changed) != 1 or not (copy / changed[0]).exists():
@@ -184,31 +195,41 @@ def _rewound(system: Original, whole: Whole, copy: Path) -> bool:
         at for at, pair in enumerate(zip(before, after, strict=False)) if len(set(pair)) > 1
     )
     same = next(differing, len(before))
-    valid = [
-        (Path(one.file).name, one.offset + one.length)
-        for one in tallystick.scan(whole.folder, problems=[])
-        if one.outcome is Outcome.VALID
-    ]
+    valid = [one for one in _places(whole.folder) if one[3] is Outcome.VALID]
     if not valid or valid[-1][0] != changed[0].name or len(before) != len(after):
         return False
-    return any(name == changed[0].name and end <= place <= same for name, place in valid)
+    own = [(at, at + size) for name, at, size, *_ in valid if name == changed[0].name]
+    places = [own[0][0], *(stop for _, stop in own)]
+    older = whole.older / changed[0].name
+    earlier = older.read_bytes() if older.exists() else b""
+    return any(
+        place <= same and (end <= place or after[place:] == earlier[place:]) for place in places
+    )
 
 
 def _altered(system: Original, whole: Whole, copy: Path) -> int:
-    """Return how many bytes differ; the files have the same sizes."""
-    pairs = [(one, copy / one.relative_to(whole.folder)) for one in system.files(whole.folder)]
-    return sum(
-        before != after
-        for one, other in pairs
-        for before, after in zip(one.read_bytes(), other.read_bytes(), strict=True)
-    )
+    """Return how many bytes of records differ; the files have the same sizes.
+
+    Of a database every byte counts: outside of the log there are tables.
+    """
+    records = [one for one in _places(whole.folder) if one[3] is Outcome.VALID]
+    altered = 0
+    for one in system.files(whole.folder):
+        before, after = one.read_bytes(), (copy / one.relative_to(whole.folder)).read_bytes()
+        places = [(at, at + size) for name, at, size, *_ in records if name == one.name]
+        if isinstance(system, Database):
+            places = [(0, len(before))]
+        for begin, end in places:
+            pairs = zip(before[begin:end], after[begin:end], strict=True)
+            altered += sum(byte != other for byte, other in pairs)
+    return altered
 
 
 def _equal(one: Path, other: Path) -> bool:
     return other.exists() and one.read_bytes() == other.read_bytes()
 
 
-def _places(folder: Path) -> list[tuple[object, ...]]:
+def _places(folder: Path) -> list[tuple[str, int, int, Outcome, str]]:
     found = tallystick.scan(folder, problems=[])
     return [(Path(one.file).name, one.offset, one.length, one.outcome, one.type) for one in found]
 

@@ -90,8 +90,35 @@ def test_damage_is_unseen_only_where_no_byte_could_show_it(
     assert unseen_damage(HORNETQ, whole, changed(whole, number, begin, content)) == why
 
 
+@pytest.mark.parametrize(("size", "why"), [(150, ALTERED), (250, "")])
+def test_only_bytes_of_records_count_as_altered(size: int, why: str, tmp_path: Path) -> None:
+    """Beside bytes of a body all of a file without records differs."""
+    long = add(2, b"x" * 300)
+    folder, copy = tmp_path / "whole", tmp_path / "copy"
+    (tmp_path / "older").mkdir()
+    for one, fill in ((folder, b"J"), (copy, b"K")):
+        one.mkdir()
+        write(one, "g3", {1: image("g3", 1, [long]), 2: image("g3", 2, [])})
+        path = one / "activemq-data-2.amq"
+        path.write_bytes(path.read_bytes().replace(b"J", fill))
+    path = copy / "activemq-data-1.amq"
+    path.write_bytes(path.read_bytes().replace(b"x" * size, b"y" * size, 1))
+    whole = Whole(folder, tmp_path / "older", [])
+    assert unseen_damage(HORNETQ, whole, copy) == why
+
+
 def test_an_earlier_state_that_is_put_back_is_unseen(whole: Whole) -> None:
     assert unseen_damage(HORNETQ, whole, whole.older) == EARLIER
+
+
+def test_a_last_file_as_it_was_before_it_was_used_again_is_unseen(whole: Whole) -> None:
+    name, stale = "activemq-data-2.amq", image("g3", 1, [add(8), add(9)])[16:]
+    earlier = image("g3", 2, [], 0) + stale
+    (whole.older / name).write_bytes(earlier)
+    copy = changed(whole, 2, 16, stale)
+    assert unseen_damage(HORNETQ, whole, copy) == EARLIER
+    (whole.older / name).write_bytes(earlier[:-1] + b"x")
+    assert unseen_damage(HORNETQ, whole, copy) == ""
 
 
 def test_a_seed_gives_the_same_damage(whole: Whole, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.storage.java_properties import parse_properties
+from tallystick.systems.java_properties import parse_properties
 from tests.interop.java import compile_java, start_java
 
 pytestmark = pytest.mark.interop

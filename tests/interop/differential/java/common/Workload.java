@@ -54,7 +54,7 @@ public abstract class Workload {
     protected abstract String checkpoint();
 
     /** Make a table smaller. */
-    protected abstract void compress(String table) throws SQLException;
+    protected abstract void compress(String table) throws Exception;
 
     /** Whether a schema change is a transaction of its own. */
     protected abstract boolean alone();
@@ -149,7 +149,7 @@ public abstract class Workload {
     }
 
     /** Execute a schema change; `noted` writes down what it does. */
-    private void schema(String sql, Runnable noted) throws Exception {
+    protected final void schema(String sql, Runnable noted) throws Exception {
         if (!alone()) {
             execute(sql);
             noted.run();

@@ -1,0 +1,1 @@
+"""Tests of the simulator, and our own services under it."""
