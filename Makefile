@@ -1,5 +1,5 @@
 # make run: the pipeline over the example estate.  make test: every check that a clone alone allows.
-.PHONY: run test lint format types interop pythons soak bench clean lock
+.PHONY: run test lint format types interop pythons sparks soak fuzz audit bench clean lock
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -19,7 +19,7 @@ run: $(READY)
 	@$(PYTHON) examples/run.py
 
 test: $(READY)
-	@scripts/ensure.sh java maven postgres mariadb browser
+	@scripts/ensure.sh java maven postgres mariadb browser sail
 	$(PYTHON) -m pytest -n $(WORKERS) --dist loadfile -m "not soak and not interop and not spark" $(ARGS)
 	$(PYTHON) -m pytest -m "spark and not soak and not interop" $(ARGS)
 	@test -n "$(ARGS)" || TALLYSTICK_PURE=1 $(PYTHON) -m pytest -n $(WORKERS) --dist loadfile \
@@ -27,15 +27,28 @@ test: $(READY)
 
 interop: $(READY)
 	@scripts/ensure.sh java maven
+	@scripts/sparks.sh --fetch-only
 	$(PYTHON) -m pytest -m "interop and not soak" $(ARGS)
 
 # Storage, native log, journal and command line on the other Pythons that are found.
 pythons: $(READY)
 	@scripts/pythons.sh $(ARGS)
 
+# The pipeline on the other PySparks that are supported.
+sparks: $(READY)
+	@scripts/sparks.sh $(ARGS)
+
 soak: $(READY)
 	@scripts/ensure.sh java maven postgres mariadb
 	$(PYTHON) -m pytest -m soak --timeout=0 --hypothesis-profile=soak $(ARGS)
+
+# Mutants of the logs of one system: make fuzz SYSTEM=h2 ARGS="--seconds 3600"
+fuzz: $(READY)
+	PYTHONPATH=src $(PYTHON) -m tests.fuzz $(SYSTEM) $(ARGS)
+
+# What is installed: pinned, under a known licence, without a known weakness.
+audit: $(READY)
+	@$(PYTHON) scripts/audit.py
 
 bench: $(READY)
 	$(VENV)/bin/tallystick bench all
@@ -63,7 +76,7 @@ $(READY): requirements.lock pyproject.toml fast/tallystick_fast.c fast/setup.py
 lock: $(READY)
 	$(PYTHON) -m pip install --quiet uv
 	$(VENV)/bin/uv pip compile --quiet --no-emit-index-url --no-header --python-version 3.11 \
-	  --extra all --group dev pyproject.toml -o requirements.lock
+	  --universal --extra all --group dev pyproject.toml -o requirements.lock
 
 clean:
 	rm -rf $(VENV)* .mypy_cache .ruff_cache .pytest_cache .hypothesis out

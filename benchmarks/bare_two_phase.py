@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -19,10 +21,15 @@ UPDATE = "UPDATE accounts SET balance = balance + 1 WHERE id = %s"
 
 
 class Bare:
-    """Two-phase commit without a manager: no decision is kept."""
+    """Two-phase commit without a manager. Each decision is synced before the second phase.
 
-    def __init__(self, postgres: str, mariadb: int) -> None:
+    It is written to a file of the thread: without it a stop between the two commits would leave
+    branches that nobody can tell to commit or to roll back.
+    """
+
+    def __init__(self, postgres: str, mariadb: int, folder: Path) -> None:
         self._postgres, self._mariadb = postgres, mariadb
+        self._folder = folder
         self._local = threading.local()
         self._rows = itertools.count()
         self._ids = XidFactory("bench")
@@ -44,6 +51,7 @@ class Bare:
             cursor.execute(f"XA END {xid}")
             pg.execute(f"PREPARE TRANSACTION '{gid}'")
             cursor.execute(f"XA PREPARE {xid}")
+            self._decide(gid)
             pg.execute(f"COMMIT PREPARED '{gid}'")
             cursor.execute(f"XA COMMIT {xid}")
 
@@ -65,13 +73,21 @@ class Bare:
             cursor.execute(f"XA END {xid}")
             cursor.execute(f"XA PREPARE {xid}")
             pg.wait(generators.execute(pg.pgconn))
+            self._decide(gid)
             pg.pgconn.send_query(f"COMMIT PREPARED '{gid}'".encode())
             cursor.execute(f"XA COMMIT {xid}")
             pg.wait(generators.execute(pg.pgconn))
 
+    def _decide(self, gid: str) -> None:
+        """Write a decision over the last one of this thread, and sync it."""
+        os.pwrite(self._local.file, gid.encode().ljust(128), 0)
+        os.fdatasync(self._local.file)
+
     def _connected(self) -> tuple[Any, Any, str, str]:
         local = self._local
         if not hasattr(local, "pg"):
+            path = self._folder / f"decision-{self.row()}"
+            local.file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
             local.pg = psycopg.connect(self._postgres, autocommit=True)
             local.maria = pymysql.connect(
                 host="127.0.0.1", port=self._mariadb, user="root", database="bench", autocommit=True

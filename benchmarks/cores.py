@@ -1,11 +1,11 @@
 """The compiled core against its pure twin, in turns: rate, processor time and syncs per commit.
 
-``python benchmarks/cores.py [--seconds 1] [--turns 5] [--threads 64] [--tasks 1000] [--delay 0]``.
-Each turn runs every kind of work once with each core, in processes of their own, in an order that
-changes; the table shows medians. ``above bare`` is the processor time of one caller less that of a
-loop that writes and syncs the same bytes in the same turn. ``--delay`` adds that many milliseconds
-to each sync of ours: a simulated slow disk. Without it, and where cargo is there, two logs in Rust
-(folder rust_peers) take their turns too, with as many threads.
+``python benchmarks/cores.py [--seconds 1] [--turns 5] [--threads 64] [--tasks 1000]
+[--delay 0 2]``. Each turn runs every kind of work once with each core, in processes of their own,
+in an order that changes; the table shows medians. ``above bare`` is the processor time of one
+caller less that of a loop that writes and syncs the same bytes in the same turn. ``--delay`` adds
+that many milliseconds to each sync of ours: a simulated slow disk, one table each. Where it is 0
+and cargo is there, two logs in Rust (folder rust_peers) take their turns too, with as many threads.
 """
 
 from __future__ import annotations
@@ -140,8 +140,9 @@ class SlowFileSystem(LocalFileSystem):
 
 
 def _child(given: argparse.Namespace) -> None:
-    if given.delay:
-        SlowFile.delay = given.delay / 1000
+    (delay,) = given.delay
+    if delay:
+        SlowFile.delay = delay / 1000
         OPTIONS["fs"] = SlowFileSystem()
     with tempfile.TemporaryDirectory(dir=given.dir) as folder:
         print(json.dumps(WORK[given.work](Path(folder), given.seconds, given.callers)))
@@ -158,11 +159,11 @@ def _rust(given: argparse.Namespace, name: str, threads: int) -> Row:
     return row
 
 
-def _measure(given: argparse.Namespace, work: str, callers: int, core: str) -> Row:
+def _measure(given: argparse.Namespace, delay: float, work: str, callers: int, core: str) -> Row:
     if core == "rust":
         return _rust(given, work, callers)
     command = [sys.executable, __file__, "--work", work, "--callers", str(callers)]
-    command += ["--seconds", str(given.seconds), "--delay", str(given.delay)]
+    command += ["--seconds", str(given.seconds), "--delay", str(delay)]
     if given.dir:
         command += ["--dir", given.dir]
     environment = {**os.environ, "TALLYSTICK_PURE": "1" if core == "pure" else ""}
@@ -178,7 +179,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--threads", type=int, default=64)
     parser.add_argument("--tasks", type=int, default=1000)
-    parser.add_argument("--delay", type=float, default=0.0)
+    parser.add_argument("--delay", type=float, nargs="+", default=[0.0, 2.0])
     parser.add_argument("--dir", help="where the logs are made")
     parser.add_argument("--work", choices=list(WORK), help=argparse.SUPPRESS)
     parser.add_argument("--callers", type=int, default=1, help=argparse.SUPPRESS)
@@ -186,15 +187,22 @@ def main() -> None:
     if given.work:
         _child(given)
         return
+    for delay in given.delay:
+        if delay:
+            print(f"\neach sync takes {delay:g} ms longer: simulated")
+        _table(given, delay)
+
+
+def _table(given: argparse.Namespace, delay: float) -> None:
     works = [("threads", 1), ("threads", given.threads), ("tasks", given.tasks)]
     runs = [(*work, core) for work in works for core in ("compiled", "pure")]
     runs.append(("bare", 1, "pure"))
-    if shutil.which("cargo") and not given.delay:
+    if shutil.which("cargo") and not delay:
         runs += [(name, given.threads, "rust") for name in RUST]
     found: dict[tuple[str, int, str], list[Row]] = {run: [] for run in runs}
     for _ in range(given.turns):
         for run in random.sample(runs, len(runs)):
-            found[run].append(_measure(given, *run))
+            found[run].append(_measure(given, delay, *run))
     _show(found, works)
 
 

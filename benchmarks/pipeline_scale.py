@@ -2,11 +2,13 @@
 
 ``python benchmarks/pipeline_scale.py [--gib 0.25 0.5 1 2] [--transactions 50] [--place DIR]``
 writes an estate per size, as `benchmarks/pipeline_scan.py` does, and builds the seven tables with
-``local[2]`` in a process of its own. A line says how long that took, the processor time of the
-driver, Java and all workers, the peak of private resident memory of the driver's Python, of Java,
-of the largest worker and of all workers together, and the bytes that were shuffled. Sizes are of
-valid bytes: what segments keep free counts for nothing. With more ``--transactions`` per
-coordinator the shuffle grows, with more records it does not.
+``local[2]`` in a process of its own, twice; and then, in another process, twice a copy of the same
+rows from Parquet to Parquet, by Spark with its defaults. A line says how long the tables took
+first, the processor time of the driver, Java and all workers, the peak of private resident memory
+of the driver's Python, of Java, of the largest worker and of all workers together, and the bytes
+that were shuffled. The next lines have the processor time of tables and copy, first and again.
+Sizes are of valid bytes: what segments keep free counts for nothing. With more ``--transactions``
+per coordinator the shuffle grows, with more records it does not.
 """
 
 from __future__ import annotations
@@ -19,17 +21,20 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from estates import Estate
 from pyarrow import dataset
 
-from tallystick.pipeline.runner import Run
+from tallystick.pipeline.runner import OUTPUT, Run
 from tallystick.pipeline.session import start
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SAMPLE_SECONDS = 0.2
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -134,48 +139,77 @@ def _written(line: str) -> int:
 
 
 def build(logs: Path, out: Path) -> None:
-    """Build the tables and print what it took as JSON."""
+    """Build the tables twice and print what it took as JSON."""
     events = out / "events"
     events.mkdir(parents=True)
     settings = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()}
     settings |= {"spark.eventLog.compress": "false", "spark.local.dir": str(out / "spill")}
+    row = twice(settings, lambda spark, at: Run([str(logs)], str(out / at)).advance(spark))
+    files = dataset.dataset(out / "first" / "files").to_table(["valid_bytes"])
+    row |= {"size": sum(files.column(0).to_pylist()), "shuffled": shuffled(events) // 2}
+    print(json.dumps(row))
+
+
+def copy(tables: Path, out: Path) -> None:
+    """Copy the rows of the tables twice and print what it took as JSON."""
+
+    def once(spark: SparkSession, at: str) -> None:
+        for table in OUTPUT:
+            spark.read.parquet(str(tables / table)).write.parquet(str(out / at / table))
+
+    print(json.dumps(twice({}, once)))
+
+
+def twice(settings: dict[str, str], work: Callable[[SparkSession, str], object]) -> dict[str, Any]:
+    """Do the work twice in a new session; return what the first took, and the second."""
     spark = start("local[2]", settings)
     spark.range(1).count()
+    try:
+        first = _taken(lambda: work(spark, "first"))
+        return first | {"again": _taken(lambda: work(spark, "again"))["processor"]}
+    finally:
+        spark.stop()
+
+
+def _taken(work: Callable[[], object]) -> dict[str, Any]:
     peaks = Peaks()
     peaks.sample()
     before = peaks.processor_seconds
-    try:
-        with peaks.watching():
-            begin = time.perf_counter()
-            Run([str(logs)], str(out / "tables")).advance(spark)
-            seconds = time.perf_counter() - begin
-            peaks.sample()
-        processor = peaks.processor_seconds - before
-    finally:
-        spark.stop()
-    files = dataset.dataset(out / "tables" / "files").to_table(["valid_bytes"])
-    row = {"size": sum(files.column(0).to_pylist()), "seconds": seconds}
-    row |= {"driver": peaks.driver, "java": peaks.java}
-    row |= {"one": peaks.python_one, "all": peaks.python_all}
-    print(json.dumps(row | {"processor": processor, "shuffled": shuffled(events)}))
+    with peaks.watching():
+        begin = time.perf_counter()
+        work()
+        seconds = time.perf_counter() - begin
+        peaks.sample()
+    return {
+        "seconds": seconds, "processor": peaks.processor_seconds - before, "driver": peaks.driver,
+        "java": peaks.java, "one": peaks.python_one, "all": peaks.python_all,
+    }  # fmt: skip
+
+
+def _reported(*options: str | Path) -> dict[str, Any]:
+    command = [sys.executable, __file__, *map(str, options)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def measure(estate: Estate, place: Path) -> None:
-    """Write the estate, build its tables in another process, and print a line."""
-    logs = place / "logs"
-    estate.write(logs)
-    command = [sys.executable, __file__, "--build", str(logs), str(place / "out")]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    row = json.loads(done.stdout.splitlines()[-1])
+    """Write the estate, build its tables and copy them in other processes, and print the lines."""
+    estate.write(place / "logs")
+    row = _reported("--build", place / "logs", place / "out")
+    copied = _reported("--copy", place / "out" / "first", place / "copy")
     transactions = estate.coordinators * estate.transactions
     print(
         f"{row['size'] / 1e9:6.2f} GB {row['seconds']:8.1f} s"
         f" {row['size'] / row['seconds'] / 1e6:6.0f} MB/s {row['processor']:8.1f} s of processor"
         f"   driver {row['driver'] / 1e6:5,.0f} MB   Java {row['java'] / 1e6:6,.0f} MB"
         f"   worker {row['one'] / 1e6:5,.0f} MB, all {row['all'] / 1e6:6,.0f} MB"
-        f"   shuffled {row['shuffled'] / 1e6:8.2f} MB   for {transactions:,} global transactions",
-        flush=True,
+        f"   shuffled {row['shuffled'] / 1e6:8.2f} MB   for {transactions:,} global transactions"
     )
+    both = ((name, row[name], copied[name]) for name in ("processor", "again"))
+    for name, tables, copies in both:
+        print(f"{name:>9}: tables {tables:6.1f} s, copy {copies:6.1f} s: {tables / copies:.2f} x")
+    sys.stdout.flush()
 
 
 def main() -> None:
@@ -186,12 +220,14 @@ def main() -> None:
     parser.add_argument("--resources", type=int, default=3)
     parser.add_argument("--transactions", type=int, default=50)
     parser.add_argument("--fault-every", type=int, default=10)
-    parser.add_argument("--place", type=Path, help="a folder with room, for logs and tables")
+    parser.add_argument("--place", type=Path, help="a folder with space, for logs and tables")
     parser.add_argument("--build", type=Path, nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--copy", type=Path, nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.build:
-        build(*given.build)
-        return
+    for work, folders in ((build, given.build), (copy, given.copy)):
+        if folders:
+            work(*folders)
+            return
     for gib in given.gib:
         estate = Estate(
             given.coordinators,

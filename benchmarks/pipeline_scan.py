@@ -32,6 +32,7 @@ from functools import partial
 from pathlib import Path
 
 from estates import Estate
+from pipeline_scale import Peaks
 from pyspark.sql import SparkSession
 
 from tallystick.pipeline.runner import OUTPUT, Run
@@ -64,9 +65,8 @@ def valid_bytes(spark: SparkSession, logs: Path) -> int:
     return int(files.selectExpr("sum(valid_bytes)").collect()[0][0])
 
 
-def measure(spark: SparkSession, logs: Path, out: Path) -> None:
-    """Print one line per measurement."""
-    size = valid_bytes(spark, logs)
+def measure_counts(spark: SparkSession, logs: Path, size: int) -> None:
+    """Print a line per way to count records, with the processor time of all processes."""
     reader = spark.read.format("tallystick")
     whole_rows = reader.load(str(logs))
     records = whole_rows.count()  # starts the workers
@@ -75,8 +75,28 @@ def measure(spark: SparkSession, logs: Path, out: Path) -> None:
         ("count", reader.option("columns", "outcome").load(str(logs))),
         ("all columns", whole_rows),
     ):
-        counted = min(timed(frame.count) for _ in range(3))
-        print(f"{name:12} {counted:8.2f} s {size / counted / 1e6:8,.0f} MB/s")
+        taken = [processor_timed(frame.count) for _ in range(3)]
+        counted, processor = (min(column) for column in zip(*taken, strict=True))
+        print(
+            f"{name:12} {counted:8.2f} s {size / counted / 1e6:8,.0f} MB/s"
+            f" {processor:8.2f} s of processor"
+        )
+
+
+def processor_timed(work: Callable[[], object]) -> tuple[float, float]:
+    """Seconds that ``work`` takes, and those of the processor in all processes."""
+    peaks = Peaks()
+    peaks.sample()
+    before = peaks.processor_seconds
+    seconds = timed(work)
+    peaks.sample()
+    return seconds, peaks.processor_seconds - before
+
+
+def measure(spark: SparkSession, logs: Path, out: Path) -> None:
+    """Print one line per measurement."""
+    size = valid_bytes(spark, logs)
+    measure_counts(spark, logs, size)
     for number, when in enumerate(("first", "again")):
         run = Run([str(logs)], str(out / f"tables-{number}"))
         whole = timed(partial(run.advance, spark))

@@ -1,6 +1,6 @@
 """The transaction manager's figures: decisions per second, and overhead over bare two-phase commit.
 
-``python -m benchmarks.transactions [decisions | slow | overhead]``. Everything is a ratio in one
+``python -m benchmarks.transactions [decisions | slow | overhead | lag]``. All are ratios in one
 run, in short turns:
 
 * decisions: 64 concurrent transactions over resources that answer at once, of threads, of tasks
@@ -10,7 +10,8 @@ run, in short turns:
   after every sync of the log and of the bare file
 * overhead: 8 and 32 callers over PostgreSQL and MariaDB beside the same statements without it,
   over the same drivers: one after the other, and with PREPARE and COMMIT of both databases under
-  way at the same time, as the manager has them
+  way at the same time, as the manager has them; every decision is synced, on all sides
+* lag: how late an event loop is with 1,000 tasks over both servers, beside an idle one
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -232,8 +234,9 @@ def _overhead(folder: Path, callers: int) -> None:
             server.start()
         make_tables(postgres.url, mariadb.port, callers)
         urls = {"pg": postgres.url, "maria": mariadb.url.replace("/mysql", "/bench")}
-        bare = Bare(postgres.url, mariadb.port)
-        tm = stack.enter_context(TransactionManager(folder, urls, recovery_interval=None))
+        folder.mkdir()
+        bare = Bare(postgres.url, mariadb.port, folder)
+        tm = stack.enter_context(TransactionManager(folder / "tm", urls, recovery_interval=None))
         assert not tm.preflight()
 
         def managed() -> None:
@@ -254,10 +257,54 @@ def _overhead(folder: Path, callers: int) -> None:
         crew.dismiss()
 
 
+def lag(folder: Path) -> None:
+    """How late the event loop is while 1,000 tasks wait for 20 connections to each database."""
+    with ExitStack() as stack:
+        postgres, mariadb = make_postgres(), make_mariadb()
+        for server in (postgres, mariadb):
+            stack.callback(server.kill)
+            server.start()
+        make_tables(postgres.url, mariadb.port, 1000)
+        urls = {"pg": postgres.url, "maria": mariadb.url.replace("/mysql", "/bench")}
+        manager = TransactionManager(folder / "lag", urls, recovery_interval=None)
+        print("1,000 tasks over PostgreSQL and MariaDB, 20 connections to each; lag of the loop")
+        asyncio.run(_lag(AsyncTransactionManager(manager)))
+
+
+async def _lag(manager: AsyncTransactionManager) -> None:
+    async def transfer(row: int) -> None:
+        async with tm.begin(timeout=300) as tx:
+            await tx.execute("pg", UPDATE, (row,))
+            await tx.execute("maria", UPDATE, (row,))
+
+    async with manager as tm:
+        await asyncio.gather(*(transfer(row) for row in range(100)))  # connections
+
+        async def tasks() -> None:
+            await asyncio.gather(*(transfer(row) for row in range(1000)))
+
+        for name, work in (("an idle loop", partial(asyncio.sleep, 3)), ("with the tasks", tasks)):
+            found = sorted(await _ticks(asyncio.create_task(work())))
+            p99 = found[len(found) * 99 // 100]
+            print(f"  {name}: p50 {found[len(found) // 2]:.1f} ms, p99 {p99:.1f} ms")
+
+
+async def _ticks(work: asyncio.Future[Any]) -> list[float]:
+    """Return by how many milliseconds each of many short sleeps took too long."""
+    found = []
+    while not work.done():
+        began = time.perf_counter()
+        await asyncio.sleep(0.005)
+        found.append((time.perf_counter() - began - 0.005) * 1000)
+    await work
+    return found
+
+
 PARTS: dict[str, Callable[[Path], None]] = {
     "decisions": decisions,
     "slow": slow,
     "overhead": overhead,
+    "lag": lag,
 }
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a fresh machine may lack. Usage: scripts/ensure.sh python|compiler|java|postgres|mariadb|browser ...
+# What a fresh machine may lack. Usage: scripts/ensure.sh python|compiler|java|postgres|mariadb|browser|sail ...
 # Installs it where that is possible (Debian, root or password-less sudo) and otherwise says what
 # to type. Only java and python are needed to run; without the others their tests are skipped,
 # loudly, unless TALLYSTICK_REQUIRE names them.
@@ -42,6 +42,7 @@ have() {
     postgres) ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || command -v postgres >/dev/null ;;
     mariadb) command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ] ;;
     compiler) compiler_works ;;
+    sail) .venv-sail/bin/python -c 'import pysail, pyspark, tallystick' 2>/dev/null ;;
     browser) command -v chromium >/dev/null && command -v chromedriver >/dev/null ;;
     *) echo "ensure: unknown: $1" >&2; exit 2 ;;
   esac
@@ -59,9 +60,18 @@ packages() {
   esac
 }
 
+make_sail() { # the extra `sail` in an environment of its own: it needs another PySpark
+  cd "$(dirname "$0")/.." && python3 -m venv .venv-sail &&
+    .venv-sail/bin/pip install --quiet --disable-pip-version-check -e '.[cli,sail]'
+}
+
 status=0
 for thing in "$@"; do
   have "$thing" && continue
+  if [ "$thing" = sail ]; then
+    make_sail && have sail || echo "missing: sail. Type: pip install 'tallystick[cli,sail]'" >&2
+    continue
+  fi
   # shellcheck disable=SC2046 # several package names are meant to be several words
   install $(packages "$thing") && have "$thing" && continue
   echo "missing: $thing. On Debian type: sudo apt-get install $(packages "$thing")" >&2
