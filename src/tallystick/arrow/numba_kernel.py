@@ -3,6 +3,12 @@
 In: a function over NumPy arrays and integers. Out: the same function, compiled lazily at
 its first call and cached on disk, or as it is where numba is absent.
 
+The cache is shared by processes that start together, as the workers of a job do. Numba numbers its
+files by an index that it reads first and writes later; so of two processes that compile one
+function for different types each can take the same number, and one's code stands under the other's
+types for good. Here every file has a name of its own; at worst the index then lacks what another
+process has just compiled.
+
 Compiled functions do not count references: with it every call costs two atomic operations for
 each array that it is given, more than most of them take in all. So they make no arrays and
 return none; they fill those that their caller holds.
@@ -11,6 +17,7 @@ return none; they fill those that their caller holds.
 from __future__ import annotations
 
 import sys
+import uuid
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -24,7 +31,7 @@ def kernel(function: _Function) -> _Function:
         import numba
     except ImportError:
         return function
-    return cast(_Function, numba.njit(**_OPTIONS)(function))
+    return cast(_Function, _with_own_files(numba.njit(**_OPTIONS)(function)))
 
 
 def small_kernel(function: _Function) -> _Function:
@@ -33,7 +40,16 @@ def small_kernel(function: _Function) -> _Function:
         import numba
     except ImportError:
         return function
-    return cast(_Function, numba.njit(inline="always", **_OPTIONS)(function))
+    return cast(_Function, _with_own_files(numba.njit(inline="always", **_OPTIONS)(function)))
+
+
+def _with_own_files(compiled: Any) -> Any:
+    """Have the files of this function's cache named so that no two processes share a name."""
+    files = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    if files is not None:  # compilation is not switched off
+        by_number = files._data_name
+        files._data_name = lambda number: f"{uuid.uuid4().hex}.{by_number(number)}"
+    return compiled
 
 
 def pays(work: int, loaded_from: int, compiled_from: int) -> bool:
