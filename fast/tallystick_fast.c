@@ -803,8 +803,11 @@ static PyObject *queue_refuse(Queue *queue, PyObject *args) {
 }
 
 static PyObject *queue_unfinished(Queue *queue, PyObject *Py_UNUSED(none)) {
-    Py_ssize_t count = PyList_Size(queue->groups);
-    return PyList_GetSlice(queue->groups, 0, count - !PyList_Size(current(queue)->items));
+    PyObject *groups = PyList_New(0); /* first: it may run threads, which finish groups */
+    Py_ssize_t count = PyList_Size(queue->groups) - !PyList_Size(current(queue)->items);
+    for (Py_ssize_t place = 0; groups && place < count; place++)
+        if (PyList_Append(groups, (PyObject *)group_at(queue->groups, place))) Py_CLEAR(groups);
+    return groups;
 }
 
 static PyObject *queue_stop(Queue *queue, PyObject *cause) {
@@ -909,7 +912,7 @@ static PyType_Spec group_spec = SPEC(Group, group_slots, Py_TPFLAGS_DISALLOW_INS
 
 /* The garbage collector takes the queue from the groups of a log that was never closed. */
 static int has_queue(Group *group) {
-    int has = group->queue && group->queue->policy;
+    int has = group->queue && group->queue->policy && group->loops;
     if (!has) PyErr_SetString(PyExc_RuntimeError, "the log of this ticket is gone");
     return has ? 0 : -1;
 }
@@ -982,18 +985,25 @@ static PyObject *run_tasks(PyObject *Py_UNUSED(module), PyObject *args) {
     Py_RETURN_NONE;
 }
 
+/* Have a loop wait for the group with these tasks. Whatever is called here may run other threads,
+   which finish the group: then its queue is gone. */
+static void add_loop(Group *group, PyObject *loop, PyObject *tasks) {
+    if (group->finished || has_queue(group) < 0) return;
+    PyObject *policy = Py_NewRef(group->queue->policy), *loops = Py_NewRef(group->loops);
+    PyObject *request = PyObject_GetAttr(policy, word[N_request_flush]);
+    if (request && !group->finished && PyDict_SetItem(loops, loop, tasks) == 0)
+        /* In the loop's next round: by then every task that is ready now has submitted. */
+        XDROP(PyObject_CallMethodObjArgs(loop, word[N_call_soon], request, NULL));
+    XDROP(request), DROP(loops), DROP(policy);
+}
+
 /* Return the tasks of this loop that wait for the group, by a borrowed reference; NULL without an
    exception if the group is finished. */
 static PyObject *tasks_of(Group *group, PyObject *loop) {
     PyObject *tasks = group->loops ? PyDict_GetItemWithError(group->loops, loop) : NULL;
-    if (tasks || PyErr_Occurred() || has_queue(group) < 0 || !(tasks = PyList_New(0))) return tasks;
-    PyObject *request = PyObject_GetAttr(group->queue->policy, word[N_request_flush]), *done;
-    if (request && !group->finished && PyDict_SetItem(group->loops, loop, tasks) == 0) {
-        /* In the loop's next round: by then every task that is ready now has submitted. */
-        done = PyObject_CallMethodObjArgs(loop, word[N_call_soon], request, NULL);
-        XDROP(done);
-    }
-    DROP(tasks), XDROP(request); /* the loops have the tasks */
+    if (tasks || PyErr_Occurred() || !(tasks = PyList_New(0))) return tasks;
+    add_loop(group, loop, tasks);
+    DROP(tasks); /* the loops have the tasks */
     return PyErr_Occurred() || group->finished ? NULL : tasks;
 }
 

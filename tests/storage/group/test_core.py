@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import gc
 import importlib.util
 import os
@@ -10,6 +12,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -137,3 +140,78 @@ def test_whatever_the_core_is_given_it_raises_or_goes_on(core: Any, seed: int) -
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 10, "calls that raise TypeError"
+
+
+class _Collecting:
+    """Has an action run by the garbage collector, as another thread's statements may run there.
+
+    The collection begins in one of the next allocations of the block; until version 3.11 that is
+    inside the function that allocates.
+    """
+
+    def __init__(self, allocations: int, action: Callable[[], object]) -> None:
+        self._allocations = allocations
+        self._action = action
+        self._lists: list[list[None]] = []
+        self.ran = False
+
+    def _run(self, phase: str, _: dict[str, int]) -> None:
+        if phase == "start" and not self.ran:
+            self.ran = True
+            self._action()
+
+    def __enter__(self) -> _Collecting:
+        for _ in range(200):  # the interpreter keeps freed lists, which need no allocation
+            self._lists.append([])
+        self._thresholds = gc.get_threshold()
+        gc.callbacks.append(self._run)
+        gc.set_threshold(gc.get_count()[0] + self._allocations)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        gc.set_threshold(*self._thresholds)
+        gc.callbacks.remove(self._run)
+
+
+def _queue_of(core: Any, groups: int) -> tuple[Any, Any, Callable[[], None]]:
+    """Return a queue, the ticket of its last group, and what finishes all of its groups."""
+    disk = SlowDisk()
+    queue = core.Queue(GroupWriter(disk.write, disk.sync), 1, 1 << 30, 0, 9, None)
+    for number in range(groups):
+        ticket = queue.submit(number, 1, True)
+
+    def finish() -> None:
+        if queue.try_acquire():
+            for group in queue.take():
+                group.lsns = [7]
+            queue.finish(0.0)
+            queue.release()
+
+    return queue, ticket, finish
+
+
+def test_a_group_may_be_finished_while_a_task_comes_to_wait_for_it(core: Any) -> None:
+    async def wait(allocations: int) -> bool:
+        _queue, ticket, finish = _queue_of(core, 1)
+        waiting = ticket.__await__()
+        with contextlib.suppress(StopIteration), _Collecting(allocations, finish) as collecting:
+            next(waiting)
+        finish()
+        assert ticket.wait() == 7
+        return collecting.ran
+
+    ran = [asyncio.run(wait(allocations)) for allocations in range(-2, 4)]
+    assert any(ran) or sys.version_info >= (3, 12), "it would prove nothing"
+
+
+def test_groups_may_be_finished_while_they_are_listed(core: Any) -> None:
+    ran = []
+    for allocations in range(-2, 4):
+        queue, _ticket, finish = _queue_of(core, 2000)
+        with _Collecting(allocations, finish) as collecting:
+            groups = queue.unfinished()
+        assert {type(group) for group in groups} <= {core.Group}
+        finish()
+        assert queue.unfinished() == []
+        ran.append(collecting.ran)
+    assert any(ran) or sys.version_info >= (3, 12), "it would prove nothing"
