@@ -498,6 +498,9 @@ static int write_group(LogEnd *at, uint32_t count, uint32_t columns, const char 
         return PyMem_Free(data), -1;
     long long now_us = now_ns(CLOCK_REALTIME) / 1000;
     if (now_us > at->time_us) at->time_us = now_us;
+    Entry entry = {(int64_t)at->end, (int64_t)at->next_lsn, at->time_us};
+    /* Now: whoever runs during the write may change the index. */
+    memcpy(PyByteArray_AsString(at->index) + entries, &entry, sizeof entry);
     memcpy(data + own, first, (size_t)first_size);
     memcpy(data + own + first_size, rest, (size_t)rest_size);
     memset(data + own + stored, 0, length - own - stored);
@@ -519,8 +522,6 @@ static int write_group(LogEnd *at, uint32_t count, uint32_t columns, const char 
     }
     PyMem_Free(data);
     if (failed(at) || PyErr_Occurred()) return PyByteArray_Resize(at->index, entries), -1;
-    Entry entry = {(int64_t)at->end, (int64_t)at->next_lsn, at->time_us};
-    memcpy(PyByteArray_AsString(at->index) + entries, &entry, sizeof entry);
     at->chain = header.checksum;
     at->end += length, at->next_lsn += count, at->durable_lsn = at->next_lsn - 1;
     at->marked = 0;
@@ -922,11 +923,10 @@ static PyObject *ticket_wait(Ticket *ticket, PyObject *args, PyObject *named) {
     PyObject *timeout = Py_None;
     Group *group = ticket->group;
     if (!PyArg_ParseTupleAndKeywords(args, named, "|O", names, &timeout)) return NULL;
-    if (!group->finished) {
-        int64_t until = deadline_of(timeout);
-        if (until < 0 || has_queue(group) < 0 || wait_for(group->queue, group, until) < 0)
-            return NULL;
-    }
+    int64_t until = group->finished ? 0 : deadline_of(timeout); /* first: it may run threads */
+    if (until < 0) return NULL;
+    if (!group->finished && (has_queue(group) < 0 || wait_for(group->queue, group, until) < 0))
+        return NULL;
     return outcome(group, ticket->index);
 }
 
@@ -1043,11 +1043,11 @@ static PyObject *await_cancel(Await *await, PyObject *args, PyObject *named) {
     PyObject *message = Py_None, *done, *run;
     if (!PyArg_ParseTupleAndKeywords(args, named, "|O", names, &message)) return NULL;
     if (!await->wake || !await->loop) Py_RETURN_FALSE;
-    PyObject *wake = await->wake;
+    PyObject *wake = await->wake, *before = await->message;
     await->wake = NULL;
     await->cancelled = 1;
-    XDROP(await->message);
     await->message = Py_NewRef(message);
+    XDROP(before); /* last: what it runs finds the new one */
     run = PyObject_GetAttr(await->context, word[N_run]);
     done = run ? PyObject_CallMethodObjArgs(await->loop, word[N_call_soon], run, wake, await, NULL)
                : NULL;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import gc
 import importlib.util
 import os
@@ -17,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tallystick.errors import LogClosedError
 from tallystick.storage.group.core import CORE
 from tallystick.storage.group.queue import PureQueue
 from tallystick.storage.group.ticket import GroupTicket
@@ -215,3 +217,49 @@ def test_groups_may_be_finished_while_they_are_listed(core: Any) -> None:
         assert queue.unfinished() == []
         ran.append(collecting.ran)
     assert any(ran) or sys.version_info >= (3, 12), "it would prove nothing"
+
+
+def test_a_message_that_goes_may_ask_for_the_outcome(core: Any) -> None:
+    async def cancel_twice() -> None:
+        _queue, ticket, finish = _queue_of(core, 1)
+        waiting = ticket.__await__()
+        next(waiting)
+        asked: list[bool] = []
+
+        def cancel(message: object) -> None:
+            waiting.add_done_callback(lambda _: None, context=contextvars.copy_context())
+            waiting.cancel(msg=message)
+
+        def first() -> weakref.ref[LogClosedError]:
+            message = LogClosedError("first")
+            cancel(message)
+            return weakref.ref(message, ask)
+
+        def ask(_: object) -> None:
+            with pytest.raises(asyncio.CancelledError, match="second"):
+                waiting.result()
+            asked.append(True)
+
+        gone = first()
+        cancel("second")
+        assert gone() is None
+        assert asked == [True]
+        finish()
+
+    asyncio.run(cancel_twice())
+
+
+class _Finishing:
+    """A number of seconds; asked for it, it finishes the group."""
+
+    def __init__(self, finish: Callable[[], None]) -> None:
+        self._finish = finish
+
+    def __float__(self) -> float:
+        self._finish()
+        return 1.0
+
+
+def test_a_group_may_be_finished_while_a_time_limit_is_read(core: Any) -> None:
+    _queue, ticket, finish = _queue_of(core, 1)
+    assert ticket.wait(_Finishing(finish)) == 7

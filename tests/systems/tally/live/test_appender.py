@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
 from typing import Any
@@ -209,3 +210,23 @@ def test_what_the_core_failed_to_write_fails_again_and_leaves_the_end_where_it_w
 def test_the_core_is_in_use_where_it_is_installed(tmp_path: Path) -> None:
     with TallyLog(str(tmp_path)) as log:
         assert (type(log._appender.at) is not LogEnd) == (CORE is not None)
+
+
+def test_an_index_that_shrinks_during_a_write_is_not_written_beyond(tmp_path: Path) -> None:
+    need("core")
+    core: Any = CORE
+
+    def shrink(data: bytes) -> int:
+        end.index.clear()
+        return crc32(data)
+
+    with (tmp_path / "segment").open("w+b") as file:
+        end = core.LogEnd(
+            bytes(128), 512, 1 << 20, shrink, LocalFile, LocalFile.pwrite, LocalFile.datasync
+        )
+        end.fd, end.end = file.fileno(), 8192
+        empty = ctypes.pythonapi.PyByteArray_AsString
+        empty.argtypes, empty.restype = [ctypes.py_object], ctypes.c_void_p
+        before = ctypes.string_at(empty(bytearray()), ENTRY.size)
+        assert end.write(1, 1, b"first", b"rest")
+        assert ctypes.string_at(empty(bytearray()), ENTRY.size) == before
