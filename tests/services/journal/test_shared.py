@@ -20,7 +20,7 @@ from tallystick.errors import (
     UnsupportedFormatError,
 )
 from tallystick.services.journal import AsyncJournal
-from tallystick.storage.shared import members
+from tallystick.storage.shared import kernel, members
 from tallystick.systems.tally.live.settings import Settings
 
 _SMALL = Settings(segment_size=64 << 10)
@@ -175,7 +175,7 @@ def test_what_an_earlier_boot_has_left_is_made_anew(
     path = tmp_path / "log"
     with Journal(path, shared=True) as journal:
         journal.append(b"one")
-        monkeypatch.setattr(members, "boot_id", lambda: b"another boot")
+        monkeypatch.setattr(kernel, "boot_id", lambda: b"another boot")
         with pytest.raises(LogLockedError, match="another machine"):
             Journal(path, shared=True)
         monkeypatch.undo()

@@ -33,11 +33,8 @@ E4. The end of an epoch, in the table, is the same for all who ask: of what was 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import secrets
 from enum import IntEnum
-from pathlib import Path
 from typing import Final
 
 from tallystick.storage.scheduling import time
@@ -147,8 +144,10 @@ class Epoch(SharedMemory):
         """Wake everyone who waits for anything in this epoch."""
         kernel.wake(self.address(Epoch.phase_word))
         kernel.wake(self.address(Epoch.bell_word))
-        for member in range(MEMBERS_MAX):
-            if self.words[REQUESTS + member] != self.words[ANSWERS + member]:
+        requests = self.words[REQUESTS:ANSWERS].tolist()
+        answers = self.words[ANSWERS : ANSWERS + MEMBERS_MAX].tolist()
+        for member, (request, answer) in enumerate(zip(requests, answers, strict=True)):
+            if request != answer:
                 kernel.wake(self.address(ANSWERS + member))
 
     # -- ends -------------------------------------------------------------------------------
@@ -181,11 +180,9 @@ class Epoch(SharedMemory):
 
     def is_led(self) -> bool:
         """Return True while a process holds the leader's lock."""
-        try:
-            fcntl.flock(self.file.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not kernel.try_lock(self.file, shared=True):
             return True
-        fcntl.flock(self.file.fd, fcntl.LOCK_UN)
+        kernel.unlock(self.file)
         return False
 
     def is_over(self) -> bool:
@@ -200,7 +197,7 @@ class Epoch(SharedMemory):
 
 def numbers(folder: str) -> list[int]:
     """Return the numbers of the epochs whose files are there, ascending."""
-    names = (name.removeprefix(PREFIX) for name in os.listdir(folder))  # noqa: PTH208 - names
+    names = (name.removeprefix(PREFIX) for name in kernel.names(folder))
     return sorted(int(name) for name in names if name.isascii() and name.isdecimal())
 
 
@@ -223,22 +220,22 @@ def claim(folder: str, number: int) -> Epoch | None:
     epoch = Epoch(fresh, create=True)
     try:
         # Never contended: nobody else has the file open.
-        fcntl.flock(epoch.file.fd, fcntl.LOCK_EX)
-        epoch.number, epoch.pid = number, os.getpid()
-        epoch.started = kernel.start_time(os.getpid())
+        kernel.try_lock(epoch.file, shared=False)
+        epoch.number, epoch.pid = number, kernel.process_id()
+        epoch.started = kernel.start_time(epoch.pid)
         epoch.beat()
         epoch.path = path_of(folder, number)
         kernel.rename_new(fresh, epoch.path)
     except BaseException as error:
         epoch.close()
         with contextlib.suppress(OSError):
-            Path(fresh).unlink()
+            kernel.remove(fresh)
         if isinstance(error, FileExistsError):
             return None
         raise
     if numbers(folder)[-1] > number:  # E1: the file that it follows was removed meanwhile
         epoch.close()
-        Path(epoch.path).unlink()
+        kernel.remove(epoch.path)
         return None
     return epoch
 
@@ -271,6 +268,8 @@ def remove_before(folder: str, number: int) -> None:
         if epoch is not None:
             with contextlib.closing(epoch):
                 if not epoch.is_led():
-                    for path in (epoch.path, *map(str, Path(folder).glob(f"{PREFIX}{one}.*"))):
+                    beside = f"{PREFIX}{one}."
+                    names = [name for name in kernel.names(folder) if name.startswith(beside)]
+                    for name in (f"{PREFIX}{one}", *names):
                         with contextlib.suppress(FileNotFoundError):
-                            Path(path).unlink()
+                            kernel.remove(f"{folder}/{name}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tallystick.storage.files import Bytes, File, FileSystem, Lock
-from tallystick.storage.shared.kernel import rename_new
+from tallystick.storage.shared import kernel
 
 Check = Callable[[str], None]
 """Is called with the name of the change that follows."""
@@ -73,7 +73,7 @@ class FencedFileSystem:
     def rename(self, source: str, target: str) -> None:
         """Rename a file; raise `FileExistsError` if there is one of the new name."""
         self._check("rename")
-        rename_new(source, target)
+        kernel.rename_new(source, target)
 
     def remove(self, path: str) -> None:
         """Remove a file."""

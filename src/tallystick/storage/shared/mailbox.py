@@ -22,12 +22,10 @@ from __future__ import annotations
 
 import os
 import struct
-from pathlib import Path
 from typing import Final
 from zlib import crc32
 
 from tallystick.errors import LogWriteError
-from tallystick.storage.local import LocalFile
 from tallystick.storage.shared import kernel
 from tallystick.storage.shared.epochs import ANSWERS, BOX_BYTES, REQUESTS, Epoch
 
@@ -82,7 +80,7 @@ class Mailbox:
 
     def _spill(self, data: bytes) -> None:
         # Not by the mapping: without room that would end the process.
-        file = LocalFile(self._spill_path, os.O_RDWR | os.O_CREAT)
+        file = kernel.open_file(self._spill_path, os.O_RDWR | os.O_CREAT)
         try:
             file.pwrite(data, 0)
         except OSError as error:
@@ -134,7 +132,7 @@ class Mailbox:
 
     def _read_spilled(self, length: int) -> bytes:
         try:
-            return Path(self._spill_path).read_bytes()[:length]
+            return kernel.read_file(self._spill_path)[:length]
         except FileNotFoundError:
             return b""
 

@@ -9,19 +9,16 @@ the log alone; who is alone at first makes the file anew, whatever an earlier bo
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Final
 
 from tallystick.errors import BusyError, LogLockedError, UnsupportedFormatError
-from tallystick.storage.local import LocalFile
 from tallystick.storage.scheduling import threading, time
-from tallystick.storage.shared.kernel import boot_id
+from tallystick.storage.shared import kernel
 from tallystick.storage.shared.memory import SharedMemory
 
 MEMBERS_MAX: Final = 256
@@ -41,7 +38,6 @@ _SIZE: Final = (1 + MEMBERS_MAX) * _WORDS * 8
 _START, _PID, _HELD = range(3)
 _BOOT, _DIGEST = slice(2, 4), slice(4, 6)
 _POLL_S: Final = 0.01
-_LOCK: Final = struct.Struct("hhqqi4x")
 
 
 def digest(*parts: bytes) -> tuple[int, int]:
@@ -76,8 +72,8 @@ class Membership:
         self.folder = folder
         self._holds: Counter[int] = Counter()
         self._guard = threading.Lock()
-        self._boot, self._digest = digest(boot_id()), digest(settings)
-        self._lock = LocalFile(f"{folder}/{lock_name}", os.O_RDWR | os.O_CREAT)
+        self._boot, self._digest = digest(kernel.boot_id()), digest(settings)
+        self._lock = kernel.open_file(f"{folder}/{lock_name}", os.O_RDWR | os.O_CREAT)
         try:
             self._join(create)
         except BaseException:
@@ -104,28 +100,24 @@ class Membership:
 
     def _try_lock(self, create: Callable[[], None]) -> bool:
         """Lock the log shared; whoever is alone, and can lock it exclusively, prepares it first."""
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(self._lock.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if kernel.try_lock(self._lock, shared=False):
             create()
             self._make_anew()
-        try:
-            # In between another one may be alone, and make anew what is read only after this.
-            fcntl.flock(self._lock.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+        # In between another one may be alone, and make anew what is read only after this.
+        return kernel.try_lock(self._lock, shared=True)
 
     def _make_anew(self) -> None:
         """Remove what no process uses any more, and write the settings."""
-        for path in Path(self.folder).glob(f"{PREFIX}*"):
-            path.unlink()
+        for name in kernel.names(self.folder):
+            if name.startswith(PREFIX):
+                kernel.remove(f"{self.folder}/{name}")
         fresh = f"{self.folder}/{MEMBERS_FILE}.new"
         memory = SharedMemory(fresh, _SIZE, create=True)
         memory.words[0], memory.words[1] = _MAGIC, VERSION
         memory.words[2], memory.words[3] = self._boot
         memory.words[4], memory.words[5] = self._digest
         memory.close()
-        Path(fresh).rename(f"{self.folder}/{MEMBERS_FILE}")
+        kernel.rename(fresh, f"{self.folder}/{MEMBERS_FILE}")
 
     def _check(self) -> None:
         words = self._memory.words
@@ -152,12 +144,12 @@ class Membership:
 
     def _take_place(self) -> int:
         for number in range(MEMBERS_MAX):
-            if self._lock_place(number):
+            if kernel.try_lock_byte(self._memory.file, number):
                 words = self._memory.words
                 base = (1 + number) * _WORDS
                 self.start_ms = max(time.time_ns() // 1_000_000, words[base + _START] + 1)
                 words[base + _HELD] = 0
-                words[base + _PID] = os.getpid()
+                words[base + _PID] = kernel.process_id()
                 words[base + _START] = self.start_ms
                 return number
         raise BusyError(
@@ -166,23 +158,13 @@ class Membership:
             advice="Close it in one of them first",
         )
 
-    def _lock_place(self, number: int) -> bool:
-        request = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, number, 1, 0)
-        try:
-            fcntl.fcntl(self._memory.file.fd, fcntl.F_OFD_SETLK, request)
-        except BlockingIOError:
-            return False
-        return True
-
     # -- the others -------------------------------------------------------------------------
 
     def is_alive(self, number: int) -> bool:
         """Return True if a process has this place."""
         if number == self.number:
             return True
-        request = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, number, 1, 0)
-        answer = fcntl.fcntl(self._memory.file.fd, fcntl.F_OFD_GETLK, request)
-        return bool(_LOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+        return kernel.is_byte_locked(self._memory.file, number)
 
     def lives_since(self, number: int) -> int | None:
         """Return when the process with this place took it, in milliseconds; None without one."""
@@ -192,12 +174,8 @@ class Membership:
 
     def first_held(self) -> int | None:
         """Return the first segment that a living process reads; None if none does."""
-        words = self._memory.words
-        held = [
-            words[(1 + number) * _WORDS + _HELD]
-            for number in range(MEMBERS_MAX)
-            if words[(1 + number) * _WORDS + _HELD] and self.is_alive(number)
-        ]
+        every = self._memory.words[_WORDS + _HELD :: _WORDS].tolist()
+        held = [first for number, first in enumerate(every) if first and self.is_alive(number)]
         return min(held, default=None)
 
     @contextlib.contextmanager

@@ -6,13 +6,11 @@ is allocated when the file is made, so that no store fails for want of space.
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import os
 from typing import Final
 
 from tallystick.errors import LogUnreadableError
-from tallystick.storage.local import LocalFile
+from tallystick.storage.shared import kernel
 
 WORD: Final = 8
 """Bytes of a word."""
@@ -32,10 +30,11 @@ class SharedMemory:
 
     def __init__(self, path: str, size: int, *, create: bool = False) -> None:
         self.path = path
-        self.file = LocalFile(path, os.O_RDWR | (os.O_CREAT | os.O_EXCL if create else 0))
+        flags = os.O_RDWR | (os.O_CREAT | os.O_EXCL if create else 0)
+        self.file = kernel.open_file(path, flags)
         try:
             if create:
-                os.posix_fallocate(self.file.fd, 0, size)
+                kernel.allocate(self.file, size)
             elif self.file.size() != size:
                 raise LogUnreadableError(
                     "shared memory of another version, or damaged",
@@ -44,16 +43,10 @@ class SharedMemory:
                     found=f"{self.file.size()} bytes",
                     advice="Close the log in every process; the first one to open it makes it anew",
                 )
-            # The mapping keeps a descriptor of its own, in forked children, too: not of the open
-            # file that is locked.
-            mapped = LocalFile(path, os.O_RDWR)
-            self.bytes = mmap.mmap(mapped.fd, size)
-            mapped.close()
+            self.bytes, self.words, self._address = kernel.map_file(path, size)
         except BaseException:
             self.file.close()
             raise
-        self.words = memoryview(self.bytes).cast("Q")
-        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self.bytes))
 
     def address(self, word: int) -> int:
         """Return the address of a word, for `tallystick.storage.shared.kernel`."""

@@ -27,7 +27,7 @@ from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL, LocalFileSystem
 from tallystick.storage.opening import opens_log
-from tallystick.storage.scheduling import threading, time
+from tallystick.storage.scheduling import simulated, threading, time
 from tallystick.storage.shared.client import Client, Cut
 from tallystick.storage.shared.epochs import Epoch
 from tallystick.storage.shared.fence import FencedFileSystem
@@ -113,7 +113,7 @@ class SharedTallyLog:
         fs: FileSystem = LOCAL,
         before: Callable[[str], None] | None = None,
     ) -> None:
-        if not isinstance(fs, LocalFileSystem):
+        if not isinstance(fs, LocalFileSystem) and not simulated():
             raise UnsupportedFormatError("only the files of this machine can be shared", file=path)
         self.path = os.path.abspath(path)  # noqa: PTH100 - a process may change its folder
         self.fs: FileSystem = fs

@@ -17,16 +17,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from pathlib import Path
 from typing import Any, Final
 
 from tallystick.printable import logger
 from tallystick.records import Xid
 from tallystick.storage.crc import crc32
-from tallystick.storage.local import FILE_MODE
 from tallystick.storage.opening import start_thread
 from tallystick.storage.scheduling import threading, time
 from tallystick.storage.shared import kernel
@@ -95,12 +92,12 @@ class StateCopies:
     def _write(self, lines: list[Any], live: dict[int, tuple[Element, ...]]) -> None:
         began, part = time.monotonic(), self._path + ".part"
         try:
-            _write_file(part, _encoded(self._log, lines, live))
-            os.replace(part, self._path)  # noqa: PTH105 - paths are text here
+            kernel.write_anew(part, _summed(_encoded(self._log, lines, live)))
+            kernel.rename(part, self._path)
         except OSError as error:  # the next leader reads the whole log
             _log.warning("the state of a shared log was not copied: %s", error)
             with contextlib.suppress(OSError):
-                Path(part).unlink()
+                kernel.remove(part)
         ended = time.monotonic()
         self._next = ended + _PAUSES * (ended - began)
 
@@ -110,14 +107,13 @@ class StateCopies:
             self._thread.join()
 
 
-def _write_file(path: str, lines: Iterable[bytes]) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, FILE_MODE)
-    with open(descriptor, "wb") as file:
-        crc = 0
-        for line in lines:
-            crc = crc32(line, crc)
-            file.write(line)
-        file.write(b"%d\n" % crc)
+def _summed(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines, and then their checksum as one more."""
+    crc = 0
+    for line in lines:
+        crc = crc32(line, crc)
+        yield line
+    yield b"%d\n" % crc
 
 
 # -- to bytes -----------------------------------------------------------------------------------
@@ -183,13 +179,13 @@ def _line(value: Any) -> bytes:
 def last_copy(folder: str, identity: bytes | None) -> Known | None:
     """Return the state of the newest copy that is whole, of this boot and of this log; or None."""
     found = {}
-    for name in os.listdir(folder):  # noqa: PTH208 - names
+    for name in kernel.names(folder):
         number = name.removeprefix(PREFIX).removesuffix(_SUFFIX)
         if name == f"{PREFIX}{number}{_SUFFIX}" and number.isascii() and number.isdecimal():
             found[int(number)] = name
     for epoch in sorted(found, reverse=True):
         with contextlib.suppress(OSError, ValueError, TypeError, LookupError, RecursionError):
-            return _known(Path(folder, found[epoch]).read_bytes(), identity)
+            return _known(kernel.read_file(f"{folder}/{found[epoch]}"), identity)
     return None
 
 
