@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 from pathlib import Path
 
 import pytest
 
-from tallystick.errors import CorruptLogError, LogFullError, LogPoisonedError, LogWriteError
-from tallystick.systems.tally.format.layout import segment_name
+from tallystick.errors import (
+    CorruptLogError,
+    LogFullError,
+    LogPoisonedError,
+    LogUnreadableError,
+    LogWriteError,
+)
+from tallystick.storage.files import File
+from tallystick.storage.local import LocalFileSystem
+from tallystick.systems.tally.format.layout import CONTROL_NAME, segment_name
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.live.shared.batches import decode_error
 from tallystick.systems.tally.live.shared.log import SharedTallyLog
@@ -127,3 +136,40 @@ def test_damage_is_refused_by_whoever_would_lead_and_nothing_is_changed(tmp_path
         with pytest.raises(CorruptLogError, match="acknowledged"):
             SharedTallyLog(str(path), settings=_SETTINGS)
     assert segment.read_bytes() == data
+
+
+class _Unreadable(LocalFileSystem):
+    """Fails the opening of a control block of this number."""
+
+    def __init__(self, fails: int) -> None:
+        super().__init__()
+        self.left = fails
+
+    def open(self, path: str, *, write: bool = True) -> File:
+        if path.endswith(CONTROL_NAME):
+            self.left -= 1
+            if self.left == 0:
+                raise OSError(errno.EMFILE, "no descriptor is left", path)
+        return super().open(path, write=write)
+
+
+def test_a_control_block_that_cannot_be_opened_is_told_and_takes_no_epoch_back(
+    tmp_path: Path,
+) -> None:
+    path = str(tmp_path / "log")
+    for _ in range(3):
+        SharedTallyLog(path, settings=_SETTINGS).close()
+    epoch, refused = 3, 0
+    for number in itertools.count(1):
+        fs = _Unreadable(number)
+        try:
+            log = SharedTallyLog(path, settings=_SETTINGS, fs=fs)
+        except LogUnreadableError:
+            refused += 1
+        else:
+            assert log._client.current().number > epoch
+            epoch = log._client.current().number
+            log.close()
+        if fs.left > 0:
+            break
+    assert refused > 1

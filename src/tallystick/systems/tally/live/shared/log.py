@@ -52,7 +52,7 @@ from tallystick.systems.tally.live.shared.batches import (
 )
 from tallystick.systems.tally.live.shared.replica import Replica
 from tallystick.systems.tally.live.shared.service import BLOCK, MEMBER_BITS, lead
-from tallystick.systems.tally.read.files import read_folder
+from tallystick.systems.tally.read.files import readable_folder
 from tallystick.systems.tally.read.state import LogState
 
 _COMPACTION_POLL_S: Final = 0.02
@@ -147,7 +147,7 @@ class SharedTallyLog:
 
     def _learn(self) -> None:
         """Read what the log has been made with."""
-        control = read_folder(self.fs, self.path)[0].control
+        control = readable_folder(self.fs, self.path)[0].control
         assert control is not None
         self.identity = control.identity
         self.capacity = capacity(control.segment_size, control.sector_size)
@@ -163,7 +163,7 @@ class SharedTallyLog:
             TallyLog(self.path, settings=self.settings, key=self._provider, fs=fs).close()
 
     def _first_epoch(self) -> int:
-        control = read_folder(self.fs, self.path)[0].control
+        control = readable_folder(self.fs, self.path)[0].control
         return 1 + (control.generation >> EPOCH_SHIFT if control else 0)
 
     def _lead(self, epoch: Epoch) -> None:
