@@ -6,7 +6,7 @@ In: nothing. Out: `MUTANTS`: what is replaced by what, and the scenario that has
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +21,12 @@ from tallystick.storage.files import FileSystem, Lock
 from tallystick.storage.group.queue import PureQueue
 from tallystick.storage.group.ticket import Group
 from tallystick.storage.group.writer import GroupWriter
+from tallystick.storage.shared import epochs
+from tallystick.storage.shared.client import Cut
 from tallystick.systems.tally.live import log
 from tallystick.systems.tally.live.appender import Appender
+from tallystick.systems.tally.live.shared import log as shared_log
+from tallystick.systems.tally.live.shared.batches import decode_lsns
 from tallystick.testing.simulate.simulation import Scenario
 from tests.testing.simulate.scenario_behind import behind
 from tests.testing.simulate.scenario_commit import commits
@@ -30,6 +34,7 @@ from tests.testing.simulate.scenario_decisions import decisions
 from tests.testing.simulate.scenario_group import group
 from tests.testing.simulate.scenario_journal import journal, journal_tasks
 from tests.testing.simulate.scenario_pages import pages
+from tests.testing.simulate.scenario_shared import shared
 
 
 def _flush(self: GroupWriter[Any], sync: bool, end: Callable[[], None]) -> None:
@@ -159,6 +164,31 @@ def asks_no_last_resource(self: Recovery, gtrid: bytes) -> bool:
     return False
 
 
+def deposes_nobody(folder: str, number: int) -> tuple[bool, list[tuple[int, int]]]:
+    """As `depose`, without the word that stops former leaders: no fence by epoch."""
+    gone = True
+    ends: list[tuple[int, int]] = []
+    for one in epochs.numbers(folder):
+        epoch = epochs.open_epoch(folder, one) if one < number else None
+        if epoch is not None:
+            gone = gone and not epoch.is_led()
+            ends = epoch.ends() if epoch.ends_count else ends
+            epoch.wake_all()
+            epoch.close()
+    return gone, ends
+
+
+def hands_over_again_what_is_written(cut: Cut) -> Sequence[int]:
+    """As `_written`, which does not look at what the former leader has written."""
+    del cut
+    return ()
+
+
+def takes_what_was_staged_for_written(cut: Cut) -> Sequence[int]:
+    """As `_written`, which does not look at where the former leader's epoch has ended."""
+    return decode_lsns(cut.staged) if cut.staged and cut.staged[:1] != b"E" else ()
+
+
 @dataclass(frozen=True)
 class Mutant:
     """One bug: ``owner.name`` is replaced by ``body``; ``scenario`` has to notice."""
@@ -185,5 +215,8 @@ MUTANTS = [
     Mutant(TwoPhaseCommit, "_decide", commits_before_the_decision_is_durable, commits),
     Mutant(Recovery, "_is_live", takes_no_transaction_for_live, commits),
     Mutant(Recovery, "_outcome_row", asks_no_last_resource, commits),
+    Mutant(epochs, "depose", deposes_nobody, shared),
+    Mutant(shared_log, "_written", hands_over_again_what_is_written, shared),
+    Mutant(shared_log, "_written", takes_what_was_staged_for_written, shared),
     Mutant(PageCache, "write_back", frees_the_log_before_the_pages_are_durable, pages),
 ]

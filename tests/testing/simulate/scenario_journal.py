@@ -100,7 +100,7 @@ def _check(sim: Simulation, writers: list[Writer], settings: Settings, released:
         plain = {
             bytes(record.body or b""): record.sequence or 0
             for record in one.replay()
-            if _is_plain(bytes(record.body or b""))
+            if is_plain(bytes(record.body or b""))
         }
         live: Live = {}
         for found in one.live_records():
@@ -109,7 +109,8 @@ def _check(sim: Simulation, writers: list[Writer], settings: Settings, released:
         writer.check(plain, live, released[0])
 
 
-def _is_plain(body: bytes) -> bool:
+def is_plain(body: bytes) -> bool:
+    """Return True if it is the body of a plain record of a writer."""
     return body[1:2] == b":"
 
 

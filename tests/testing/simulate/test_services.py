@@ -24,6 +24,7 @@ from tests.testing.simulate.scenario_decisions import decisions
 from tests.testing.simulate.scenario_group import group
 from tests.testing.simulate.scenario_journal import journal, journal_tasks
 from tests.testing.simulate.scenario_pages import pages
+from tests.testing.simulate.scenario_shared import shared
 
 SERVICES = [
     (group, 1000),
@@ -33,6 +34,7 @@ SERVICES = [
     (commits, 150),
     (pages, 80),
     (behind, 80),
+    (shared, 150),
 ]
 EVERY_SERVICE = pytest.mark.parametrize(
     ("scenario", "schedules"), SERVICES, ids=[scenario.__name__ for scenario, _ in SERVICES]

@@ -28,6 +28,7 @@ from tests.testing.simulate.mutants import MUTANTS, Mutant
 from tests.testing.simulate.scenario_behind import behind
 from tests.testing.simulate.scenario_commit import commits
 from tests.testing.simulate.scenario_group import group
+from tests.testing.simulate.scenario_shared import shared
 
 HERE = (__name__,)
 ROOT = Path(__file__).parents[3]
@@ -79,7 +80,7 @@ def test_the_same_seed_gives_the_same_trace_in_two_processes() -> None:
     assert len(set(printed[0].splitlines())) > 40
 
 
-@pytest.mark.parametrize("scenario", [group, behind, commits])
+@pytest.mark.parametrize("scenario", [group, behind, commits, shared])
 def test_a_run_is_seen_again_by_its_decisions_alone(scenario: Scenario) -> None:
     """So a failure of it can be made short: participants that end ask a question of their own."""
     for seed in range(20):

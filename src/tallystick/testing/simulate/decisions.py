@@ -29,6 +29,10 @@ ORDER: Final = "o"
 """Question of an event loop: which of its tasks runs next."""
 CRASH: Final = "crash"
 """Question of a life of the machine: after how many steps it stops."""
+KILL: Final = "kill"
+"""Question of a process: after how many steps it is killed."""
+STOP: Final = "stop"
+"""Question of a process: after how many steps it is stopped, and for how many milliseconds."""
 DISK: Final = "disk"
 """Question at the end of a life: what is on the disk."""
 OUT: Final = "out"
@@ -49,6 +53,12 @@ _CLOCK_JUMPS: Final = ("-3600", "-1", "-0.002", "0.002", "1", "3600", "315360000
 _CRASH_RATE: Final = 0.75
 _HORIZONS: Final = (8, 32, 64, 128, 256, 512)
 """Steps within which a life is stopped."""
+_PROCESS_RATE: Final = 0.35
+_PROCESS_HORIZONS: Final = (64, 256, 512, 1024, 2048)
+"""Steps within which a process is killed or stopped: it opens what it shares first."""
+_STOPS_MS: Final = (100, 600, 7000)
+"""Shorter than what `tallystick.storage.shared.epochs` takes for a stop, longer, and longer than
+any silence."""
 
 
 class Decisions:
@@ -89,6 +99,8 @@ class Decisions:
         self._clock_rate = _CLOCK_RATE if faults and self._fault_rate else 0.0
         self._timed_rate = _TIMED_RATE if faults else 0.0
         self._crash_rate = _CRASH_RATE if crashes else 0.0
+        self._kill_rate = _PROCESS_RATE if crashes else 0.0
+        self._stop_rate = _PROCESS_RATE if faults else 0.0
 
     def wants_switch(self, me: str, step: int) -> bool:
         """Return False if ``me`` goes on at its step of this number, as at most steps."""
@@ -165,18 +177,44 @@ class Decisions:
         self._note(question, str(place))
         return place
 
-    def crash_at(self, life: str) -> int:
-        """Return after how many steps the machine stops; 0 if it does not."""
+    def crash_at(self, life: str, spread: int = 1) -> int:
+        """Return after how many steps the machine stops; 0 if it does not.
+
+        A life of ``spread`` times as many steps as most is stopped as much later.
+        """
         question = f"{life}.{CRASH}"
         if self.given is not None:
             step = int(self.given.get(question, 0))
         elif self._draw() < self._crash_rate:
-            step = 1 + int(self._draw() * self._pick(_HORIZONS))
+            step = 1 + int(self._draw() * spread * self._pick(_HORIZONS))
         else:
             step = 0
         if step:
             self._note(question, str(step))
         return step
+
+    def kill_at(self, process: str) -> int:
+        """Return after how many steps a process is killed; 0 if it is not."""
+        question = f"{process}.{KILL}"
+        if self.given is not None:
+            answer = self.given.get(question)
+        else:
+            answer = str(self._process_step()) if self._draw() < self._kill_rate else None
+        return int(self._note(question, answer) or 0)
+
+    def stop_at(self, process: str) -> tuple[int, int]:
+        """Return after how many steps a process is stopped, 0 if it is not, and for how many ms."""
+        question = f"{process}.{STOP}"
+        answer = None
+        if self.given is not None:
+            answer = self.given.get(question)
+        elif self._draw() < self._stop_rate:
+            answer = f"{self._process_step()}:{self._pick(_STOPS_MS)}"
+        step, _, milliseconds = (self._note(question, answer) or "0:0").partition(":")
+        return int(step), int(milliseconds)
+
+    def _process_step(self) -> int:
+        return 1 + int(self._draw() * self._pick(_PROCESS_HORIZONS))
 
     def disk(self, life: str) -> int | None:
         """Return the seed of what a power cut leaves on the disk; None if all is left."""

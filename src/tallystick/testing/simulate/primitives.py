@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from tallystick.testing.simulate.decisions import TIME as CLOCK
-from tallystick.testing.simulate.scheduler import Participant, current
+from tallystick.testing.simulate.scheduler import Life, Participant, current
 
 _WALL_NS: Final = 1_700_000_000 * 10**9
 """The wall clock at the beginning of a run, in nanoseconds since 1970."""
@@ -252,7 +252,8 @@ class BoundedSemaphore(threading.BoundedSemaphore):
 class Thread:
     """As `threading.Thread`; what it raises and does not catch fails the run.
 
-    ``optional`` tells shrinking that it may leave the thread out.
+    ``optional`` tells shrinking that it may leave the thread out; ``life`` is another life than
+    that of the participant that starts it.
     """
 
     def __init__(
@@ -265,8 +266,10 @@ class Thread:
         *,
         daemon: bool | None = None,
         optional: bool = False,
+        life: Life | None = None,
     ) -> None:
         del group
+        self._life = life
         self.name = name or "thread"
         self.daemon = bool(daemon)
         self._target = target
@@ -281,7 +284,7 @@ class Thread:
             raise RuntimeError("threads can only be started once")
         scheduler = current()
         life = scheduler.running.life if scheduler.running is not None else None
-        self._participant = scheduler.start(self.name, self._run, life)
+        self._participant = scheduler.start(self.name, self._run, self._life or life)
         self._participant.thread = self
         scheduler.point("start")
 
@@ -402,7 +405,7 @@ def wall_time() -> float:
     return time_ns() / 1e9
 
 
-class _Names(ModuleType):
+class Names(ModuleType):
     """Stands for a module of the standard library, and has what is simulated of it."""
 
     def __init__(self, module: ModuleType, **names: Any) -> None:
@@ -413,7 +416,7 @@ class _Names(ModuleType):
         raise AttributeError(f"{self.__name__}.{name} is not simulated")
 
 
-THREADING: Final = _Names(
+THREADING: Final = Names(
     threading,
     Lock=Lock, RLock=RLock, Condition=Condition, Event=Event, Semaphore=Semaphore,
     BoundedSemaphore=BoundedSemaphore, Thread=Thread, local=Local, get_ident=get_ident,
@@ -424,7 +427,7 @@ THREADING: Final = _Names(
 )  # fmt: skip
 """Stands for `threading`."""
 
-TIME: Final = _Names(
+TIME: Final = Names(
     time,
     sleep=sleep, monotonic=monotonic, monotonic_ns=monotonic_ns, perf_counter=monotonic,
     perf_counter_ns=monotonic_ns, time=wall_time, time_ns=time_ns,

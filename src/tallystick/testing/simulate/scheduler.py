@@ -48,21 +48,52 @@ class Waitable(Protocol):
 
 
 class Life:
-    """One life of the simulated machine: its participants end together.
+    """One life of the simulated machine, or of a process on it: its participants end together.
+
+    Args:
+        name: told in traces.
+        crash_at: the step at which it ends.
+        machine: what its processes share.
+        parent: the life of the machine, if it is that of a process.
+        freeze: the step at which the process is stopped, and for how many nanoseconds.
 
     Attributes:
         steps: scheduling points that its participants have passed.
-        crash_at: the step at which the machine stops; 0 if it does not.
+        crash_at: the step at which the machine stops, or the process is killed; 0 if it is not.
         stopped: True once it has.
+        frozen_until: the virtual time up to which the process is stopped by a signal.
     """
 
-    __slots__ = ("crash_at", "name", "steps", "stopped")
+    __slots__ = (
+        "crash_at", "freeze", "frozen_until", "machine", "name", "parent", "steps", "stopped",
+    )  # fmt: skip
 
-    def __init__(self, name: str, crash_at: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        crash_at: int,
+        machine: object = None,
+        *,
+        parent: Life | None = None,
+        freeze: tuple[int, int] = (0, 0),
+    ) -> None:
         self.name = name
         self.crash_at = crash_at
+        self.machine = machine
+        self.parent = parent
+        self.freeze = freeze
+        self.frozen_until = 0
         self.steps = 0
         self.stopped = False
+
+    def within(self, life: Life) -> bool:
+        """Return True if it is this life, or that of a process on this machine."""
+        return self is life or self.parent is life
+
+    @property
+    def over(self) -> bool:
+        """True once it or its machine has stopped."""
+        return self.stopped or (self.parent is not None and self.parent.stopped)
 
 
 class Participant:
@@ -201,7 +232,7 @@ class Scheduler:
                     raise self._failure
                 if self._stopping is not None:
                     life, self._stopping = self._stopping, None
-                    self._kill(lambda one, life=life: one.life is life)  # type: ignore[misc]
+                    self._kill(lambda one, life=life: _belongs(one, life))  # type: ignore[misc]
         finally:
             self._kill(lambda _: True)
 
@@ -209,7 +240,8 @@ class Scheduler:
         """End every participant of a life, without another step of theirs."""
         life.stopped = True
         self._stopping = life
-        self._next = self.running if self.running and self.running.life is not life else None
+        goes_on = self.running is not None and not _belongs(self.running, life)
+        self._next = self.running if goes_on else None
         self._hub.switch()
 
     def places(self) -> str:
@@ -256,15 +288,27 @@ class Scheduler:
         self._trace.append(what)
         self.steps += 1
         self.clock_ns += STEP_NS
-        life = me.life
-        if life is not None:
-            life.steps += 1
-            if life.steps == life.crash_at:
-                self.stop(life)
+        if me.life is not None:
+            self._count_step(me, me.life)
         if self.steps > self._steps_max:
             self._failure = EndlessError(
                 f"the run has not ended in {self.steps} steps\n{self.places()}"
             )
+            self._leave(me)
+
+    def _count_step(self, me: Participant, life: Life) -> None:
+        """Count a step of a life, and end or freeze it if that is due."""
+        if life.parent is not None:
+            life.parent.steps += 1
+            if life.parent.steps == life.parent.crash_at:
+                self.stop(life.parent)
+        life.steps += 1
+        if life.steps == life.crash_at:
+            self.stop(life)
+        step, nanoseconds = life.freeze
+        if life.steps == step:
+            life.frozen_until = self.clock_ns + nanoseconds
+            me.steps += 1  # who goes on is a question of its own
             self._leave(me)
 
     def block(self, thing: Waitable, deadline: int | None = None) -> bool:
@@ -319,22 +363,21 @@ class Scheduler:
         return name if count == 1 else f"{name}-{count}"
 
     def _other(self, me: Participant, question: str) -> Participant:
-        ready = [one.name for one in self.participants if one.ready and one is not me]
-        timed = [
-            one.name for one in self.participants if not one.ready and one.deadline is not None
-        ]
+        awake = [one for one in self.participants if not self._is_frozen(one)]
+        ready = [one.name for one in awake if one.ready and one is not me]
+        timed = [one.name for one in awake if not one.ready and one.deadline is not None]
         name = self.decisions.switch(question, me.name, ready, timed)
         return me if name is None else self._made_ready(self.by_name[name])
 
     def _pick(self, last: Participant) -> Participant | None:
         """Choose who runs after ``last`` has gone to sleep or ended."""
-        ready = [one for one in self.participants if one.ready]
-        if not ready:
-            timed = [one.deadline for one in self.participants if one.deadline is not None]
-            if not timed:
+        while not (ready := [o for o in self.participants if o.ready and not self._is_frozen(o)]):
+            waiting = [one for one in self.participants if not one.ready]
+            times = [one.deadline for one in waiting if one.deadline is not None]
+            times += [one.life.frozen_until for one in self.participants if one.ready and one.life]
+            if not times:
                 return None
-            self._expire(min(timed))
-            ready = [one for one in self.participants if one.ready]
+            self._expire(min(times))
         default = next((one for one in ready if one.number > last.number), ready[0])
         if len(ready) == 1:
             return default
@@ -342,6 +385,9 @@ class Scheduler:
         question = f"{last.name}.{SWITCH}{last.steps + (not last.alive)}"
         others = [one.name for one in ready if one is not default]
         return self.by_name[self.decisions.resume(question, default.name, others)]
+
+    def _is_frozen(self, one: Participant) -> bool:
+        return one.life is not None and one.life.frozen_until > self.clock_ns
 
     def _made_ready(self, chosen: Participant) -> Participant:
         if not chosen.ready and chosen.deadline is not None:
@@ -407,6 +453,10 @@ class Scheduler:
             _set_running_loop(None)
             self.running = None
         raise AssertionError(f"{one.name} catches every end: {one.place()}")
+
+
+def _belongs(one: Participant, life: Life) -> bool:
+    return one.life is not None and one.life.within(life)
 
 
 class _Nothing:

@@ -18,6 +18,7 @@ from tallystick.storage.files import FileSystem
 from tallystick.testing.memory import MemoryFileSystem
 from tallystick.testing.simulate.decisions import Answers, Decisions, from_text, to_text
 from tallystick.testing.simulate.disk import SimulatedFileSystem, digest, survivor
+from tallystick.testing.simulate.machine import Contents, Machine
 from tallystick.testing.simulate.primitives import Thread
 from tallystick.testing.simulate.scheduler import (
     STEPS_MAX,
@@ -50,6 +51,9 @@ class Simulation:
         self.states: set[bytes] = set()
         self._scheduler = scheduler
         self._lives = 0
+        self._processes = 0
+        self._boots = 1
+        self._left: dict[str, Contents] = {}
 
     def spawn(self, body: Callable[..., object], *args: Any, name: str | None = None) -> Thread:
         """Start a thread; the scenario must hold without it too, for a short counterexample.
@@ -66,11 +70,51 @@ class Simulation:
         thread.start()
         return thread
 
+    def process(self, body: Callable[..., object], *args: Any, name: str | None = None) -> Thread:
+        """Start a process of the machine, within `until_crash`.
+
+        The seed may kill it at any step, or stop it for a while. Its threads end with it, and its
+        locks are free then; what it has stored to shared memory or written to files stays. The
+        scenario must hold without it too. What processes share is their disk and what
+        `tallystick.storage.shared` maps and locks; objects of Python that they share are the
+        scenario's model.
+
+        Args:
+            body: its main function. What it raises and does not catch fails the run.
+            args: passed to it.
+            name: told in traces.
+
+        Returns:
+            Its main thread, to be joined.
+        """
+        scheduler, decisions = self._scheduler, self._scheduler.decisions
+        machine = scheduler.running.life if scheduler.running is not None else None
+        if machine is None:
+            raise RuntimeError("a process is started within `Simulation.until_crash` only")
+        self._processes += 1
+        name = f"{name or body.__name__}-{self._processes}"
+        step, milliseconds = decisions.stop_at(name)
+        life = Life(
+            name,
+            decisions.kill_at(name),
+            machine.machine,
+            parent=machine.parent or machine,
+            freeze=(step, milliseconds * 1_000_000),
+        )
+
+        def run() -> None:
+            body(*args)
+            scheduler.stop(life)
+
+        thread = Thread(target=run, name=name, optional=True, life=life)
+        thread.start()
+        return thread
+
     def pause(self) -> None:
         """Let another participant go on here, if the seed says so."""
         self._scheduler.point("pause")
 
-    def until_crash(self, body: Callable[[FileSystem], object]) -> bool:
+    def until_crash(self, body: Callable[[FileSystem], object], *, spread: int = 1) -> bool:
         """Run one life of the machine: to the end of ``body``, or until the machine stops.
 
         Afterwards `disk` is what the next life finds: everything, as after a kill, or what a
@@ -78,6 +122,7 @@ class Simulation:
 
         Args:
             body: takes the file system of this life. Every thread that it starts ends with it.
+            spread: the machine stops within the first 512 steps times this, if it stops.
 
         Returns:
             True if the body came to its end.
@@ -85,15 +130,19 @@ class Simulation:
         scheduler, decisions = self._scheduler, self._scheduler.decisions
         self._lives += 1
         name = f"life-{self._lives}"
-        life = Life(name, decisions.crash_at(name))
         fs = SimulatedFileSystem(scheduler, self.disk)
+        machine = Machine(fs, f"boot-{self._boots}", self._left)
+        life = Life(name, decisions.crash_at(name, spread), machine)
         first = scheduler.start(name, partial(body, fs), life)
         while first.alive:
             scheduler.block(first)
         ended = not life.stopped
         if ended:
             scheduler.stop(life)
-        self.disk = survivor(self.disk, decisions.disk(name))
+        power_cut = decisions.disk(name)
+        self._boots += power_cut is not None
+        self._left = machine.left()
+        self.disk = survivor(self.disk, power_cut)
         self.states.add(digest(self.disk))
         return ended
 

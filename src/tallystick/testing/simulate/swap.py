@@ -1,7 +1,8 @@
 """Put simulated threads, clocks, queues, event loops and randomness in place of the real ones.
 
 In: names of modules. Out: while the block lasts, these modules see the simulated ones, and so
-does what tallystick imports meanwhile (`tallystick.storage.scheduling`).
+does what tallystick imports meanwhile (`tallystick.storage.scheduling`). What processes share
+(`tallystick.storage.shared.kernel`) is simulated in the same way.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, Final
 
+from tallystick.storage.shared import kernel
 from tallystick.testing.simulate import primitives
 from tallystick.testing.simulate.fine import fine_points
 from tallystick.testing.simulate.loop import SimulatedPolicy
+from tallystick.testing.simulate.machine import KERNEL
 
 _OURS: Final = "tallystick"
 _NOT_OURS: Final = "tallystick.testing"
@@ -31,7 +34,10 @@ _MODULES: Final[Sequence[tuple[ModuleType, ModuleType]]] = (
     (threading, primitives.THREADING),
     (time, primitives.TIME),
     (queue, primitives.QUEUE),
+    (kernel, KERNEL),
 )
+_SEAMS: Final = ("threading", "time", "kernel")
+"""Names under which modules of ours have what is simulated."""
 
 _active = 0
 
@@ -65,7 +71,7 @@ def _swap(modules: Sequence[str], stands_for: dict[int, Any]) -> Iterator[Callab
         if not ours and name not in named:
             continue
         names = vars(module)
-        for key in ("threading", "time") if ours else list(names):
+        for key in _SEAMS if ours else list(names):
             value = names.get(key)
             if value is not None and id(value) in stands_for and not key.startswith("__"):
                 names[key] = stands_for[id(value)]
@@ -83,7 +89,7 @@ def _swap_all_back(back: Sequence[Callable[[], None]]) -> None:
 
 def _swap_back(names: dict[str, Any]) -> None:
     """Give a module that was imported meanwhile, and so has the simulated ones, the real ones."""
-    for key in ("threading", "time"):
+    for key in _SEAMS:
         for real, simulated in _MODULES:
             if names.get(key) is simulated:
                 names[key] = real
