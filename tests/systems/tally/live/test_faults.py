@@ -12,13 +12,15 @@ import pytest
 from tallystick.errors import LogPoisonedError, LogUnreadableError, TallystickError
 from tallystick.services.journal import Journal
 from tallystick.storage.files import FileSystem
-from tallystick.systems.tally.format.layout import DATA_OFFSET, SUFFIX
+from tallystick.systems.tally.format.layout import CONTROL_NAME, COPY_OFFSET, DATA_OFFSET, SUFFIX
+from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.roles.journal import TallyJournal
 from tallystick.systems.tally.live.shared.replica import Replica
 from tallystick.systems.tally.live.tail import Tail
 from tallystick.testing import (
     CHANGES,
     READS,
+    WRITES,
     FailedSync,
     Fault,
     FaultyFileSystem,
@@ -223,3 +225,22 @@ def _many_segments() -> dict[str, bytes]:
         for number in range(1, 60, 2):
             log.delete(number)
     return fs.contents()
+
+
+def test_no_failed_write_of_a_recovery_damages_the_only_whole_copy_of_the_control_block() -> None:
+    made = MemoryFileSystem()
+    with TallyLog(FOLDER, settings=TINY, fs=made) as log:
+        log.append(b"one").wait()
+    with contextlib.closing(made.open(f"{FOLDER}/{CONTROL_NAME}")) as control:
+        control.pwrite(b"damaged", COPY_OFFSET)  # the last write to it has failed half way
+    contents = made.contents()
+
+    def torn(nth: int) -> Fault:
+        return Fault(nth, calls=WRITES, partial=0.5)
+
+    for fs in every_fault(lambda: MemoryFileSystem(contents), torn):
+        with contextlib.suppress(TallystickError), TallyLog(FOLDER, settings=TINY, fs=fs):
+            pass
+        assert isinstance(fs.inner, MemoryFileSystem)
+        with TallyLog(FOLDER, settings=TINY, fs=MemoryFileSystem(fs.inner.contents())) as log:
+            assert log.next_lsn == 2

@@ -248,7 +248,15 @@ def _refusal(folder: str, findings: list[Finding]) -> CorruptLogError:
 
 
 def _repair_heads(fs: FileSystem, catalog: Catalog) -> None:
-    """Write damaged copies of segment headers anew; their sectors hold nothing else."""
+    """Write damaged copies of headers anew; their sectors hold nothing else.
+
+    Of the control block, too: later both copies are written in turn, the first one first. A failure
+    there must not meet a second copy that is damaged already.
+    """
+    if catalog.control is not None and catalog.control_damage is not None:
+        with contextlib.closing(fs.open(posixpath.join(catalog.folder, CONTROL_NAME))) as file:
+            file.pwrite(encode_control(catalog.control), catalog.control_damage)
+            file.datasync()
     for one in catalog.segments:
         if one.damaged_copy is not None and one.header is not None:
             with contextlib.closing(fs.open(one.path)) as file:
