@@ -20,11 +20,17 @@ from tallystick.cli.commands import backlog, upkeep
 from tallystick.indoubt.doctor import examine
 from tallystick.reading import explain
 from tallystick.records import Answer
+from tallystick.roles import recovery_result
 from tallystick.services.journal import Journal
 from tallystick.services.page_store import PageStore
 from tallystick.services.transactions.manager import TransactionManager
 from tallystick.services.write_behind import WriteBehind, WriteBehindSettings
 from tallystick.services.write_behind.targets.target import TargetDownError
+from tallystick.storage.shared.members import PREFIX
+from tallystick.systems.bitronix.format.layout import TIMESTAMP_HEADER
+from tallystick.systems.bitronix.live.log import DiskJournal
+from tallystick.systems.bitronix.live.role import BitronixDecisionLog
+from tallystick.systems.registry import open_decision_log
 
 Service = Callable[[Path], Any]
 
@@ -56,6 +62,32 @@ def _manager(path: Path) -> TransactionManager:
     return TransactionManager(path, {}, node="shop", recovery_interval=None)
 
 
+def _bitronix(path: Path) -> TransactionManager:
+    log = open_decision_log(path / "journal", "bitronix")
+    return TransactionManager(path, {}, node="shop", log=log, recovery_interval=None)
+
+
+def _pairs(path: Path) -> TransactionManager:
+    log = BitronixDecisionLog(path / "journal", pairs=2)
+    return TransactionManager(path, {}, node="shop", log=log, recovery_interval=None)
+
+
+def _jboss(path: Path) -> Journal:
+    return Journal(path, system="jboss")
+
+
+def _h2(path: Path) -> PageStore:
+    return PageStore(path, system="h2")
+
+
+def _shared(path: Path) -> Journal:
+    return Journal(path, shared=True)
+
+
+def _shared_manager(path: Path) -> TransactionManager:
+    return TransactionManager(path, {}, node="shop", shared=True, recovery_interval=None)
+
+
 def _work(service: Any) -> None:
     """Acknowledge something."""
     if isinstance(service, Journal):
@@ -66,7 +98,7 @@ def _work(service: Any) -> None:
         with service.begin() as tx:
             tx.insert("orders", {"id": 1}, {"state": "new" * 300})
     else:
-        service.decisions.decide(b"g" * 300, ("a", "b")).wait()
+        service.decisions.decide(b"g" * 100, ("a" * 120, "b" * 120)).wait()
 
 
 SERVICES = {
@@ -75,32 +107,47 @@ SERVICES = {
     "behind": _behind,
     "blocks": _blocks,
     "manager": _manager,
+    "jboss": _jboss,
+    "h2": _h2,
+    "bitronix": _bitronix,
+    "shared": _shared,
+    "shared-manager": _shared_manager,
 }
+TIMESTAMP = slice(TIMESTAMP_HEADER, TIMESTAMP_HEADER + 8)
+_OF_THIS_BOOT = (f"{PREFIX}*",)
+"""What processes that share a log keep beside it: none of them is left."""
 
 
 def left_by_a_kill(service: Service, folder: Path) -> Path:
     """Return a copy of the service's folder, made while it was open."""
     with service(folder / "live") as opened:
         _work(opened)
-        shutil.copytree(folder / "live", folder / "left")
+        ignored = shutil.ignore_patterns(*_OF_THIS_BOOT)
+        shutil.copytree(folder / "live", folder / "left", ignore=ignored)
     gc.collect()
     return folder / "left"
 
 
 def log_file(path: Path) -> Path:
     """Return the file with the newest records."""
-    files = [*path.rglob("0*.tally"), *path.rglob("*.ctlog")]
-    return max(files)
+    patterns = ("0*.tally", "*.ctlog", "activemq-data-1.amq", "*.h2.db", "btm2.tlog")
+    return max(one for pattern in patterns for one in path.rglob(pattern))
 
 
-def with_a_flipped_last_group(path: Path) -> None:
-    """Change a byte of the last group of a native log, or cut a block log inside a sector."""
+def without_its_proof(path: Path) -> None:
+    """Change a log so that it opens, and is not known to be whole.
+
+    A byte of the last group of a native log changes, the files of a Bitronix journal get one time,
+    and of others the last byte is cut off.
+    """
     file = log_file(path)
     content = bytearray(file.read_bytes())
-    if file.suffix == ".ctlog":
-        del content[-1:]
-    else:
+    if file.suffix == ".tally":
         content[len(content.rstrip(b"\0")) - 300] ^= 1
+    elif file.suffix == ".tlog":
+        content[TIMESTAMP] = file.with_name("btm1.tlog").read_bytes()[TIMESTAMP]
+    else:
+        del content[-1:]
     file.write_bytes(content)
 
 
@@ -126,23 +173,22 @@ def test_without_its_proof_nothing_calm_is_said(
     left: tuple[Service, Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     service, path = left
-    with_a_flipped_last_group(path)
+    without_its_proof(path)
     (verdict,) = explain(path).logs
-    assert verdict.judgement.answer is Answer.CANNOT_TELL
+    assert verdict.judgement.answer is not Answer.SAFE
     with caplog.at_level(logging.INFO, "tallystick.recovery"), service(path) as opened:
         found = opened.recovered
-        assert (found.answer, found.judgement) == (Answer.CANNOT_TELL, verdict.judgement)
-        assert found.to_dict()["reason"]["decided_by"]
-        assert found.to_dict()["at_stake"] == {"transactions": None, "rows": None}
-        assert f"CANNOT TELL, {verdict.judgement.reason}" in repr(opened)
+        assert found.judgement == verdict.judgement
+        assert verdict.judgement.to_dict().items() <= found.to_dict().items()
+        assert f"{verdict.judgement.words}, {verdict.judgement.reason}" in repr(opened)
     (line,) = [one for one in caplog.records if str(path) in one.getMessage()]
     assert line.levelno == logging.WARNING
-    assert "CANNOT TELL" in line.getMessage()
+    assert verdict.judgement.words in line.getMessage()
 
 
 def test_recovery_is_not_clean_where_a_decision_may_be_missing(tmp_path: Path) -> None:
     path = left_by_a_kill(_manager, tmp_path)
-    with_a_flipped_last_group(path)
+    without_its_proof(path)
     with _manager(path) as manager:
         report = manager.recover()
     assert report.log is not None
@@ -152,16 +198,59 @@ def test_recovery_is_not_clean_where_a_decision_may_be_missing(tmp_path: Path) -
         assert manager.recover().clean
 
 
-def test_a_log_without_a_judgement_of_its_own_is_not_called_safe(tmp_path: Path) -> None:
-    with Journal(tmp_path, system="jboss") as journal:
-        assert journal.recovered.answer is Answer.CANNOT_TELL
-        assert not journal.recovered.judged
-        assert "explain" in str(journal.recovered)
+def test_a_log_without_a_judgement_of_its_own_is_not_called_safe() -> None:
+    found = recovery_result("log", object())
+    assert found.answer is Answer.CANNOT_TELL
+    assert not found.judged
+    assert "explain" in str(found)
+
+
+@pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES)
+def test_a_new_log_is_safe(service: Service, tmp_path: Path) -> None:
+    with service(tmp_path / "new") as opened:
+        assert opened.recovered.answer is Answer.SAFE, str(opened.recovered)
+
+
+def test_the_gravest_pair_of_files_is_the_answer(tmp_path: Path) -> None:
+    path = left_by_a_kill(_pairs, tmp_path)
+    with _pairs(path) as manager:
+        assert manager.recovered.answer is Answer.SAFE
+    without_its_proof(path)
+    with _pairs(path) as manager:
+        assert manager.recovered.judgement.reason == "same-time"
+
+
+def test_a_member_says_what_the_leader_found(tmp_path: Path) -> None:
+    path = left_by_a_kill(_shared, tmp_path)
+    without_its_proof(path)
+    with _shared(path) as leader, _shared(path) as member:
+        assert leader.recovered.answer is Answer.CANNOT_TELL
+        assert member.recovered.judgement == leader.recovered.judgement
+
+
+def test_a_compaction_that_is_not_finished_is_told_before_it_is_dropped(tmp_path: Path) -> None:
+    path = left_by_a_kill(_jboss, tmp_path)
+    (path / "activemq-data-3.amq.cmp").write_bytes(b"")
+    (verdict,) = explain(path).logs
+    with _jboss(path) as journal:
+        assert journal.recovered.judgement == verdict.judgement
+        assert journal.recovered.judgement.reason == "compaction-pending"
+    with _jboss(path) as journal:
+        assert journal.recovered.judgement.reason != "compaction-pending"
+
+
+def test_a_file_that_is_made_anew_is_told_as_missing(tmp_path: Path) -> None:
+    path = left_by_a_kill(_bitronix, tmp_path) / "journal"
+    (path / "btm2.tlog").unlink()
+    (verdict,) = explain(path).logs
+    with DiskJournal(str(path), skip_corrupted_logs=True) as journal:
+        assert journal.judgement == verdict.judgement
+        assert journal.judgement.answer is Answer.REFUSES
 
 
 def test_store_check_begins_with_the_answer(tmp_path: Path) -> None:
     path = left_by_a_kill(_store, tmp_path)
-    for damage, word, code in ((None, "SAFE", 0), (with_a_flipped_last_group, "CANNOT TELL", 1)):
+    for damage, word, code in ((None, "SAFE", 0), (without_its_proof, "CANNOT TELL", 1)):
         for arguments in ([], ["--json"]):
             copy = tmp_path / f"{word}{len(arguments)}"
             shutil.copytree(path, copy)
@@ -180,7 +269,7 @@ def test_the_backlog_is_not_calm_where_an_entry_may_be_missing(
     tmp_path: Path, service: Service
 ) -> None:
     path = left_by_a_kill(service, tmp_path)
-    with_a_flipped_last_group(path)
+    without_its_proof(path)
     result = CliRunner().invoke(backlog.command, [str(path)])
     assert result.exit_code == 1
     assert result.output.startswith("CANNOT TELL")
@@ -189,7 +278,7 @@ def test_the_backlog_is_not_calm_where_an_entry_may_be_missing(
 def test_doctor_does_not_call_a_store_whole_without_proof(tmp_path: Path) -> None:
     path = left_by_a_kill(_journal, tmp_path)
     _manager(tmp_path / "tm").close()
-    for damage, level in ((None, "ok"), (with_a_flipped_last_group, "problem")):
+    for damage, level in ((None, "ok"), (without_its_proof, "problem")):
         if damage:
             damage(path)
         checks = examine(str(tmp_path / "tm"), {"mail": f"journal:{path}"})
@@ -205,7 +294,7 @@ def test_doctor_does_not_call_a_decision_log_whole_without_proof(tmp_path: Path)
         "ok",
         "safe after a crash; 1 decisions are not closed",
     )
-    with_a_flipped_last_group(path)
+    without_its_proof(path)
     (bad,) = [one for one in examine(str(path), {}) if one.what == "decision log"]
     assert bad.level.value == "problem"
     assert bad.found.startswith("CANNOT TELL: ")

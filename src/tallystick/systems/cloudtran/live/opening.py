@@ -15,7 +15,8 @@ from tallystick.errors import CorruptLogError, IncompleteLogError
 from tallystick.printable import logger
 from tallystick.records import Judgement
 from tallystick.storage.files import FileSystem, read_source
-from tallystick.systems.cloudtran.codes import CODES
+from tallystick.systems.answers import Ground, judgement_of
+from tallystick.systems.cloudtran.codes import CODES, REASONS
 from tallystick.systems.cloudtran.format.entries import Entry, EntryKind, encode_entry
 from tallystick.systems.cloudtran.format.file_names import parse_name
 from tallystick.systems.cloudtran.format.layout import SYSTEM_NAME
@@ -119,8 +120,17 @@ def recover(fs: FileSystem, folder: str, settings: LogSettings) -> Recovered:
         1 + max(marked.number, open_entries.greatest),
         analysis.losses,
         analysis.warnings,
-        judgement(analysis, findings(analysis, FindingBuilder(SYSTEM_NAME, folder, CODES), {})),
+        _judged(analysis, folder, new=not files and not marked.serial),
     )
+
+
+def _judged(analysis: LogAnalysis, folder: str, *, new: bool) -> Judgement:
+    """Return the answer about the files, by the rules of the reader, which sees no new log."""
+    if new:
+        grounds = [Ground("last-block-whole", "The log is new: no block was written before.")]
+        return judgement_of(REASONS, CODES, grounds, ())
+    build = FindingBuilder(SYSTEM_NAME, folder, CODES)
+    return judgement(analysis, findings(analysis, build, {}))
 
 
 def _opener(fs: FileSystem, settings: LogSettings) -> Opener:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Generic, TypeVar, cast
 
 from tallystick.records import Judgement
-from tallystick.roles import NOT_JUDGED
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.format.columns import UnplacedRecord
@@ -42,8 +41,8 @@ class TallyRole(Generic[Log]):
 
     @property
     def judgement(self) -> Judgement:
-        """The answer about the log as its opening found it; none of a log that others lead."""
-        return NOT_JUDGED if isinstance(self.log, SharedTallyLog) else self.log.judgement
+        """The answer about the log as its opening, or that of its leader, found it."""
+        return self.log.judgement
 
     def _reclaim_after_roll(self) -> None:
         if self.log.last_segment != self._last_segment:

@@ -14,11 +14,11 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from tallystick import errors
 from tallystick.errors import CorruptLogError, LogWriteError, TallystickError
-from tallystick.records import Xid
+from tallystick.records import Answer, AtStake, Judgement, Xid
 from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.live.items import Bundle, Item, UnplacedEnding
 
@@ -175,6 +175,18 @@ def decode_error(data: bytes) -> TallystickError:
     name, message, expected, found, advice = json.loads(data[1:])
     made = _ERRORS.get(name, LogWriteError)
     return made(message, expected=expected, found=found, advice=advice)
+
+
+def judgement_fields(one: Judgement) -> list[object]:
+    """Return an answer about a log as JSON values; at most half of an answer's length."""
+    stake = [one.at_stake.transactions, one.at_stake.rows]
+    return [one.answer.value, one.reason, one.text[:500], one.after_crash, stake, one.decided_by]
+
+
+def judgement_of_fields(fields: Sequence[Any]) -> Judgement:
+    """Return the answer that the leader gave."""
+    answer, reason, text, after_crash, stake, decided_by = fields
+    return Judgement(Answer(answer), reason, text, after_crash, AtStake(*stake), decided_by)
 
 
 _ERRORS: Final[dict[str, type[TallystickError]]] = {

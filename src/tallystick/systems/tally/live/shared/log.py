@@ -49,6 +49,7 @@ from tallystick.systems.tally.live.shared.batches import (
     decode_lsns,
     encode_call,
     encode_items,
+    judgement_of_fields,
 )
 from tallystick.systems.tally.live.shared.replica import Replica
 from tallystick.systems.tally.live.shared.service import BLOCK, MEMBER_BITS, lead
@@ -101,6 +102,9 @@ class SharedTallyLog:
         UnsupportedFormatError: the other processes have other settings, or another version.
         BusyError: there are too many processes.
         TallystickError: as `TallyLog` does.
+
+    Attributes:
+        judgement: the answer about the log as the process that leads found it.
     """
 
     @opens_log
@@ -138,7 +142,7 @@ class SharedTallyLog:
             self._hand_over, _nothing, name=self.path, group_bytes=self.settings.group_bytes
         )
         try:
-            self._call("hello")
+            self.judgement = judgement_of_fields(self._call("hello"))
             self._learn()
         except BaseException:
             self.close()

@@ -43,6 +43,7 @@ from tallystick.systems.tally.live.shared.batches import (
     decode_items,
     encode_error,
     encode_lsns,
+    judgement_fields,
 )
 from tallystick.systems.tally.live.shared.state_copy import StateCopies, last_copy
 
@@ -203,9 +204,14 @@ class TallyService:
         except OSError as error:
             return encode_error(LogWriteError(f"{name} has failed: {error}", file=self.log.path))
 
-    def _call_hello(self, member: int) -> None:
-        """Roll back what an earlier process with this member's number has left open."""
+    def _call_hello(self, member: int) -> list[object]:
+        """Roll back what an earlier process with this member's number has left open.
+
+        Returns:
+            The answer about the log as this leader found it.
+        """
         self.roll_back(lambda number: number % MEMBERS_MAX == member)
+        return judgement_fields(self.log.judgement)
 
     def _call_durable(self, member: int) -> int:
         """Return the LSN up to which the log is durable."""
