@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tallystick.printable import printable
-from tallystick.reading.results import counts
+from tallystick.reading.results import counts, is_fine, is_severe
 from tallystick.reading.settled import Observer
 from tallystick.reading.survey import Path, Progress, Survey, survey
 from tallystick.records import Answer, Finding, Judgement, State
@@ -33,6 +33,8 @@ class TriagedLog:
         system: the name of its system.
         judgement: the answer and its reason.
         in_doubt: number of transactions that wait for a decision, or for its end.
+        verdicts_agree: what its own engine would do is what its bytes prove.
+        fine: it is safe and whole, and its verdicts agree: as `explain` exits with 0.
         command: what to type next, quoted for a POSIX shell.
     """
 
@@ -40,6 +42,8 @@ class TriagedLog:
     system: str
     judgement: Judgement
     in_doubt: int
+    verdicts_agree: bool
+    fine: bool
     command: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -49,6 +53,7 @@ class TriagedLog:
             "system": self.system,
             **self.judgement.to_dict(),
             "in_doubt": self.in_doubt,
+            "verdicts_agree": self.verdicts_agree,
             "next": self.command,
         }
 
@@ -64,11 +69,11 @@ class Triage:
 
     @property
     def exit_code(self) -> int:
-        """0 if every log is safe, 1 if not, 2 if nothing could be read."""
+        """That of `Explanation`: 0 all safe and whole, 1 anything else, 2 nothing could be read."""
         if not self.logs:
             return 2
-        safe = all(one.judgement.answer is Answer.SAFE for one in self.logs)
-        return int(not safe or bool(self.problems))
+        fine = all(one.fine for one in self.logs)
+        return int(not fine or any(map(is_severe, self.problems)))
 
     def counts(self) -> dict[str, int]:
         """Return how many logs have each answer, in its words, gravest first."""
@@ -124,20 +129,22 @@ def _escaped(letter: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in letter.encode("utf-8", "surrogateescape"))
 
 
-def _gravity(one: TriagedLog) -> tuple[int, int, bool, int, str]:
+def _gravity(one: TriagedLog) -> tuple[int, int, bool, bool, int, str]:
     judgement = one.judgement
     order = GRAVEST_FIRST.index(judgement.answer)
     lost = judgement.at_stake.transactions or 0
-    return order, -lost, judgement.words == "SAFE", -one.in_doubt, one.path
+    return order, -lost, judgement.words == "SAFE", one.fine, -one.in_doubt, one.path
 
 
 def _triaged(found: Survey, log: Observer) -> TriagedLog:
-    verdict, source = log.observe(lambda reading: reading.verdict()).value, log.source
+    seen, source = log.observe(lambda reading: reading.verdict()), log.source
+    verdict, fine = seen.value, is_fine(seen.value, seen.findings)
     states = counts(verdict.strict.get("transactions"))
     in_doubt = sum(states.get(state.value, 0) for state in _IN_DOUBT)
     path = _path(source)
-    command = _command(found, source, verdict.judgement, in_doubt, shell_quoted(path))
-    return TriagedLog(path, source.system, verdict.judgement, in_doubt, command)
+    agree, answer = not verdict.differences, verdict.judgement
+    command = _command(found, source, answer, in_doubt, shell_quoted(path), fine=fine)
+    return TriagedLog(path, source.system, answer, in_doubt, agree, fine, command)
 
 
 def _path(source: LogSource) -> str:
@@ -146,7 +153,7 @@ def _path(source: LogSource) -> str:
 
 
 def _command(
-    found: Survey, source: LogSource, judgement: Judgement, in_doubt: int, path: str
+    found: Survey, source: LogSource, judgement: Judgement, in_doubt: int, path: str, *, fine: bool
 ) -> str:
     if judgement.reason == _ENCRYPTED:
         secrets = sorted(found.known[source.system].secrets)
@@ -154,4 +161,6 @@ def _command(
         return " ".join(["tallystick explain", *options, path])
     if judgement.answer is not Answer.SAFE:
         return f"tallystick explain {path}"
-    return f"tallystick indoubt list {path}" if in_doubt else f"tallystick inspect {path}"
+    if in_doubt:
+        return f"tallystick indoubt list {path}"
+    return f"tallystick {'inspect' if fine else 'explain'} {path}"

@@ -34,7 +34,7 @@ LISTED_MAX, SAFE_LISTED_MAX = 5, 2
 def command(path: str, every: bool, as_json: bool, **options: Any) -> None:
     """Show every log below PATH by its answer, gravest first, with the next command to type.
 
-    Exits with 0 only if every log is safe.
+    Exits as explain does: with 0 only if every log is safe and its verdicts agree.
     """
     reply(triage, path, partial(_show, every=every), as_json=as_json, **options)
 
@@ -57,7 +57,8 @@ def _show(out: Printer, answer: Triage, *, every: bool) -> None:
 
 def _show_log(out: Printer, one: TriagedLog) -> None:
     doubt = f"{one.in_doubt:,} in doubt" if one.in_doubt else ""
-    about = ", ".join(part for part in (stake_text(one.judgement), doubt) if part)
+    differ = "" if one.verdicts_agree else "verdicts differ"
+    about = ", ".join(part for part in (stake_text(one.judgement), doubt, differ) if part)
     reason = one.judgement.reason.replace("-", " ")
     out.line(f"  {one.system}: {reason}" + (f"; {about}" if about else ""))
     out.line(f"    {one.command}", style="bold")
