@@ -11,8 +11,10 @@ from __future__ import annotations
 import re
 import secrets
 import struct
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NoReturn
 from urllib.parse import unquote, urlsplit
 
@@ -73,6 +75,12 @@ _COLUMNS = (
 _NOT_ALLOWED = frozenset({1044, 1142, 1143, 1227})
 """Errors that say the user lacks a right."""
 _LITERAL = re.compile(r"[xX]?'[^']*'")
+_CHANGES_SESSION = re.compile(
+    r"(?:\s|/\*.*?\*/|(?:--\s|#)[^\n]*\n)*"
+    r"(?:SET|USE|CALL|EXECUTE|PREPARE|(?:CREATE(?:\s+OR\s+REPLACE)?|DROP)\s+TEMPORARY)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Beginnings of statements after which a session is not what it was when it was new."""
 
 
 _OPTIONS: dict[str, Callable[[str], Any]] = {
@@ -110,9 +118,13 @@ class MySqlResource(ConnectionResource[Connection]):
     """A MariaDB or MySQL server; ``connect`` makes a PyMySQL connection."""
 
     def __init__(self, name: str, connect: Callable[[], Connection]) -> None:
+        self.changed: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Connections on which a statement may have changed settings of the session."""
+
         def connect_autocommit() -> Connection:
             connection = connect()
             set_autocommit(connection)
+            connection.query = partial(_query, weakref.ref(connection), self.changed)
             return connection
 
         super().__init__(name, connect_autocommit, driver_errors, alive)
@@ -465,11 +477,12 @@ class MySqlBranch:
             raise closed_by_application(self._handle.name)
 
     def close(self) -> None:
-        """Give the connection back, unless a statement of the application has changed its mode."""
+        """Give the connection back, unless a statement has changed settings of its session."""
         self._handle.detach()
         connection = self._connection
         sound = connection.open and self._over and not self._awaited
         sound = sound and connection.get_autocommit() == self._autocommit
+        sound = sound and connection not in self._resource.changed
         self._resource.pool.give(connection, broken=not sound)
 
     def abort(self) -> None:
@@ -578,6 +591,21 @@ def _unquoted(literal_part: str) -> bytes:
     """Return the bytes of ``X'hex'`` or ``'text'``."""
     text = literal_part[literal_part.index("'") + 1 : -1]
     return bytes.fromhex(text) if literal_part[0] in "xX" else text.encode("ascii")
+
+
+def _query(
+    connection: weakref.ref[Any],
+    changed: weakref.WeakSet[Any],
+    statement: str | bytes,
+    unbuffered: bool = False,
+) -> Any:
+    """Run a statement of a cursor, and note a connection whose session it may change."""
+    text = statement if isinstance(statement, str) else statement.decode("latin-1")
+    this: Any = connection()
+    if _CHANGES_SESSION.match(text) or ":=" in text:
+        changed.add(this)
+    kind: Any = type(this)
+    return kind.query(this, statement, unbuffered)
 
 
 def _cursor(connection: Connection) -> Any:

@@ -12,11 +12,15 @@ transaction, and the request to prepare or commit fails on the server if the set
 
     BEGIN; SET LOCAL tallystick.branch = 'gid'
     INSERT INTO tallystick_outcomes ...; PREPARE TRANSACTION 'gid'      one request, too
+
+What the transaction has SET outlives it. Connections of an engine are reset by the engine as its
+application wants; of others the request to prepare or commit does it, in statements that follow.
 """
 
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -45,7 +49,7 @@ from tallystick.services.transactions.resources.connection_resource import (
     shut_down,
 )
 from tallystick.services.transactions.resources.gid import format_gid, parse_gid
-from tallystick.services.transactions.resources.pool import AsyncPool
+from tallystick.services.transactions.resources.pool import AsyncPool, Pool
 from tallystick.services.transactions.steps import Steps, drive, follow
 from tallystick.storage.opening import start_thread
 from tallystick.storage.scheduling import threading
@@ -95,7 +99,23 @@ _MARK = "tallystick.branch"
 _ENDED = "tallystick.ended_by_application"
 """A setting that does not exist; asking for it lets a request fail."""
 _FAILED = "a statement failed, so the server only rolls back"
-_WROTE_NOTHING = "SELECT pg_current_xact_id_if_assigned() IS NULL"
+_WROTE_NOTHING = b"SELECT pg_current_xact_id_if_assigned() IS NULL"
+_RESET = b"RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL"
+_SETTINGS = (
+    "SELECT 'SELECT ' || string_agg(format('set_config(%L, %L, false)', name, value), ', ') FROM ("
+    "SELECT name, current_setting(name, true) AS value FROM unnest(ARRAY['search_path', 'role', "
+    "'TimeZone', 'DateStyle', 'IntervalStyle', 'application_name', 'statement_timeout', "
+    "'lock_timeout', 'idle_in_transaction_session_timeout', 'default_transaction_isolation', "
+    "'default_transaction_read_only', 'default_transaction_deferrable', 'row_security', "
+    "'synchronous_commit', 'work_mem', 'jit', 'client_min_messages']) AS name) AS new "
+    "WHERE value IS NOT NULL"
+)
+"""Asks for the statement that sets again what transactions change.
+
+After RESET ALL settings of an extension or the application itself would be lost that a function of
+the application has made: no view of the server lists them.
+"""
+_FACTORIES = ("row_factory", "cursor_factory", "server_cursor_factory", "prepare_threshold")
 
 
 class RefusalErrors(DriverErrors):
@@ -139,6 +159,9 @@ class PostgresResource(ConnectionResource[Connection]):
         self.detect_read_only = detect_read_only
         self.begin_async = None if connect_async is None else self._begin_async
         self._tasks = None if connect_async is None else AsyncPool(connect_async, _finish)
+        self.made_by_url = False
+        self.resets: weakref.WeakKeyDictionary[Any, bytes] = weakref.WeakKeyDictionary()
+        """Statements that make settings of a session again what they were when it was new."""
 
     @classmethod
     def from_url(cls, name: str, url: str) -> PostgresResource:
@@ -154,11 +177,13 @@ class PostgresResource(ConnectionResource[Connection]):
             address = make_conninfo(plain, connect_timeout=limit)
         except psycopg.Error as error:
             raise ValueError("not a connection string of libpq") from error
-        return cls(
+        made = cls(
             name,
             lambda: psycopg.connect(address),
             connect_async=lambda: psycopg.AsyncConnection.connect(address),
         )
+        made.made_by_url = True
+        return made
 
     def start(self, connection: Connection, xid: Xid) -> PostgresBranch:
         """Begin the transaction on the server."""
@@ -322,12 +347,16 @@ class BasePostgresBranch:
 
     __slots__ = (
         "_connection",
+        "_factories",
         "_gid",
         "_give",
+        "_is_reset",
         "_over",
         "_prepared",
+        "_reset",
         "_resource",
         "_sent",
+        "_statements",
         "xid",
     )
 
@@ -343,7 +372,12 @@ class BasePostgresBranch:
         self._connection = connection
         self._give = give
         self._gid = format_gid(xid)
+        self._factories = [getattr(connection, name) for name in _FACTORIES]
+        self._reset = b""
+        self._is_reset = True
         self._sent = False
+        self._statements = 0
+        """Their number in the last request, without those that reset the session."""
         self._prepared: bool | None = False
         """None from the request to prepare until its answer."""
         self._over = False
@@ -362,10 +396,26 @@ class BasePostgresBranch:
                 f"a new connection of {self._resource.name!r} is in a transaction already",
                 advice="End it where the connection is made",
             )
+        yield from self._note_settings()
         begin = connection._get_tx_start_command().decode("ascii")
-        result = yield partial(self._answer, beginning(self._gid, begin))
+        *_, result = yield partial(self._answer, beginning(self._gid, begin).encode("ascii"))
         command_tag(result)
         connection._tpc = psycopg_xid(self.xid), False
+
+    def _note_settings(self) -> Steps[None]:
+        """Learn how to reset the session: an engine does so itself, others leave it to us."""
+        resource, connection = self._resource, self._connection
+        if not isinstance(resource.pool, Pool):
+            return
+        if resource.made_by_url:
+            self._reset = _RESET
+            return
+        if connection not in resource.resets:
+            *_, result = yield partial(self._answer, _SETTINGS.encode("ascii"))
+            if result.status != ExecStatus.TUPLES_OK:
+                raise psycopg.errors.error_from_result(result)
+            resource.resets[connection] = result.get_value(0, 0)
+        self._reset = resource.resets[connection]
 
     def abort(self) -> None:
         """End the session, so that a call that waits for it fails."""
@@ -386,7 +436,7 @@ class BasePostgresBranch:
 
     def _send(self, verb: str) -> bool:
         with suppress(psycopg.Error):  # the call that waits raises it again
-            self._connection.pgconn.send_query(self._command(verb).encode("ascii"))
+            self._connection.pgconn.send_query(self._command(verb))
             self._sent = True
             self._prepared = self._prepared or None
         return self._sent
@@ -408,7 +458,7 @@ class BasePostgresBranch:
     def _wrote_nothing(self) -> Steps[bool]:
         if self._connection.pgconn.transaction_status != TransactionStatus.INTRANS:
             return False
-        result = yield partial(self._answer, _WROTE_NOTHING)
+        *_, result = yield partial(self._answer, _WROTE_NOTHING)
         return bool(result.get_value(0, 0) == b"t")
 
     def _commit(self) -> Steps[None]:
@@ -451,9 +501,11 @@ class BasePostgresBranch:
                 yield self._connection.tpc_rollback
 
     def _give_back(self) -> None:
-        sound = self._over and self._is_idle()
+        sound = self._over and self._is_idle() and self._is_reset
         if sound:
             self._connection._tpc = None
+            for name, made in zip(_FACTORIES, self._factories, strict=True):
+                setattr(self._connection, name, made)
         self._give(self._connection, broken=not sound)
 
     def _is_idle(self) -> bool:
@@ -463,27 +515,36 @@ class BasePostgresBranch:
         """Run a command about this branch, unless it was sent before; return its tag."""
         command = None if self._sent else self._command(verb)
         self._sent = False
-        result = yield partial(self._answer, command)
+        results = yield partial(self._answer, command)
+        answer, resets = results[: self._statements][-1], results[self._statements :]
+        self._is_reset = self._is_reset and all(
+            one.status in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK) for one in resets
+        )
         try:
-            return command_tag(result)
+            return command_tag(answer)
         except psycopg.Error as error:
             if was_ended(error):
                 raise ended_by_application(self._resource.name) from error
             raise
 
-    def _command(self, verb: str) -> str:
+    def _command(self, verb: str) -> bytes:
         """Return the command.
 
         What ends the work of the branch fails if this is not the transaction that it began. PREPARE
         follows the outcome row, which is there if the branch commits.
         """
+        self._statements = 1
         if self._connection.pgconn.transaction_status != TransactionStatus.INTRANS:
-            return verb if verb == "COMMIT" else f"{verb} '{self._gid}'"
+            command = verb if verb == "COMMIT" else f"{verb} '{self._gid}'"
+            return command.encode("ascii")
+        self._statements = 2
         with_row = verb == _PREPARED and not self._connection.read_only
-        return ending(self._resource, self.xid, self._gid, verb, with_row=with_row)
+        request = ending(self._resource, self.xid, self._gid, verb, with_row=with_row)
+        reset = [self._reset] if self._reset else []
+        return b"; ".join([request.encode("ascii"), *reset])
 
-    def _answer(self, command: str | None) -> Any:
-        """Return the answer to a command, or to the one sent before; awaitable for tasks."""
+    def _answer(self, command: bytes | None) -> Any:
+        """Return the answers to a command, or to the one sent before; awaitable for tasks."""
         raise NotImplementedError
 
 
@@ -524,9 +585,9 @@ class PostgresBranch(BasePostgresBranch):
         """Give the connection back."""
         self._give_back()
 
-    def _answer(self, command: str | None) -> PGresult:
+    def _answer(self, command: bytes | None) -> list[PGresult]:
         if command is not None:
-            return execute(self._connection, command)
+            self._connection.pgconn.send_query(command)
         try:
             return _wait(self._connection)
         except BaseException:  # Ctrl-C among them: whatever follows must not wait for the answer
@@ -570,13 +631,13 @@ class AsyncPostgresBranch(BasePostgresBranch):
         # Not while another task's statement is at work.
         return not self._connection.lock.locked() and super()._send(verb)
 
-    async def _answer(self, command: str | None) -> PGresult:
+    async def _answer(self, command: bytes | None) -> list[PGresult]:
         connection = self._connection
         async with connection.lock:
             if command is not None:
-                connection.pgconn.send_query(command.encode("ascii"))
+                connection.pgconn.send_query(command)
             results: list[PGresult] = await connection.wait(generators.execute(connection.pgconn))
-        return results[-1]
+        return results
 
 
 def execute(connection: Connection, command: str) -> PGresult:
@@ -586,14 +647,14 @@ def execute(connection: Connection, command: str) -> PGresult:
     command there costs more time than its round trip.
     """
     connection.pgconn.send_query(command.encode("ascii"))
-    return _wait(connection)
+    return _wait(connection)[-1]
 
 
-def _wait(connection: Connection) -> PGresult:
-    """Wait for the answer to a command; a signal can interrupt it."""
+def _wait(connection: Connection) -> list[PGresult]:
+    """Wait for the answers to a command; a signal can interrupt it."""
     pgconn = connection.pgconn
     results: list[PGresult] = waiting.wait(generators.execute(pgconn), pgconn.socket, _INTERVAL_S)
-    return results[-1]
+    return results
 
 
 def _cancel(request: PGcancelConn) -> None:

@@ -257,16 +257,20 @@ class SqlAlchemyResource:
         if connection.in_transaction():  # listeners of engine_connect have run statements
             connection.commit()
         raw: Any = proxied.driver_connection
+        level: int | None = None
         # A session joins a transaction that runs: its commit and its close leave it alone.
         if (
             self._engine.dialect.name == "sqlite"
         ):  # the listener for "begin" that is usual begins it
             from tallystick.services.transactions.resources.sqlite import set_up
 
+            (level,) = raw.execute("PRAGMA synchronous").fetchone()
             set_up(raw)
             connection.begin()
         with self._inner.watch(raw):
             inner = self._inner.start(raw, xid)
+        if level is not None:
+            inner.synchronous = level
         protected.is_branch = True
         if not connection.in_transaction():
             connection.begin()

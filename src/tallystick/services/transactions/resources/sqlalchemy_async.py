@@ -147,9 +147,8 @@ class AsyncEngineResource:
                 dialect = self.engine.sync_engine.dialect
                 self._isolation = dialect.get_isolation_level(adapted)
                 adapted.rollback()
-            adapted.autocommit = True  # SQLAlchemy begins no transaction of its own then
             begin = f"BEGIN ISOLATION LEVEL {self._isolation}"
-            return _AsyncpgBranch(native, raw, xid, begin)
+            return _AsyncpgBranch(native, adapted, xid, begin)
         if driver == "psycopg":
             from tallystick.services.transactions.resources.postgres import AsyncPostgresBranch
 
@@ -219,7 +218,7 @@ class AsyncEngineBranch:
 
     async def close(self) -> None:
         """Close the SQLAlchemy connection and give the driver's back."""
-        broken = not self._inner.is_sound()
+        broken = not self._inner.release()
 
         def release() -> None:
             try:
@@ -265,17 +264,22 @@ class _PsycopgBranch:
     def _take_back(self, _: object, *, broken: bool) -> None:
         self._sound = not broken
 
-    def is_sound(self) -> bool:
-        """Return True if the connection can be used again."""
+    def release(self) -> bool:
+        """Let go of the connection; return True if it can be used again."""
         self._branch._give_back()
         return self._sound
 
 
 class _AsyncpgBranch:
-    """A transaction of asyncpg, by requests of the simple protocol."""
+    """A transaction of asyncpg, by requests of the simple protocol.
 
-    def __init__(self, native: Any, raw: Any, xid: Xid, begin: str) -> None:
-        self.raw = raw
+    ``adapted`` is SQLAlchemy's connection over that of asyncpg. It begins no transaction of its own
+    until `release`.
+    """
+
+    def __init__(self, native: Any, adapted: Any, xid: Xid, begin: str) -> None:
+        self.raw = adapted.driver_connection
+        self._adapted = adapted
         self._native = native
         self._xid = xid
         self._gid = format_gid(xid)
@@ -286,6 +290,7 @@ class _AsyncpgBranch:
         """Begin the transaction on the server."""
         from tallystick.services.transactions.resources.postgres import beginning
 
+        self._adapted.autocommit = True
         await self._run(beginning(self._gid, self._begin))
 
     async def prepare(self) -> Vote:
@@ -325,8 +330,9 @@ class _AsyncpgBranch:
             await self._run("ROLLBACK")
         self._over = True
 
-    def is_sound(self) -> bool:
-        """Return True if the connection can be used again."""
+    def release(self) -> bool:
+        """Let go of the connection; return True if it can be used again."""
+        self._adapted.autocommit = False  # which means: as its engine has set it
         return self._over and not self.raw.is_closed() and not self.raw.is_in_transaction()
 
     def end_session(self) -> None:
@@ -428,8 +434,8 @@ class _MySqlBranch:
         self._over = True
         await self._run("XA ROLLBACK")
 
-    def is_sound(self) -> bool:
-        """Return True if the connection can be used again."""
+    def release(self) -> bool:
+        """Let go of the connection; return True if it can be used again."""
         return self._over and not self._lost
 
     def end_session(self) -> None:

@@ -171,6 +171,8 @@ class SqliteBranch:
         self._resource = resource
         self._connection = connection
         self._handle = Handle(connection, resource.name)
+        self.synchronous: int | None = None
+        """The level to set again at the end; None for none."""
 
     @property
     def raw(self) -> sqlite3.Connection:
@@ -229,4 +231,7 @@ class SqliteBranch:
     def close(self) -> None:
         """Give the connection back."""
         self._handle.detach()
-        self._resource.pool.give(self._connection, broken=self._connection.in_transaction)
+        broken = self._connection.in_transaction
+        if self.synchronous is not None and not broken:
+            self._connection.execute(f"PRAGMA synchronous={self.synchronous}")
+        self._resource.pool.give(self._connection, broken=broken)

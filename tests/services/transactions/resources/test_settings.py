@@ -1,0 +1,251 @@
+"""What a transaction changes in a session does not reach the next one, nor ours the application."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pymysql
+import pytest
+import sqlalchemy
+from psycopg.rows import dict_row
+from sqlalchemy.engine import make_url
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+
+from tallystick.services.transactions import AsyncTransactionManager, TransactionManager
+from tallystick.services.transactions.resources.mysql import MySqlResource
+from tallystick.services.transactions.resources.postgres import PostgresResource
+from tallystick.services.transactions.resources.sqlalchemy_async import AsyncDatabase
+from tests.servers import Server
+
+pytestmark = [pytest.mark.postgres, pytest.mark.mariadb]
+
+_names = itertools.count(1)
+PG_SETTINGS = (
+    "search_path", "TimeZone", "role", "statement_timeout", "default_transaction_isolation",
+)  # fmt: skip
+ASK_PG = "SELECT " + ", ".join(f"current_setting('{name}')" for name in PG_SETTINGS)
+SET_PG = (
+    "SET search_path TO pg_catalog",
+    "SELECT set_config('TimeZone', 'Asia/Tokyo', false)",
+    "SET ROLE clerk",
+    "SET statement_timeout = '7min'",
+    "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+)
+ASK_MARIA = "SELECT @@time_zone, @@sql_mode, @@tx_isolation, DATABASE(), @noted"
+SET_MARIA = (
+    "SET SESSION time_zone = '+03:00'",
+    "-- for this report\n/* only */ set sql_mode = 'ANSI'",
+    "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+    "USE information_schema",
+    "SELECT @noted := 1",
+    "CREATE TEMPORARY TABLE mysql.left_behind (id INTEGER)",
+)
+ENDS = ["commit", "commit alone", "rollback", "failed statement"]
+
+
+@pytest.fixture(autouse=True)
+def clerk(postgres_server: Server) -> None:
+    """A role that a transaction can take on; it has the rights to store an outcome row."""
+    with psycopg.connect(postgres_server.url) as pg:
+        pg.execute("DROP ROLE IF EXISTS clerk")
+        pg.execute("CREATE ROLE clerk SUPERUSER")
+
+
+class UndoneError(Exception):
+    """Rolls a transaction back."""
+
+
+def use(tm: TransactionManager, end: str, name: str, statements: tuple[str, ...]) -> None:
+    """Run statements in a transaction that ends in a way."""
+    try:
+        with tm.begin() as tx:
+            if end != "commit alone":
+                tx["other"].execute("SELECT 1")
+            for statement in statements:
+                tx[name].execute(statement)
+            if end == "failed statement":
+                tx[name].execute("SELECT of no_such_table")
+            if end == "rollback":
+                raise UndoneError
+    except (UndoneError, psycopg.Error, pymysql.Error):
+        assert end in ("rollback", "failed statement")
+
+
+def seen(tm: TransactionManager, name: str, question: str) -> tuple[Any, ...]:
+    with tm.begin() as tx:
+        found: tuple[Any, ...] = tx[name].execute(question).fetchone()
+        return found
+
+
+def open_manager(folder: Path, other: str, **resources: Any) -> TransactionManager:
+    return TransactionManager(folder, resources | {"other": other}, recovery_interval=None)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_settings_of_a_transaction_on_postgresql_end_with_it(
+    tmp_path: Path, postgres_server: Server, end: str
+) -> None:
+    def connect() -> psycopg.Connection[Any]:
+        connection = psycopg.connect(postgres_server.url)
+        connection.execute('SET search_path TO public, "Odd\'One"')
+        connection.execute("SET ROLE pg_read_all_data; SET application_name = 'shop'")
+        connection.commit()
+        return connection
+
+    resources = {"pg": postgres_server.url, "made": PostgresResource("made", connect)}
+    with open_manager(tmp_path / "tm", f"sqlite:///{tmp_path}/l", **resources) as tm:
+        for name in resources:
+            before = seen(tm, name, ASK_PG)
+            use(tm, end, name, SET_PG)
+            assert seen(tm, name, ASK_PG) == before, name
+        assert seen(tm, "made", "SELECT current_setting('application_name')") == ("shop",)
+        assert seen(tm, "made", ASK_PG)[:3:2] == ('public, "Odd\'One"', "pg_read_all_data")
+        pids = {seen(tm, "pg", "SELECT pg_backend_pid()") for _ in range(3)}
+        assert len(pids) == 1  # on the same connection
+
+
+def test_factories_of_a_transaction_on_postgresql_end_with_it(
+    tmp_path: Path, postgres_server: Server
+) -> None:
+    with open_manager(tmp_path / "tm", f"sqlite:///{tmp_path}/l", pg=postgres_server.url) as tm:
+        with tm.begin() as tx:
+            connection = tx.connection("pg", psycopg.Connection)
+            connection.row_factory = dict_row
+            connection.cursor_factory = psycopg.ClientCursor
+            connection.prepare_threshold = None
+        with tm.begin() as tx:
+            again = tx.connection("pg", psycopg.Connection)
+            assert again is connection
+            assert again.execute("SELECT 1").fetchone() == (1,)
+            assert (again.cursor_factory, again.prepare_threshold) == (psycopg.Cursor, 5)
+
+
+@pytest.mark.parametrize("statement", SET_PG)
+def test_settings_of_a_task_end_with_its_transaction(
+    tmp_path: Path, postgres_server: Server, statement: str
+) -> None:
+    async def work(tm: AsyncTransactionManager) -> list[Any]:
+        found = []
+        for _ in range(2):
+            async with tm.begin() as tx:
+                pg = await tx.connection("pg", psycopg.AsyncConnection)
+                found.append(await (await pg.execute(ASK_PG)).fetchone())
+                await pg.execute(statement)
+                pg.row_factory = dict_row
+        return found
+
+    with open_manager(tmp_path / "tm", f"sqlite:///{tmp_path}/l", pg=postgres_server.url) as tm:
+        first, second = asyncio.run(work(AsyncTransactionManager(tm)))
+    assert first == second
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("statement", SET_MARIA)
+def test_settings_of_a_transaction_on_mariadb_end_with_it(
+    tmp_path: Path, mariadb_server: Server, statement: str, end: str
+) -> None:
+    def connect() -> Any:
+        return pymysql.connect(
+            host="127.0.0.1", port=mariadb_server.port, user="root", database="mysql",
+            init_command="SET time_zone = '+01:00'",
+        )  # fmt: skip
+
+    resources = {"maria": mariadb_server.url, "made": MySqlResource("made", connect)}
+    with open_manager(tmp_path / "tm", f"sqlite:///{tmp_path}/l", **resources) as tm:
+        for name in resources:
+            before = seen(tm, name, ASK_MARIA)
+            use(tm, end, name, (statement,))
+            assert seen(tm, name, ASK_MARIA) == before, name
+            with pytest.raises(pymysql.ProgrammingError):
+                seen(tm, name, "SELECT * FROM mysql.left_behind")
+        assert seen(tm, "made", ASK_MARIA)[0] == "+01:00"
+        assert len({seen(tm, "maria", "SELECT CONNECTION_ID()") for _ in range(3)}) == 1
+
+
+@pytest.fixture
+def table(postgres_server: Server) -> str:
+    name = f"settings{next(_names)}"
+    with psycopg.connect(postgres_server.url) as pg:
+        pg.execute(f"CREATE TABLE {name} (id INTEGER)")
+    return name
+
+
+@pytest.mark.parametrize("isolation", [None, "REPEATABLE READ", "AUTOCOMMIT"])
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_an_asyncpg_connection_comes_back_to_its_engine_as_the_engine_made_it(
+    tmp_path: Path, postgres_server: Server, table: str, isolation: str | None, end: str
+) -> None:
+    address = make_url(postgres_server.url)
+    options: dict[str, Any] = {} if isolation is None else {"isolation_level": isolation}
+
+    async def rolled_back(engine: Any) -> int:
+        async with engine.connect() as connection:
+            await connection.exec_driver_sql(f"DELETE FROM {table}")
+            await connection.commit()
+            await connection.exec_driver_sql(f"INSERT INTO {table} VALUES (1)")
+            await connection.rollback()
+            return int((await connection.exec_driver_sql(f"SELECT count(*) FROM {table}")).scalar())
+
+    async def work() -> list[int]:
+        engine = create_async_engine(
+            address.set(drivername="postgresql+asyncpg"), pool_size=1, max_overflow=0, **options
+        )
+        recovery = sqlalchemy.create_engine(address.set(drivername="postgresql+psycopg"))
+        before = await rolled_back(engine)
+        resources = {"pg": AsyncDatabase(engine, recovery=recovery)}
+        with TransactionManager(tmp_path / "tm", resources, recovery_interval=None) as manager:
+            tm = AsyncTransactionManager(manager)
+            try:
+                async with tm.begin() as tx:
+                    connection = await tx.connection("pg", AsyncConnection)
+                    await connection.exec_driver_sql(f"INSERT INTO {table} VALUES (2)")
+                    if end == "rollback":
+                        raise UndoneError
+            except UndoneError:
+                pass
+            after = await rolled_back(engine)
+        await engine.dispose()
+        recovery.dispose()
+        return [before, after]
+
+    before, after = asyncio.run(work())
+    assert before == after == (isolation == "AUTOCOMMIT")
+
+
+def in_wal(connection: sqlite3.Connection, _: object) -> None:
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+
+
+@pytest.mark.parametrize("undo", [False, True])
+def test_a_sqlite_connection_comes_back_to_its_engine_as_the_engine_made_it(
+    tmp_path: Path, undo: bool
+) -> None:
+    engine = sqlalchemy.create_engine(f"sqlite:///{tmp_path}/l", pool_size=1, max_overflow=0)
+    sqlalchemy.event.listen(engine, "connect", in_wal)
+
+    def look() -> tuple[Any, ...]:
+        with engine.connect() as connection:
+            raw: Any = connection.connection.driver_connection
+            level = connection.exec_driver_sql("PRAGMA synchronous").scalar_one()
+            return raw.isolation_level, level, id(raw)
+
+    before = look()
+    assert before[1] == 1
+    resources = {"lite": engine}
+    with TransactionManager(tmp_path / "tm", resources, recovery_interval=None) as tm:
+        try:
+            with tm.begin() as tx:
+                found = tx["lite"].exec_driver_sql("PRAGMA synchronous").scalar_one()
+                assert found == 2  # the decision is durable
+                if undo:
+                    raise UndoneError
+        except UndoneError:
+            pass
+        assert look() == before
+    engine.dispose()
