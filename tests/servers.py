@@ -152,6 +152,24 @@ def make_postgres(**settings: str) -> Server:
         [binaries / "initdb", "-D", folder / "data", "-U", "tally", "-A", "trust", "-E", "UTF8"],
         check=True, capture_output=True, user=user, cwd=folder,
     )  # fmt: skip
+    return _postgres(binaries, folder, user, port, settings)
+
+
+def make_standby(primary: Server) -> Server:
+    """A standby of a PostgreSQL server that runs, by streaming; not yet started."""
+    binaries = postgres_bin()
+    assert binaries is not None
+    folder = _home(primary.user)
+    subprocess.run(
+        [binaries / "pg_basebackup", "-D", folder / "data", "-R", "-c", "fast", "-d", primary.url],
+        check=True, capture_output=True, user=primary.user, cwd=folder,
+    )  # fmt: skip
+    return _postgres(binaries, folder, primary.user, free_port(), {})
+
+
+def _postgres(
+    binaries: Path, folder: Path, user: str | None, port: int, settings: dict[str, str]
+) -> Server:
     options = {
         "port": str(port),
         "listen_addresses": "127.0.0.1",

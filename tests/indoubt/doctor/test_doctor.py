@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -16,12 +17,12 @@ import pytest
 from click.testing import CliRunner
 
 from tallystick.cli.commands.indoubt import doctor_command as command
-from tallystick.indoubt.doctor import Check, Level, examine
+from tallystick.indoubt.doctor import Check, Level, databases, examine
 from tallystick.indoubt.doctor.databases import _clock, _tls
 from tallystick.services.journal import Journal
 from tallystick.services.transactions import TransactionManager
 from tests.kit import untouched
-from tests.servers import Server, make_postgres
+from tests.servers import Server, make_postgres, make_standby
 from tests.services.transactions.test_commit import Crash
 
 
@@ -50,7 +51,7 @@ def test_all_is_well_with_a_coordinator_that_works(
         tm.recover()
         checks = found(examine(str(tmp_path / "tm"), urls))
     assert {one.level for one in checks.values()} == {Level.OK}, checks
-    assert f"process {os.getpid()} works with it" in checks["shop", "directory"].found
+    assert f"process {os.getpid()} (" in checks["shop", "directory"].found
     for name in ("pg", "maria"):
         assert "as noted" in checks[name, "identity"].found
         assert {"connection", "TLS", "role", "rights", "prepared", "durability", "clock"} <= {
@@ -62,7 +63,7 @@ def test_all_is_well_with_a_coordinator_that_works(
         )
     assert quiet.exit_code == 0, quiet.output
     assert "no process has it" in quiet.output
-    assert all(line.startswith("ok") for line in quiet.output.splitlines())
+    assert all(line.startswith(("ok ", "   ")) for line in quiet.output.splitlines())
 
 
 @pytest.mark.postgres
@@ -248,3 +249,207 @@ def test_the_extras_of_the_command_line_and_of_one_database_are_enough(
     )
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert "PostgreSQL" in answer.stdout
+
+
+def doctor(folder: Path, resources: dict[str, str]) -> list[str]:
+    """The lines that the command prints about a coordinator; all fit in 80 columns."""
+    urls = [f"--resource={name}={url}" for name, url in resources.items()]
+    lines = CliRunner().invoke(command, [str(folder), *urls]).output.splitlines()
+    too_long = [line for line in lines if len(line) > 80 and " " in line.strip()]
+    assert not too_long
+    return lines
+
+
+def on_a_disk_of(kibibytes: int, folder: Path, script: str, **options: int) -> str:
+    """What a script prints while ``folder`` is a small file system, for its process alone."""
+    mount = ",".join([f"size={kibibytes}k", *(f"{key}={value}" for key, value in options.items())])
+    names = ["--mount"] if os.geteuid() == 0 else ["--mount", "--map-root-user"]
+    shell = (
+        f"mount -t tmpfs -o {mount} tmpfs {folder} || exit 77; exec {sys.executable} -c '{script}'"
+    )
+    answer = subprocess.run(
+        ["unshare", *names, "sh", "-c", shell], capture_output=True, text=True, check=False,
+        cwd=folder,
+    )  # fmt: skip
+    if answer.returncode == 77 or "unshare" in answer.stderr:
+        pytest.skip("file systems cannot be mounted here")
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
+
+
+EXAMINE = """
+import os, subprocess
+from pathlib import Path
+from tallystick.indoubt.doctor import examine
+from tallystick.services.transactions import TransactionManager
+folder = Path.cwd().parent / Path.cwd().name  # as it is mounted now
+os.chdir(folder)
+TransactionManager("tm", {}, node="shop", recovery_interval=None).close()
+MORE
+for one in examine("tm", {}):
+    if one.what in ("disk", "rights"):
+        print(one.what, one.level, one.found, one.type_next, sep="; ")
+"""
+
+
+@pytest.mark.parametrize(
+    ("kibibytes", "options", "more", "said"),
+    [
+        (32 << 10, {}, "", "disk; problem; 3"),
+        (512 << 10, {}, "", "disk; warning; 5"),
+        (2 << 20, {}, "", "disk; ok; 2,0"),
+        (2 << 20, {"nr_inodes": 60}, "", "more files are possible: a new segment may be refused"),
+        (
+            2 << 20, {}, 'subprocess.run(["mount", "-o", "remount,ro", folder], check=True)',
+            "rights; problem; the file system is mounted read-only",
+        ),
+    ],
+    ids=["full", "nearly full", "wide", "no more files", "read-only"],
+)  # fmt: skip
+def test_a_disk_that_cannot_keep_a_decision_is_found(
+    tmp_path: Path, kibibytes: int, options: dict[str, int], more: str, said: str
+) -> None:
+    told = on_a_disk_of(kibibytes, tmp_path, EXAMINE.replace("MORE", more), **options)
+    assert said in told
+    assert ("; df -" in told) is ("disk; ok" not in told)
+
+
+def test_the_process_that_has_the_coordinator_is_named_without_its_secrets(tmp_path: Path) -> None:
+    script = tmp_path / "shop.py"
+    script.write_text(
+        "import sys\nfrom tallystick.services.transactions import TransactionManager\n"
+        f"tm = TransactionManager({str(tmp_path / 'tm')!r}, {{}}, node='shop')\n"
+        "print('open', flush=True)\nsys.stdin.read()\ntm.close()\n"
+    )
+    shop = subprocess.Popen(
+        [sys.executable, script, "postgresql://me:secret@db/shop"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert shop.stdout is not None
+        assert shop.stdout.readline() == "open\n"
+        text = " ".join(" ".join(doctor(tmp_path / "tm", {})).split())
+        python = Path(sys.executable).name
+        assert f"node 'shop'; process {shop.pid} ({python} shop.py) works with it" in text
+        assert "secret" not in text
+    finally:
+        shop.communicate("")
+    assert "no process has it" in " ".join(doctor(tmp_path / "tm", {}))
+
+
+@pytest.mark.postgres
+def test_a_standby_is_found_with_the_address_of_its_primary(
+    tmp_path: Path, postgres_server: Server
+) -> None:
+    with coordinator(tmp_path / "tm", {"pg": postgres_server.url}) as tm:
+        tm.recover()
+    standby = make_standby(postgres_server)
+    try:
+        standby.start()
+        with untouched(tmp_path):
+            checks = found(examine(str(tmp_path / "tm"), {"pg": standby.url}))
+        assert checks["pg", "role"].level is Level.PROBLEM
+        assert "a standby, which prepares nothing" in checks["pg", "role"].found
+        assert "as noted" in checks["pg", "identity"].found  # it is the same database
+        with psycopg.connect(standby.url) as pg:  # its receiver is not there at once
+            row = pg.execute("SELECT sender_port FROM pg_stat_wal_receiver").fetchone()
+        port = "PRIMARY" if row is None else f":{postgres_server.port}/"
+        again = found(examine(str(tmp_path / "tm"), {"pg": standby.url}))["pg", "role"]
+        assert port in again.type_next or f":{postgres_server.port}/" in again.type_next
+        doctor(tmp_path / "tm", {"pg": standby.url})
+        with coordinator(tmp_path / "tm", {"pg": standby.url}) as tm:
+            assert any("takes no changes" in one.what for one in tm.preflight())
+    finally:
+        standby.kill()
+        shutil.rmtree(standby.folder, ignore_errors=True)
+
+
+@pytest.mark.postgres
+def test_a_user_whose_transactions_are_read_only_is_found_and_mended_by_what_is_typed(
+    tmp_path: Path, postgres_server: Server
+) -> None:
+    coordinator(tmp_path / "tm", {}).close()
+    with psycopg.connect(postgres_server.url, autocommit=True) as pg:
+        pg.execute("CREATE ROLE reader LOGIN")
+        pg.execute("ALTER ROLE reader SET default_transaction_read_only = on")
+        url = postgres_server.url.replace("tally@", "reader@")
+        role = found(examine(str(tmp_path / "tm"), {"pg": url}))["pg", "role"]
+        assert role.level is Level.PROBLEM
+        assert "read-only by default" in role.found
+        with psycopg.connect(url, autocommit=True) as reader:
+            reader.execute("SET default_transaction_read_only = off")
+            reader.execute(role.type_next.encode())
+        assert found(examine(str(tmp_path / "tm"), {"pg": url}))["pg", "role"].level is Level.OK
+        pg.execute("DROP ROLE reader")
+
+
+@pytest.mark.postgres
+def test_prepared_transactions_near_their_limit_are_found_and_listed_by_what_is_typed(
+    tmp_path: Path,
+) -> None:
+    coordinator(tmp_path / "tm", {}).close()
+    server = make_postgres(max_prepared_transactions="10")
+    server.start()
+    try:
+        with psycopg.connect(server.url, autocommit=True) as pg:
+            pg.execute("CREATE TABLE t (i INTEGER)")
+            said = {}
+            for used in range(1, 11):
+                pg.execute(f"BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'lost {used}'")
+                checks = found(examine(str(tmp_path / "tm"), {"pg": server.url}))
+                said[used] = checks["pg", "prepared"]
+            assert [said[used].level for used in (8, 9, 10)] == [
+                Level.WARNING, Level.PROBLEM, Level.PROBLEM,
+            ]  # fmt: skip
+            assert "9 of 10 prepared" in said[9].found
+            assert "soon PREPARE is refused" in said[9].found
+            assert "now PREPARE is refused" in said[10].found
+            listed = pg.execute(said[10].type_next.encode()).fetchall()
+            assert [gid for gid, _, _ in listed] == [f"lost {used}" for used in range(1, 11)]
+            with pytest.raises(psycopg.OperationalError, match="maximum number of prepared"):
+                pg.execute("BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'one more'")
+        doctor(tmp_path / "tm", {"pg": server.url})
+    finally:
+        server.kill()
+        shutil.rmtree(server.folder, ignore_errors=True)
+
+
+@pytest.mark.mariadb
+def test_a_branch_that_a_live_session_holds_is_found_and_freed_by_what_is_typed(
+    tmp_path: Path, mariadb_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator(tmp_path / "tm", {}).close()
+    resources = {"maria": mariadb_server.url}
+
+    def connect() -> Any:
+        return pymysql.connect(
+            host="127.0.0.1", port=mariadb_server.port, user="root", database="mysql",
+            autocommit=True,
+        )  # fmt: skip
+
+    def held() -> list[Check]:
+        checks = examine(str(tmp_path / "tm"), resources)
+        return [one for one in checks if "has held a branch" in one.found]
+
+    owner, other = connect(), connect()
+    with owner.cursor() as cursor, other.cursor() as admin:
+        admin.execute("CREATE TABLE IF NOT EXISTS held (i INTEGER)")
+        statements = ("XA START 'x'", "INSERT INTO held VALUES (1)", "XA END 'x'", "XA PREPARE 'x'")
+        for statement in statements:
+            cursor.execute(statement)
+        with pytest.raises(pymysql.MySQLError, match="XAER_NOTA"):
+            admin.execute("XA ROLLBACK 'x'")
+        assert not held()  # a commit is under way, it seems
+        monkeypatch.setattr(databases, "_HELD_S", 0)
+        (warning,) = held()
+        assert warning.level is Level.WARNING
+        assert f"session {owner.thread_id()} has held a branch for" in warning.found
+        doctor(tmp_path / "tm", resources)
+        admin.execute(warning.type_next)
+        for _ in range(200):  # the server ends a session a moment later
+            if not held():
+                break
+        assert not held()
+        admin.execute("XA ROLLBACK 'x'")
+        admin.execute("DROP TABLE held")
+    other.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from contextlib import ExitStack
 from typing import Any
 
@@ -16,7 +18,7 @@ from tallystick.cli.output import (
     reading_options,
     say,
 )
-from tallystick.indoubt.doctor import Level, examine
+from tallystick.indoubt.doctor import Check, Level, examine
 from tallystick.indoubt.listing import InDoubt, InDoubtReport, list_in_doubt
 from tallystick.indoubt.settle import open_store, settle
 from tallystick.reconcile.alarms import ADVICE, DOUBTFUL, LOST_COMMIT
@@ -229,6 +231,25 @@ def _hex(gtrid: str) -> bytes:
         raise click.BadParameter("not hexadecimal", param_hint="GTRID") from error
 
 
+_WIDTH = 80
+_INDENT = " " * 9
+_COMMENT = re.compile(r"  (?=--|#)")
+
+
+def _print_check(out: Printer, check: Check) -> None:
+    """Print what was found, in lines of 80 columns, and what to type, whose commands stay whole."""
+    text = f"{check.subject}  {check.what}: {check.found}"
+    first, *more = textwrap.wrap(
+        text, _WIDTH - len(_INDENT), break_long_words=False, break_on_hyphens=False
+    )
+    out.line((f"{check.level.value:9}", _STYLES[check.level]), first)
+    fits = len(_INDENT + check.type_next) <= _WIDTH
+    typed = [check.type_next] if fits else _COMMENT.split(check.type_next, maxsplit=1)
+    for line in (*more, *typed):
+        if line:
+            out.line(_INDENT + line)
+
+
 _STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red"}
 
 
@@ -251,8 +272,5 @@ def doctor_command(
     else:
         out = Printer()
         for check in checks:
-            level = (f"{check.level.value:8}", _STYLES[check.level])
-            out.line(level, f"{check.subject}  {check.what}: {check.found}")
-            if check.type_next:
-                out.line(f"         {check.type_next}")
+            _print_check(out, check)
     ctx.exit(1 if any(check.level is Level.PROBLEM for check in checks) else 0)

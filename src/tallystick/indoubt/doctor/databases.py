@@ -6,6 +6,7 @@ use.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,12 @@ from tallystick.services.transactions.resources.connection_resource import IDENT
 
 _CLOCK_S = 2.0
 """Seconds by which clocks may differ: ages of branches and leases are compared with them."""
+_HELD_S = 20
+"""Seconds for which a session keeps a branch prepared, at most, while all is well."""
+_HELD = re.compile(
+    r"ACTIVE \(PREPARED\) (?P<seconds>\d+) sec.*?(?:MySQL|MariaDB) thread id (?P<session>\d+)",
+    re.DOTALL,
+)
 _HERE = frozenset({"", "localhost", "127.0.0.1", "::1"})
 
 _STORES = ("page-store", "journal")
@@ -76,11 +83,7 @@ def check_database(name: str, url: str, known: str | None) -> Iterator[Check]:
 def _postgres(name: str, host: str, ask: _Ask, known: str | None) -> Iterator[Check]:
     (encrypted,) = ask("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()")
     yield _tls(name, host, "sslmode=verify-full&sslrootcert=FILE", encrypted=bool(encrypted))
-    (standby,) = ask("SELECT pg_is_in_recovery()")
-    yield judged(
-        name, "role", "a primary", "a standby, which prepares nothing" if standby else None,
-        "SELECT pg_promote();  -- or give the address of the primary", Level.PROBLEM,
-    )  # fmt: skip
+    yield _postgres_role(name, ask)
     yield from _postgres_limits(name, ask)
     off = [one for one in ("fsync", "full_page_writes") if _setting(ask, one) == "off"]
     yield judged(
@@ -92,6 +95,21 @@ def _postgres(name: str, host: str, ask: _Ask, known: str | None) -> Iterator[Ch
     yield from _postgres_owners(name, ask)
     yield _postgres_identity(name, ask, known)
     yield _clock(name, ask("SELECT extract(epoch FROM clock_timestamp())")[0])
+
+
+def _postgres_role(name: str, ask: _Ask) -> Check:
+    if ask("SELECT pg_is_in_recovery()")[0]:
+        primary = ask("SELECT sender_host || ':' || sender_port FROM pg_stat_wal_receiver") or [
+            None
+        ]
+        bad = "a standby, which prepares nothing"
+        line = f"--resource '{name}=…@{primary[0] or 'PRIMARY'}/…'  # its primary"
+    elif _setting(ask, "transaction_read_only") == "on":
+        bad = "transactions are read-only by default: nothing is prepared"
+        line = "ALTER ROLE CURRENT_USER RESET default_transaction_read_only;"
+    else:
+        bad, line = None, ""
+    return judged(name, "role", "a primary", bad, line, Level.PROBLEM)
 
 
 def _setting(ask: _Ask, name: str) -> str:
@@ -111,7 +129,9 @@ def _postgres_limits(name: str, ask: _Ask) -> Iterator[Check]:
     if limit == 0:
         bad, level = "max_prepared_transactions is 0: PREPARE is refused", Level.PROBLEM
     elif used * 5 > limit * 4:
-        bad, level = f"{text}: soon PREPARE is refused", Level.PROBLEM
+        soon = "now" if used >= limit else "soon"
+        bad, level = f"{text}: {soon} PREPARE is refused. End what was forgotten", Level.PROBLEM
+        line = "SELECT gid, owner, prepared FROM pg_prepared_xacts ORDER BY prepared;"
     elif limit < sessions:
         bad, level = f"{text}; max_connections is {sessions}: PREPARE may fail", Level.WARNING
     else:
@@ -200,6 +220,7 @@ def _mysql(name: str, host: str, ask: _Ask, known: str | None) -> Iterator[Check
         "SET GLOBAL read_only = OFF;  -- or give the address of the primary", Level.PROBLEM,
     )  # fmt: skip
     yield _mysql_branches(name, ask)
+    yield from _mysql_held(name, ask)
     (database,) = ask("SELECT DATABASE()")
     if database is None:
         yield Check(
@@ -219,6 +240,23 @@ def _mysql_branches(name: str, ask: _Ask) -> Check:
         bad = f"the user may not list branches in doubt: {error.args[-1]}"
     line = "GRANT XA_RECOVER_ADMIN ON *.* TO CURRENT_USER;"
     return judged(name, "prepared", "branches in doubt can be listed", bad, line, Level.PROBLEM)
+
+
+def _mysql_held(name: str, ask: _Ask) -> Iterator[Check]:
+    """Yield the sessions that keep a branch prepared for long: no other session can end it."""
+    try:
+        *_, status = ask("SHOW ENGINE INNODB STATUS")
+    except Exception:  # of the driver: it needs the right PROCESS, which managers do not
+        return
+    for transaction in str(status).split("---TRANSACTION ")[1:]:
+        held = _HELD.search(transaction.partition("\n--------")[0])
+        if held is not None and int(held["seconds"]) >= _HELD_S:
+            yield Check(
+                name, "prepared", Level.WARNING,
+                f"session {held['session']} has held a branch for {held['seconds']} s, and no"
+                " other can end it: its process or machine may be gone",
+                f"KILL {held['session']};  -- then recovery ends the branch",
+            )  # fmt: skip
 
 
 def _mysql_rows(name: str, ask: _Ask, database: str, known: str | None) -> Iterator[Check]:

@@ -21,6 +21,8 @@ from tallystick.services.transactions.coordinator_dir import (
 _FREE_PROBLEM = 64 << 20
 """Bytes: about what a few segments of the decision log take."""
 _FREE_WARNING = 1 << 30
+_FILES_PROBLEM = 64
+"""Files that the file system can still make."""
 _LOCKS = Path("/proc/locks")
 
 
@@ -63,7 +65,8 @@ def known_identities(path: str) -> dict[str, str]:
 
 def _owner(folder: Path, name: str) -> Check:
     owners = {pid for file in folder.rglob("*") for pid in _lockers(file)}
-    state = f"process {', '.join(sorted(owners))} works with it" if owners else "no process has it"
+    named = ", ".join(_named(pid) for pid in sorted(owners))
+    state = f"process {named} works with it" if owners else "no process has it"
     return Check(name, "directory", Level.OK, f"node {name!r}; {state}")
 
 
@@ -79,20 +82,36 @@ def _lockers(file: Path) -> Iterator[str]:
             yield fields[4]
 
 
+def _named(pid: str) -> str:
+    """Return a process with its program and script; further arguments may hold a password."""
+    try:
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:2]
+    except OSError:  # of another container: the kernel says 0
+        return f"{pid} (of another container or user)"
+    words = [Path(os.fsdecode(one)).name for one in arguments if not one.startswith(b"-")]
+    return f"{pid} ({' '.join(filter(None, words))})"
+
+
 def _access(folder: Path, name: str) -> Check:
     here = [folder, folder / LOG_FOLDER, *(folder / LOG_FOLDER).glob("*")]
     refused = [one for one in here if one.exists() and not os.access(one, os.R_OK | os.W_OK)]
     bad = f"this user may not write {refused[0]}" if refused else None
     line = f"chown -R USER {folder}  # the user that the coordinator runs as"
+    if os.statvfs(folder).f_flag & os.ST_RDONLY:
+        bad = "the file system is mounted read-only: no decision can be recorded"
+        line = f'mount -o remount,rw "$(stat -c %m {folder})"  # dmesg says why it is'
     return judged(name, "rights", "files can be written", bad, line, Level.PROBLEM)
 
 
 def _disk(folder: Path, name: str) -> Check:
-    free = shutil.disk_usage(folder).free
-    text = f"{free / (1 << 20):,.0f} MiB free"
+    free, files = shutil.disk_usage(folder).free, os.statvfs(folder)
+    text, line = f"{free / (1 << 20):,.0f} MiB free", f"df -h {folder}"
     level = Level.PROBLEM if free < _FREE_PROBLEM else Level.WARNING
     bad = f"{text}: without space no decision can be recorded" if free < _FREE_WARNING else None
-    return judged(name, "disk", text, bad, f"df -h {folder}", level)
+    if files.f_files and files.f_favail < _FILES_PROBLEM:
+        bad = f"{files.f_favail} more files are possible: a new segment may be refused"
+        level, line = Level.PROBLEM, f"df -i {folder}"
+    return judged(name, "disk", text, bad, line, level)
 
 
 def _decisions(folder: Path, name: str, resources: Collection[str]) -> Iterator[Check]:

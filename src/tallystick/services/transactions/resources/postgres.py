@@ -322,9 +322,18 @@ class PostgresResource(ConnectionResource[Connection]):
         """Check that the server accepts PREPARE TRANSACTION."""
         with self.lend() as connection:
             row = _query(connection, "SHOW max_prepared_transactions").fetchone()
+            (reads_only,) = _query(connection, "SHOW transaction_read_only").fetchone()
             connection.rollback()
         self.prepare_for_rows(again=True)
         problems = []
+        if reads_only == "on":
+            problems.append(
+                Problem(
+                    self.name,
+                    "the server takes no changes: a standby, or read-only by default",
+                    "Give the address of the primary, or RESET default_transaction_read_only",
+                )
+            )
         if self.outcome_table is None:
             problems.append(no_rows(self.name, self.no_table))
         if row is None or int(row[0]) == 0:
