@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -190,7 +191,7 @@ def test_one_relay_works_and_another_takes_over_when_it_has_stopped(
     with places.manager(place) as tm:
         outbox = Outbox(tm, place)
         working, waiting = Relay(outbox, first, lease=1.5), Relay(outbox, second, lease=600.0)
-        working.run_once()
+        working._due()  # and then it hangs
         with tm.begin() as tx:
             outbox.add(tx, "orders", b"a")
         waiting.run_once()
@@ -200,10 +201,34 @@ def test_one_relay_works_and_another_takes_over_when_it_has_stopped(
             waiting.run_once()
             time.sleep(0.05)
         assert second.bodies == [b"a"]
+        waiting._due()
         with tm.begin() as tx:
             outbox.add(tx, "orders", b"b")
         working.run_once()
         assert not first.got
+
+
+@pytest.mark.parametrize("place", ["pg", "maria", "lite"])
+def test_rounds_of_relays_follow_each_other_without_a_wait(places: Places, place: str) -> None:
+    """As those of a program that is started again and again."""
+    receiver = Receiver()
+    with places.manager(place) as tm:
+        outbox = Outbox(tm, place)
+        for number in range(3):
+            with tm.begin() as tx:
+                outbox.add(tx, "orders", b"%d" % number)
+            receiver.broken = number == 1
+            Relay(outbox, receiver).run_once()
+    assert receiver.bodies == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("body", ["text", 5, [1, 2], None])
+def test_a_body_that_is_not_of_bytes_is_refused(places: Places, body: Any) -> None:
+    with places.manager("lite") as tm:
+        outbox = Outbox(tm, "lite")
+        with pytest.raises(TransactionUsageError, match="expected bytes"), tm.begin() as tx:
+            outbox.add(tx, "orders", body)
+        assert outbox.pending().messages == 0
 
 
 @pytest.mark.parametrize("place", ["pg", "maria", "lite"])

@@ -157,6 +157,9 @@ class Outbox:
             topic: 1 to 255 characters.
             body: any bytes.
             headers: text by name.
+
+        Raises:
+            TransactionUsageError: the topic or the body is none.
         """
         drive(self._add(ThreadAsk(transaction, self.resource), topic, body, headers))
 
@@ -174,6 +177,12 @@ class Outbox:
         self, ask: Ask, topic: str, body: bytes, headers: Mapping[str, str] | None
     ) -> Steps[None]:
         require_name(topic, "a topic")
+        if not isinstance(body, bytes | bytearray | memoryview):
+            raise TransactionUsageError(
+                f"a message whose body is of type {type(body).__name__}",
+                expected="bytes",
+                advice="Encode text: 'text'.encode(); the headers may say how",
+            )
         text = json.dumps(dict(headers or {}))
         for consumer in self.consumers:
             yield partial(ask, self._insert, consumer, topic, text, bytes(body))

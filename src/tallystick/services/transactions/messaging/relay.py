@@ -138,7 +138,7 @@ class Relay:
     # -- one round --------------------------------------------------------------------------
 
     def run_once(self) -> float:
-        """Deliver what is due, at most one batch.
+        """Deliver what is due, at most one batch; then any relay of the consumer may go on.
 
         Returns:
             Seconds to wait before the next call: 0 if there may be more.
@@ -147,6 +147,13 @@ class Relay:
             ResourceUnreachable: the database is away.
             LogClosedError: the transaction manager is closed.
         """
+        try:
+            return self._run_round()
+        finally:
+            self._release()
+
+    def _run_round(self) -> float:
+        """Deliver at most one batch, and keep the lease."""
         until = time.monotonic() + self._lease / 2
         messages = self._due()
         done: list[int] = []
@@ -228,7 +235,7 @@ class Relay:
         failures = 0
         while not self._stopping.is_set():
             try:
-                pause = self.run_once()
+                pause = self._run_round()
                 failures = 0
             except (LogClosedError, TransactionUsageError):
                 _log.info("the relay ends with its manager", extra={"consumer": self.consumer})
