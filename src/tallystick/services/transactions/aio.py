@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextvars import ContextVar, Token
 from functools import partial
@@ -393,13 +393,14 @@ class AsyncTransactionManager:
     @overload
     def transactional(
         self, function: Callable[_Parameters, Awaitable[_Result]], /
-    ) -> Callable[_Parameters, Awaitable[_Result]]: ...
+    ) -> Callable[_Parameters, Coroutine[Any, Any, _Result]]: ...
 
     @overload
     def transactional(
         self, *, key: IdempotencyKey | None = None, retry: Retry | int = 0
     ) -> Callable[
-        [Callable[_Parameters, Awaitable[_Result]]], Callable[_Parameters, Awaitable[_Result]]
+        [Callable[_Parameters, Awaitable[_Result]]],
+        Callable[_Parameters, Coroutine[Any, Any, _Result]],
     ]: ...
 
     def transactional(
@@ -422,7 +423,9 @@ class AsyncTransactionManager:
             TransactionUsageError: the function is a generator, or a class.
         """
 
-        def decorated(found: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        def decorated(
+            found: Callable[..., Awaitable[Any]],
+        ) -> Callable[..., Coroutine[Any, Any, Any]]:
             refuse_lazy(found, awaited=True)
             handler = self.manager._handler(found, self.begin, self._current, key, retry)
             return decorate_task(handler, found)

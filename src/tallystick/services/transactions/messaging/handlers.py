@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import functools
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 from tallystick.errors import HeuristicError, InDoubtError, TransactionUsageError
@@ -199,7 +199,7 @@ def decorate(
 
 def decorate_task(
     handler: Handler, function: Callable[_Parameters, Awaitable[_Result]]
-) -> Callable[_Parameters, Awaitable[_Result]]:
+) -> Callable[_Parameters, Coroutine[Any, Any, _Result]]:
     """Return the coroutine function of a handler for tasks."""
 
     @functools.wraps(function)

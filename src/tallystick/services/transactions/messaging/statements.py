@@ -94,6 +94,9 @@ class TaskAsk:
         if name not in transaction.branches:
             await transaction.enlist(name)
         handle = transaction[name]
+        if hasattr(handle, "run_sync"):  # of an asynchronous engine
+            found: Answer = await handle.run_sync(run_on, text, parameters)
+            return found
         if not inspect.iscoroutinefunction(getattr(handle, "execute", None)):
             work = partial(run_on, text=text, parameters=parameters)
             answer: Answer = await transaction.run(name, work)
@@ -115,6 +118,8 @@ def run_on(handle: Any, text: str, parameters: Sequence[Any]) -> Answer:
     """Run a statement on the handle of a thread: of a driver, ours, or SQLAlchemy's."""
     if hasattr(handle, "exec_driver_sql"):
         options = {"preserve_rowcount": True}
+        if handle.dialect.paramstyle == "numeric_dollar":
+            text = _numbered(text)
         result = handle.exec_driver_sql(text, tuple(parameters), execution_options=options)
         rows = result.fetchall() if result.returns_rows else []
         return Answer(result.rowcount, [tuple(row) for row in rows])
@@ -126,6 +131,12 @@ def run_on(handle: Any, text: str, parameters: Sequence[Any]) -> Answer:
         return Answer(cursor.rowcount, rows)
     finally:
         cursor.close()
+
+
+def _numbered(text: str) -> str:
+    """Return a statement with ``$1``, ``$2`` ... for its parameters, as asyncpg takes them."""
+    first, *others = text.split("%s")
+    return first + "".join(f"${number}{part}" for number, part in enumerate(others, 1))
 
 
 def _is_psycopg(handle: Any) -> bool:
