@@ -20,17 +20,12 @@ from tallystick.cli.commands import backlog, upkeep
 from tallystick.indoubt.doctor import examine
 from tallystick.reading import explain
 from tallystick.records import Answer
-from tallystick.roles import recovery_result
 from tallystick.services.journal import Journal
 from tallystick.services.page_store import PageStore
 from tallystick.services.transactions.manager import TransactionManager
 from tallystick.services.write_behind import WriteBehind, WriteBehindSettings
 from tallystick.services.write_behind.targets.target import TargetDownError
 from tallystick.storage.shared.members import PREFIX
-from tallystick.systems.bitronix.format.layout import TIMESTAMP_HEADER
-from tallystick.systems.bitronix.live.log import DiskJournal
-from tallystick.systems.bitronix.live.role import BitronixDecisionLog
-from tallystick.systems.registry import open_decision_log
 
 Service = Callable[[Path], Any]
 
@@ -62,24 +57,6 @@ def _manager(path: Path) -> TransactionManager:
     return TransactionManager(path, {}, node="shop", recovery_interval=None)
 
 
-def _bitronix(path: Path) -> TransactionManager:
-    log = open_decision_log(path / "journal", "bitronix")
-    return TransactionManager(path, {}, node="shop", log=log, recovery_interval=None)
-
-
-def _pairs(path: Path) -> TransactionManager:
-    log = BitronixDecisionLog(path / "journal", pairs=2)
-    return TransactionManager(path, {}, node="shop", log=log, recovery_interval=None)
-
-
-def _jboss(path: Path) -> Journal:
-    return Journal(path, system="jboss")
-
-
-def _h2(path: Path) -> PageStore:
-    return PageStore(path, system="h2")
-
-
 def _shared(path: Path) -> Journal:
     return Journal(path, shared=True)
 
@@ -107,13 +84,9 @@ SERVICES = {
     "behind": _behind,
     "blocks": _blocks,
     "manager": _manager,
-    "jboss": _jboss,
-    "h2": _h2,
-    "bitronix": _bitronix,
     "shared": _shared,
     "shared-manager": _shared_manager,
 }
-TIMESTAMP = slice(TIMESTAMP_HEADER, TIMESTAMP_HEADER + 8)
 _OF_THIS_BOOT = (f"{PREFIX}*",)
 """What processes that share a log keep beside it: none of them is left."""
 
@@ -130,22 +103,19 @@ def left_by_a_kill(service: Service, folder: Path) -> Path:
 
 def log_file(path: Path) -> Path:
     """Return the file with the newest records."""
-    patterns = ("0*.tally", "*.ctlog", "activemq-data-1.amq", "*.h2.db", "btm2.tlog")
-    return max(one for pattern in patterns for one in path.rglob(pattern))
+    files = [*path.rglob("0*.tally"), *path.rglob("*.ctlog")]
+    return max(files)
 
 
 def without_its_proof(path: Path) -> None:
     """Change a log so that it opens, and is not known to be whole.
 
-    A byte of the last group of a native log changes, the files of a Bitronix journal get one time,
-    and of others the last byte is cut off.
+    A byte of the last group of a native log changes; of a block log the last byte is cut off.
     """
     file = log_file(path)
     content = bytearray(file.read_bytes())
     if file.suffix == ".tally":
         content[len(content.rstrip(b"\0")) - 300] ^= 1
-    elif file.suffix == ".tlog":
-        content[TIMESTAMP] = file.with_name("btm1.tlog").read_bytes()[TIMESTAMP]
     else:
         del content[-1:]
     file.write_bytes(content)
@@ -198,11 +168,11 @@ def test_recovery_is_not_clean_where_a_decision_may_be_missing(tmp_path: Path) -
         assert manager.recover().clean
 
 
-def test_a_log_without_a_judgement_of_its_own_is_not_called_safe() -> None:
-    found = recovery_result("log", object())
-    assert found.answer is Answer.CANNOT_TELL
-    assert not found.judged
-    assert "explain" in str(found)
+def test_a_log_without_a_judgement_of_its_own_is_not_called_safe(tmp_path: Path) -> None:
+    with Journal(tmp_path, system="jboss") as journal:
+        assert journal.recovered.answer is Answer.CANNOT_TELL
+        assert not journal.recovered.judged
+        assert "explain" in str(journal.recovered)
 
 
 @pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES)
@@ -211,41 +181,12 @@ def test_a_new_log_is_safe(service: Service, tmp_path: Path) -> None:
         assert opened.recovered.answer is Answer.SAFE, str(opened.recovered)
 
 
-def test_the_gravest_pair_of_files_is_the_answer(tmp_path: Path) -> None:
-    path = left_by_a_kill(_pairs, tmp_path)
-    with _pairs(path) as manager:
-        assert manager.recovered.answer is Answer.SAFE
-    without_its_proof(path)
-    with _pairs(path) as manager:
-        assert manager.recovered.judgement.reason == "same-time"
-
-
 def test_a_member_says_what_the_leader_found(tmp_path: Path) -> None:
     path = left_by_a_kill(_shared, tmp_path)
     without_its_proof(path)
     with _shared(path) as leader, _shared(path) as member:
         assert leader.recovered.answer is Answer.CANNOT_TELL
         assert member.recovered.judgement == leader.recovered.judgement
-
-
-def test_a_compaction_that_is_not_finished_is_told_before_it_is_dropped(tmp_path: Path) -> None:
-    path = left_by_a_kill(_jboss, tmp_path)
-    (path / "activemq-data-3.amq.cmp").write_bytes(b"")
-    (verdict,) = explain(path).logs
-    with _jboss(path) as journal:
-        assert journal.recovered.judgement == verdict.judgement
-        assert journal.recovered.judgement.reason == "compaction-pending"
-    with _jboss(path) as journal:
-        assert journal.recovered.judgement.reason != "compaction-pending"
-
-
-def test_a_file_that_is_made_anew_is_told_as_missing(tmp_path: Path) -> None:
-    path = left_by_a_kill(_bitronix, tmp_path) / "journal"
-    (path / "btm2.tlog").unlink()
-    (verdict,) = explain(path).logs
-    with DiskJournal(str(path), skip_corrupted_logs=True) as journal:
-        assert journal.judgement == verdict.judgement
-        assert journal.judgement.answer is Answer.REFUSES
 
 
 def test_store_check_begins_with_the_answer(tmp_path: Path) -> None:

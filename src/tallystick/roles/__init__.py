@@ -32,7 +32,7 @@ from tallystick.roles.persist_log import (
     PersistLog,
 )
 from tallystick.roles.record_journal import JournalRecord, PreparedTransaction, RecordJournal
-from tallystick.roles.recovered import NOT_JUDGED, JudgedLog, RecoveryResult, recovery_result
+from tallystick.roles.recovered import NOT_JUDGED, RecoveryResult, recovery_result
 from tallystick.roles.role import Role
 from tallystick.roles.ticket import Ticket
 from tallystick.roles.undo_redo_log import (
@@ -55,7 +55,6 @@ __all__ = [
     "InDoubt",
     "JournalEngine",
     "JournalRecord",
-    "JudgedLog",
     "Operation",
     "OperationCode",
     "PagedLog",

@@ -135,11 +135,6 @@ def judgement_of(
     )
 
 
-def gravest(judgements: Iterable[Judgement]) -> Judgement:
-    """Return the gravest of the answers about logs that belong together."""
-    return min(judgements, key=lambda one: _GRAVEST_FIRST.index(one.answer))
-
-
 def being_written() -> Judgement:
     """Return the judgement of a log that changed each time while it was read."""
     row = BEING_WRITTEN

@@ -10,16 +10,8 @@ from typing import Any
 
 from tallystick.errors import UnsupportedFormatError
 from tallystick.reading.discovery import discover
-from tallystick.records import Judgement, Record, Xid
-from tallystick.roles import (
-    NOT_JUDGED,
-    JournalEngine,
-    JudgedLog,
-    RecordJournal,
-    Role,
-    TailPosition,
-    Ticket,
-)
+from tallystick.records import Record, Xid
+from tallystick.roles import JournalEngine, RecordJournal, Role, TailPosition, Ticket
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.scheduling import threading, time
 from tallystick.systems.protocol import ReadOptions
@@ -88,11 +80,6 @@ class RecordJournalEngine:
         with self._lock:
             self._last_id += 1
             return self._last_id
-
-    @property
-    def judgement(self) -> Judgement:
-        """The answer about the log as its opening found it."""
-        return self._role.judgement if isinstance(self._role, JudgedLog) else NOT_JUDGED
 
     @property
     def identity(self) -> str:

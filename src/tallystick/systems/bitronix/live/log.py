@@ -69,9 +69,6 @@ class DiskJournal:
         LogFormatError: a file is shorter than its header.
         LogLockedError: another process has the journal open.
         OSError: the operating system refuses.
-
-    Attributes:
-        judgement: the answer about the journal as the opening found it.
     """
 
     @opens_log
@@ -98,7 +95,6 @@ class DiskJournal:
         opened = open_files(
             Settings(fs, part1, part2, length, skip_corrupted_logs, milliseconds, boot_clock)
         )
-        self.judgement = opened.judgement
         self._since_boot = opened.since_boot
         self._time, self._sequence = opened.last
         self._submitted = opened.carried

@@ -14,13 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tallystick.errors import CorruptLogError
-from tallystick.records import Judgement, Outcome
+from tallystick.records import Outcome
 from tallystick.storage.files import FileSystem
 from tallystick.storage.source import ByteSource
 from tallystick.storage.zeros import is_zero
-from tallystick.systems.bitronix.codes import CODES
 from tallystick.systems.bitronix.format.layout import (
-    SYSTEM_NAME,
     UNCLEAN_LOG_STATE,
     WALL_CLOCK_MIN,
     sequence_number,
@@ -29,9 +27,6 @@ from tallystick.systems.bitronix.live.carry_over import CarriedRecords
 from tallystick.systems.bitronix.live.files import UNSYNCED_MAX, JournalFile, create_file
 from tallystick.systems.bitronix.read.files import DualFiles, Part
 from tallystick.systems.bitronix.read.scan import RecordSpan, header_problem, stamp
-from tallystick.systems.bitronix.verdict.findings import findings
-from tallystick.systems.bitronix.verdict.strict import judgement
-from tallystick.systems.findings import FindingBuilder
 
 SECTOR = 512
 """Bytes that a disk writes completely or not at all."""
@@ -73,19 +68,13 @@ class Settings:
 
 @dataclass(slots=True)
 class Opened:
-    """Both files and what they hold.
-
-    Attributes:
-        last: the newest time and sequence number.
-        judgement: the answer about the journal as it was found.
-    """
+    """Both files and what they hold; ``last`` is the newest time and sequence number."""
 
     active: JournalFile
     passive: JournalFile
     carried: CarriedRecords
     last: tuple[int, int]
     since_boot: bool
-    judgement: Judgement
 
 
 def open_files(settings: Settings) -> Opened:
@@ -97,12 +86,12 @@ def open_files(settings: Settings) -> Opened:
         LogLockedError: another process has the journal open.
         OSError: the operating system refuses.
     """
-    absent = _make_missing(settings)
+    _make_missing(settings)
     files = _open_both(settings)
     try:
         _require_equal_lengths(settings, files)
         pair = _as_read(files)
-        return _recover(settings, files, pair, _judged(pair, absent))
+        return _recover(settings, files, pair)
     except BaseException:
         for file in files:
             file.close()
@@ -118,16 +107,13 @@ def later_time(now: int, last: int) -> int:
 # -- making ------------------------------------------------------------------------------------
 
 
-def _make_missing(settings: Settings) -> str:
-    """Make what is missing; return the path of a file that was not there beside the other one."""
+def _make_missing(settings: Settings) -> None:
     fs = settings.fs
     present = [fs.exists(path) for path in settings.parts]
     if all(present):
-        _remove_new(settings)
-        return ""
+        return _remove_new(settings)
     if not any(present):
-        _make_both(settings)
-        return ""
+        return _make_both(settings)
     missing, kept = sorted(settings.parts, key=fs.exists)
     if not fs.exists(missing + NEW_SUFFIX) and not settings.skip_corrupted:
         raise CorruptLogError(
@@ -140,7 +126,7 @@ def _make_missing(settings: Settings) -> str:
         create_file(fs, missing + NEW_SUFFIX, 0, fs.size(kept), b"")
     fs.rename(missing + NEW_SUFFIX, missing)
     fs.sync_dir(posixpath.dirname(missing))
-    return missing
+    return None
 
 
 def _make_both(settings: Settings) -> None:
@@ -196,30 +182,11 @@ def _require_equal_lengths(settings: Settings, files: tuple[JournalFile, Journal
 
 def _as_read(files: tuple[JournalFile, JournalFile]) -> DualFiles:
     sources = [ByteSource(file.path, memoryview(file.read())) for file in files]
-    one, two = (
-        Part(number, source.path, source.data, keeps=True)
-        for number, source in enumerate(sources, 1)
-    )
+    one, two = (Part(number, source.path, source.data) for number, source in enumerate(sources, 1))
     return DualFiles((one, two))
 
 
-def _judged(pair: DualFiles, absent: str) -> Judgement:
-    """Return the answer about the files as they were found, by the rules of the reader."""
-    if absent:
-        one, two = (
-            Part(part.number, None, None) if part.path == absent else part for part in pair.parts
-        )
-        pair = DualFiles((one, two))
-    folder = posixpath.dirname(pair.parts[0].path or pair.parts[1].path or "")
-    return judgement(pair, findings(pair, FindingBuilder(SYSTEM_NAME, folder, CODES)))
-
-
-def _recover(
-    settings: Settings,
-    files: tuple[JournalFile, JournalFile],
-    pair: DualFiles,
-    answer: Judgement,
-) -> Opened:
+def _recover(settings: Settings, files: tuple[JournalFile, JournalFile], pair: DualFiles) -> Opened:
     earlier_part, part = pair.order()
     earlier, later = files[earlier_part.number - 1], files[part.number - 1]
     whole = _is_whole(settings, part, pair)
@@ -228,7 +195,7 @@ def _recover(
         if span.record is not None:
             carried.apply(span.record)
     last = _last_stamp(pair)
-    opened = Opened(later, earlier, carried, last, settings.counts_since_boot(last[0]), answer)
+    opened = Opened(later, earlier, carried, last, settings.counts_since_boot(last[0]))
     in_order = _original_agrees(later, earlier, settings.part2)
     if not (whole and in_order and earlier.length == later.length and _is_complete(part, carried)):
         _extend_position(later, part, pair)

@@ -9,7 +9,7 @@ import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from tallystick.records import Judgement, State
+from tallystick.records import State
 from tallystick.roles import Decision, DecisionOutcome, Ticket
 from tallystick.systems.bitronix.format.layout import (
     ACTIVE,
@@ -42,11 +42,6 @@ class BitronixDecisionLog:
 
     def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:
         self.journal = open_journal(os.fspath(path), **options)
-
-    @property
-    def judgement(self) -> Judgement:
-        """The answer about the journal as its opening found it."""
-        return self.journal.judgement
 
     def note(self, state: State, gtrid: bytes, resources: Collection[str]) -> None:
         """Record a state of a transaction, if the format has a status for it."""

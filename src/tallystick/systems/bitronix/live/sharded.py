@@ -11,10 +11,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from tallystick.errors import LogWriteError
-from tallystick.records import Judgement
 from tallystick.storage.crc import crc32
 from tallystick.storage.group.ticket import GroupTicket
-from tallystick.systems.answers import gravest
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tallystick.systems.bitronix.live.encoder import Entry
 from tallystick.systems.bitronix.live.log import DEFAULT_NAMES, DiskJournal
@@ -39,11 +37,6 @@ class ShardedJournal:
     def journal_of(self, gtrid: bytes) -> DiskJournal:
         """Return the pair that holds this gtrid."""
         return self.journals[crc32(gtrid) % len(self.journals)]
-
-    @property
-    def judgement(self) -> Judgement:
-        """The gravest answer about a pair, as the opening found it."""
-        return gravest(journal.judgement for journal in self.journals)
 
     def log(self, status: int, gtrid: bytes, unique_names: Collection[str]) -> None:
         """Store a status, unforced; see `DiskJournal.log`."""

@@ -10,19 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tallystick.records import (
-    Difference,
-    Finding,
-    Judgement,
-    Outcome,
-    Severity,
-    State,
-    Transaction,
-    Verdict,
-)
+from tallystick.records import Difference, Finding, Outcome, Severity, State, Transaction, Verdict
 from tallystick.systems.answers import judgement_of
 from tallystick.systems.bitronix.codes import CODES, REASONS
-from tallystick.systems.bitronix.engine.events import Event
 from tallystick.systems.bitronix.engine.opening import OLDEST_LINE, cursor_events, open_pair
 from tallystick.systems.bitronix.engine.report import dangling_json, engine_verdict
 from tallystick.systems.bitronix.format.layout import FORMAT_NAME, SYSTEM_NAME
@@ -39,7 +29,8 @@ def verdict(pair: DualFiles, log: str, findings: Sequence[Finding]) -> Verdict:
     """Return the whole verdict; linear in the files."""
     events = cursor_events(pair.data, OLDEST_LINE)
     strict_open = pair.dangling().records()
-    found = _differences(pair, strict_open, events)
+    outcomes = {skip: open_pair(pair.data, events, skip_corrupted=skip) for skip in (False, True)}
+    found = tuple(differences(pair, strict_open, outcomes))
     return Verdict(
         SYSTEM_NAME,
         log,
@@ -47,31 +38,8 @@ def verdict(pair: DualFiles, log: str, findings: Sequence[Finding]) -> Verdict:
         engine_verdict(pair.data, events),
         _strict(pair, log, strict_open, findings, found),
         found,
-        _judgement(pair, strict_open, findings, found),
+        judgement_of(REASONS, CODES, grounds(pair, found, len(strict_open)), findings),
     )
-
-
-def judgement(pair: DualFiles, findings: Sequence[Finding]) -> Judgement:
-    """Return the answer about the journal, without the lists of a verdict."""
-    strict_open = pair.dangling().records()
-    found = _differences(pair, strict_open, cursor_events(pair.data, OLDEST_LINE))
-    return _judgement(pair, strict_open, findings, found)
-
-
-def _differences(
-    pair: DualFiles, strict_open: Sequence[TransactionLogRecord], events: list[list[Event]]
-) -> tuple[Difference, ...]:
-    outcomes = {skip: open_pair(pair.data, events, skip_corrupted=skip) for skip in (False, True)}
-    return tuple(differences(pair, strict_open, outcomes))
-
-
-def _judgement(
-    pair: DualFiles,
-    strict_open: Sequence[TransactionLogRecord],
-    findings: Sequence[Finding],
-    found: Sequence[Difference],
-) -> Judgement:
-    return judgement_of(REASONS, CODES, grounds(pair, found, len(strict_open)), findings)
 
 
 # -- the strict verdict ------------------------------------------------------------------------

@@ -29,18 +29,13 @@ from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.layout import PAGE_SIZE_DEFAULT, VariableHeader
 from tallystick.systems.h2.live.files import PageStoreFile
 from tallystick.systems.h2.live.log import PageLog
-from tallystick.systems.h2.live.opening import judged
 from tallystick.systems.h2.live.role import BATCH_PAGES, SessionLog
 
 _COPY_BYTES = 1 << 20
 
 
 class H2PagedLog(SessionLog):
-    """Log and pages of the database ``path``, made if there is none.
-
-    Attributes:
-        judgement: the answer about the database as the opening found it.
-    """
+    """Log and pages of the database ``path``, made if there is none."""
 
     def __init__(self, path: str, *, batch: int = BATCH_PAGES, fs: FileSystem = LOCAL) -> None:
         if fs.exists(path):
@@ -58,10 +53,8 @@ class H2PagedLog(SessionLog):
             raise
 
     def _undo(self) -> None:
-        """Judge the file as it was found; restore every image, durably."""
-        stream = self._log.open_for_reading()
-        self.judgement = judged(stream.pages)
-        self._released = used_pages(stream)
+        """Restore every image, durably."""
+        self._released = used_pages(self._log.open_for_reading())
         if not self._log.recover(UNDO_STAGE):
             self._store.load_free_list()
 

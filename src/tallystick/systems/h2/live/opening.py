@@ -1,9 +1,8 @@
 """What an old log must be before anything is written beside it or over it.
 
-In: a stream, what recovery found, a header. Out: nothing, or a `CorruptLogError`; the answer about
-a database as it was found. The pages of an old log are zeroed once a new one is named, and images
-go to the pages that they name: numbers that no writer leaves would destroy a header, or let the
-file grow without end.
+In: a stream, what recovery found, a header. Out: nothing, or a `CorruptLogError`. The pages of an
+old log are zeroed once a new one is named, and images go to the pages that they name: numbers
+that no writer leaves would destroy a header, or let the file grow without end.
 """
 
 from __future__ import annotations
@@ -11,20 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from tallystick.errors import CorruptLogError, LogWriteError
-from tallystick.records import Judgement
-from tallystick.storage.source import ByteSource
-from tallystick.systems.findings import FindingBuilder
-from tallystick.systems.h2.codes import CODES
-from tallystick.systems.h2.engine.opening import judge
 from tallystick.systems.h2.engine.recovery import Recovery, used_pages
 from tallystick.systems.h2.format import layout
-from tallystick.systems.h2.format.layout import SYSTEM_NAME, VariableHeader
+from tallystick.systems.h2.format.layout import VariableHeader
 from tallystick.systems.h2.live.files import PageStoreFile
-from tallystick.systems.h2.read.files import open_file
-from tallystick.systems.h2.read.stream import LogStream, PageFile
-from tallystick.systems.h2.verdict.findings import findings_of
-from tallystick.systems.h2.verdict.strict import judgement
-from tallystick.systems.protocol import ReadOptions
+from tallystick.systems.h2.read.stream import LogStream
 
 GROWTH_MAX = 64
 """A page this many times beyond the end of the file is damage, in a file of `PAGES_MIN` or more."""
@@ -33,13 +23,6 @@ KEY_LIMIT = (1 << 31) - (1 << 24)
 COUNTER_LIMIT = (1 << 63) - (1 << 32)
 """Log keys and write counters from here on leave too few numbers for a log that follows."""
 _ADVICE = "Restore a backup; 'tallystick verify' tells what is lost"
-
-
-def judged(pages: PageFile) -> Judgement:
-    """Return the answer about a file as it was found, by the rules of the reader."""
-    result = judge(open_file(ByteSource(pages.file, pages.data), ReadOptions()))
-    finding = FindingBuilder(SYSTEM_NAME, pages.file, CODES, pages.file)
-    return judgement(result, list(findings_of(result, finding)))
 
 
 def require_sound(stream: LogStream) -> None:

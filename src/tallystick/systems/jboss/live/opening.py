@@ -17,12 +17,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
-from tallystick.records import Judgement, Outcome
-from tallystick.roles import NOT_JUDGED
+from tallystick.records import Outcome
 from tallystick.storage.files import FileSystem, read_source
-from tallystick.systems.jboss.engine.loader import load
 from tallystick.systems.jboss.format.compaction_control import Control
-from tallystick.systems.jboss.format.file_names import COMPACTED, SUFFIXES, TEMPORARY
+from tallystick.systems.jboss.format.file_names import COMPACTED, TEMPORARY
 from tallystick.systems.jboss.format.layout import (
     CONTROL_FILE,
     I4,
@@ -31,7 +29,6 @@ from tallystick.systems.jboss.format.layout import (
     RecordType,
 )
 from tallystick.systems.jboss.live.files import Ring, RingFile, RingSettings
-from tallystick.systems.jboss.read.analysis import analyse
 from tallystick.systems.jboss.read.classify import FileReading, read_files
 from tallystick.systems.jboss.read.files import (
     JournalFile,
@@ -44,9 +41,6 @@ from tallystick.systems.jboss.read.generations import GENERATIONS
 from tallystick.systems.jboss.read.reclaim_counts import ReclaimCounts
 from tallystick.systems.jboss.read.replay import OpenTransaction, PlacedRecord, Replay
 from tallystick.systems.jboss.read.spans import never_begun
-from tallystick.systems.jboss.verdict.differences import Evidence
-from tallystick.systems.jboss.verdict.findings import findings
-from tallystick.systems.jboss.verdict.strict import judgement
 from tallystick.systems.protocol import LogSource
 
 ATTIC = "attic"
@@ -69,7 +63,6 @@ class Recovered:
         erased: (file, offset, bytes) of the torn end of the last file.
         max_id: the highest record id, -1 for none.
         max_transaction: the highest transaction number, -1 for none.
-        judgement: the answer about the journal as it was found.
     """
 
     counts: ReclaimCounts = field(default_factory=ReclaimCounts)
@@ -80,7 +73,6 @@ class Recovered:
     erased: list[tuple[str, int, int]] = field(default_factory=list)
     max_id: int = -1
     max_transaction: int = -1
-    judgement: Judgement = NOT_JUDGED
 
 
 def recover(ring: Ring, *, tolerate_damage: bool = False) -> Recovered:
@@ -96,7 +88,6 @@ def recover(ring: Ring, *, tolerate_damage: bool = False) -> Recovered:
             under an id that no header has; unless ``tolerate_damage``.
     """
     fs, folder, settings = ring.fs, ring.folder, ring.settings
-    answer = _before_compaction(fs, folder, settings)
     finish_compaction(fs, folder)
     journal = open_journal(fs, folder, settings)
     _refuse_others(journal, settings)
@@ -106,16 +97,11 @@ def recover(ring: Ring, *, tolerate_damage: bool = False) -> Recovered:
         _refuse_unheaded(readings)
     files = [_ring_file(reading, settings) for reading in readings]
     state = Recovered()
-    if journal.files:
-        state.judgement = answer or _judged(folder, journal, readings)
     _replay(state, journal, readings, files)
     _remove_short(fs, folder, [file.path for file in journal.files if file.header is None])
     begun = [file.file_id for file in journal.files if not never_begun(file.head)]
     ring.continue_after((file.name for file in journal.files), begun)
     _begin(ring, state, list(zip(readings, files, strict=True)))
-    if not journal.files:  # the answer about a new journal is that about what was made
-        made = open_journal(fs, folder, settings)
-        state.judgement = _judged(folder, made, read_files(made))
     return state
 
 
@@ -145,12 +131,9 @@ def _ring_file(reading: FileReading, settings: RingSettings) -> RingFile:
 # -- read ------------------------------------------------------------------------------------
 
 
-def open_journal(
-    fs: FileSystem, folder: str, settings: RingSettings, also: Iterable[str] = ()
-) -> JournalFiles:
-    """Return the journal's files as its reader opens them, with these leftovers."""
+def open_journal(fs: FileSystem, folder: str, settings: RingSettings) -> JournalFiles:
+    """Return the journal's files as its reader opens them."""
     names = [name for name in fs.list(folder) if name.endswith("." + settings.extension)]
-    names += also
     paths = tuple(posixpath.join(folder, name) for name in names)
     sources = Sources(lambda path: read_source(fs, path))
     journal = open_files(LogSource(SYSTEM_NAME, folder, paths), sources)
@@ -218,28 +201,6 @@ def _apply(state: Recovered, replay: Replay, placed: PlacedRecord, file: RingFil
             state.live.discard(item.record_id or 0)
         else:
             state.live.add(item.record_id or 0)
-
-
-# -- judge -----------------------------------------------------------------------------------
-
-
-def _before_compaction(fs: FileSystem, folder: str, settings: RingSettings) -> Judgement | None:
-    """Return the answer about a journal with a compaction to carry out or to drop, if there is one.
-
-    It is read for that: what stands there now is not what is read when that is done.
-    """
-    left = [name for name in fs.list(folder) if name == CONTROL_FILE or name.endswith(SUFFIXES)]
-    if not left:
-        return None
-    journal = open_journal(fs, folder, settings, left)
-    return _judged(folder, journal, read_files(journal))
-
-
-def _judged(folder: str, journal: JournalFiles, readings: Iterable[FileReading]) -> Judgement:
-    """Return the answer about the files, by the rules of the reader."""
-    engine = load(journal.files, journal.generation, {})
-    evidence = Evidence(folder, journal, analyse(journal, readings), engine)
-    return judgement(evidence, list(findings(evidence)))
 
 
 # -- refuse ----------------------------------------------------------------------------------

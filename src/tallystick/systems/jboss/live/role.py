@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tallystick.records import Judgement
 from tallystick.roles import JournalRecord, PreparedTransaction, Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
@@ -29,11 +28,6 @@ class JBossRecordJournal:
         self, folder: str, settings: JournalSettings | None = None, *, fs: FileSystem = LOCAL
     ) -> None:
         self.journal = CircularJournal(folder, settings, fs=fs)
-
-    @property
-    def judgement(self) -> Judgement:
-        """The answer about the journal as its opening found it."""
-        return self.journal.loaded.judgement
 
     def add(self, record_id: int, body: bytes, user_type: int = 0) -> Ticket:
         """Add a record outside of transactions."""

@@ -10,7 +10,6 @@ was never written to the header, and follows the order of events instead of a li
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -95,10 +94,9 @@ class Analysis:
         return gone[: GONE_MAX + 1]
 
 
-def analyse(journal: JournalFiles, found: Iterable[FileReading] | None = None) -> Analysis:
-    """Read all files of a journal strictly; ``found`` are its files where they were read."""
-    found = read_files(journal) if found is None else found
-    readings = sorted(found, key=lambda one: one.effective_id)
+def analyse(journal: JournalFiles) -> Analysis:
+    """Read all files of a journal strictly."""
+    readings = sorted(read_files(journal), key=lambda one: one.effective_id)
     analysis = Analysis(readings, [FileCounts(order) for order, _ in enumerate(readings)])
     stamps = [one.effective_id & FILE_ID_MASK for one in readings]
     replay = Replay(journal.generation.shape, stamps)
