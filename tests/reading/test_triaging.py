@@ -73,10 +73,12 @@ def test_the_tables_logs_and_files_say_the_same(estate: Path) -> None:
         assert row["answer"] == stated[row["log"]][0]
 
 
-def test_it_exits_with_0_only_if_every_log_is_safe(estate: Path, tmp_path: Path) -> None:
-    assert tallystick.triage(estate / "closed").exit_code == 0
-    assert tallystick.triage(estate / "prepared").exit_code == 0
-    assert tallystick.triage(estate / "sealed").exit_code == 1
+def test_it_exits_with_0_only_if_every_log_is_safe_and_its_verdicts_agree(
+    estate: Path, tmp_path: Path
+) -> None:
+    for name, code in (("closed", 0), ("prepared", 1), ("sealed", 1)):
+        assert tallystick.triage(estate / name).exit_code == code
+        assert tallystick.explain(estate / name).exit_code == code
     assert tallystick.triage(tmp_path).exit_code == 2
 
 

@@ -220,14 +220,30 @@ def readable_folder(fs: FileSystem, folder: str) -> tuple[Catalog, FileAccess]:
         UnsupportedFormatError: a file is of a later format version.
     """
     catalog, access = read_folder(fs, folder)
-    for finding in catalog.findings:
+    _require_readable(catalog.findings)
+    return catalog, access
+
+
+def read_control(fs: FileSystem, folder: str) -> Control | None:
+    """Return the control block of a folder, None without one; other processes may be writing there.
+
+    Raises:
+        LogUnreadableError: it could not be read.
+    """
+    catalog, _ = read_folder(fs, folder)
+    path = posixpath.join(folder, CONTROL_NAME)
+    _require_readable(one for one in catalog.findings if one.file == path)
+    return catalog.control
+
+
+def _require_readable(findings: Iterable[Finding]) -> None:
+    for finding in findings:
         if finding.code == UNREADABLE.code:
             raise LogUnreadableError(
                 f"a file of the log cannot be read: {finding.message}",
                 file=finding.file,
                 advice="Nothing was changed. Try again once the file can be read",
             )
-    return catalog, access
 
 
 def is_member(name: str) -> bool:

@@ -53,7 +53,7 @@ from tallystick.systems.tally.live.shared.batches import (
 )
 from tallystick.systems.tally.live.shared.replica import Replica
 from tallystick.systems.tally.live.shared.service import BLOCK, MEMBER_BITS, lead
-from tallystick.systems.tally.read.files import readable_folder
+from tallystick.systems.tally.read.files import read_control
 from tallystick.systems.tally.read.state import LogState
 
 _COMPACTION_POLL_S: Final = 0.02
@@ -151,7 +151,7 @@ class SharedTallyLog:
 
     def _learn(self) -> None:
         """Read what the log has been made with."""
-        control = readable_folder(self.fs, self.path)[0].control
+        control = read_control(self.fs, self.path)
         assert control is not None
         self.identity = control.identity
         self.capacity = capacity(control.segment_size, control.sector_size)
@@ -167,7 +167,7 @@ class SharedTallyLog:
             TallyLog(self.path, settings=self.settings, key=self._provider, fs=fs).close()
 
     def _first_epoch(self) -> int:
-        control = readable_folder(self.fs, self.path)[0].control
+        control = read_control(self.fs, self.path)
         return 1 + (control.generation >> EPOCH_SHIFT if control else 0)
 
     def _lead(self, epoch: Epoch) -> None:
