@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -14,6 +17,31 @@ pytest_plugins = ["tests.servers", "tallystick.testing.chaos.plugin"]
 settings.register_profile("default", deadline=None, print_blob=True)
 settings.register_profile("soak", deadline=None, print_blob=True, max_examples=5_000)
 settings.load_profile("default")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have the children of a worker not keep its pipes, whose end says that the worker crashed."""
+    if hasattr(config, "workerinput") and Path("/proc/self/fd").exists():
+        pipes = [number for number in _open_descriptors() if _is_pipe(number) and number > 2]
+        os.register_at_fork(after_in_child=partial(_replace_by_nothing, pipes))
+
+
+def _open_descriptors() -> list[int]:
+    return [int(path.name) for path in Path("/proc/self/fd").iterdir()]
+
+
+def _is_pipe(number: int) -> bool:
+    try:
+        return os.readlink(f"/proc/self/fd/{number}").startswith("pipe:")  # noqa: PTH115 - no file
+    except OSError:  # that of the listing
+        return False
+
+
+def _replace_by_nothing(descriptors: list[int]) -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in descriptors:
+        os.dup2(nothing, number, inheritable=False)
+    os.close(nothing)
 
 
 @pytest.fixture(autouse=True)
