@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,18 @@ from tallystick.disposal.retention import KeepForReader
 from tallystick.disposal.worker import Disposal
 from tallystick.errors import LogUnreadableError, UnsupportedFormatError
 from tallystick.pipeline.options import Limit, SourceOptions
+from tallystick.pipeline.planning import find
+from tallystick.pipeline.source import file_ranges as ranges
 from tallystick.pipeline.source import followed_log as following
 from tallystick.pipeline.source import tailer as tailing
-from tallystick.pipeline.source.file_ranges import file_ranges, read
+from tallystick.pipeline.source.file_ranges import FileRange, file_ranges, read
 from tallystick.pipeline.source.followed_log import Ends, FollowedLog
 from tallystick.pipeline.source.positions import Position, reader_offset
 from tallystick.pipeline.source.tailer import Tailer
 from tallystick.roles import Operation, OperationCode
+from tallystick.systems.jboss.live.log import JournalSettings
+from tallystick.systems.jboss.live.role import JBossRecordJournal
+from tallystick.systems.registry import system
 from tallystick.systems.tally.format.layout import segment_name
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.roles import TallyPersistLog
@@ -139,6 +146,71 @@ def test_a_log_that_cannot_be_read_for_a_while_keeps_its_place(
         assert Tailer(options).advance(position) == position
     assert Tailer(options).advance(position) == position
     assert file_ranges(options, position, Tailer(options).advance(position)) == []
+
+
+def _ids(found: Iterable[FileRange], options: SourceOptions) -> list[int]:
+    return [
+        number for batch in read(found, options) for number in batch.column("record_id").to_pylist()
+    ]
+
+
+def _journal(path: Path) -> None:
+    """Make a journal with six records in the first of its two files."""
+    journal = JBossRecordJournal(str(path), JournalSettings(file_size=16 << 10))
+    for number in range(6):
+        journal.add(number, b"body").wait()
+    journal.journal.close()
+
+
+@pytest.mark.parametrize("mode", ["permissive", "failfast"])
+def test_another_file_of_the_log_that_goes_takes_no_records_with_it(
+    tmp_path: Path, mode: str
+) -> None:
+    _journal(tmp_path / "log")
+    options = SourceOptions((str(tmp_path / "log"),), mode=mode)
+    planned = file_ranges(options, {}, Tailer(options).advance({}))
+    (tmp_path / "log" / "activemq-data-2.amq").unlink()
+    assert _ids(planned, options) == list(range(6))
+
+
+def test_records_that_cannot_be_read_for_a_while_are_read_then_or_the_step_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _journal(tmp_path / "log")
+    options = SourceOptions((str(tmp_path / "log"),))
+    planned = file_ranges(options, {}, Tailer(options).advance({}))
+    refused: list[str] = []
+
+    def refuse_once(name: str) -> Any:
+        if not refused:
+            refused.append(name)
+            raise LogUnreadableError("cannot read: Input/output error")
+        return system(name)
+
+    monkeypatch.setattr(following, "system", refuse_once)
+    assert _ids(planned, options) == list(range(6))
+    assert refused
+
+    def refuse(_name: str) -> Any:
+        raise LogUnreadableError("cannot read: Input/output error")
+
+    monkeypatch.setattr(following, "system", refuse)
+    with pytest.raises(LogUnreadableError):
+        _ids(planned, options)
+
+
+def test_a_log_that_is_not_listed_for_a_moment_takes_no_records_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _journal(tmp_path / "log")
+    options = SourceOptions((str(tmp_path / "log"),))
+    end = Tailer(options).advance({})
+    looks = [find(options.paths), replace(find(options.paths), logs=[])]
+    monkeypatch.setattr(ranges, "find", lambda _paths: looks.pop() if looks else None)
+    assert _ids(file_ranges(options, {}, end), options) == list(range(6))
+    monkeypatch.setattr(ranges, "find", lambda _paths: replace(find(options.paths), logs=[]))
+    with pytest.raises(LogUnreadableError, match="not found"):
+        file_ranges(options, {}, end)
 
 
 @pytest.fixture

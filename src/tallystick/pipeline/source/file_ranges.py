@@ -5,13 +5,14 @@ In: positions. Out: ranges of files, packed for tasks, and their batches.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Collection, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from tallystick.errors import TallystickError
-from tallystick.pipeline.fingerprint import forget_listings
+from tallystick.errors import LogUnreadableError, TallystickError
+from tallystick.pipeline.fingerprint import forget_listings, gone
 from tallystick.pipeline.images import images_of
 from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import LOGS_MAX, find
@@ -32,6 +33,10 @@ from tallystick.systems.protocol import LogSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+LOOKS, PAUSE_S = 5, 0.05
+"""How often a log is looked at whose files come and go, and the seconds between two looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +60,33 @@ def file_ranges(options: SourceOptions, start: Position, end: Position) -> list[
 
     Those of a log whose changes are followed come in the order of the log.
     """
-    sources = {path: log for log in find(options.paths).logs for path in log.files}
-    found = []
+    wanted = {}
     for path, entry in end.items():
         life, stop = life_of(entry), int(entry[2])
         begin = begin_of(start, path, life)
-        if begin < stop and path in sources:
-            known = digests_of(entry)
-            found.append(FileRange(sources[path], path, life, begin, stop, known))
+        if begin < stop:
+            wanted[path] = life, begin, stop, digests_of(entry)
+    sources = _sources(options, wanted)
+    found = [
+        FileRange(sources[path], path, *one) for path, one in wanted.items() if path in sources
+    ]
     chained = options.feeds and options.on_rewrite == "fail"
     return _in_order(found, start, end) if chained else found
+
+
+def _sources(options: SourceOptions, wanted: Collection[str]) -> dict[str, LogSource]:
+    """Return the logs of these files; of those that are gone, none."""
+    missing: list[str] = []
+    for look in range(LOOKS):
+        if look:
+            time.sleep(PAUSE_S)
+        sources = {path: log for log in find(options.paths).logs for path in log.files}
+        missing = [path for path in wanted if path not in sources and not gone(path)]
+        if not missing:
+            return sources
+    raise LogUnreadableError(
+        "a file is there, and its log is not found", file=missing[0], advice="Try again"
+    )
 
 
 def _in_order(found: list[FileRange], start: Position, end: Position) -> list[FileRange]:
@@ -110,34 +132,72 @@ def read(found: Iterable[FileRange], options: SourceOptions) -> Iterator[pa.Reco
 
     A file that was recycled or removed since gives none, unless ``mode`` is failfast: then
     `TallystickError` says that records are gone. So does one that was rewritten, where the options
-    say to read it again.
+    say to read it again. A file that is there and cannot be read is looked at again: other files of
+    its log come and go.
 
     Raises:
         HistoryRewrittenError: a file was rewritten.
+        TallystickError, OSError: a file is there and cannot be read.
     """
-    for source, parts in groupby(found, lambda one: one.source):
-        log = None
+    for _, parts in groupby(found, lambda one: one.source):
+        log: FollowedLog | None = None
         for one in parts:
-            try:
-                if log is None:
-                    forget_listings(one.file)
-                    log = FollowedLog(source, options.reading, options.collection)
-                yield from _committed(log, one, options) if options.feeds else _read(log, one)
-            except (TallystickError, OSError) as error:
-                rewritten = isinstance(error, HistoryRewrittenError)
-                strict = options.mode == "failfast" or options.feeds
-                if strict or (rewritten and options.on_rewrite == "fail"):
-                    raise
+            log = yield from _read_range(log, one, options)
+
+
+def _read_range(
+    log: FollowedLog | None, one: FileRange, options: SourceOptions
+) -> Generator[pa.RecordBatch, None, FollowedLog | None]:
+    """Yield the records of one range; return the log for the next one, if it was read whole."""
+    strict = options.mode == "failfast" or options.feeds
+    given = False
+    for look in range(LOOKS):
+        try:
+            log = log or _log_of(one, options, anew=look > 0)
+            _require_there(log, one)
+            for batch in _committed(log, one, options) if options.feeds else _read(log, one):
+                given = True
+                yield batch
+        except (_RecordsGoneError, HistoryRewrittenError) as error:
+            rewritten = isinstance(error, HistoryRewrittenError)
+            if strict or (rewritten and options.on_rewrite == "fail"):
+                raise
+            return None
+        except (TallystickError, OSError):
+            if not strict and gone(one.file):
+                return None
+            if given or look == LOOKS - 1:
+                raise
+        else:
+            return log
+        log = None
+        time.sleep(PAUSE_S)
+    return None
+
+
+def _log_of(one: FileRange, options: SourceOptions, *, anew: bool) -> FollowedLog:
+    """Return the log of a range with the files that were planned, or with those it has now."""
+    forget_listings(one.file)
+    source = one.source
+    if anew:
+        there = (log for log in find(options.paths).logs if one.file in log.files)
+        source = next(there, source)
+    return FollowedLog(source, options.reading, options.collection)
 
 
 def _read(log: FollowedLog, one: FileRange) -> Iterator[pa.RecordBatch]:
-    _require_there(log, one)
     for batch in log.batches(one.file, one.begin, one.end):
         yield from _between(batch, one.begin, one.end)
 
 
+class _RecordsGoneError(TallystickError):
+    """The file has another life, or is not there any more."""
+
+
 def _require_there(log: FollowedLog, one: FileRange) -> None:
     now = log.lives.get(one.file)
+    if now is None and not gone(one.file):
+        raise LogUnreadableError("a file of the log cannot be read now", file=one.file)
     there = now is not None and now[:2] == one.life[:2]
     if there and one.digests:
         try:
@@ -147,7 +207,7 @@ def _require_there(log: FollowedLog, one: FileRange) -> None:
             if there:
                 raise
     if not there:
-        raise TallystickError(
+        raise _RecordsGoneError(
             "records are gone: the file was recycled before they were read",
             file=one.file,
             offset=one.begin,
@@ -159,7 +219,6 @@ def _committed(
     log: FollowedLog, one: FileRange, options: SourceOptions
 ) -> Iterator[pa.RecordBatch]:
     """Yield the changes that the records of a range commit, as a change feed."""
-    _require_there(log, one)
     places = one.places
     if places is None:  # after a position of an earlier version, or in a history taken anew
         limits = log.place_limits(one.file, _read(log, one))
