@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import threading
@@ -13,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from tallystick.services.transactions import TransactionManager
+from tallystick.services.transactions.coordinator_dir import _one_process_at_a_time
 from tallystick.services.transactions.deadlines import TICK_S
+from tallystick.storage.local import LOCAL
 from tests.servers import Server
 from tests.services.transactions.resources.test_databases import Bank
 
@@ -83,3 +86,22 @@ def test_a_manager_of_a_child_ends_no_session_of_its_parent(bank: Bank) -> None:
             assert in_child(open_another) == 0
         assert tm.recover().clean
     assert bank.balances() == {"pg": THREADS, "maria": THREADS, "lite": 0}
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_child_forked_while_the_folder_is_locked_does_not_keep_the_lock(tmp_path: Path) -> None:
+    until, end = os.pipe()
+    with _one_process_at_a_time(LOCAL, tmp_path):
+        child = os.fork()
+        if child == 0:
+            os.close(end)
+            os.read(until, 1)
+            os._exit(0)
+    folder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(folder)
+        os.close(end)
+        os.close(until)
+        os.waitpid(child, 0)

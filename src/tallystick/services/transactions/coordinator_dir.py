@@ -57,6 +57,7 @@ def _one_process_at_a_time(fs: FileSystem, folder: Path) -> Iterator[None]:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child forked meanwhile has it open, too
         os.close(descriptor)
 
 
