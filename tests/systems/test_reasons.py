@@ -121,6 +121,18 @@ def without_closing_block(folder: Path) -> None:
 # -- Derby ---------------------------------------------------------------------------------------
 
 
+def odd_mark(folder: Path) -> None:
+    """Put a mark beside a block log that is none."""
+    log = newest(folder, "*.ctlog")
+    (log.parent / "translog.mark").write_bytes(b"serial")
+
+
+def two_serials(folder: Path) -> None:
+    """Give a file of a block log the name of an earlier one."""
+    path = newest(folder, "*.ctlog")
+    path.rename(path.with_name(path.name.replace("-0000000001-", "-0000000000-")))
+
+
 def derby_ranges(folder: Path) -> list[ByteRange]:
     files = tuple(sorted(str(path) for path in (folder / "log").iterdir()))
     return list(
@@ -427,6 +439,8 @@ PROOFS = [
     (Row("tally", NONE, cut_group, "last-group-cut"), flipped_last_group, "odd-group"),
 ]
 OTHERS = [
+    Row("cloudtran", "normal", odd_mark, "mark-damaged"),
+    Row("cloudtran", "normal", two_serials, "other-file"),
     Row("derby", "halted", put("log/log1.dat", 0, bytes(4)), "no-boot"),
     Row("derby", NONE, page_gap, "boot-depends"),
     Row("derby", "halted", without("log/log1.dat"), "new-log"),

@@ -28,7 +28,7 @@ CODES = codes(
     Code(
         "lost-at-end",
         Severity.LOSS,
-        "Acknowledged blocks are missing at the end of a file.",
+        "Acknowledged blocks are missing at the end of a file, or after the last one.",
         ADVICE_ON_LOSS,
     ),
     Code(
@@ -109,6 +109,19 @@ REASONS = reasons(
         "The newest file ends inside a sector, which a crash does not leave: it was cut, or a "
         "write failed there.",
         "a copy of the newest file from before it was cut",
+    ),
+    Reason(
+        "other-file",
+        Answer.CANNOT_TELL,
+        "A file begins with blocks of another file of the log, or holds blocks of a later one, "
+        "which no crash leaves: one file was put over another.",
+        "a copy of that file from before it was replaced",
+    ),
+    Reason(
+        "mark-damaged",
+        Answer.CANNOT_TELL,
+        "The mark beside the log is damaged: it would tell whether blocks at either end are gone.",
+        "a copy of the mark",
     ),
     Reason(
         "closing-block",

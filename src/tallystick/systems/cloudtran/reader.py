@@ -31,6 +31,7 @@ from tallystick.records import (
 from tallystick.storage.source import ByteSource, open_source, read_head
 from tallystick.systems.cloudtran.codes import CODES
 from tallystick.systems.cloudtran.format.entries import unsigned
+from tallystick.systems.cloudtran.format.high_water_mark import HighWaterMark
 from tallystick.systems.cloudtran.format.layout import (
     BLOCK_SIZES,
     FORMAT_NAME,
@@ -47,7 +48,12 @@ from tallystick.systems.cloudtran.read.block_format import (
     find_signature,
 )
 from tallystick.systems.cloudtran.read.block_order import BlockOccurrence, occurrences
-from tallystick.systems.cloudtran.read.files import ANY_SERIAL, BlockFile, block_files
+from tallystick.systems.cloudtran.read.files import (
+    ANY_SERIAL,
+    BlockFile,
+    block_files,
+    mark_beside,
+)
 from tallystick.systems.cloudtran.read.header_repair import BlockFinder
 from tallystick.systems.cloudtran.read.records import block_records, count_records
 from tallystick.systems.cloudtran.read.scan import FileScan
@@ -225,7 +231,8 @@ class CloudtranReading:
     @cached_property
     def _contents(self) -> LogContents:
         """The results of one pass over all blocks."""
-        analysis = LogAnalysis(self._log_files)
+        mark = mark_beside(self._log_files)  # first: a writer that goes on only adds to it
+        analysis = LogAnalysis(self._log_files, mark or HighWaterMark(), mark is None)
         spans: list[list[Span]] = [[] for _ in self._log_files]
         outcomes: Counter[str] = Counter()
         for occurrence in self.occurrences(beyond=True):

@@ -67,7 +67,9 @@ class FileSeries:
         settings: the settings of the log.
         next_serial: serial of the next file.
         sequence: sequence number of the next block.
-        on_file: called with serial and path of each new file.
+        on_file: called with serial and path of each new file, and the sequence of its first block.
+        on_durable: called with the serial of the current file and the sequence of the last block,
+            which is durable: after the first sync of each file, and after its last.
         clock: seconds since 1970, for the names of files.
     """
 
@@ -76,12 +78,14 @@ class FileSeries:
     settings: LogSettings
     next_serial: int
     sequence: int
-    on_file: Callable[[int, str], None]
+    on_file: Callable[[int, str, int], None]
+    on_durable: Callable[[int, int], None]
     clock: Callable[[], float] = time.time
     _file: File | None = None
     _serial: int = 0
     _end: int = 0
     _name_is_new: bool = False
+    _is_noted: bool = False
     _unsynced: list[tuple[int, ReadyBlock]] | None = None
 
     def write(self, block: ReadyBlock) -> int:
@@ -110,6 +114,8 @@ class FileSeries:
         except OSError:
             self._move_on()
         self._unsynced = []
+        if not self._is_noted:
+            self._note()
 
     def close(self) -> None:
         """End the current file with a closing block.
@@ -145,7 +151,7 @@ class FileSeries:
         self._unsynced.append((sequence, block))
 
     def _append(self, sequence: int, block: ReadyBlock) -> None:
-        file = self._file or self._create()
+        file = self._file or self._create(sequence)
         prologue = Prologue(self._serial, sequence, block.codec, block.closing)
         data = encode_data(prologue, block.packed)
         settings = self.settings
@@ -172,7 +178,7 @@ class FileSeries:
         if self._file is None:
             raise error
 
-    def _create(self) -> File:
+    def _create(self, first: int) -> File:
         serial = self.next_serial
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self.clock()))
         base, extension = self.settings.file_base_name, self.settings.file_extension
@@ -181,7 +187,8 @@ class FileSeries:
         self._serial, self.next_serial = serial, serial + 1
         self._end = 0
         self._name_is_new = True
-        self.on_file(serial, path)
+        self._is_noted = False
+        self.on_file(serial, path, first)
         return self._file
 
     # -- ending a file -----------------------------------------------------------------------
@@ -206,6 +213,7 @@ class FileSeries:
             with suppress(OSError):
                 file.truncate(end)
         self._sync_file(file)
+        self._note()
         file.close()
         self._file = None
 
@@ -213,10 +221,16 @@ class FileSeries:
         """Abandon the current file; write blocks that are not known to be durable to a new one."""
         self.drop()
         repeated, self._unsynced = self._unsynced or [], []
-        file = self._create()
+        file = self._create(repeated[0][0] if repeated else self.sequence)
         for sequence, block in repeated:
             self._append(sequence, block)
         self._sync_file(file)
+
+    def _note(self) -> None:
+        """Say what is durable; without syncs nothing is."""
+        if self.settings.sync != "none":
+            self.on_durable(self._serial, self.sequence - 1)
+        self._is_noted = True
 
     def _sync_file(self, file: File) -> None:
         if self.settings.sync == "none":

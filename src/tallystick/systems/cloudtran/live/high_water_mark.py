@@ -1,33 +1,31 @@
-"""A side file that keeps numbers from being used twice after all log files are gone.
+"""The mark of an open log: numbers are not used twice, and lost files are missed.
 
-``<base>.mark`` is one line of text: greatest serial, sequence and transaction number so far,
-and the CRC-32 of the text before it. It is replaced as a whole, durably.
+In: a folder on a `FileSystem`, and what became durable or may be disposed of. Out: the file
+``<base>.mark`` (see `format.high_water_mark`), replaced as a whole, durably.
 """
 
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass
+from dataclasses import replace
 
 from tallystick.errors import CorruptLogError
-from tallystick.storage.crc import crc32
+from tallystick.printable import logger
 from tallystick.storage.files import FileSystem, read_file
+from tallystick.storage.scheduling import threading
+from tallystick.systems.cloudtran.format.high_water_mark import (
+    SUFFIX,
+    HighWaterMark,
+    decode_mark,
+    encode_mark,
+)
 
-_FORM = "serial {} sequence {} number {} "
-
-
-@dataclass(frozen=True, slots=True)
-class HighWaterMark:
-    """The greatest numbers that have been used."""
-
-    serial: int = 0
-    sequence: int = 0
-    number: int = 0
+_log = logger(__name__)
 
 
 def mark_path(folder: str, base: str) -> str:
     """Return the path of a log's mark."""
-    return posixpath.join(folder, f"{base}.mark")
+    return posixpath.join(folder, base + SUFFIX)
 
 
 def read_mark(fs: FileSystem, folder: str, base: str) -> HighWaterMark:
@@ -39,29 +37,64 @@ def read_mark(fs: FileSystem, folder: str, base: str) -> HighWaterMark:
     path = mark_path(folder, base)
     if not fs.exists(path):
         return HighWaterMark()
-    text = read_file(fs, path)
-    words = text.split()
-    if len(words) != 7 or f"{crc32(text[: text.rindex(words[-1])]):08x}".encode() != words[-1]:
+    mark = decode_mark(read_file(fs, path))
+    if mark is None:
         raise CorruptLogError(
-            "the mark of used numbers is damaged",
+            "the mark of used numbers is damaged, which also tells whether files are missing",
             file=path,
             advice="If log files are left beside it, remove it: their numbers are greater",
         )
-    return HighWaterMark(int(words[1]), int(words[3]), int(words[5]))
+    return mark
 
 
 def write_mark(fs: FileSystem, folder: str, base: str, mark: HighWaterMark) -> None:
     """Replace the mark; durable on return."""
     path = mark_path(folder, base)
-    text = _FORM.format(mark.serial, mark.sequence, mark.number).encode()
     fresh = f"{path}.new"
     if fs.exists(fresh):
         fs.remove(fresh)
     file = fs.create(fresh)
     try:
-        file.pwrite(text + f"{crc32(text):08x}\n".encode(), 0)
+        file.pwrite(encode_mark(mark), 0)
         file.datasync()
     finally:
         file.close()
     fs.rename(fresh, path)
     fs.sync_dir(folder)
+
+
+class StoredMark:
+    """The mark of a log that is open for writing. Safe for several threads."""
+
+    def __init__(self, fs: FileSystem, folder: str, base: str, mark: HighWaterMark) -> None:
+        self._fs, self._folder, self._base = fs, folder, base
+        self._mark = mark
+        self._lock = threading.Lock()
+
+    def durable(self, serial: int, sequence: int) -> None:
+        """Note that all blocks up to this one, of this file, are durable.
+
+        A mark that cannot be written stays as it is: what it says is less, and still true.
+        """
+        with self._lock:
+            if sequence <= self._mark.sequence:
+                return
+            try:
+                self._replace(replace(self._mark, serial=serial, sequence=sequence))
+            except OSError as error:
+                _log.warning("%s: the mark cannot be written: %s", self._folder, error)
+
+    def kept_from(self, sequence: int | None) -> None:
+        """Note, before older files may go, that blocks are kept from this one on; None: none is.
+
+        Raises:
+            OSError: the mark cannot be written, so no file may go.
+        """
+        with self._lock:
+            first = self._mark.sequence + 1 if sequence is None else sequence
+            if first > self._mark.kept:
+                self._replace(replace(self._mark, kept=first))
+
+    def _replace(self, mark: HighWaterMark) -> None:
+        write_mark(self._fs, self._folder, self._base, mark)
+        self._mark = mark

@@ -24,6 +24,7 @@ from tallystick.errors import (
     RecordTooLargeError,
     TallystickError,
 )
+from tallystick.printable import logger
 from tallystick.roles import Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
@@ -45,12 +46,15 @@ from tallystick.systems.cloudtran.format.entries import (
 from tallystick.systems.cloudtran.live.debounced_thread import DebouncedThread
 from tallystick.systems.cloudtran.live.disk_space import DiskSpace, free_on_disk
 from tallystick.systems.cloudtran.live.files import FileSeries
+from tallystick.systems.cloudtran.live.high_water_mark import StoredMark
 from tallystick.systems.cloudtran.live.opening import open_log
 from tallystick.systems.cloudtran.live.settings import LogSettings
 from tallystick.systems.cloudtran.live.state import OpenEntry
 from tallystick.systems.cloudtran.live.writer import BlockWriter, DoneTicket, Effect, EffectKind
 
 LOCK_SUFFIX = ".lock"
+
+_log = logger(__name__)
 
 _PERSISTED = EffectKind.PERSISTED
 
@@ -123,10 +127,17 @@ class BlockLog:
         found = open_log(self._fs, self.folder, self.settings)
         self.losses = found.losses
         self.judgement = found.judgement
-        self._next_number = found.number
-        numbers = found.serial, found.sequence
+        self._next_number = found.mark.number + 1
+        self._mark = StoredMark(self._fs, self.folder, self.settings.file_base_name, found.mark)
         series = FileSeries(
-            self._fs, self.folder, self.settings, *numbers, self._on_file, self._clock
+            self._fs,
+            self.folder,
+            self.settings,
+            found.mark.serial + 1,
+            found.mark.sequence + 1,
+            self._on_file,
+            self._mark.durable,
+            self._clock,
         )
         self._writer = BlockWriter(self.settings, series, found.state)
 
@@ -242,7 +253,14 @@ class BlockLog:
         """
         self._carry_forward()
         with self._writer.lock:
-            return self._writer.state.disposable()
+            paths, kept = self._writer.state.disposable()
+        if paths:
+            try:
+                self._mark.kept_from(kept)
+            except OSError as error:
+                _log.warning("%s: no file may go: %s", self.folder, error)
+                return []
+        return paths
 
     def disposed(self, path: str) -> None:
         """Forget a file that was taken out of the folder, durably."""
@@ -304,9 +322,9 @@ class BlockLog:
         if self._closed:
             raise LogClosedError("the log is closed", file=self.folder)
 
-    def _on_file(self, serial: int, path: str) -> None:
+    def _on_file(self, serial: int, path: str, first: int) -> None:
         with self._writer.lock:
-            self._writer.state.add_file(serial, path)
+            self._writer.state.add_file(serial, path, first)
             self._writer.state.current = serial
         self.disk_space.check_again()
 

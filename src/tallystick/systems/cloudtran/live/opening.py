@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tallystick.errors import CorruptLogError, IncompleteLogError
 from tallystick.printable import logger
@@ -19,8 +19,9 @@ from tallystick.systems.answers import Ground, judgement_of
 from tallystick.systems.cloudtran.codes import CODES, REASONS
 from tallystick.systems.cloudtran.format.entries import Entry, EntryKind, encode_entry
 from tallystick.systems.cloudtran.format.file_names import parse_name
+from tallystick.systems.cloudtran.format.high_water_mark import HighWaterMark
 from tallystick.systems.cloudtran.format.layout import SYSTEM_NAME
-from tallystick.systems.cloudtran.live.high_water_mark import HighWaterMark, read_mark, write_mark
+from tallystick.systems.cloudtran.live.high_water_mark import read_mark, write_mark
 from tallystick.systems.cloudtran.live.settings import LogSettings
 from tallystick.systems.cloudtran.live.state import LogState, OpenEntry
 from tallystick.systems.cloudtran.read.analysis import LogAnalysis, LogWarning, Loss
@@ -39,12 +40,11 @@ _log = logger(__name__)
 
 @dataclass(slots=True)
 class Recovered:
-    """The state of a log and the numbers of its next file, block and transaction."""
+    """The state of a log, and the numbers that it has used."""
 
     state: LogState
-    serial: int
-    sequence: int
-    number: int
+    mark: HighWaterMark
+    """The numbers that are in use."""
     losses: list[Loss]
     warnings: list[LogWarning]
     judgement: Judgement
@@ -65,9 +65,8 @@ def open_log(fs: FileSystem, folder: str, settings: LogSettings) -> Recovered:
         raise _incomplete(folder, list(found.state.entries))
     for warning in found.warnings:
         _log.warning("%s at offset %d: %s", warning.name, warning.offset, warning.code)
-    used = HighWaterMark(found.serial - 1, found.sequence - 1, found.number - 1)
-    write_mark(fs, folder, settings.file_base_name, used)
     _make_durable(fs, folder, settings)
+    write_mark(fs, folder, settings.file_base_name, found.mark)
     return found
 
 
@@ -79,6 +78,10 @@ def _make_durable(fs: FileSystem, folder: str, settings: LogSettings) -> None:
 
 
 def _zap(fs: FileSystem, folder: str, settings: LogSettings) -> None:
+    mark = read_mark(fs, folder, settings.file_base_name)
+    if mark.kept:
+        mark = replace(mark, kept=mark.sequence + 1)
+        write_mark(fs, folder, settings.file_base_name, mark)
     for file in log_files(fs, folder, settings):
         fs.remove(file.path)
     fs.sync_dir(folder)
@@ -103,7 +106,8 @@ def recover(fs: FileSystem, folder: str, settings: LogSettings) -> Recovered:
         CorruptLogError: acknowledged blocks are lost and ``on_damage`` is ``stop``.
     """
     files = log_files(fs, folder, settings)
-    analysis = LogAnalysis(files)
+    marked = read_mark(fs, folder, settings.file_base_name)
+    analysis = LogAnalysis(files, marked)
     open_entries = _OpenEntries(analysis)
     for occurrence in occurrences(files, _opener(fs, settings)):
         analysis.add(occurrence)
@@ -112,25 +116,34 @@ def recover(fs: FileSystem, folder: str, settings: LogSettings) -> Recovered:
     analysis.size = fs.size(files[-1].path) if files else 0
     if analysis.losses and settings.on_damage == "stop":
         raise _damage(analysis, folder)
-    marked = read_mark(fs, folder, settings.file_base_name)
+    sequence = max(marked.sequence, analysis.last_sequence)
+    first = min(analysis.firsts.values(), default=sequence + 1)
+    used = HighWaterMark(
+        max(marked.serial, files[-1].serial if files else 0),
+        sequence,
+        max(marked.number, open_entries.greatest),
+        max(marked.kept, first),
+    )
     return Recovered(
         open_entries.state(),
-        1 + max(marked.serial, files[-1].serial if files else 0),
-        1 + max(marked.sequence, analysis.last_sequence),
-        1 + max(marked.number, open_entries.greatest),
+        used,
         analysis.losses,
         analysis.warnings,
-        _judged(analysis, folder, new=not files and not marked.serial),
+        _judged(analysis, folder),
     )
 
 
-def _judged(analysis: LogAnalysis, folder: str, *, new: bool) -> Judgement:
-    """Return the answer about the files, by the rules of the reader, which sees no new log."""
-    if new:
-        grounds = [Ground("last-block-whole", "The log is new: no block was written before.")]
-        return judgement_of(REASONS, CODES, grounds, ())
-    build = FindingBuilder(SYSTEM_NAME, folder, CODES)
-    return judgement(analysis, findings(analysis, build, {}))
+def _judged(analysis: LogAnalysis, folder: str) -> Judgement:
+    """Return the answer about the files, by the rules of the reader, which sees no empty log."""
+    mark = analysis.mark
+    if not analysis.files and not mark.serial:
+        text = "The log is new: no block was written before."
+    elif not analysis.files and mark.kept > mark.sequence:
+        text = "No file is left: the mark says that each was offered for disposal."
+    else:
+        build = FindingBuilder(SYSTEM_NAME, folder, CODES)
+        return judgement(analysis, findings(analysis, build, {}))
+    return judgement_of(REASONS, CODES, [Ground("last-block-whole", text)], ())
 
 
 def _opener(fs: FileSystem, settings: LogSettings) -> Opener:
@@ -172,7 +185,8 @@ class _OpenEntries:
         analysis, state = self._analysis, LogState()
         damaged = {loss.file for loss in analysis.losses}
         for index, file in enumerate(analysis.files):
-            state.add_file(file.serial, file.path, lost=index in damaged)
+            lost = index in damaged
+            state.add_file(file.serial, file.path, analysis.firsts.get(index), lost=lost)
         for number, one in sorted(analysis.open.items()):
             entry = self._entries[number]
             state.entries[number] = OpenEntry.of(entry, encode_entry(entry), one.pending)

@@ -40,6 +40,8 @@ class KeptFile:
     """One file of the log."""
 
     path: str
+    first: int | None
+    """Sequence of its first block; None if it has none."""
     open: int = 0
     """Transactions that are not complete and whose latest persisting entry lies in it."""
     lost: bool = False
@@ -54,9 +56,9 @@ class LogState:
     files: dict[int, KeptFile] = field(default_factory=dict)
     current: int | None = None
 
-    def add_file(self, serial: int, path: str, *, lost: bool = False) -> None:
-        """Add a file; serials ascend."""
-        self.files[serial] = KeptFile(path, lost=lost)
+    def add_file(self, serial: int, path: str, first: int | None, *, lost: bool = False) -> None:
+        """Add a file whose first block has the sequence ``first``; serials ascend."""
+        self.files[serial] = KeptFile(path, first, lost=lost)
 
     def set_file(self, number: int, serial: int) -> None:
         """Set the file that holds the transaction's latest persisting entry."""
@@ -89,14 +91,20 @@ class LogState:
         if one is not None and one.file is not None and one.file in self.files:
             self.files[one.file].open -= 1
 
-    def disposable(self) -> list[str]:
-        """Return removable files, oldest first: redundant ones with no kept file before them."""
-        found = []
-        for serial, file in self.files.items():
-            if serial == self.current or file.open or file.lost:
-                break
-            found.append(file.path)
-        return found
+    def disposable(self) -> tuple[list[str], int | None]:
+        """Return removable files, oldest first, and the first block of the files that stay.
+
+        Removable are redundant files with no kept file before them. The block is given by its
+        sequence; None if no file with a block stays.
+        """
+        files = list(self.files.items())
+        kept = (at for at, (serial, file) in enumerate(files) if self._is_kept(serial, file))
+        count = next(kept, len(files))
+        stay = (file.first for _, file in files[count:] if file.first is not None)
+        return [file.path for _, file in files[:count]], next(stay, None)
+
+    def _is_kept(self, serial: int, file: KeptFile) -> bool:
+        return serial == self.current or file.open > 0 or file.lost
 
     def disposed(self, path: str) -> None:
         """Remove a file that is gone."""

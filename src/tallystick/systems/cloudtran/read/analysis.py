@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tallystick.systems.cloudtran.format.entries import Entry, EntryKind, Suspect
+from tallystick.systems.cloudtran.format.high_water_mark import HighWaterMark
 from tallystick.systems.cloudtran.read.block_order import BlockOccurrence
-from tallystick.systems.cloudtran.read.files import BlockFile
+from tallystick.systems.cloudtran.read.files import ANY_SERIAL, BlockFile
 from tallystick.systems.cloudtran.read.interval_set import IntervalSet
 from tallystick.systems.cloudtran.read.scan import LOST, BlockState
 
@@ -20,6 +21,7 @@ MISSING_FILE = "missing-file"
 UNREADABLE = "unreadable"
 TORN_TAIL = "torn-tail"
 STALE_TAIL = "stale-tail"
+_NO_FILE = BlockFile("", "", ANY_SERIAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,9 @@ class LogAnalysis:
     """The state of a whole log; `add` takes the blocks in order, `finish` ends it."""
 
     files: tuple[BlockFile, ...]
+    mark: HighWaterMark = field(default_factory=HighWaterMark)
+    """What the log says that it has kept; nothing is known of files that are gone without it."""
+    mark_damaged: bool = False
     losses: list[Loss] = field(default_factory=list)
     warnings: list[LogWarning] = field(default_factory=list)
     open: dict[int, OpenTransaction] = field(default_factory=dict)
@@ -83,6 +88,10 @@ class LogAnalysis:
     closed: IntervalSet = field(default_factory=IntervalSet)
     """Numbers that every target holds, or that an operator gave up."""
     last_sequence: int = 0
+    firsts: dict[int, int] = field(default_factory=dict)
+    """Sequence of the first block of each file that has one, by the index of the file."""
+    other_file: bool = False
+    """A file has blocks of a later file, or begins with those of another."""
     ends_closed: bool = False
     """The last block of the newest file is whole, and says that its file was closed."""
     odd_tail: bool = False
@@ -94,11 +103,13 @@ class LogAnalysis:
     _torn: tuple[int, BlockOccurrence] | None = None
     _file: int = -1
     _stale: int = -1
+    _end: int = 0
 
     def add(self, occurrence: BlockOccurrence) -> None:
         """Add the next block."""
         self._enter(occurrence.index)
         block = occurrence.block
+        self._end = block.end
         self.ends_closed = False
         self.odd_tail = block.state is BlockState.TORN and not block.cut
         if block.state in LOST:
@@ -109,6 +120,7 @@ class LogAnalysis:
         elif block.state is BlockState.STALE:
             if self._stale != occurrence.index:
                 self._warn(STALE_TAIL, occurrence)
+                self._judge_stale(occurrence)
             self._stale = occurrence.index
         else:
             self._read(occurrence)
@@ -119,14 +131,15 @@ class LogAnalysis:
         self._lose(UNREADABLE, index, self.files[index], 0, None)
 
     def finish(self) -> None:
-        """Add what only the end shows: files without blocks, and damage that no block follows."""
+        """Add what only the end shows: damage that no block follows, and blocks that are gone."""
         self._enter(len(self.files) - 1)
-        self._assign_to_regions(None)
+        self._assign_end()
         self.losses.sort(key=lambda loss: (loss.file, loss.offset))
 
     def _enter(self, index: int) -> None:
         while self._file < index:
             self._file += 1
+            self._end = 0
             self.ends_closed = self.odd_tail = False
             if (
                 self._file
@@ -137,18 +150,32 @@ class LogAnalysis:
     def _warn(self, code: str, occurrence: BlockOccurrence) -> None:
         self.warnings.append(LogWarning(code, occurrence.file.name, occurrence.block.offset))
 
+    def _judge_stale(self, occurrence: BlockOccurrence) -> None:
+        """Tell what a file held earlier from blocks that no earlier life of it can have left."""
+        block, serial = occurrence.block, occurrence.file.serial
+        if block.content is not None:
+            later = ANY_SERIAL < serial < block.prologue.serial
+            self.other_file |= later or occurrence.index not in self.firsts
+
     def _read(self, occurrence: BlockOccurrence) -> None:
         block = occurrence.block
         if block.state is not BlockState.OK:
             self._warn(block.state.value, occurrence)
         self.ends_closed = block.prologue.closing
         sequence = block.prologue.sequence
+        self.firsts.setdefault(occurrence.index, sequence)
         if sequence > self.last_sequence:
-            known = self.last_sequence > 0
-            self._assign_missing(occurrence, sequence - self.last_sequence - 1 if known else None)
+            known = self.last_sequence > 0 or self.mark.kept > 0
+            missing = max(0, sequence - self._before - 1) if known else None
+            self._assign_missing(occurrence, missing)
             self.last_sequence = sequence
         for placed in block.entries:
             self._entry(placed.entry, occurrence.index)
+
+    @property
+    def _before(self) -> int:
+        """Sequence of the last block that is accounted for: read, or said to be disposed of."""
+        return max(self.last_sequence, self.mark.kept - 1)
 
     # -- losses ------------------------------------------------------------------------------
 
@@ -162,6 +189,18 @@ class LogAnalysis:
             offset = occurrence.block.offset
             self._lose(MISSING_BLOCKS, occurrence.index, occurrence.file, offset, rest)
         self._torn = None
+
+    def _assign_end(self) -> None:
+        """Report what was lost at the end of the log: damage, and blocks that the mark names."""
+        missing = self.mark.sequence - self._before if self.mark.kept else 0
+        rest = self._assign_to_regions(missing if missing > 0 else None)
+        if rest and self._torn is not None:
+            index, torn = self._torn
+            self._lose(LOST_AT_END, index, torn.file, torn.block.offset, rest)
+        elif rest:
+            index = len(self.files) - 1
+            file = self.files[index] if self.files else _NO_FILE
+            self._lose(LOST_AT_END, index, file, self._end, rest)
 
     def _assign_to_regions(self, missing: int | None) -> int:
         """Report missing blocks as lost in unreadable regions; return how many are left over."""

@@ -25,6 +25,10 @@ def grounds(analysis: LogAnalysis) -> Iterator[Ground]:
         count = sum(numbers.stop - numbers.start for numbers in lost_numbers(analysis))
         text = f"{first.name}, offset {first.offset}: {loss_text(first, first.blocks or 'some')}"
         yield Ground("start-stops", text, AtStake(count if 0 < count < _COUNT_LIMIT else None))
+    if analysis.mark_damaged:
+        yield Ground("mark-damaged")
+    if analysis.other_file:
+        yield Ground("other-file")
     if analysis.odd_tail:
         yield Ground("odd-tail")
     elif analysis.ends_closed:

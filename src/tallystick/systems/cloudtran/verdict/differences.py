@@ -16,7 +16,7 @@ from tallystick.systems.cloudtran.verdict.findings import loss_text, lost_number
 def differences(analysis: LogAnalysis) -> list[Difference]:
     """Return what a start does without a message, or with less than the bytes prove."""
     paths = {file.name: file.path for file in analysis.files}
-    found = [_loss_difference(analysis, loss, paths[loss.name]) for loss in analysis.losses]
+    found = [_loss_difference(analysis, loss, paths.get(loss.name, "")) for loss in analysis.losses]
     if gaps := lost_numbers(analysis):
         text = numbers_text(gaps)
         found.append(

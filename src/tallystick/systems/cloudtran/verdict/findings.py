@@ -28,7 +28,7 @@ _GAPS_SHOWN_MAX = 100
 _LOSS_WORDS = {
     "payload-damaged": "a block of {count} entries is damaged: its checksum fails",
     "both-headers-damaged": "both headers of a block are damaged; {blocks} block(s) cannot be read",
-    LOST_AT_END: "{blocks} acknowledged block(s) are missing at the end of this file",
+    LOST_AT_END: "{blocks} acknowledged block(s) that came after this place are missing",
     MISSING_BLOCKS: "{blocks} block(s) before this one are missing from the log",
     UNREADABLE: "the file could not be read",
 }
@@ -55,7 +55,7 @@ def findings(
         _unreadable_finding(errors[path], build)
         if loss.state == UNREADABLE
         else _loss_finding(loss, build, path)
-        for loss, path in ((loss, paths[loss.name]) for loss in analysis.losses)
+        for loss, path in ((loss, paths.get(loss.name, "")) for loss in analysis.losses)
     ]
     found += [_warning_finding(one, build, paths[one.name]) for one in analysis.warnings]
     if gaps := lost_numbers(analysis):
