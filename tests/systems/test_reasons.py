@@ -380,6 +380,16 @@ def flipped_last_group(folder: Path) -> None:
     edited_group(folder, change)
 
 
+def overwritten_last_group(folder: Path) -> None:
+    """Leave nothing of the last group, as flash does that has lost it."""
+
+    def change(data: bytearray, begin: int, end: int) -> None:
+        first = begin - 128 & ~511
+        data[first : end + 512] = b"\xff" * (end + 512 - first)
+
+    edited_group(folder, change)
+
+
 def damaged_first_group(folder: Path) -> None:
     closed(folder)
     (path,) = (folder / "copy").glob("0*.tally")
@@ -436,6 +446,7 @@ PROOFS = [
     ),
     (Row("tally", NONE, closed, "durable-mark"), crashed, "last-group-whole"),
     (Row("tally", NONE, crashed, "last-group-whole"), flipped_last_group, "odd-group"),
+    (Row("tally", NONE, crashed, "last-group-whole"), overwritten_last_group, "odd-end"),
     (Row("tally", NONE, cut_group, "last-group-cut"), flipped_last_group, "odd-group"),
 ]
 OTHERS = [
@@ -465,6 +476,7 @@ OTHERS = [
     Row("jboss", NONE, forced_change_of_files, "room-left"),
     Row("jboss", NONE, emptied_file, "empty-after-full"),
     Row("tally", NONE, damaged_first_group, "refused"),
+    Row("tally", NONE, overwritten_last_group, "odd-end"),
     Row("tally", NONE, sealed, "encrypted"),
 ]
 

@@ -130,6 +130,13 @@ REASONS = reasons(
         "a copy of the segment from before the damage",
     ),
     Reason(
+        "odd-end",
+        Answer.CANNOT_TELL,
+        "Where the next group is due stands something that no crash leaves: no group, no zeros, "
+        "and nothing of an earlier life of the segment. Opening the log writes over it.",
+        "a copy of the segment from before the damage",
+    ),
+    Reason(
         "durable-mark",
         Answer.SAFE,
         "Every group is whole up to the record that the control block says was durable, and none "

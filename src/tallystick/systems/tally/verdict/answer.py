@@ -9,9 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tallystick.records import AtStake, Severity
+from tallystick.storage.files import Bytes
 from tallystick.storage.zeros import is_zero
 from tallystick.systems.answers import Ground
-from tallystick.systems.tally.format.layout import HEADER_SIZE, SECTOR_SIZE
+from tallystick.systems.tally.format.layout import (
+    HEADER_SIZE,
+    SECTOR_SIZE,
+    decode_group_header,
+)
+from tallystick.systems.tally.read.header_search import magic_places
 from tallystick.systems.tally.read.scan import Scan
 
 
@@ -32,7 +38,7 @@ def grounds(scan: Scan, ended: int | None) -> Iterator[Ground]:
     elif control.durable_lsn == scan.next_lsn - 1:
         yield Ground("durable-mark")
     else:
-        yield Ground("last-group-whole")
+        yield Ground("last-group-whole" if _is_unused(scan) else "odd-end")
 
 
 def _is_cut(scan: Scan) -> bool:
@@ -49,4 +55,30 @@ def _is_cut(scan: Scan) -> bool:
         sectors = range(begin, min(end, source.size), SECTOR_SIZE)
         empty = any(is_zero(source.data, one, one + SECTOR_SIZE) for one in sectors)
         empty = empty or is_zero(source.data, end - HEADER_SIZE, end)
-        return empty or not is_zero(source.data, end, source.size)
+        return empty or _is_recycled(source.data, begin, _last_segment(scan))
+
+
+def _is_unused(scan: Scan) -> bool:
+    """Return whether a crash can have left the sector where the next group is due.
+
+    It begins with a group, or was never written: then it is zero, or of an earlier life.
+    """
+    assert scan.end is not None
+    file, due = scan.end
+    with scan.access.open(file.path) as source:
+        if is_zero(source.data, due.offset, min(due.offset + SECTOR_SIZE, source.size)):
+            return True
+        return _is_recycled(source.data, due.offset, _last_segment(scan))
+
+
+def _last_segment(scan: Scan) -> int:
+    assert scan.end is not None
+    header = scan.end[0].header
+    assert header is not None
+    return header.number
+
+
+def _is_recycled(data: Bytes, start: int, number: int) -> bool:
+    """Return whether a group of another segment has a header from ``start`` on."""
+    headers = (decode_group_header(data, place) for place in magic_places(data, start))
+    return any(one is not None and one.segment != number for one in headers)
