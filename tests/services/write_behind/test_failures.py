@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -452,6 +453,18 @@ def test_damaged_identity_is_reported_and_not_replaced(tmp_path: Path, content: 
     assert identity.read_bytes() == content
     identity.write_bytes(kept)
     service(tmp_path, {"one": Recorder()}).close()
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_service_whose_log_is_gone_does_not_start_with_an_empty_one(
+    tmp_path: Path, system: str
+) -> None:
+    service(tmp_path, {"one": Recorder()}, system=system).close()
+    for _ in range(2):  # the folder, then the empty one of a volume that was not mounted
+        shutil.rmtree(tmp_path / "log")
+        with pytest.raises(CorruptLogError, match="log of this service is missing"):
+            service(tmp_path, {"one": Recorder()}, system=system)
+        (tmp_path / "log").mkdir(exist_ok=True)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

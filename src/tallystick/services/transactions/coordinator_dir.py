@@ -20,7 +20,7 @@ from pathlib import Path
 from tallystick.errors import CorruptLogError, TransactionUsageError
 from tallystick.printable import logger
 from tallystick.roles import DecisionLog, DecisionOutcome
-from tallystick.services.transactions.xids import check_node
+from tallystick.services.transactions.xids import check_node, node_of
 from tallystick.storage.files import File, FileSystem, read_file, write_whole
 from tallystick.storage.local import LOCAL, LocalFileSystem
 from tallystick.storage.opening import opening_log
@@ -291,6 +291,7 @@ def open_coordinator_dir(
         fs: the file system.
 
     Raises:
+        CorruptLogError: its decisions are missing, or the id of the node that they belong to.
         LogLockedError: another process has it open.
         TransactionUsageError: it belongs to a node of another name, or ``log`` cannot be shared.
     """
@@ -300,12 +301,14 @@ def open_coordinator_dir(
         )
     folder = Path(path)
     fs.mkdir(str(folder.absolute()))
+    if log is None:
+        _require_decisions(fs, folder.absolute())
     decisions = log or _open_log(folder / LOG_FOLDER, fs, shared=shared)
     try:
         identities = Identities(folder / IDENTITIES_FILE, fs)
         closed, traces = ClosedDecisions(folder, fs), Traces(folder, fs)
         with _one_process_at_a_time(fs, folder):
-            found = _node(fs, str(folder.absolute() / NODE_FILE), node)
+            found = _node(fs, str(folder.absolute() / NODE_FILE), node, decisions)
         return CoordinatorDirectory(found, decisions, identities, closed, traces)
     except BaseException:
         decisions.close()
@@ -327,7 +330,20 @@ def check_coordinator_dir(path: str | os.PathLike[str], fs: FileSystem = LOCAL) 
         )
 
 
-def _node(fs: FileSystem, file: str, wanted: str | None) -> str:
+def _require_decisions(fs: FileSystem, folder: Path) -> None:
+    """Refuse a directory whose log is gone: its node id is written after the log was made."""
+    log = str(folder / LOG_FOLDER)
+    if fs.exists(str(folder / NODE_FILE)) and not fs.list(log):
+        raise CorruptLogError(
+            "the decisions of this coordinator are missing: without them branches that were "
+            "decided would be rolled back",
+            file=log,
+            advice="Bring the folder back (is its volume mounted?); if it is lost, settle every "
+            "branch in doubt by hand, and start a coordinator in a new directory",
+        )
+
+
+def _node(fs: FileSystem, file: str, wanted: str | None, decisions: DecisionLog) -> str:
     if fs.exists(file):
         node = check_node(read_file(fs, file).decode("ascii", "replace").strip())
         if wanted not in (None, node):
@@ -338,5 +354,11 @@ def _node(fs: FileSystem, file: str, wanted: str | None) -> str:
             )
         return node
     node = check_node(wanted or f"tally-{secrets.token_hex(4)}")
+    for other in {node_of(gtrid) for gtrid in decisions.open_decisions()} - {node, None}:
+        raise CorruptLogError(
+            f"the node id is lost; decisions in the log belong to node {other!r}",
+            file=file,
+            advice=f"Open it with the id that it had: node={other!r}",
+        )
     write_whole(fs, file, [f"{node}\n".encode("ascii")])
     return node

@@ -26,15 +26,25 @@ IDENTITY_SIZE_MAX = 36
 def open_log(folder: str, system: str, fs: FileSystem) -> PersistLog:
     """Open or create the log of the service.
 
-    Raises `UnsupportedFormatError` for a system without a persist log, or another system than that
-    of the existing log.
+    Raises:
+        CorruptLogError: the log of an existing service is missing.
+        UnsupportedFormatError: a system without a persist log, or another system than that of the
+            existing log.
     """
     recorded = recorded_system(folder, fs)
     if recorded not in (None, system):
         raise UnsupportedFormatError(
             "the service has a log of another system", file=folder, expected=recorded, found=system
         )
-    return open_persist_log(posixpath.join(folder, LOG_FOLDER), system, fs)
+    path = posixpath.join(folder, LOG_FOLDER)
+    if _read(folder, fs) and not fs.list(path):
+        raise CorruptLogError(
+            "the log of this service is missing: transactions that targets do not hold may be lost",
+            file=path,
+            advice="Bring the folder back (is its volume mounted?); for a new service take a new "
+            "folder",
+        )
+    return open_persist_log(path, system, fs)
 
 
 def recorded_system(folder: str, fs: FileSystem) -> str | None:
