@@ -390,6 +390,27 @@ def overwritten_last_group(folder: Path) -> None:
     edited_group(folder, change)
 
 
+def misplaced_last_group(folder: Path) -> None:
+    """Have the last group stand where the head of the segment does, which has a second copy."""
+
+    def change(data: bytearray, begin: int, end: int) -> None:
+        first, after = begin - 128 & ~511, -(-end // 512) * 512 + 512
+        data[:512] = data[first : first + 512]
+        data[first:after] = bytes(after - first)
+
+    edited_group(folder, change)
+
+
+def closed_before_rot(folder: Path) -> None:
+    """Leave a closed log behind whose end something was written."""
+    closed(folder)
+    (path,) = (folder / "copy").glob("0*.tally")
+    with edited(path) as data:
+        used = len(data.rstrip(b"\0"))
+        end = -(-used // 512) * 512
+        data[end : end + 100] = b"\xff" * 100
+
+
 def damaged_first_group(folder: Path) -> None:
     closed(folder)
     (path,) = (folder / "copy").glob("0*.tally")
@@ -447,6 +468,8 @@ PROOFS = [
     (Row("tally", NONE, closed, "durable-mark"), crashed, "last-group-whole"),
     (Row("tally", NONE, crashed, "last-group-whole"), flipped_last_group, "odd-group"),
     (Row("tally", NONE, crashed, "last-group-whole"), overwritten_last_group, "odd-end"),
+    (Row("tally", NONE, crashed, "last-group-whole"), misplaced_last_group, "misplaced-group"),
+    (Row("tally", NONE, closed, "durable-mark"), closed_before_rot, "odd-end"),
     (Row("tally", NONE, cut_group, "last-group-cut"), flipped_last_group, "odd-group"),
 ]
 OTHERS = [
@@ -477,6 +500,7 @@ OTHERS = [
     Row("jboss", NONE, emptied_file, "empty-after-full"),
     Row("tally", NONE, damaged_first_group, "refused"),
     Row("tally", NONE, overwritten_last_group, "odd-end"),
+    Row("tally", NONE, misplaced_last_group, "misplaced-group"),
     Row("tally", NONE, sealed, "encrypted"),
 ]
 

@@ -137,6 +137,13 @@ REASONS = reasons(
         "a copy of the segment from before the damage",
     ),
     Reason(
+        "misplaced-group",
+        Answer.CANNOT_TELL,
+        "The group that is due at the end, or a later one, stands at another place of the segment: "
+        "a disk wrote it where it does not belong. Opening the log goes on without it.",
+        "a copy of the segment from before the damage",
+    ),
+    Reason(
         "durable-mark",
         Answer.SAFE,
         "Every group is whole up to the record that the control block says was durable, and none "

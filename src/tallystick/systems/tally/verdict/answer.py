@@ -33,12 +33,29 @@ def grounds(scan: Scan, ended: int | None) -> Iterator[Ground]:
     control = scan.catalog.control
     if control is None or scan.end is None:
         return
+    if _has_misplaced_group(scan):
+        yield Ground("misplaced-group")
     if not scan.clean:
         yield Ground("last-group-cut" if _is_cut(scan) else "odd-group")
-    elif control.durable_lsn == scan.next_lsn - 1:
-        yield Ground("durable-mark")
+    elif not _is_unused(scan):
+        yield Ground("odd-end")
     else:
-        yield Ground("last-group-whole" if _is_unused(scan) else "odd-end")
+        known = control.durable_lsn == scan.next_lsn - 1
+        yield Ground("durable-mark" if known else "last-group-whole")
+
+
+def _has_misplaced_group(scan: Scan) -> bool:
+    """Return whether a group that is due, or a later one, has a header where it does not belong."""
+    assert scan.end is not None
+    number = _last_segment(scan)
+    with scan.access.open(scan.end[0].path) as source:
+        for place in magic_places(source.data, 0):
+            one = decode_group_header(source.data, place)
+            if one is None or one.segment != number or one.first_lsn < scan.next_lsn:
+                continue
+            if place not in (one.offset, one.end - HEADER_SIZE):
+                return True
+    return False
 
 
 def _is_cut(scan: Scan) -> bool:
