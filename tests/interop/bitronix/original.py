@@ -1,7 +1,7 @@
-"""The real Bitronix 2.1.4, driven from Python.
+"""The real Bitronix, of the 2.1 and of the 3.0 line, driven from Python.
 
-In: a folder. Out: `Original`, its disk journal in a process of its own, and what its
-cursor says about single files.
+In: a folder and the name of a line. Out: `Original`, its disk journal in a process of its own,
+and what its cursor says about single files.
 """
 
 from __future__ import annotations
@@ -11,9 +11,22 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.interop.java import classpath, compile_java, run_java, start_java
 
-COORDINATES = ("org.codehaus.btm:btm:2.1.4", "org.slf4j:slf4j-nop:1.6.4")
+_LOGGER = "org.slf4j:slf4j-nop:1.6.4"
+COORDINATES = {
+    "2.1.4": ("org.codehaus.btm:btm:2.1.4", _LOGGER),
+    "3.0.0-mk1": (
+        "com.github.marcus-nl.btm:btm:3.0.0-mk1",
+        "javax.transaction:jta:1.1",  # which 3.0 takes to be provided
+        _LOGGER,
+    ),
+}
+"""The jars of each line, by the name of its release."""
+OLD, NEW = COORDINATES
+on_each_line = pytest.mark.parametrize("line", COORDINATES)
 DRIVERS = ("org.postgresql:postgresql:42.7.4", "org.mariadb.jdbc:mariadb-java-client:3.4.1")
 SIZE_MB = 1
 
@@ -63,51 +76,51 @@ class Original:
 
 
 @contextmanager
-def original(folder: Path, *, skip_corrupted: bool = False) -> Iterator[Original]:
+def original(folder: Path, line: str = OLD, *, skip_corrupted: bool = False) -> Iterator[Original]:
     """The real journal on ``btm1.tlog`` and ``btm2.tlog`` of the folder, not opened yet."""
     files = (folder / "btm1.tlog", folder / "btm2.tlog")
     options = (SIZE_MB, str(skip_corrupted).lower())
-    with start_java("RealJournal", *files, *options, classpath=_classes()) as process:
+    with start_java("RealJournal", *files, *options, classpath=_classes(line)) as process:
         yield Original(process)
 
 
-def read_records(file: Path, timeout_s: float = 300) -> tuple[float, int]:
+def read_records(file: Path, line: str = OLD, *, timeout_s: float = 300) -> tuple[float, int]:
     """Seconds and records of the real cursor over one file."""
     count, nanoseconds = run_java(
-        "ReadRecords", file, classpath=_classes(), timeout_s=timeout_s
+        "ReadRecords", file, classpath=_classes(line), timeout_s=timeout_s
     ).split()
     return int(nanoseconds) / 1e9, int(count)
 
 
-def commit_rate(folder: Path, threads: int, seconds: float) -> float:
+def commit_rate(folder: Path, threads: int, seconds: float, line: str = OLD) -> float:
     """Durable commits per second of the real journal with its defaults."""
     commits, nanoseconds = run_java(
-        "CommitLoop", folder, threads, seconds, classpath=_classes()
+        "CommitLoop", folder, threads, seconds, classpath=_classes(line)
     ).split()
     return int(commits) / int(nanoseconds) * 1e9
 
 
 def run_manager(
-    folder: Path, server_id: str, mode: str, *sources: tuple[str, str, str]
+    folder: Path, line: str, server_id: str, mode: str, *sources: tuple[str, str, str]
 ) -> subprocess.CompletedProcess[str]:
     """The real transaction manager in a process of its own, to its end: over the journal in the
     folder and the data sources, each a unique name, a class and a JDBC URL."""
     arguments = [str(folder), server_id, mode, *(word for source in sources for word in source)]
-    path = f"{_classes()}:{classpath(DRIVERS)}"
+    path = f"{_classes(line)}:{classpath(DRIVERS)}"
     return subprocess.run(
         ["java", "-Xshare:auto", "-cp", path, "RealManager", *arguments],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
 
 
-def dump_cursor(files: Sequence[Path]) -> dict[Path, list[str]]:
+def dump_cursor(files: Sequence[Path], line: str) -> dict[Path, list[str]]:
     """What the real cursor says about each file, call by call."""
-    with start_java("DumpCursor", classpath=_classes()) as process:
+    with start_java("DumpCursor", classpath=_classes(line)) as process:
         reported, _ = process.communicate("".join(f"{path}\n" for path in files), timeout=120)
     blocks = reported.split("done\n")[:-1]
     return {path: block.splitlines() for path, block in zip(files, blocks, strict=True)}
 
 
-def _classes() -> str:
-    jars = classpath(COORDINATES)
+def _classes(line: str) -> str:
+    jars = classpath(COORDINATES[line])
     return f"{compile_java(Path(__file__).parent, jars)}:{jars}"

@@ -1,39 +1,60 @@
-"""Our emulation of the real cursor against the real one, over files with random damage."""
+"""Our emulation of the real cursors against the real ones, over samples and random damage."""
 
 from __future__ import annotations
 
 import random
 import struct
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from tallystick.systems.bitronix.engine.cursor_v2 import RandomAccessCursor
-from tallystick.systems.bitronix.engine.events import Accepted, Refused, singles
-from tests.interop.bitronix.original import dump_cursor
-from tests.systems.bitronix.logs import file_bytes, record
+from tallystick.systems.bitronix.engine.events import Accepted, Event, Refused, singles
+from tallystick.systems.bitronix.engine.opening import CODE_LINES
+from tests.interop.bitronix.original import COORDINATES, NEW, dump_cursor
+from tests.systems.bitronix.logs import CASES, file_bytes, parts_of, record
 
 pytestmark = pytest.mark.interop
 
 FILES = 400
+CALLS_MAX = 5_000
+"""Calls of the cursor for each file, as `DumpCursor` makes them."""
+Cursor = Callable[[memoryview], Iterator[Event]]
 LENGTHS = (0, -1, 5, 28, 29, 51, -(1 << 31), 2 - (1 << 31), (1 << 31) - 1, 100, 8184, 40_000)
 
 
-def test_the_cursor_says_what_the_original_says_about_random_damage(tmp_path: Path) -> None:
+def test_the_release_of_3_0_reads_every_sample_as_the_engine_says(tmp_path: Path) -> None:
+    """The samples' oracle was the last state of 3.0 in version control; of 2.1.4 it is this jar."""
+    parts = {
+        f"{case}-{number}": data for case in CASES for number, data in enumerate(parts_of(case))
+    }
+    files = {tmp_path / name: data for name, data in parts.items() if data is not None}
+    _check(files, NEW, CODE_LINES["3.0.0-SNAPSHOT"])
+
+
+@pytest.mark.parametrize(
+    ("line", "cursor"), [*zip(COORDINATES, CODE_LINES.values(), strict=True)], ids=COORDINATES
+)
+def test_the_cursor_says_what_the_original_says_about_random_damage(
+    tmp_path: Path, line: str, cursor: Cursor
+) -> None:
     rng = random.Random(11)
-    files = {}
-    for number in range(FILES):
-        path = tmp_path / str(number)
-        files[path] = _damaged(rng)
-        path.write_bytes(files[path])
-    reported = dump_cursor(list(files))
+    _check({tmp_path / str(number): _damaged(rng) for number in range(FILES)}, line, cursor)
+
+
+def _check(files: dict[Path, bytes], line: str, cursor: Cursor) -> None:
     for path, content in files.items():
-        assert _ours(content) == reported[path], path.name
+        path.write_bytes(content)
+    reported = dump_cursor(list(files), line)
+    for path, content in files.items():
+        events = islice(singles(cursor(memoryview(content))), CALLS_MAX)
+        assert _words(events) == reported[path], path.name
 
 
-def _ours(content: bytes) -> list[str]:
+def _words(events: Iterable[Event]) -> list[str]:
     lines = []
-    for event in singles(RandomAccessCursor(memoryview(content)).events()):
+    for event in events:
         if isinstance(event, Accepted):
             text, _, _ = str(event.record).rpartition(", endRecord=")  # the original leaves it out
             lines.append(f"{text}, end={event.record.end_record}")
@@ -51,7 +72,10 @@ def _damaged(rng: random.Random) -> bytes:
         record(
             rng.choice((0, 2, 3, 8, 42)),
             number,
-            *(rng.choice("abc") * rng.choice((0, 1, 9, 300)) for _ in range(rng.randrange(4))),
+            *(
+                rng.choice("abc") * rng.choice((0, 1, 9, 300, 300, 9_000))
+                for _ in range(rng.randrange(4))
+            ),
             gtrid=rng.randbytes(rng.choice((0, 11, 22, 127))),
         )
         for number in range(rng.randrange(12))

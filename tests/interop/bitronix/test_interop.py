@@ -1,4 +1,4 @@
-"""The real Bitronix 2.1.4 opens what we wrote, and we what it wrote, in turns."""
+"""The real Bitronix, of each line, opens what we wrote, and we what it wrote, in turns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,14 @@ from tallystick.systems.bitronix.format.layout import (
 )
 from tallystick.systems.bitronix.live.log import DiskJournal
 from tallystick.testing import Reporter, run_and_kill
-from tests.interop.bitronix.original import Original, original, read_records
+from tests.interop.bitronix.original import (
+    NEW,
+    OLD,
+    Original,
+    on_each_line,
+    original,
+    read_records,
+)
 from tests.systems.bitronix.logs import reading_of
 
 pytestmark = pytest.mark.interop
@@ -83,13 +90,14 @@ def work(
             journal.log(COMMITTED, old, model.pop(old))
 
 
+@on_each_line
 @pytest.mark.parametrize("boot_clock", [True, False])
-def test_the_original_opens_what_we_closed(tmp_path: Path, boot_clock: bool) -> None:
+def test_the_original_opens_what_we_closed(tmp_path: Path, line: str, boot_clock: bool) -> None:
     model: Model = {}
     ours = Ours(tmp_path, boot_clock=boot_clock)
     work(ours, model, random.Random(1), 0, 1500)
     ours.close()
-    with original(tmp_path) as real:
+    with original(tmp_path, line) as real:
         real.open()
         assert real.dangling() == model
         for key, names in model.items():
@@ -101,8 +109,9 @@ def test_the_original_opens_what_we_closed(tmp_path: Path, boot_clock: bool) -> 
     ours.close()
 
 
+@on_each_line
 @pytest.mark.parametrize("after", [1, 17, 400])
-def test_the_original_opens_what_a_kill_left(tmp_path: Path, after: int) -> None:
+def test_the_original_opens_what_a_kill_left(tmp_path: Path, line: str, after: int) -> None:
     def commit(reporter: Reporter) -> None:
         journal = DiskJournal(str(tmp_path), max_log_size=MEGABYTE)
         for number in range(2000):
@@ -113,7 +122,7 @@ def test_the_original_opens_what_a_kill_left(tmp_path: Path, after: int) -> None
                 journal.log(COMMITTED, gtrid(number - 4), LONG_NAMES[:1])
 
     killed = run_and_kill(commit, after=after)
-    with original(tmp_path) as real:
+    with original(tmp_path, line) as real:
         real.open()
         found = real.dangling()
         real.close()
@@ -131,10 +140,11 @@ def test_the_original_opens_what_a_kill_left(tmp_path: Path, after: int) -> None
     ours.close()
 
 
+@on_each_line
 @pytest.mark.parametrize("ending", ["close", "halt"])
-def test_we_open_what_the_original_wrote(tmp_path: Path, ending: str) -> None:
+def test_we_open_what_the_original_wrote(tmp_path: Path, line: str, ending: str) -> None:
     model: Model = {}
-    with original(tmp_path) as real:
+    with original(tmp_path, line) as real:
         real.open()
         work(real, model, random.Random(2), 0, 1200)
         assert real.dangling() == model
@@ -179,15 +189,19 @@ def test_what_the_original_would_lose_we_find(tmp_path: Path) -> None:
     journal.close()
 
 
-@pytest.mark.parametrize("boot_clock", [None, True, False], ids=["original first", "boot", "wall"])
-def test_it_and_we_in_turns(tmp_path: Path, boot_clock: bool | None) -> None:
+@pytest.mark.parametrize(
+    ("line", "boot_clock"),
+    [(OLD, None), (OLD, True), (OLD, False), (NEW, None), (NEW, True)],
+    ids=["2.1.4 first", "boot, 2.1.4", "wall, 2.1.4", "3.0 first", "boot, 3.0"],
+)
+def test_it_and_we_in_turns(tmp_path: Path, line: str, boot_clock: bool | None) -> None:
     model: Model = {}
     rng = random.Random(5)
     rounds = 12
     if boot_clock is not None:
         Ours(tmp_path, boot_clock=boot_clock).close()
     for number in range(0, rounds, 2):
-        with original(tmp_path) as real:
+        with original(tmp_path, line) as real:
             real.open()
             assert real.dangling() == model, f"round {number}"
             work(real, model, rng, number * 1000, rng.randrange(1, 700))
@@ -200,8 +214,9 @@ def test_it_and_we_in_turns(tmp_path: Path, boot_clock: bool | None) -> None:
     assert damage == []
 
 
-def test_locks_exclude_each_other(tmp_path: Path) -> None:
-    with original(tmp_path) as real:
+@on_each_line
+def test_locks_exclude_each_other(tmp_path: Path, line: str) -> None:
+    with original(tmp_path, line) as real:
         real.open()
         with pytest.raises(LogLockedError):
             DiskJournal(str(tmp_path))
@@ -212,9 +227,10 @@ def test_locks_exclude_each_other(tmp_path: Path) -> None:
         ours.close()
 
 
-def test_the_cursor_of_the_original_reads_every_record(tmp_path: Path) -> None:
+@on_each_line
+def test_the_cursor_of_the_original_reads_every_record(tmp_path: Path, line: str) -> None:
     with DiskJournal(str(tmp_path), max_log_size=MEGABYTE) as journal:
         for number in range(500):
             journal.log(COMMITTING, gtrid(number), NAMES)
-    _, count = read_records(tmp_path / "btm1.tlog")
+    _, count = read_records(tmp_path / "btm1.tlog", line)
     assert count == 500

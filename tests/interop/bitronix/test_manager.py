@@ -1,4 +1,4 @@
-"""The real Bitronix manager and ours settle what the other left, over the same databases.
+"""The real Bitronix manager, of each line, and ours settle what the other left, over the same data.
 
 Both use PostgreSQL and MariaDB, Bitronix through their JDBC drivers; one is killed before or after
 its decision, and the other recovers from its log.
@@ -19,7 +19,7 @@ from tallystick.services.transactions.resources.gid import format_gid
 from tallystick.services.transactions.xids import FORMAT_ID
 from tallystick.systems.bitronix.format.layout import make_gtrid
 from tallystick.systems.registry import open_decision_log
-from tests.interop.bitronix.original import run_manager
+from tests.interop.bitronix.original import OLD, on_each_line, run_manager
 from tests.servers import Server
 from tests.services.transactions import killed
 from tests.services.transactions.bank import Bank
@@ -35,13 +35,16 @@ def bank(tmp_path: Path, postgres_server: Server, mariadb_server: Server) -> Ban
     return Bank(tmp_path, postgres_server, mariadb_server)
 
 
-def theirs(bank: Bank, mode: str, node: str = killed.NODE) -> subprocess.CompletedProcess[str]:
+def theirs(
+    bank: Bank, line: str, mode: str, node: str = killed.NODE
+) -> subprocess.CompletedProcess[str]:
     """Run the real manager over the log ``bitronix`` in the bank's folder."""
     log = bank.folder / "bitronix"
     log.mkdir(exist_ok=True)
     pg, maria = (bank.urls[name].partition("@")[2] for name in NAMES)
     return run_manager(
         log,
+        line,
         node,
         mode,
         ("pg", "org.postgresql.xa.PGXADataSource", f"jdbc:postgresql://{pg}?user=tally"),
@@ -78,6 +81,7 @@ def totals(bank: Bank) -> dict[str, int]:
     return {name: sum(rows) for name, rows in bank.balances(NAMES).items()}
 
 
+@on_each_line
 @pytest.mark.parametrize(
     ("step", "printed", "left"),
     [
@@ -87,20 +91,21 @@ def totals(bank: Bank) -> dict[str, int]:
     ],
 )
 def test_bitronix_settles_what_our_manager_left(
-    bank: Bank, step: str, printed: str, left: dict[str, int]
+    bank: Bank, line: str, step: str, printed: str, left: dict[str, int]
 ) -> None:
     assert not bank.run("step", step, (*NAMES, "log"))
     assert any(in_doubt(bank).values())
-    assert theirs(bank, "recover").stdout.split("\n")[0] == printed
+    assert theirs(bank, line, "recover").stdout.split("\n")[0] == printed
     assert not any(in_doubt(bank).values())
     assert totals(bank) == left
 
 
+@on_each_line
 @pytest.mark.parametrize(("mode", "left"), [("decided", WHOLE), ("prepared", ABSENT)])
 def test_our_manager_settles_what_bitronix_left(
-    bank: Bank, mode: str, left: dict[str, int]
+    bank: Bank, line: str, mode: str, left: dict[str, int]
 ) -> None:
-    assert theirs(bank, mode).returncode == 9
+    assert theirs(bank, line, mode).returncode == 9
     found = in_doubt(bank)
     assert {xid.gtrid for xids in found.values() for xid in xids} == {found["pg"][0].gtrid}
     report = ours(bank)
@@ -109,24 +114,26 @@ def test_our_manager_settles_what_bitronix_left(
     assert report.clean
     assert not any(in_doubt(bank).values())
     assert totals(bank) == left
-    assert theirs(bank, "recover").stdout.startswith("0 0 null"), "and to them it is settled"
+    assert theirs(bank, line, "recover").stdout.startswith("0 0 null"), "and to them it is settled"
 
 
-def test_each_goes_on_over_the_log_and_the_databases_of_the_other(bank: Bank) -> None:
+@on_each_line
+def test_each_goes_on_over_the_log_and_the_databases_of_the_other(bank: Bank, line: str) -> None:
     for round_ in range(1, 3):
-        assert theirs(bank, "commit").stdout == "committed\n"
+        assert theirs(bank, line, "commit").stdout == "committed\n"
         assert bank.run("step", -1, (*NAMES, "log"))
         assert totals(bank) == {"pg": -2 * round_, "maria": 2 * round_}
 
 
-def test_each_leaves_the_branches_of_other_nodes_alone(bank: Bank) -> None:
-    assert theirs(bank, "prepared", "bitronix-2").returncode == 9
+@on_each_line
+def test_each_leaves_the_branches_of_other_nodes_alone(bank: Bank, line: str) -> None:
+    assert theirs(bank, line, "prepared", "bitronix-2").returncode == 9
     assert not bank.run("step", "before decision", (*NAMES, "log"))
     before = in_doubt(bank)
-    assert theirs(bank, "recover", "bitronix-3").stdout.startswith("0 0 null")
+    assert theirs(bank, line, "recover", "bitronix-3").stdout.startswith("0 0 null")
     assert in_doubt(bank) == before
     assert {branch.node for branch in ours(bank).left} == {"bitronix-2"}
-    assert theirs(bank, "recover", "bitronix-2").stdout.startswith("0 2 null")
+    assert theirs(bank, line, "recover", "bitronix-2").stdout.startswith("0 2 null")
     assert not any(in_doubt(bank).values())
     assert totals(bank) == ABSENT
 
@@ -140,5 +147,5 @@ def test_pgjdbc_and_we_spell_an_id_alike_whatever_its_bytes(bank: Bank) -> None:
         pg.execute("UPDATE accounts SET balance = 7 WHERE id = 0")
         pg.execute(f"PREPARE TRANSACTION '{format_gid(xid)}'")
     assert in_doubt(bank)["pg"] == [xid]
-    assert theirs(bank, "recover", "bitronix-4").stdout.startswith("0 1 null")
+    assert theirs(bank, OLD, "recover", "bitronix-4").stdout.startswith("0 1 null")
     assert not in_doubt(bank)["pg"]
