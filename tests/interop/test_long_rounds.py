@@ -22,7 +22,7 @@ from tallystick.systems.h2.format.values.encode import encode_row
 from tallystick.systems.jboss.format.bodies import object_state
 from tallystick.systems.jboss.live.log import CircularJournal, JournalSettings
 from tallystick.testing import Reporter, run_and_kill
-from tests.interop.bitronix.original import original
+from tests.interop.bitronix.original import on_each_line, original
 from tests.interop.bitronix.test_interop import LONG_NAMES, gtrid
 from tests.interop.derby.real import derby, rows_in_log, rows_of
 from tests.interop.derby.test_real_derby import WORK, append
@@ -75,8 +75,8 @@ def _numbers(keys: set[bytes]) -> set[int]:
     return {int.from_bytes(key[-4:], "big") for key in keys}
 
 
-def _their_turn(folder: Path, model: Decisions, rng: random.Random, at: str) -> None:
-    with original(folder) as real:
+def _their_turn(folder: Path, line: str, model: Decisions, rng: random.Random, at: str) -> None:
+    with original(folder, line) as real:
         real.open()
         model.check(_numbers(set(real.dangling())), at)
         end = rng.choice(["close", "halt", "kill"])
@@ -129,10 +129,11 @@ def _pair(item: object) -> tuple[int, int]:
 
 
 @rounds(4, 40)
-def test_bitronix(tmp_path: Path, rounds: int) -> None:
+@on_each_line
+def test_bitronix(tmp_path: Path, line: str, rounds: int) -> None:
     model, rng = Decisions(), random.Random(rounds)
     for number in range(rounds):
-        _their_turn(tmp_path, model, rng, f"round {number}, theirs")
+        _their_turn(tmp_path, line, model, rng, f"round {number}, theirs")
         _our_turn(tmp_path, model, rng, f"round {number}, ours")
     with DiskJournal(str(tmp_path)) as journal:
         model.check(_numbers(set(journal.collect_dangling_records())), "at the end")
