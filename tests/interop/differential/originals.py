@@ -20,7 +20,7 @@ from typing import Protocol
 
 from tallystick.systems.bitronix.format.layout import COMMITTED, COMMITTING
 from tests.interop.bitronix.original import COORDINATES as BITRONIX
-from tests.interop.bitronix.original import original
+from tests.interop.bitronix.original import NEW, OLD, original
 from tests.interop.java import classpath, compile_java, run_java, start_java
 from tests.interop.jboss.original import real_journal
 from tests.interop.jboss.test_interop import FILE_SIZE, Work
@@ -306,9 +306,10 @@ def _live(work: Work) -> Rows:
 
 @dataclass(frozen=True)
 class Manager:
-    """The disk journal of Bitronix."""
+    """The disk journal of Bitronix, of one of its lines."""
 
-    name: str = "bitronix"
+    name: str
+    line: str
     summed: bool = True
     fill: bytes = b"\0"
     atomic: bool = True
@@ -323,7 +324,7 @@ class Manager:
         copied = rng.randrange(count + 1)
         resources = [f"resource-{one}" for one in range(4)]
         named: dict[bytes, list[str]] = {}
-        with original(journal) as real:
+        with original(journal, self.line) as real:
             real.open()
             for number in range(count):
                 if number == copied:
@@ -354,7 +355,7 @@ class Manager:
     @contextmanager
     def opener(self) -> Iterator[Opener]:
         """A process that opens copies."""
-        copies = Copies("BitronixCases", _classes("bitronix", *BITRONIX), limit_ms=600)
+        copies = Copies("BitronixCases", _classes("bitronix", *BITRONIX[self.line]), limit_ms=600)
         try:
             yield copies.open
         finally:
@@ -367,6 +368,7 @@ _ALL: tuple[Original, ...] = (
     Database("h2-1.3.176", "com.h2database:h2:1.3.176", "H2Cases", summed=False, atomic=False),
     Journal("artemis", b"\0"),
     Journal("hornetq", b"J"),
-    Manager(),
+    Manager("bitronix", OLD),
+    Manager("bitronix-3.0", NEW),
 )
 ORIGINALS = {one.name: one for one in _ALL}

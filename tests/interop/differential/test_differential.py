@@ -17,7 +17,7 @@ from tests.interop.differential.cases import SAFE, run, table
 from tests.interop.differential.originals import ORIGINALS
 
 SHORT = {"derby": 24, "h2-1.4.200": 40, "h2-1.3.176": 40, "artemis": 40, "hornetq": 40}
-SHORT |= {"bitronix": 40}
+SHORT |= {"bitronix": 40, "bitronix-3.0": 40}
 SEED = int(os.environ.get("TALLYSTICK_SEED", "1"))
 LONG = int(os.environ.get("TALLYSTICK_CASES", "2500"))
 PER_WORKLOAD = {"short": 10, "long": 40}
