@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import shutil
 from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
 from tallystick.errors import LogLockedError
-from tallystick.records import Severity
+from tallystick.records import Answer, Severity
 from tallystick.systems.bitronix.format.layout import (
     ACTIVE,
     COMMITTED,
     COMMITTING,
+    END_RECORD,
+    HEADER_LENGTH,
     MEGABYTE,
     PREPARED,
     PREPARING,
@@ -23,6 +27,7 @@ from tallystick.systems.bitronix.format.layout import (
 from tallystick.systems.bitronix.live.log import DiskJournal
 from tallystick.testing import Reporter, run_and_kill
 from tests.interop.bitronix.original import (
+    COORDINATES,
     NEW,
     OLD,
     Original,
@@ -34,6 +39,7 @@ from tests.systems.bitronix.logs import reading_of
 
 pytestmark = pytest.mark.interop
 
+END_MARKER = END_RECORD.to_bytes(4, "big")
 NAMES = ("jdbc/billing", "jdbc/orders", "jms/queue")
 LONG_NAMES = tuple(f"resource-{number}-{'x' * 200}" for number in range(8))
 Model = dict[bytes, frozenset[str]]
@@ -187,6 +193,74 @@ def test_what_the_original_would_lose_we_find(tmp_path: Path) -> None:
     journal = Ours(tmp_path)
     assert journal.dangling() == model
     journal.close()
+
+
+def test_what_3_0_drops_at_a_change_of_files_we_find(tmp_path: Path) -> None:
+    """It carries over only what it has decided itself since it was started."""
+    first: Model = {gtrid(99_999): frozenset(NAMES)}
+    with original(tmp_path, NEW) as real:
+        real.open()
+        real.log(COMMITTING, gtrid(99_999), NAMES)
+        real.close()
+    assert reading_of(tmp_path).judgement.answer is Answer.SAFE
+    with original(tmp_path, NEW) as real:
+        real.open()
+        assert real.dangling() == first
+        real.log(COMMITTING, gtrid(88_888), NAMES)
+        for number in range(400):
+            real.log(COMMITTING, gtrid(number), LONG_NAMES)
+            real.log(COMMITTED, gtrid(number), LONG_NAMES)
+        second: Model = {gtrid(88_888): frozenset(NAMES)}
+        assert real.dangling() == second
+        real.close()
+    judgement = reading_of(tmp_path).judgement
+    assert (judgement.answer, judgement.at_stake.transactions) == (Answer.LOSES, 1)
+    journal = Ours(tmp_path)
+    assert journal.dangling() == first | second
+    journal.close()
+    with original(tmp_path, NEW) as real:
+        real.open()
+        assert real.dangling() == first | second, "and gets it back from us"
+
+
+def test_3_0_writes_records_that_only_2_1_4_reads(tmp_path: Path) -> None:
+    names = [f"{name}-{number}" for number in range(6) for name in LONG_NAMES]
+    with original(tmp_path, NEW) as real:
+        real.open()
+        real.log(COMMITTING, gtrid(1), names)
+        real.close()
+    assert _who_starts(tmp_path) == [OLD]
+    assert reading_of(tmp_path).judgement.reason == "lines-differ"
+
+
+def test_a_wrong_length_that_leads_to_a_later_marker_stops_only_2_1_4(tmp_path: Path) -> None:
+    with original(tmp_path, NEW) as real:
+        real.open()
+        for number in (1, 2):
+            real.log(COMMITTING, gtrid(number), NAMES)
+        real.close()
+    with (tmp_path / "btm1.tlog").open("r+b") as file:
+        content = file.read(MEGABYTE)
+        length = content.index(END_MARKER, content.index(END_MARKER) + 1) + 4 - HEADER_LENGTH - 8
+        file.seek(HEADER_LENGTH + 4)
+        file.write(length.to_bytes(4, "big"))
+    assert _who_starts(tmp_path) == [NEW]
+    assert reading_of(tmp_path).judgement.reason == "lines-differ"
+
+
+def _who_starts(folder: Path) -> list[str]:
+    """The lines of the original that open a copy of the journal and find its decisions."""
+    found = []
+    for line in COORDINATES:
+        copy = folder / line
+        copy.mkdir()
+        for file in folder.glob("*.tlog"):
+            shutil.copy(file, copy)
+        with original(copy, line) as real, contextlib.suppress(AssertionError):
+            real.open()
+            real.dangling()
+            found.append(line)
+    return found
 
 
 @pytest.mark.parametrize(

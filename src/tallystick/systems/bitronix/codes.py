@@ -139,6 +139,13 @@ REASONS = reasons(
         "the newer file, put in use before the start",
     ),
     Reason(
+        "lines-differ",
+        Answer.CANNOT_TELL,
+        "2.1.4 and the 3.0 line do different things with this journal, and either may have "
+        "written it.",
+        "which line of the manager starts with the journal",
+    ),
+    Reason(
         "same-time",
         Answer.CANNOT_TELL,
         "Both files bear the same time: one may be a copy that was put over the other.",

@@ -24,15 +24,18 @@ DIFFERENT_LENGTHS = JavaError(
 NEGATIVE_POSITION = JavaError("java.lang.IllegalArgumentException")
 
 Parts = tuple[memoryview | None, memoryview | None]
+Events = list[list[Event]]
+"""What the cursor of one code line says about part 1 and part 2."""
 Lines = dict[str, Callable[[memoryview], Iterator[Event]]]
 
 CODE_LINES: Lines = {
     "2.1.4": lambda data: RandomAccessCursor(data).events(),
     "3.0.0-SNAPSHOT": lambda data: PagedCursor(data).events(),
 }
-"""The cursor of each code line, oldest first; the opening is the same in both."""
-OLDEST_LINE = "2.1.4"
-"""The code line that findings call *the manager*: nearly every installation runs it."""
+"""The cursor of each code line, oldest first; the opening is the same in both.
+
+The first is what findings and differences call *the manager*: nearly every installation runs it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +49,34 @@ class Opening:
     collect_error: JavaError | None = None
     dangling: tuple[TransactionLogRecord, ...] = ()
 
+    @property
+    def refusal(self) -> str:
+        """Why the manager does not start; empty if it does."""
+        error = self.error or self.collect_error
+        if self.hangs:
+            return "it does not come back"
+        return "" if error is None else error.message or error.java_class
 
-def cursor_events(parts: Parts, line: str) -> list[list[Event]]:
+    @property
+    def decisions(self) -> dict[bytes, tuple[str, ...]]:
+        """The names of each decision that it finds open, by gtrid."""
+        return {one.gtrid: one.unique_names for one in self.dangling}
+
+
+def cursor_events(parts: Parts, line: str) -> Events:
     """Return the events of the cursor of that code line for each part; none for a missing file."""
     return [list(CODE_LINES[line](part)) if part is not None else [] for part in parts]
 
 
-def cursor_events_sharing(parts: Parts, line: str, events: list[list[Event]]) -> list[list[Event]]:
-    """Return `cursor_events`, with the objects of ``events`` where they are equal.
+def events_of_lines(parts: Parts) -> tuple[Events, Events]:
+    """Return `cursor_events` of the older and of the newer code line.
 
-    The lists are long and the code lines nearly always agree, so this saves memory.
+    Equal events are the same objects: the lists are long and nearly always agree.
     """
-    return [
-        [] if part is None else list(_shared(CODE_LINES[line](part), known))
+    older, newer = CODE_LINES
+    events = cursor_events(parts, older)
+    return events, [
+        [] if part is None else list(_shared(CODE_LINES[newer](part), known))
         for part, known in zip(parts, events, strict=True)
     ]
 
@@ -70,7 +88,7 @@ def _shared(events: Iterable[Event], known: Iterable[Event]) -> Iterator[Event]:
         yield other if other is not None and other == event else event
 
 
-def open_pair(parts: Parts, events: list[list[Event]], *, skip_corrupted: bool) -> Opening:
+def open_pair(parts: Parts, events: Events, *, skip_corrupted: bool) -> Opening:
     """Return the result of opening the pair and collecting its dangling records.
 
     ``events`` are those of `cursor_events`.

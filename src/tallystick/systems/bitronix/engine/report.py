@@ -21,9 +21,9 @@ from tallystick.systems.bitronix.engine.opening import (
     CODE_LINES,
     CORRUPTED,
     NEGATIVE_POSITION,
+    Events,
     Opening,
     Parts,
-    cursor_events_sharing,
     open_pair,
 )
 from tallystick.systems.bitronix.format.layout import (
@@ -40,12 +40,11 @@ LONG_RUN = 16
 """Number of equal refusals in a row, evenly spaced, from which on they are one row."""
 
 
-def engine_verdict(parts: Parts, events: list[list[Event]]) -> dict[str, Any]:
-    """Return the verdict of every code line by its name; ``events`` are those of the oldest."""
+def engine_verdict(parts: Parts, events: Events, newer_events: Events) -> dict[str, Any]:
+    """Return the verdict of both code lines by their names; the events are `events_of_lines`."""
     oldest, newer = CODE_LINES
     parts_json = list(map(_part, parts, events))
     first = _line_verdict(parts, events, parts_json)
-    newer_events = cursor_events_sharing(parts, newer, events)
     for number, part in enumerate(parts):
         if newer_events[number] != events[number]:
             parts_json[number] = _part(part, newer_events[number])
@@ -53,9 +52,7 @@ def engine_verdict(parts: Parts, events: list[list[Event]]) -> dict[str, Any]:
     return {oldest: first, newer: _with_references(second, first, oldest)}
 
 
-def _line_verdict(
-    parts: Parts, events: list[list[Event]], parts_json: list[dict[str, Any]]
-) -> dict[str, Any]:
+def _line_verdict(parts: Parts, events: Events, parts_json: list[dict[str, Any]]) -> dict[str, Any]:
     verdict: dict[str, Any] = {f"part{number}": one for number, one in enumerate(parts_json, 1)}
     for key, skip in (("open", False), ("openSkippingCorrupted", True)):
         verdict[key] = _opening(open_pair(parts, events, skip_corrupted=skip), parts)

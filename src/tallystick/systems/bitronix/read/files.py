@@ -151,6 +151,13 @@ class DualFiles:
         """The bytes of part 1 and part 2."""
         return (self.parts[0].data, self.parts[1].data)
 
+    @property
+    def counts_since_1970(self) -> bool:
+        """True if any time is one that 2.1.3 and 2.1.4, which count since boot, do not write."""
+        headers = [part.header.timestamp for part in self.parts if part.header is not None]
+        records = [part.last.time for part in self.parts if part.last is not None]
+        return max([*headers, *records], default=0) >= WALL_CLOCK_MIN
+
     def order(self) -> tuple[Part, Part]:
         """Return the earlier part, then the part that is in use according to the bytes."""
         return self.parts if _second_is_later(*self.parts) else self.parts[::-1]

@@ -1,8 +1,10 @@
-"""What a restart of 2.1.4 does to the decisions of a journal, and why that can be said.
+"""What a restart does to the decisions of a journal, and why that can be said.
 
-In: both files and the differences between the engine and the bytes. Out: the `Ground`s of the
-answer. A record is forced before its transaction is told to commit, and the position in the file
-header is written after the record: so a crash leaves whole records up to the position, or one more.
+In: both files, the differences between the engine and the bytes, and the start of each code line.
+Out: the `Ground`s of the answer: of a start of 2.1.4, and where the journal counts since 1970 of
+the 3.0 line too, for either may have written it. A record is forced before its transaction is told
+to commit, and the position in the file header is written after the record: so a crash leaves whole
+records up to the position, or one more.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from tallystick.records import AtStake, Difference, Outcome, Severity
 from tallystick.systems.answers import Ground
+from tallystick.systems.bitronix.engine.opening import Opening
 from tallystick.systems.bitronix.format.layout import CLEAN_LOG_STATE, UNCLEAN_LOG_STATE
 from tallystick.systems.bitronix.read.files import DualFiles
 
@@ -18,8 +21,23 @@ _PROOFS = {CLEAN_LOG_STATE: "closed-header", UNCLEAN_LOG_STATE: "unclean-header"
 """By the state in the header of the later file."""
 
 
-def grounds(pair: DualFiles, found: Sequence[Difference], open_decisions: int) -> Iterator[Ground]:
-    """Yield what holds of the journal; ``open_decisions`` is their number by the bytes."""
+def grounds(
+    pair: DualFiles,
+    found: Sequence[Difference],
+    starts: tuple[Opening, Opening],
+    open_decisions: int,
+) -> Iterator[Ground]:
+    """Yield what holds of the journal.
+
+    Args:
+        pair: both files.
+        found: the differences of 2.1.4 from the bytes.
+        starts: the start of 2.1.4 and of the 3.0 line, with ``skipCorruptedLogs`` off.
+        open_decisions: their number by the bytes.
+    """
+    if pair.counts_since_1970 and _differ(*starts):
+        yield Ground("lines-differ", _difference(*starts), AtStake(open_decisions))
+        return
     for one in found:
         if one.refuses:
             yield Ground("start-refused", one.meaning, AtStake(open_decisions))
@@ -30,6 +48,21 @@ def grounds(pair: DualFiles, found: Sequence[Difference], open_decisions: int) -
     elif any(one.what == "file in use" for one in found):
         yield Ground("older-file-in-use")
     yield from _proof(pair)
+
+
+def _differ(older: Opening, newer: Opening) -> bool:
+    """Return whether one code line starts and the other does not, or finds other decisions."""
+    same_refusal = bool(older.refusal) == bool(newer.refusal)
+    return not same_refusal or older.decisions != newer.decisions
+
+
+def _difference(older: Opening, newer: Opening) -> str:
+    """Return how the lines differ; empty for the words of the table."""
+    if older.refusal and not newer.refusal:
+        return f"The 3.0 line starts with this journal, 2.1.4 does not: {older.refusal}."
+    if newer.refusal and not older.refusal:
+        return f"2.1.4 starts with this journal, the 3.0 line does not: {newer.refusal}."
+    return ""
 
 
 def _proof(pair: DualFiles) -> Iterator[Ground]:

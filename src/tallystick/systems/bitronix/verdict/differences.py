@@ -33,16 +33,13 @@ def differences(
 
 def _about_start(pair: DualFiles, outcomes: dict[bool, Opening]) -> Iterator[Difference]:
     plain, skipping = outcomes[False], outcomes[True]
-    refusal = plain.error or plain.collect_error
     if plain.hangs:
         yield _start(pair, "does not come back", "The manager hangs at start and says nothing.")
-    elif refusal is not None:
-        stuck = skipping.hangs or skipping.error or skipping.collect_error
+    elif plain.refusal:
         way = "It does not start with skipCorruptedLogs either."
-        if not stuck:
+        if not skipping.refusal:
             way = "With skipCorruptedLogs it starts, and drops what it cannot read."
-        cause = refusal.message or refusal.java_class
-        yield _start(pair, f"refuses: {cause}", f"The manager does not start. {way}")
+        yield _start(pair, f"refuses: {plain.refusal}", f"The manager does not start. {way}")
 
 
 def _start(pair: DualFiles, engine: str, meaning: str) -> Difference:

@@ -13,7 +13,7 @@ from typing import Any
 from tallystick.records import Difference, Finding, Outcome, Severity, State, Transaction, Verdict
 from tallystick.systems.answers import judgement_of
 from tallystick.systems.bitronix.codes import CODES, REASONS
-from tallystick.systems.bitronix.engine.opening import OLDEST_LINE, cursor_events, open_pair
+from tallystick.systems.bitronix.engine.opening import events_of_lines, open_pair
 from tallystick.systems.bitronix.engine.report import dangling_json, engine_verdict
 from tallystick.systems.bitronix.format.layout import FORMAT_NAME, SYSTEM_NAME
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
@@ -27,18 +27,24 @@ _OPEN_STATES = (State.COMMITTING, State.UNDECIDED)
 
 def verdict(pair: DualFiles, log: str, findings: Sequence[Finding]) -> Verdict:
     """Return the whole verdict; linear in the files."""
-    events = cursor_events(pair.data, OLDEST_LINE)
+    events, newer_events = events_of_lines(pair.data)
     strict_open = pair.dangling().records()
     outcomes = {skip: open_pair(pair.data, events, skip_corrupted=skip) for skip in (False, True)}
+    newer = open_pair(pair.data, newer_events, skip_corrupted=False)
     found = tuple(differences(pair, strict_open, outcomes))
     return Verdict(
         SYSTEM_NAME,
         log,
         FORMAT_NAME,
-        engine_verdict(pair.data, events),
+        engine_verdict(pair.data, events, newer_events),
         _strict(pair, log, strict_open, findings, found),
         found,
-        judgement_of(REASONS, CODES, grounds(pair, found, len(strict_open)), findings),
+        judgement_of(
+            REASONS,
+            CODES,
+            grounds(pair, found, (outcomes[False], newer), len(strict_open)),
+            findings,
+        ),
     )
 
 
