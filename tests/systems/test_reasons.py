@@ -21,7 +21,7 @@ import pytest
 import tallystick
 from tallystick.records import Answer, Judgement
 from tallystick.systems.answers import NO_REASONS
-from tallystick.systems.bitronix.format.layout import STATE_HEADER
+from tallystick.systems.bitronix.format.layout import STATE_HEADER, TIMESTAMP_HEADER
 from tallystick.systems.cloudtran.format.layout import HEADER_SIZE
 from tallystick.systems.derby.format.layout import CHECKSUM_OPERATION, HEADER
 from tallystick.systems.derby.live.log import LogToFile
@@ -428,6 +428,7 @@ NONE = ""
 """In place of a fixture: the change makes the log."""
 ARTEMIS, HORNETQ = "g3-artemis-main/basic", "g2-hornetq-2.1.2/basic"
 ODD_STATE = put("btm1.tlog", STATE_HEADER, b"\7")
+SINCE_1970 = put("btm1.tlog", TIMESTAMP_HEADER, (1_700_000_000_000).to_bytes(8, "big"))
 LAST_BYTE = put("log/log1.dat", -1, b"\1")
 
 PROOFS = [
@@ -475,6 +476,7 @@ PROOFS = [
 OTHERS = [
     Row("cloudtran", "normal", odd_mark, "mark-damaged"),
     Row("cloudtran", "normal", two_serials, "other-file"),
+    Row("bitronix", "wide", SINCE_1970, "lines-differ"),
     Row("derby", "halted", put("log/log1.dat", 0, bytes(4)), "no-boot"),
     Row("derby", NONE, page_gap, "boot-depends"),
     Row("derby", "halted", without("log/log1.dat"), "new-log"),
