@@ -79,7 +79,7 @@ def run(name: str, jar: str, program: str, *arguments: object) -> dict[str, floa
 
 def bitronix(folder: Path, mib: int) -> Iterator[Line]:
     bitronix_scan.generate(folder / "journal", min(mib, BITRONIX_MIB))
-    theirs, _ = read_records(folder / "journal" / "btm1.tlog", LIMIT_S)
+    theirs, _ = read_records(folder / "journal" / "btm1.tlog", timeout_s=LIMIT_S)
     size = bitronix_scan.used_bytes(folder / "journal")
     yield "bitronix", "cursor", theirs, our_seconds(folder / "journal"), size
 
