@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from tallystick.errors import CorruptLogError, RecordTooLargeError
 from tallystick.storage.files import Bytes
@@ -57,6 +57,10 @@ class UnplacedRecord(NamedTuple):
     key: int | None = None
     user_type: int = 0
     gtrid: bytes = b""
+
+
+Fields: TypeAlias = tuple[int, bytes, int | None, int | None, int, bytes]
+"""The fields of an `UnplacedRecord`, which is one of these."""
 
 
 class Row(NamedTuple):
@@ -102,7 +106,7 @@ def encode_plain(code: int, bodies: Sequence[bytes]) -> GroupPayload:
     return _payload(code << CODE_SHIFT, [offsets, b"".join(bodies)])
 
 
-def encode_records(records: Sequence[UnplacedRecord]) -> GroupPayload:
+def encode_records(records: Sequence[Fields]) -> GroupPayload:
     """Encode any records.
 
     Raises:

@@ -9,9 +9,8 @@ back. Pure functions, no I/O; integers are little-endian, texts UTF-8:
                 (`EVERY_TARGET`: all), length of the collection u16, of the key i32, of the value
                 i32 (`NO_VALUE`: none); collection, key, value
 
-The body of a persisted record are names (`tallystick.systems.tally.format.bodies`). The running
-log applies each record that it writes to its state: `entry_targets` verifies the lengths of the
-operations without decoding them.
+The body of a persisted record are names (`tallystick.systems.tally.format.bodies`). Recovery has
+no use for operations: `entry_targets` verifies their lengths without decoding them.
 """
 
 from __future__ import annotations

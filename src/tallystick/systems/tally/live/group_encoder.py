@@ -13,6 +13,7 @@ from tallystick.errors import LogPoisonedError, LogWriteError
 from tallystick.storage.scheduling import threading
 from tallystick.systems.tally.format.bodies import Ending, encode_ending
 from tallystick.systems.tally.format.columns import (
+    Fields,
     GroupPayload,
     Row,
     UnplacedRecord,
@@ -29,6 +30,8 @@ from tallystick.systems.tally.live.items import (
     CommittedRows,
     Item,
     UnplacedEnding,
+    UnplacedEntry,
+    UnplacedMarks,
     encode_committed,
     needs_transaction,
     rows_of,
@@ -37,6 +40,7 @@ from tallystick.systems.tally.live.items import (
 )
 from tallystick.systems.tally.read.state import LogState
 
+_PERSISTING, _PERSISTED = Code.PERSISTING.value, Code.PERSISTED.value
 _PLAIN = {bytes}
 _COMMITTED = {CommittedRows}
 
@@ -165,31 +169,39 @@ class GroupEncoder:
     def _mixed(self, items: Sequence[Item], size: int) -> list[int]:
         appender, state = self._appender, self._state
         appender.ensure_space(size + self._pairs_size(items))
-        now, segment, lsn = appender.now(), appender.at.segment, appender.at.next_lsn
-        records: list[UnplacedRecord] = []
+        now, segment, first = appender.now(), appender.at.segment, appender.at.next_lsn
+        records: list[Fields] = []
         lsns = []
         with self._lock:
             for item in items:
-                if type(item) is CommittedRows:
-                    for record in rows_of(item):
-                        records.append(record)
-                        state.apply(Row(lsn, segment, now, record))
-                        lsn += 1
-                    item = UnplacedEnding(Code.COMMIT, item.transaction)
-                if type(item) is UnplacedEnding:
-                    ending = state.ending_of(item.transaction, item.xid, item.extra)
-                    record = _ending_record(item, ending)
-                    records.append(record)
-                    state.apply_ending(Row(lsn, segment, now, record), ending)
-                    lsn += 1
+                if isinstance(item, UnplacedEntry):
+                    number, body, targets = item
+                    state.apply_entry(number, segment, now, body, targets)
+                    records.append((_PERSISTING, body, None, number, 0, b""))
+                elif isinstance(item, UnplacedMarks):
+                    numbers, body, held = item
+                    state.apply_marks(numbers, held)
+                    records += [(_PERSISTED, body, None, number, 0, b"") for number in numbers]
                 else:
-                    for record in _records(item):
-                        records.append(record)
-                        state.apply(Row(lsn, segment, now, record))
-                        lsn += 1
-                lsns.append(lsn - 1)
+                    records += self._apply(item, first + len(records), segment, now)
+                lsns.append(first + len(records) - 1)
         self._put(encode_records(records), len(records))
         return lsns
+
+    def _apply(self, item: Item, lsn: int, segment: int, now: int) -> list[UnplacedRecord]:
+        """Apply an item whose first record is at this place to the state; return its records."""
+        state = self._state
+        ending = item if isinstance(item, UnplacedEnding) else None
+        records = [] if ending else list(_records(item))
+        for place, record in enumerate(records, lsn):
+            state.apply(Row(place, segment, now, record))
+        if isinstance(item, CommittedRows):
+            ending = UnplacedEnding(Code.COMMIT, item.transaction)
+        if ending:
+            body = state.ending_of(ending.transaction, ending.xid, ending.extra)
+            records.append(_ending_record(ending, body))
+            state.apply_ending(Row(lsn + len(records) - 1, segment, now, records[-1]), body)
+        return records
 
     def _pairs_size(self, items: Sequence[Item]) -> int:
         """Return the bytes of the pairs of every ending: each may get one segment more."""
@@ -203,7 +215,9 @@ class GroupEncoder:
 
 
 def _records(item: Item) -> Sequence[UnplacedRecord]:
-    """Return the records of an item that is no ending, in order."""
+    """Return the records of an item in order, without its commit record."""
+    if isinstance(item, CommittedRows):
+        return tuple(rows_of(item))
     if isinstance(item, Bundle):
         return item.records
     if isinstance(item, UnplacedRecord):

@@ -63,6 +63,30 @@ class CommittedRows(NamedTuple):
     """As `size_of_rows` returns it."""
 
 
+class UnplacedEntry(NamedTuple):
+    """A persisting record with the targets that its body names."""
+
+    number: int
+    body: bytes
+    targets: tuple[str, ...]
+
+
+class UnplacedMarks(NamedTuple):
+    """Persisted records of several entries with the targets that their one body names.
+
+    They are written in one group, and the LSN of the item is that of the last one.
+    """
+
+    numbers: Sequence[int]
+    body: bytes
+    targets: frozenset[str]
+
+    @property
+    def size(self) -> int:
+        """An upper bound of the payload bytes."""
+        return len(self.numbers) * (len(self.body) + RECORD_BYTES)
+
+
 class Columnar(NamedTuple):
     """Plain records that are encoded already: a group of their own.
 
@@ -80,7 +104,15 @@ class Action(NamedTuple):
 
 
 Item: TypeAlias = (
-    bytes | UnplacedRecord | UnplacedEnding | Bundle | CommittedRows | Columnar | Action
+    bytes
+    | UnplacedRecord
+    | UnplacedEnding
+    | Bundle
+    | CommittedRows
+    | UnplacedEntry
+    | UnplacedMarks
+    | Columnar
+    | Action
 )
 """``bytes`` is a plain record (`Code.APPEND`)."""
 
@@ -88,6 +120,8 @@ Item: TypeAlias = (
 _ROW_BYTES = RECORD_BYTES + ROW_HEAD_SIZE
 _PAIRS_BYTES = 64 * PAIR_BYTES
 _PLAIN = {bytes}
+_FREELY_GROUPED = {bytes, UnplacedRecord, Bundle, UnplacedEntry, UnplacedMarks}
+"""Items that have neither pairs nor a group of their own."""
 
 
 def size_of(item: Item) -> int:
@@ -96,9 +130,11 @@ def size_of(item: Item) -> int:
         return len(item) + RECORD_BYTES
     if isinstance(item, UnplacedRecord):
         return len(item.body) + len(item.gtrid) + RECORD_BYTES
+    if isinstance(item, UnplacedEntry):
+        return len(item.body) + RECORD_BYTES
     if isinstance(item, Bundle):
         return sum([len(one.body) + len(one.gtrid) + RECORD_BYTES for one in item.records])
-    if isinstance(item, CommittedRows):
+    if isinstance(item, (CommittedRows, UnplacedMarks)):
         return item.size
     if isinstance(item, Columnar):
         return item.payload.size
@@ -143,8 +179,8 @@ def split_into_groups(
     """
     sizes = [size_of(item) for item in items]
     kinds = set(map(type, items))
-    if kinds == _PLAIN and sum(sizes) <= capacity:
-        yield bytes, list(items), sum(sizes)
+    if items and kinds <= _FREELY_GROUPED and sum(sizes) <= capacity:
+        yield bytes if kinds == _PLAIN else object, list(items), sum(sizes)
         return
     group: list[Item] = []
     size = pairs = 0

@@ -8,7 +8,7 @@ open (prepared, decided, pending), so memory grows with open work, not with the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -161,6 +161,28 @@ class LogState:
         if transaction >= self.next_transaction:
             self.next_transaction = transaction + 1
 
+    def apply_entry(
+        self, number: int, segment: int, time_us: int, body: bytes, targets: tuple[str, ...]
+    ) -> None:
+        """Apply a persisting record whose body names these targets."""
+        if number >= self.next_key:
+            self.next_key = number + 1
+        if targets:
+            self.pending[number] = OpenEntry(segment, time_us, body, targets, target_set(targets))
+        else:
+            self.pending.pop(number, None)
+
+    def apply_marks(self, numbers: Sequence[int], targets: Collection[str]) -> None:
+        """Apply persisted records: these targets hold all of these entries."""
+        self.next_key = max(self.next_key, max(numbers) + 1)
+        pending = self.pending
+        for number in numbers:
+            entry = pending.get(number)
+            if entry is not None:
+                entry.remaining = entry.remaining.difference(targets)
+                if not entry.remaining:
+                    del pending[number]
+
     def needed_from(self) -> int | None:
         """Return the first segment that holds anything needed; None if none does."""
         needed = [segment for segment, number in self._live_in.items() if number > 0]
@@ -301,28 +323,15 @@ class LogState:
     # -- persist log --------------------------------------------------------------------
 
     def _persisting(self, row: Row) -> None:
-        number = row.record.key or 0
-        targets = entry_targets(row.record.body)
-        self.pending[number] = OpenEntry(
-            row.segment, row.time_us, row.record.body, targets, target_set(targets)
-        )
-        if not targets:
-            del self.pending[number]
+        body = row.record.body
+        targets = entry_targets(body)
+        self.apply_entry(row.record.key or 0, row.segment, row.time_us, body, targets)
 
     def _persisted(self, row: Row) -> None:
-        self._confirm(row.record.key, mark_targets(row.record.body))
+        self.apply_marks((row.record.key or 0,), mark_targets(row.record.body))
 
     def _discard(self, row: Row) -> None:
-        entry = self.pending.get(row.record.key or 0)
-        self._confirm(row.record.key, entry.targets if entry else ())
-
-    def _confirm(self, number: int | None, targets: Collection[str]) -> None:
-        entry = self.pending.get(number or 0)
-        if entry is None or number is None:
-            return
-        entry.remaining = entry.remaining.difference(targets)
-        if not entry.remaining:
-            del self.pending[number]
+        self.pending.pop(row.record.key or 0, None)
 
 
 _JOURNAL = (

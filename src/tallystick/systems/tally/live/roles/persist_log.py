@@ -20,12 +20,10 @@ from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.entries import decode_entry, encode_entry
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.format.layout import segment_name, segment_number
-from tallystick.systems.tally.live.items import RECORD_BYTES, Bundle, Item
+from tallystick.systems.tally.live.items import RECORD_BYTES, Item, UnplacedEntry, UnplacedMarks
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.roles.base import TallyRole
 from tallystick.systems.tally.live.settings import Settings
-
-_PERSISTING, _PERSISTED = Code.PERSISTING.value, Code.PERSISTED.value
 
 MARKS_MAX = 256
 """Marks that are submitted as one."""
@@ -44,7 +42,7 @@ class TallyPersistLog(TallyRole[TallyLog]):
         with self.log.state() as state:
             self._next = state.next_key
         self._number_lock = threading.Lock()  # ties the numbers to the order of the log
-        self._marks: deque[tuple[Bundle, GroupTicket[Item]]] = deque()
+        self._marks: deque[tuple[UnplacedMarks, GroupTicket[Item]]] = deque()
 
     @property
     def last_number(self) -> int:
@@ -59,10 +57,11 @@ class TallyPersistLog(TallyRole[TallyLog]):
         Raises:
             ValueError: an operation names none of ``targets``, or a text is too long.
         """
-        body = encode_entry(tuple(targets), reference, operations)
+        names = tuple(targets)
+        body = encode_entry(names, reference, operations)
         with self._number_lock:
             number = self._next
-            ticket = self.log.submit(UnplacedRecord(_PERSISTING, body, None, number))
+            ticket = self.log.submit(UnplacedEntry(number, body, names))
             self._next = number + 1
         return number, ticket
 
@@ -72,28 +71,25 @@ class TallyPersistLog(TallyRole[TallyLog]):
 
     def persisted_all(self, numbers: Sequence[int], targets: Collection[str]) -> None:
         """Record, without forcing, that these targets hold each of them."""
-        body = encode_names(targets)
+        body, names = encode_names(targets), frozenset(targets)
         most = max(1, min(MARKS_MAX, self.log.capacity // (len(body) + RECORD_BYTES)))
         for start in range(0, len(numbers), most):
-            some = numbers[start : start + most]
-            bundle = Bundle(
-                tuple([UnplacedRecord(_PERSISTED, body, None, number) for number in some])
-            )
-            self._marks.append((bundle, self.log.submit(bundle, sync=False)))
+            marks = UnplacedMarks(numbers[start : start + most], body, names)
+            self._marks.append((marks, self.log.submit(marks, sync=False)))
         self._mark_again()
 
     def _mark_again(self) -> None:
         """Submit persisted marks anew that were refused because the disk was full."""
         with self._number_lock:
             for _ in range(len(self._marks)):
-                bundle, ticket = self._marks[0]
+                marks, ticket = self._marks[0]
                 if not ticket.done():
                     return
                 self._marks.popleft()
                 try:
                     ticket.wait()
                 except LogWriteError:
-                    self._marks.append((bundle, self.log.submit(bundle, sync=False)))
+                    self._marks.append((marks, self.log.submit(marks, sync=False)))
 
     def lowest_pending(self) -> int | None:
         """Return the smallest number that is pending in what is durable."""
