@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallystick.roles import PersistEntry
-from tallystick.services.write_behind.schedule import Key, QueuedTransaction, Schedule, keys_of
+from tallystick.services.write_behind.schedule import Key, Schedule, keys_of
 from tests.services.write_behind.kit import put
 
 
@@ -24,7 +24,7 @@ def schedule(*keys: str, strict: bool = False) -> Schedule:
     return made
 
 
-def numbers(batch: list[QueuedTransaction]) -> list[int]:
+def numbers(batch: list[PersistEntry]) -> list[int]:
     return [one.number for one in batch]
 
 
@@ -60,7 +60,7 @@ def test_transaction_set_aside_blocks_its_keys_only() -> None:
     made = schedule("a", "a", "b")
     (first,) = made.take(1, 0.0)
     made.put_back([first])
-    made.set_aside(first)
+    made.set_aside(made.waiting[1])
     assert numbers(made.take(10, 0.0)) == [3]
     assert made.retry(1)
     assert numbers(made.take(10, 0.0)) == [1, 2]
@@ -84,7 +84,7 @@ def test_delayed_transaction_is_taken_after_its_delay() -> None:
     made = schedule("a", "b")
     (first,) = made.take(1, 0.0)
     made.put_back([first])
-    made.delay(first, 5.0)
+    made.delay(made.waiting[1], 5.0)
     assert numbers(made.take(10, 0.0)) == [2]
     assert made.next_delay_end() == 5.0
     assert numbers(made.take(10, 5.0)) == [1]
@@ -122,6 +122,28 @@ def test_single_schedule_keeps_order_without_queues_until_something_fails() -> N
     assert made.newly_stuck == [1, 3]
 
 
+def test_transaction_discarded_in_a_batch_does_not_return_to_a_single_schedule() -> None:
+    made = Schedule(single=True)
+    made.add([entry(1, "a"), entry(2, "b")])
+    made.use_queues()
+    first, second = made.take(10, 0.0)
+    made.discard(2)
+    made.done([first])
+    made.put_back([second])
+    assert not made.has_ready()
+    assert made.take(10, 0.0) == []
+
+
+def test_single_schedule_without_queues_drops_what_is_discarded() -> None:
+    made = Schedule(single=True)
+    made.add([entry(number, "a") for number in range(1, 5)])
+    batch = made.take(2, 0.0)
+    made.discard(1)
+    made.discard(4)
+    made.put_back(batch)
+    assert numbers(made.take(10, 0.0)) == [2, 3]
+
+
 def test_transactions_after_one_set_aside_are_stuck_and_reported() -> None:
     made = schedule("a", "b", "ab", "bc", "d")
     made.set_aside(made.waiting[1])
@@ -146,7 +168,7 @@ def test_every_transaction_is_applied_once_and_in_order_per_key(
     rng = random.Random(seed)
     made = Schedule(single=single)
     waiting = list(enumerate(keys, 1))
-    out: list[list[QueuedTransaction]] = []
+    out: list[list[PersistEntry]] = []
     applied: list[int] = []
     added: set[int] = set()
     discarded: set[int] = set()
@@ -192,9 +214,9 @@ def test_every_transaction_is_applied_once_and_in_order_per_key(
         assert own == sorted(own)
 
 
-def _check_batch(batch: list[QueuedTransaction], out: list[list[QueuedTransaction]]) -> None:
-    held = {key for other in out for one in other for key in keys_of(one.entry)}
-    assert not held & {key for one in batch for key in keys_of(one.entry)}
+def _check_batch(batch: list[PersistEntry], out: list[list[PersistEntry]]) -> None:
+    held = {key for other in out for one in other for key in keys_of(one)}
+    assert not held & {key for one in batch for key in keys_of(one)}
     assert numbers(batch) == sorted(numbers(batch))
 
 

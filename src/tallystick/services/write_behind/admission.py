@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 
 from tallystick.errors import BusyError, TransactionUsageError
 from tallystick.roles import Operation, PersistEntry, PersistLog, Ticket
-from tallystick.services.write_behind.backlog import Backlog, size_of
+from tallystick.services.write_behind.backlog import Backlog, Pending, size_of
 from tallystick.services.write_behind.metrics import WriteBehindMetrics
 from tallystick.services.write_behind.sequencer import Sequencer
 from tallystick.storage.scheduling import time
@@ -83,7 +83,7 @@ class Admission:
         left = self._left.get(names) or self._left.setdefault(names, frozenset(names))
         number, ticket = self._log.persisting(names, operations, reference)
         entry = PersistEntry(number, names, operations, reference, now)
-        self._backlog.add(entry, left, size)
+        self._backlog.add(Pending(entry, left, size, time.monotonic()))
         self._sequencer.append(entry, ticket)
         self.last_number = number
         return number, ticket

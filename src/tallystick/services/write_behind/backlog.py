@@ -79,20 +79,17 @@ class Backlog:
         with self._changed:
             return self._is_young()
 
-    def add(self, entry: PersistEntry, left: frozenset[str], size: int) -> None:
+    def add(self, one: Pending) -> None:
         """Add a transaction, in ascending order of numbers. Called with `entrance`."""
-        self._enter(Pending(entry, left, size, time.monotonic()))
+        self._arrived.append(one)
+        self._bytes_in += one.size
+        self.arrivals += 1
 
     def load(self, entry: PersistEntry, left: frozenset[str], size: int) -> None:
         """Add a transaction of an earlier run, with its age, whatever the limits say."""
         age = max(0.0, time.time() - entry.time / 1_000_000)
         with self.entrance:
-            self._enter(Pending(entry, left, size, time.monotonic() - age))
-
-    def _enter(self, one: Pending) -> None:
-        self._arrived.append(one)
-        self._bytes_in += one.size
-        self.arrivals += 1
+            self.add(Pending(entry, left, size, time.monotonic() - age))
 
     def wait_for_space(self, size: int, deadline: float) -> None:
         """Return once there may be space, or raise `BusyError` at the deadline."""
@@ -172,15 +169,16 @@ class Backlog:
 
     def applied(self, numbers: Iterable[int], target: str) -> None:
         """Note that the target has applied these; remove those that every target has applied."""
+        applied = {target}
         with self._changed:
             self._take_arrived()
             for number in numbers:
                 one = self._pending.get(number)
                 if one is None:
                     continue
-                one.left = one.left.difference((target,))
+                one.left -= applied
                 if not one.left:
-                    self._forget(number)
+                    self._forget(one)
                 elif self._stuck and self._is_stuck(one):
                     self._active.pop(number, None)
             self._changed.notify_all()
@@ -189,15 +187,17 @@ class Backlog:
         """Remove a transaction that was discarded or refused by the log."""
         with self._changed:
             self._take_arrived()
-            if number in self._pending:
-                self._forget(number)
+            one = self._pending.get(number)
+            if one is not None:
+                self._forget(one)
             self._changed.notify_all()
 
-    def _forget(self, number: int) -> None:
-        self._bytes_out += self._pending.pop(number).size
+    def _forget(self, one: Pending) -> None:
+        self._bytes_out += one.size
         self._departures += 1
+        del self._pending[one.entry.number]
         if self._active is not self._pending:
-            self._active.pop(number, None)
+            self._active.pop(one.entry.number, None)
 
     def stuck(self, target: str, numbers: Sequence[int]) -> None:
         """Add to the transactions that wait for an operator in the queues of the target."""

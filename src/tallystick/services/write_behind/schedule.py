@@ -9,8 +9,9 @@ Each key has a queue. Transactions stay in their queues until they are done; tho
 all that are before it in its queues are taken by the same batch. A transaction that is set aside
 makes those after it in its queues *stuck*, and those after these.
 
-While one batch at a time is enough (``single``) and nothing has failed, no queue is needed:
-transactions wait in an inbox and leave it in the order of their numbers. Not safe for threads.
+While one batch at a time is enough (``single``) and nothing has failed, no queue is needed, nor a
+`QueuedTransaction`: entries wait in an inbox and leave it in the order of their numbers. Not safe
+for threads.
 """
 
 from __future__ import annotations
@@ -26,13 +27,9 @@ Key = tuple[str, bytes]
 ALL_KEYS: frozenset[Key] = frozenset({("", b"")})
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class QueuedTransaction:
-    """One transaction for one target, with its operations for that target.
-
-    Every commit creates one, and most never differ from the defaults: so the defaults are class
-    attributes, not slots.
-    """
+    """One transaction in the queues of one target, with its operations for that target."""
 
     entry: PersistEntry
     keys: frozenset[Key] = field(default=frozenset(), init=False)
@@ -83,14 +80,16 @@ class Schedule:
     strict: bool = False
     single: bool = False
     waiting: dict[int, QueuedTransaction] = field(default_factory=dict)
-    """Transactions in a queue or in a batch, by ascending number."""
+    """Transactions in queues, by ascending number."""
     newly_stuck: list[int] = field(default_factory=list)
     """Numbers that became stuck; the reader clears it."""
     _queued: bool = field(init=False)
     """Transactions are in queues."""
     _inbox: deque[PersistEntry] = field(default_factory=deque)
     _discarded: set[int] = field(default_factory=set)
-    """Discarded numbers that are still in the inbox."""
+    """Discarded numbers that may be in the inbox, or in the batch of it."""
+    _taken: dict[int, QueuedTransaction] = field(default_factory=dict)
+    """Transactions of the queues that are in a batch."""
     _queues: dict[Key, KeyQueue] = field(default_factory=dict)
     _ready: list[QueuedTransaction] = field(default_factory=list)
     _delayed: list[tuple[float, QueuedTransaction]] = field(default_factory=list)
@@ -104,7 +103,7 @@ class Schedule:
         if self._queued:
             self.use_queues()
 
-    def take(self, count_max: int, now: float) -> list[QueuedTransaction]:
+    def take(self, count_max: int, now: float) -> list[PersistEntry]:
         """Return the next batch, in the order of numbers; empty if none is ready at ``now``."""
         if not self._queued:
             return self._take_first(count_max)
@@ -127,27 +126,20 @@ class Schedule:
                     heapq.heappush(joining, follower)
             if transaction.alone:
                 break
-        return sorted(batch)
+        return [one.entry for one in sorted(batch)]
 
-    def _take_first(self, count_max: int) -> list[QueuedTransaction]:
-        batch: list[QueuedTransaction] = []
-        while self._inbox and len(batch) < count_max:
-            transaction = self._next_of_inbox()
-            if transaction is not None:
-                transaction.taken = True
-                batch.append(transaction)
+    def _take_first(self, count_max: int) -> list[PersistEntry]:
+        batch: list[PersistEntry] = []
+        inbox, discarded = self._inbox, self._discarded
+        while inbox and len(batch) < count_max:
+            entry = inbox.popleft()
+            if entry.number not in discarded:
+                batch.append(entry)
         return batch
 
-    def _next_of_inbox(self) -> QueuedTransaction | None:
-        entry = self._inbox.popleft()
-        if self._discarded and entry.number in self._discarded:
-            self._discarded.discard(entry.number)
-            return None
-        transaction = self.waiting[entry.number] = QueuedTransaction(entry)
-        return transaction
-
-    def _enqueue(self, transaction: QueuedTransaction) -> None:
+    def _enqueue(self, entry: PersistEntry) -> None:
         """Append a transaction to the queues of its keys."""
+        transaction = self.waiting[entry.number] = QueuedTransaction(entry)
         transaction.keys = ALL_KEYS if self.strict else keys_of(transaction.entry)
         for key in transaction.keys:
             queue = self._queues.get(key)
@@ -169,44 +161,49 @@ class Schedule:
         """Return when the next delay ends, None if there is none."""
         return self._delayed[0][0] if self._delayed else None
 
-    def done(self, batch: list[QueuedTransaction]) -> None:
-        """Remove a batch that the target has applied."""
-        for transaction in batch:
+    def done(self, batch: list[PersistEntry]) -> None:
+        """Remove a batch that the target has applied, or the first ones of it."""
+        if not self._queued:
+            if self._discarded:
+                self._discarded = {one for one in self._discarded if one > batch[-1].number}
+            return
+        transactions = [self._taken.pop(one.number) for one in batch]
+        for transaction in transactions:
             transaction.gone = True
             self.waiting.pop(transaction.number, None)
             for key in transaction.keys:
                 queue = self._queues[key]
                 queue.transactions.remove(transaction)  # near the front: the batch took them
                 queue.taken -= 1
-        self._offer_heads(batch)
-        if self.single and not self.waiting:
+        self._offer_heads(transactions)
+        if self.single and not self.waiting and not self._taken:
             self._queued = False
 
-    def put_back(self, batch: list[QueuedTransaction]) -> None:
-        """Return a batch that the target has not applied; it may be taken again."""
+    def put_back(self, batch: list[PersistEntry]) -> None:
+        """Return a batch that the target has not applied, or a part; it may be taken again."""
         if not self._queued:
-            for transaction in reversed(batch):
-                if self.waiting.pop(transaction.number, None) is not None:
-                    self._inbox.appendleft(transaction.entry)
+            self._inbox.extendleft(reversed(batch))
             return
-        for transaction in reversed(batch):
+        transactions = [self._taken.pop(one.number) for one in batch]
+        for transaction in reversed(transactions):
             transaction.taken = False
             for key in transaction.keys:
                 queue = self._queues[key]
                 if queue.taken < len(queue.transactions):
                     queue.transactions[queue.taken].blocked += 1
                 queue.taken -= 1
-        for transaction in [one for one in batch if one.gone]:
+        for transaction in [one for one in transactions if one.gone]:
             self._remove(transaction)
-        self._offer_heads(batch)
+        self._offer_heads(transactions)
 
     def use_queues(self) -> None:
         """Keep queues until they are empty: transactions no longer leave in one order."""
         self._queued = True
         while self._inbox:
-            transaction = self._next_of_inbox()
-            if transaction is not None:
-                self._enqueue(transaction)
+            entry = self._inbox.popleft()
+            if entry.number not in self._discarded:
+                self._enqueue(entry)
+        self._discarded.clear()
 
     def delay(self, transaction: QueuedTransaction, until: float) -> None:
         """Delay a transaction that is not taken."""
@@ -256,13 +253,14 @@ class Schedule:
 
     def discard(self, number: int) -> None:
         """Remove a transaction; if it is in a batch it may still be applied."""
+        if not self._queued:
+            self._discarded.add(number)
+            return
         transaction = self.waiting.pop(number, None)
         if transaction is None:
-            if any(entry.number == number for entry in self._inbox):
-                self._discarded.add(number)
             return
         transaction.gone = True
-        if transaction.keys and not transaction.taken:
+        if not transaction.taken:
             self._remove(transaction)
             self._offer_heads([transaction])
 
@@ -280,6 +278,7 @@ class Schedule:
     def _take(self, transaction: QueuedTransaction) -> list[QueuedTransaction]:
         """Mark as taken; return transactions that only taken ones are before now."""
         transaction.taken = True
+        self._taken[transaction.number] = transaction
         freed = []
         for key in transaction.keys:
             queue = self._queues[key]

@@ -150,7 +150,7 @@ class TargetQueue:
             _log.critical("%s gets nothing any more: %r", self.name, error, exc_info=error)
             self._on_broken(error)
 
-    def _take(self) -> list[QueuedTransaction] | None:
+    def _take(self) -> list[PersistEntry] | None:
         with self._changed:
             while not self._stopping.is_set():
                 now = time.monotonic()
@@ -166,7 +166,7 @@ class TargetQueue:
         delay_end = self._schedule.next_delay_end()
         return None if delay_end is None else max(0.0, delay_end - now)
 
-    def _apply(self, batch: list[QueuedTransaction]) -> None:
+    def _apply(self, batch: list[PersistEntry]) -> None:
         began, arrivals = time.monotonic(), self._backlog.arrivals
         try:
             count, error = self._call(batch)
@@ -181,10 +181,10 @@ class TargetQueue:
         if error is None:
             self._pause(time.monotonic() - began, arrivals)
 
-    def _call(self, batch: list[QueuedTransaction]) -> tuple[int, BaseException | None]:
+    def _call(self, batch: list[PersistEntry]) -> tuple[int, BaseException | None]:
         """Return how many of the batch the target has applied, and the error for the next one."""
         try:
-            self.target.apply([one.entry for one in batch])
+            self.target.apply(batch)
         except PartlyAppliedError as partly:
             return partly.count, partly.__cause__
         except BaseException as error:  # whatever a target raises, sys.exit() too, is its failure
@@ -192,7 +192,7 @@ class TargetQueue:
         return len(batch), None
 
     def _not_applied(
-        self, rest: list[QueuedTransaction], error: BaseException | None, *, first: bool
+        self, rest: list[PersistEntry], error: BaseException | None, *, first: bool
     ) -> None:
         """Put back what was not applied; with ``first`` the error is that of the first one."""
         if isinstance(error, DOWN_ERRORS):
@@ -220,7 +220,7 @@ class TargetQueue:
                 return
             self._stopping.wait(min(left, PAUSE_SECONDS))
 
-    def _mark_applied(self, batch: list[QueuedTransaction], *, whole: bool) -> None:
+    def _mark_applied(self, batch: list[PersistEntry], *, whole: bool) -> None:
         self._metrics.applied(self.name, len(batch))
         # the mark comes before the next transaction on the same key
         self._on_applied(self.name, [one.number for one in batch])
@@ -230,12 +230,12 @@ class TargetQueue:
             self._schedule.done(batch)
             self._changed.notify_all()
 
-    def _put_back(self, batch: list[QueuedTransaction]) -> None:
+    def _put_back(self, batch: list[PersistEntry]) -> None:
         with self._changed:
             self._schedule.put_back(batch)
             self._changed.notify_all()
 
-    def _unreachable(self, batch: list[QueuedTransaction], error: Exception) -> None:
+    def _unreachable(self, batch: list[PersistEntry], error: Exception) -> None:
         self._metrics.retried(self.name)
         with self._changed:
             self._schedule.put_back(batch)
@@ -249,7 +249,7 @@ class TargetQueue:
             self._changed.notify_all()
         _log.warning("%s cannot be reached, next try in %.2f s: %r", self.name, delay, error)
 
-    def _failed(self, batch: list[QueuedTransaction], error: BaseException) -> None:
+    def _failed(self, batch: list[PersistEntry], error: BaseException) -> None:
         self._metrics.retried(self.name)
         with self._changed:
             self._schedule.put_back(batch)
