@@ -10,6 +10,8 @@ from tallystick.errors import TransactionUsageError
 from tallystick.roles import Operation, OperationCode
 from tallystick.services.write_behind.targets.rows import Row, encode_row
 
+_INSERT, _UPDATE, _DELETE = OperationCode.INSERT, OperationCode.UPDATE, OperationCode.DELETE
+
 Commit = Callable[[Sequence[Operation], str], int]
 """Commits operations under a reference; returns the transaction's number."""
 
@@ -32,17 +34,17 @@ class WriteBehindTransaction:
         self, table: str, key: Row | bytes, value: Row | bytes, *, target: str | None = None
     ) -> None:
         """Put a new row into a table."""
-        self.put(OperationCode.INSERT, table, key, value, target)
+        self.put(_INSERT, table, key, value, target)
 
     def update(
         self, table: str, key: Row | bytes, value: Row | bytes, *, target: str | None = None
     ) -> None:
         """Change columns of a row."""
-        self.put(OperationCode.UPDATE, table, key, value, target)
+        self.put(_UPDATE, table, key, value, target)
 
     def delete(self, table: str, key: Row | bytes, *, target: str | None = None) -> None:
         """Remove a row."""
-        self.put(OperationCode.DELETE, table, key, None, target)
+        self.put(_DELETE, table, key, None, target)
 
     def send(self, topic: str, body: bytes, *, key: bytes = b"", target: str | None = None) -> None:
         """Send bytes to targets that are functions; those with the same key arrive in order."""

@@ -53,17 +53,11 @@ def encode_entry(
     text = reference.encode()
     try:
         pieces = [head, COUNT.pack(len(text)), text]
-        for one in operations:
-            collection, key, value = one.collection.encode(), one.key, one.value
+        for code, collection, key, value, target in operations:
+            name = collection.encode()
             size = NO_VALUE if value is None else len(value)
-            pieces += (
-                OPERATION_HEAD.pack(
-                    _CODES[one.code], indices[one.target], len(collection), len(key), size
-                ),
-                collection,
-                key,
-                value or b"",
-            )
+            head = OPERATION_HEAD.pack(_CODES[code], indices[target], len(name), len(key), size)
+            pieces += (head, name, key, value or b"")
     except KeyError as error:
         raise ValueError(f"{error} is not a target of this transaction") from error
     except struct.error as error:
