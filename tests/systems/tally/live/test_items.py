@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,11 +13,12 @@ from hypothesis import strategies as st
 
 from tallystick.storage.crc import crc32
 from tallystick.storage.local import LOCAL
-from tallystick.systems.tally.format.bodies import Ending, encode_ending
+from tallystick.systems.tally.format.bodies import Ending, encode_ending, encode_names
 from tallystick.systems.tally.format.columns import UnplacedRecord, decode_columns
+from tallystick.systems.tally.format.entries import encode_entry
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.live import items as bulk
-from tallystick.systems.tally.live.items import Columnar
+from tallystick.systems.tally.live.items import Columnar, Item, UnplacedEntry, UnplacedMarks
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.roles.journal import open_journal
 from tallystick.systems.tally.live.roles.undo_redo_log import TallyUndoRedoLog
@@ -85,6 +87,36 @@ def test_whole_transactions_are_encoded_as_their_records_are(
     data = b"".join(payload.buffers)
     assert list(decode_columns(data, counts[-1], payload.columns).records()) == records
     assert len(data) == payload.size <= sum(item.size for item in whole)
+
+
+PERSISTED = [((1, 3), {"a"}), ((3, 9, 1), {"a", "b"}), ((2,), {"b"})]
+"""Numbers, one of them of no entry, with the targets that hold them."""
+
+
+def test_entries_and_marks_are_written_and_applied_as_their_records_are(tmp_path: Path) -> None:
+    body = encode_entry(("a", "b"), "", ())
+    items: list[Item] = [UnplacedEntry(number, body, ("a", "b")) for number in (1, 2, 3, 4)]
+    records: list[Item] = [UnplacedRecord(Code.PERSISTING, body, None, n) for n in (1, 2, 3, 4)]
+    for numbers, names in PERSISTED:
+        mark = encode_names(names)
+        items.append(UnplacedMarks(numbers, mark, frozenset(names)))
+        records += [UnplacedRecord(Code.PERSISTED, mark, None, number) for number in numbers]
+    found = []
+    for number, every in enumerate((items, records)):
+        with _open_log(tmp_path / str(number)) as log:
+            lsns = [ticket.wait() for ticket in [log.submit(one) for one in every]]
+            with log.state() as state:
+                pending = {key: one.remaining for key, one in state.pending.items()}
+                found.append((lsns[-1], state.next_key, pending))
+        with _open_log(tmp_path / str(number)) as log, log.state() as state:
+            pending = {key: one.remaining for key, one in state.pending.items()}
+            found.append((log.next_lsn - 1, state.next_key, pending))
+    both = frozenset(("a", "b"))
+    assert found == [(10, 10, {2: frozenset("a"), 4: both})] * 4
+
+
+def _open_log(path: Path) -> contextlib.closing[TallyLog]:
+    return contextlib.closing(TallyLog(str(path), settings=SETTINGS))
 
 
 def test_what_a_transaction_has_logged_before_counts_in_its_commit_record(tmp_path: Path) -> None:
