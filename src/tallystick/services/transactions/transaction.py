@@ -202,7 +202,7 @@ class GlobalTransaction:
     def _end(self, status: Status) -> Steps[None]:
         self.status = status
         yield from self._protocol.close()
-        self._protocol.ended(status.value)
+        self._protocol.ended(status)
         for hook in self._after:
             try:
                 hook(status)

@@ -23,6 +23,7 @@ import math
 import weakref
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
 from tallystick.errors import (
@@ -315,10 +316,10 @@ class TwoPhaseCommit:
         if released is not None:
             released()
 
-    def ended(self, outcome: str) -> None:
+    def ended(self, outcome: Enum) -> None:
         """Take note of how it ended, for those who watch."""
         if self._trace is not None:
-            self._trace.end(outcome)
+            self._trace.end(str(outcome.value))
 
     # -- one phase ----------------------------------------------------------------------------
 

@@ -28,8 +28,8 @@ def format_gid(xid: Xid) -> str:
     Raises:
         TransactionUsageError: it is longer than the server accepts.
     """
-    parts = (base64.b64encode(part).decode() for part in (xid.gtrid, xid.bqual))
-    gid = f"{xid.format_id}_{'_'.join(parts)}"
+    gtrid, bqual = base64.b64encode(xid.gtrid), base64.b64encode(xid.bqual)
+    gid = f"{xid.format_id}_{gtrid.decode()}_{bqual.decode()}"
     if len(gid) > GID_MAX:
         raise TransactionUsageError(
             f"the id {gid} is too long for PostgreSQL", expected=f"at most {GID_MAX} bytes"

@@ -24,6 +24,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from tallystick.errors import MissingExtraError, TransactionUsageError
@@ -117,6 +118,7 @@ After RESET ALL settings of an extension or the application itself would be lost
 the application has made: no view of the server lists them.
 """
 _FACTORIES = ("row_factory", "cursor_factory", "server_cursor_factory", "prepare_threshold")
+_factories_of = attrgetter(*_FACTORIES)
 
 
 class RefusalErrors(DriverErrors):
@@ -133,7 +135,7 @@ class RefusalErrors(DriverErrors):
 
 
 driver_errors = DriverErrors(psycopg.Error)
-refusals = RefusalErrors(psycopg.DatabaseError)
+refusals = RefusalErrors(psycopg.Error)
 
 
 class PostgresResource(ConnectionResource[Connection]):
@@ -382,7 +384,7 @@ class BasePostgresBranch:
         self._connection = connection
         self._give = give
         self._gid = format_gid(xid)
-        self._factories = [getattr(connection, name) for name in _FACTORIES]
+        self._factories = _factories_of(connection)
         self._reset = b""
         self._is_reset = True
         self._sent = False
@@ -406,20 +408,18 @@ class BasePostgresBranch:
                 f"a new connection of {self._resource.name!r} is in a transaction already",
                 advice="End it where the connection is made",
             )
-        yield from self._note_settings()
+        if self._resource.made_by_url:
+            self._reset = _RESET
+        elif isinstance(self._resource.pool, Pool):  # an engine resets its sessions itself
+            yield from self._note_settings()
         begin = connection._get_tx_start_command().decode("ascii")
         *_, result = yield partial(self._answer, beginning(self._gid, begin).encode("ascii"))
         command_tag(result)
-        connection._tpc = psycopg_xid(self.xid), False
+        connection._tpc = self._gid, False  # type: ignore[assignment] # psycopg takes its text
 
     def _note_settings(self) -> Steps[None]:
-        """Learn how to reset the session: an engine does so itself, others leave it to us."""
+        """Learn how to reset a session that the application's own function has made."""
         resource, connection = self._resource, self._connection
-        if not isinstance(resource.pool, Pool):
-            return
-        if resource.made_by_url:
-            self._reset = _RESET
-            return
         if connection not in resource.resets:
             *_, result = yield partial(self._answer, _SETTINGS.encode("ascii"))
             if result.status != ExecStatus.TUPLES_OK:
@@ -445,15 +445,17 @@ class BasePostgresBranch:
         return self._send("COMMIT PREPARED")
 
     def _send(self, verb: str) -> bool:
-        with suppress(psycopg.Error):  # the call that waits raises it again
+        try:
             self._connection.pgconn.send_query(self._command(verb))
-            self._sent = True
-            self._prepared = self._prepared or None
-        return self._sent
+        except psycopg.Error:
+            return self._sent  # the call that waits raises it again
+        self._sent = True
+        self._prepared = self._prepared or None
+        return True
 
     def _prepare(self) -> Steps[Vote]:
         self._refuse_ended()
-        with driver_errors, refusals:
+        with refusals:
             if self._resource.detect_read_only and (yield from self._wrote_nothing()):
                 yield from self._run("COMMIT")
                 self._over = True
@@ -488,7 +490,7 @@ class BasePostgresBranch:
         if self._connection.pgconn.transaction_status == TransactionStatus.INERROR:
             raise BranchRolledBack(_FAILED)
         self._over = True
-        with driver_errors, refusals:
+        with refusals:
             yield from self._run("COMMIT")
 
     def _rollback(self) -> Steps[None]:
@@ -514,8 +516,9 @@ class BasePostgresBranch:
         sound = self._over and self._is_idle() and self._is_reset
         if sound:
             self._connection._tpc = None
-            for name, made in zip(_FACTORIES, self._factories, strict=True):
-                setattr(self._connection, name, made)
+            if _factories_of(self._connection) != self._factories:
+                for name, made in zip(_FACTORIES, self._factories, strict=True):
+                    setattr(self._connection, name, made)
         self._give(self._connection, broken=not sound)
 
     def _is_idle(self) -> bool:
@@ -526,10 +529,10 @@ class BasePostgresBranch:
         command = None if self._sent else self._command(verb)
         self._sent = False
         results = yield partial(self._answer, command)
-        answer, resets = results[: self._statements][-1], results[self._statements :]
-        self._is_reset = self._is_reset and all(
-            one.status in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK) for one in resets
-        )
+        answer = results[: self._statements][-1]
+        for one in results[self._statements :]:
+            if one.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
+                self._is_reset = False
         try:
             return command_tag(answer)
         except psycopg.Error as error:
@@ -686,11 +689,6 @@ def command_tag(result: PGresult) -> str:
     if isinstance(error, psycopg.errors.UndefinedObject) and not was_ended(error):
         raise BranchUnknown(message_of(error)) from error
     raise error
-
-
-def psycopg_xid(xid: Xid) -> psycopg.Xid:
-    """Return psycopg's own object for an id of ours, which is ASCII throughout."""
-    return psycopg.Xid.from_parts(xid.format_id, xid.gtrid.decode("ascii"), xid.bqual.decode())
 
 
 def beginning(gid: str, begin: str = "BEGIN") -> str:
