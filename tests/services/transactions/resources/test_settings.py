@@ -158,6 +158,73 @@ def test_settings_of_a_transaction_on_mariadb_end_with_it(
         assert len({seen(tm, "maria", "SELECT CONNECTION_ID()") for _ in range(3)}) == 1
 
 
+MADE_PG = {
+    "search_path": 'pg_catalog, "Odd\'One"',
+    "TimeZone": "Asia/Tokyo",
+    "default_transaction_isolation": "repeatable read",
+    "statement_timeout": "7min",
+    "enable_seqscan": "off",  # none of those that are set again
+    "app.tenant": "seven",
+}
+CHANGES_PG = (*SET_PG, "SELECT set_config('DateStyle', 'German', false)")
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_an_application_s_own_psycopg_connection_stays_as_it_was_made(
+    tmp_path: Path, postgres_server: Server, end: str
+) -> None:
+    def connect() -> psycopg.Connection[Any]:
+        connection = psycopg.connect(
+            postgres_server.url, row_factory=dict_row, cursor_factory=psycopg.ClientCursor,
+            prepare_threshold=None,
+        )  # fmt: skip
+        connection.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
+        for name, value in MADE_PG.items():
+            connection.execute("SELECT set_config(%s, %s, false)", (name, value))
+        connection.commit()
+        return connection
+
+    names = [*MADE_PG, "transaction_isolation"]
+    columns = [f"current_setting('{name}') AS \"{name}\"" for name in names]
+    question = f"SELECT {', '.join(columns)}, pg_backend_pid() AS pid"
+    pg = PostgresResource("pg", connect)
+    with open_manager(tmp_path / "tm", f"sqlite:///{tmp_path}/l", pg=pg) as tm:
+        rows = []
+        for _ in range(3):
+            with tm.begin() as tx:
+                tx["other"].execute("SELECT 1")
+                rows.append(tx["pg"].execute(question).fetchone())
+                assert isinstance(tx["pg"].cursor(), psycopg.ClientCursor)
+                assert tx["pg"].prepare_threshold is None
+            use(tm, end, "pg", CHANGES_PG)
+    wanted = {**MADE_PG, "transaction_isolation": "serializable"}
+    assert [{name: row[name] for name in wanted} for row in rows] == [wanted] * 3
+    assert end in ("rollback", "failed statement") or len({row["pid"] for row in rows}) == 1
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_an_application_s_own_pymysql_connection_stays_as_it_was_made(
+    tmp_path: Path, mariadb_server: Server, end: str
+) -> None:
+    def connect() -> Any:
+        connection = pymysql.connect(
+            host="127.0.0.1", port=mariadb_server.port, user="root", database="mysql",
+            cursorclass=pymysql.cursors.DictCursor, init_command="SET time_zone = '+01:00'",
+        )  # fmt: skip
+        with connection.cursor() as cursor:
+            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+            cursor.execute("SET @tenant = 'seven'")
+        return connection
+
+    question = "SELECT @@time_zone AS zone, @@tx_isolation AS level, @tenant AS tenant"
+    maria = MySqlResource("maria", connect)
+    with open_manager(tmp_path / "tm", f"sqlite:///{tmp_path}/l", maria=maria) as tm:
+        for change in ((), ("SET time_zone = '+02:00'", "SET @tenant = 'eight'"), ()):
+            found: Any = seen(tm, "maria", question)
+            assert found == {"zone": "+01:00", "level": "SERIALIZABLE", "tenant": "seven"}
+            use(tm, end, "maria", change)
+
+
 @pytest.fixture
 def table(postgres_server: Server) -> str:
     name = f"settings{next(_names)}"
