@@ -109,7 +109,12 @@ _TLS = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_cert", "ssl_verify_identity
 _ERROR = 0xFF
 """First byte of an answer that is an error; 0 is success."""
 _REQUEST = struct.Struct("<iB")
-"""Head of a request: 3 bytes of length, 1 of sequence number (0), 1 of the command."""
+"""Head of a request: 3 bytes of length, 1 of sequence number (0), 1 of the command.
+
+An answer begins in the same way, with its kind in place of the command.
+"""
+_SHORTEST_ANSWER = 11
+"""Bytes of an answer without text: 4 of the head; kind, two counts, status and warnings."""
 
 driver_errors = DriverErrors(pymysql.Error)
 
@@ -495,36 +500,37 @@ class MySqlBranch:
         self._resource.pool.give(self._connection, broken=True)
 
 
-class _Answer:
-    """The packet that answers a statement without rows; PyMySQL reads no more than its first byte.
+def _read_answer(connection: Connection) -> None:
+    """Read the answer to a statement without rows, of which only the first byte matters.
 
-    Its own class for packets, and the result that it makes of one, cost more than the rest of a
-    round trip.
+    PyMySQL's own call makes objects of it that cost more than the rest of a round trip.
+
+    Raises:
+        pymysql.Error: the server refuses the statement, or the connection is lost.
     """
-
-    __slots__ = ("_data",)
-
-    def __init__(self, data: bytes, _encoding: str) -> None:
-        self._data = data
-
-    def is_error_packet(self) -> bool:
-        """Return True if the server refuses the statement."""
-        if self._data[0] == 0:
-            return False
-        if self._data[0] != _ERROR:
-            raise pymysql.InternalError(0, f"no answer to an XA statement: {self._data[:16]!r}")
-        return True
-
-    def raise_for_error(self) -> NoReturn:
-        """Raise PyMySQL's error."""
-        pymysql.err.raise_mysql_exception(self._data)
+    limit = connection._read_timeout
+    if getattr(connection, "_current_timeout", limit) != limit:  # older ones set it in each call
+        connection._sock.settimeout(limit)
+        connection._current_timeout = limit
+    answer: bytes = connection._read_bytes(_SHORTEST_ANSWER)
+    head, kind = _REQUEST.unpack_from(answer)
+    size, number = head & 0xFFFFFF, head >> 24
+    if number != 1:  # 0 when the server is shut down
+        connection._force_close()
+        raise pymysql.OperationalError(0, "the connection was lost: an answer out of turn")
+    if size > _SHORTEST_ANSWER - 4:
+        answer += connection._read_bytes(size - _SHORTEST_ANSWER + 4)
+    if kind == _ERROR:
+        pymysql.err.raise_mysql_exception(answer[4:])
+    if kind != 0:
+        raise pymysql.InternalError(0, f"no answer to an XA statement: {answer[:16]!r}")
 
 
 def ask(connection: Connection, statement: str) -> None:
     """Run a statement without rows; a refusal of the server is raised as an answer."""
     try:
         connection._execute_command(COMMAND.COM_QUERY, statement)
-        connection._read_packet(_Answer)
+        _read_answer(connection)
     except pymysql.Error as error:
         raise_meaning(statement, error)
 
@@ -554,8 +560,7 @@ def receive(connection: Connection, statement: str) -> None:
     try:
         if not connection.open:
             raise pymysql.InterfaceError(0, "the connection was lost")
-        connection._next_seq_id = 1
-        connection._read_packet(_Answer)
+        _read_answer(connection)
     except pymysql.Error as error:
         raise_meaning(statement, error)
 
