@@ -88,7 +88,9 @@ class DerbyReading:
 
     @cached_property
     def _analysis(self) -> LogAnalysis:
-        return analyse(self.scan, self.recovery.redo_mark or self.recovery.checkpoint)
+        found = self.recovery
+        checkpoint = found.checkpoint, found.checkpointing
+        return analyse(self.scan, found.redo_mark or found.checkpoint, checkpoint)
 
     def files(self) -> Sequence[LogFile]:
         """Return the log files by number, then the control files."""

@@ -18,6 +18,7 @@ from tallystick.systems.derby.format.field_types import Page
 from tallystick.systems.derby.format.layout import (
     CHECKSUM_RECORD_SIZE,
     PREFIX,
+    Group,
     decode_control,
     encode_checksum_body,
     encode_control,
@@ -25,7 +26,16 @@ from tallystick.systems.derby.format.layout import (
     encode_record,
     make_instant,
 )
-from tallystick.systems.derby.format.operations import INSERT, encode_operation
+from tallystick.systems.derby.format.operations import (
+    INSERT,
+    STATUS_COMMITTED,
+    STATUS_USER,
+    UPDATE_ROW,
+    encode_begin,
+    encode_end,
+    encode_operation,
+)
+from tallystick.systems.derby.format.record_body import encode_body
 from tallystick.systems.derby.live.log import LogToFile
 from tallystick.systems.derby.reader import DerbyReading
 from tallystick.systems.protocol import ReadOptions
@@ -48,6 +58,8 @@ CASE = "halted"
 END = 49358
 UNDO = 41429
 CHECKPOINT, CHECKPOINT_END = 41502, 41645
+OPERATION, TABLE_FLAG, TAIL = CHECKPOINT + 20, CHECKPOINT + 39, CHECKPOINT + 65
+"""In the checkpoint's record: its operation, whether it has a table, the length of its data."""
 
 
 def groups() -> list[int]:
@@ -109,6 +121,12 @@ TABLE: list[tuple[str, str, Patch | None, bool, bool | None, int | None]] = [
     ("cut between groups", LOG, cut(MIDDLE), True, False, MIDDLE),
     ("cut before the checkpoint", LOG, cut(UNDO - 100), True, True, None),
     ("bit flip in the checkpoint's head", LOG, flip(CHECKPOINT + 13, 3), False, None, None),
+    ("length after the checkpoint", LOG, append(b"\xcf\x93\xa7\x6f", TAIL), True, True, None),
+    ("checkpoint's table not 1", LOG, append(b"\5", TABLE_FLAG), True, True, None),
+    ("checkpoint of no table", LOG, append(b"\1\0\0", TABLE_FLAG), True, True, None),
+    ("checkpoint without an operation", LOG, zero(OPERATION, OPERATION + 2), True, True, None),
+    ("checkpoint of undo mark 0", LOG, zero(OPERATION + 10, OPERATION + 18), False, None, None),
+    ("compensation flag of a checksum record", LOG, flip(MIDDLE + 15, 2), True, False, END),
     ("noise after the end", LOG, append(b"\x11" * 60, END), True, True, END),
     ("noise after four zeros", LOG, append(b"\x11" * 60, END + 4), True, False, END),
     ("header format id", LOG, flip(3), False, None, None),
@@ -448,3 +466,56 @@ def test_a_new_log_loses_what_is_seen_to_be_committed_after_the_last_checkpoint(
         damaged |= {"log.ctrl": forget, "logmirror.ctrl": forget}
     found = reading_of(copy(case, tmp_path / "copy", damaged))
     assert (found.judgement.answer, found.judgement.reason) == (answer, reason)
+
+
+def appended(tmp_path: Path, *bodies: bytes) -> DerbyReading:
+    """A whole log with a group for each of the bodies at its end."""
+    vectors = json.loads((fixture_dir("derby") / "writer-vectors/vectors.json").read_text())
+    at: int = next(one["append_at"] for one in vectors if one["name"] == "no-end")
+    tail = b""
+    for body in bodies:
+        place = at + len(tail)
+        record = encode_record(make_instant(1, place + CHECKSUM_RECORD_SIZE), body)
+        checksum = encode_checksum_body(len(record), zlib.crc32(record))
+        tail += encode_record(make_instant(1, place), checksum) + record
+    return reading_of(copy("writer-vectors", tmp_path / "db", {LOG: append(tail, at)}))
+
+
+WRONG = (0x7FFFFFFF).to_bytes(4)
+"""A length of data that no record holds."""
+CHANGED = {"pageId": Page(0, 0x2A1, 1), "pageVersion": 7, "doMeSlot": 0, "recordId": 6}
+
+
+@pytest.mark.parametrize(
+    ("operation", "depends"),
+    [
+        (encode_operation(UPDATE_ROW, CHANGED), "seg0/c2a1.dat"),
+        (encode_end(STATUS_COMMITTED, None), "a second copy of the database, booted"),
+    ],
+    ids=["page", "end"],
+)
+def test_wrong_length_after_an_operation_that_may_not_be_redone_is_left_open(
+    operation: bytes, depends: str, tmp_path: Path
+) -> None:
+    begin = encode_body(Group.FIRST | Group.RAWSTORE, 99_999, encode_begin(STATUS_USER, None))
+    wrong = encode_body(Group.RAWSTORE, 99_999, operation)[:-4] + WRONG
+    found = appended(tmp_path, begin, wrong)
+    assert (found.recovery.boots, found.recovery.depends) == (None, depends)
+    assert found.judgement.answer is not Answer.REFUSES
+
+
+@pytest.mark.parametrize("at", [TAIL, TABLE_FLAG + 1], ids=["data", "table"])
+def test_end_of_a_checkpoint_whose_record_is_damaged_is_no_lost_commit(
+    at: int, tmp_path: Path
+) -> None:
+    """Derby 10.14 boots and keeps all: it reads neither the data after it nor no table."""
+
+    def patch(content: bytearray) -> bytearray:
+        content[at : at + 2] = bytes(2) if at != TAIL else b"\xcf\x93"
+        content[CHECKPOINT_END:END] = bytes(END - CHECKPOINT_END)
+        return content
+
+    found = damaged(tmp_path, LOG, patch)
+    assert found.recovery.boots
+    assert not found.recovery.depends
+    assert found.judgement.answer is Answer.CANNOT_TELL

@@ -7,7 +7,7 @@ Rules in the order in which the engine applies them, at position p of a file of 
                                     header wrong: failure; no bytes for a record: clean end there
     p + length + 16 > F             fuzzy end
     instant < known good end        fuzzy end (one that is too large is not noticed)
-    length < 0, body undecodable    failure
+    length < 0, body undecodable    failure; of the body only format id and group are read here
     trailing length < length        fuzzy end (one that is too large is not noticed)
     format id 0                     failure: it stands for no object, and is used here first
     checksum record                 never returned; data beyond F or another CRC: fuzzy end; length
@@ -20,8 +20,9 @@ Source: docs/formats/derby.md, section "The forward scan".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tallystick.errors import LogFormatError
 from tallystick.storage.crc import crc32
@@ -41,8 +42,15 @@ from tallystick.systems.derby.format.layout import (
     make_instant,
     split_instant,
 )
-from tallystick.systems.derby.format.record_body import Body, decode_body, decode_group
+from tallystick.systems.derby.format.record_body import (
+    Body,
+    decode_body,
+    decode_group,
+    decode_operation,
+)
 from tallystick.systems.derby.read.files import LogBytes, LogFiles
+
+T = TypeVar("T")
 
 ARRAY_MAX = (1 << 31) - 3
 """Largest Java array: the engine allocates the length in a checksum record before it reads."""
@@ -75,9 +83,17 @@ class Scanned:
         return make_instant(self.file, self.envelope.position)
 
     def body(self) -> Body:
-        """Decode the body; raises `ScanFailureError` if the engine could not."""
+        """Decode the whole body; raises `ScanFailureError`."""
+        return self.decoded(decode_body)
+
+    def operation(self) -> Body:
+        """Decode the body; raises `ScanFailureError` if the engine could not, tail apart."""
+        return self.decoded(decode_operation)
+
+    def decoded(self, decode: Callable[[bytes | memoryview], T]) -> T:
+        """Decode a part of the body; raises `ScanFailureError` if the engine could not."""
         try:
-            return decode_body(self.clear)
+            return decode(self.clear)
         except LogFormatError as error:
             raise ScanFailureError(self.place, str(error)) from error
 
@@ -103,7 +119,7 @@ class ForwardScan:
     def __init__(self, log: LogFiles, start: int) -> None:
         self._log = log
         self.start = start
-        self._good = start
+        self._good = 0
         self.records = 0
         self.last = 0
         self.log_end = 0
@@ -140,7 +156,7 @@ class ForwardScan:
 
     def _settle_end(self) -> None:
         """Move the end into an empty last file: writing continues there."""
-        if self._good >> 32 > self.log_end >> 32 and self._good != self.start:
+        if self._good >> 32 > self.log_end >> 32:
             self.log_end = self._good
 
     def _next(self, file: LogBytes, position: int) -> Scanned | LogBytes | None:
@@ -219,7 +235,7 @@ class ForwardScan:
         self, file: LogBytes, envelope: Envelope, clear: bytes | memoryview, place: int
     ) -> bool:
         try:
-            body = decode_body(clear)
+            body = decode_operation(clear)
         except LogFormatError as error:
             raise ScanFailureError(place, str(error)) from error
         if body.operation != CHECKSUM_OPERATION:

@@ -51,7 +51,7 @@ from tallystick.systems.derby.format.layout import (
     make_instant,
     split_instant,
 )
-from tallystick.systems.derby.format.record_body import Body
+from tallystick.systems.derby.format.record_body import Body, decode_transaction, has_operation
 from tallystick.systems.derby.read.files import ControlBytes, LogFiles
 from tallystick.systems.derby.read.scan import EngineReach
 
@@ -65,6 +65,8 @@ _DIGITS = 10
 _BOOT_BEFORE = 1000 + (32 << 10)
 """Bytes before the end of the preallocation from which on a group may reach beyond it, and the
 checkpoint of the boot that cut it off may stand."""
+_TAIL_UNREAD = {operations.CHECKPOINT, operations.ENCRYPT_CONTAINER}
+"""Operations that are never redone: what follows them is not read."""
 _COUNTED = {operations.PURGE: "num_rows", operations.COPY_ROWS: "num_rows"}
 
 
@@ -103,7 +105,7 @@ class PageGap:
     @property
     def file(self) -> str:
         """The container's file, below the database's folder."""
-        return f"seg{self.page.segment}/c{self.page.container:x}.dat"
+        return self.page.file
 
     def __str__(self) -> str:
         return (
@@ -122,6 +124,8 @@ class Recovery:
         reason: why it does not boot, or what it warns of.
         depends: what decides whether it boots, if the log does not.
         control: name of the control file that it uses.
+        checkpointing: number of the transaction that made the checkpoint, if its record can be read
+            as the engine reads it.
         start: where redo begins.
         log_end, stop, covered, fuzzy, end_reason: as `ForwardScan` found them from there.
         new_log: it creates an empty log: every change that is not in the data pages yet is gone.
@@ -145,6 +149,7 @@ class Recovery:
     checkpoint: int = 0
     redo_mark: int = 0
     undo_mark: int = 0
+    checkpointing: int | None = None
     start: int = 0
     log_end: int = 0
     stop: int = 0
@@ -261,12 +266,13 @@ def _find_checkpoint(log: LogFiles, result: Recovery) -> None:
     if not result.checkpoint or log.sealed:
         return
     scanned = next(iter(ForwardScan(log, result.checkpoint)), None)
-    if scanned is None:
+    if scanned is None or not scanned.decoded(has_operation):
         return
-    body = scanned.body()
+    body = scanned.operation()
     if body.operation == operations.CHECKPOINT:
         result.redo_mark = body.fields["redoLWM"]
         result.undo_mark = result.start = body.fields["undoLWM"]
+        result.checkpointing = body.transaction
 
 
 def _redo(log: LogFiles, result: Recovery) -> None:
@@ -335,13 +341,13 @@ def _redo_record(scanned: Scanned, result: Recovery, versions: _PageVersions) ->
     if early and not scanned.group & (ends | Group.FIRST):
         versions.note_early(scanned)
         return
-    body = scanned.body()
-    number = body.transaction
-    if number is None:
-        raise ScanFailureError(scanned.place, "the record names no transaction")
+    number = scanned.decoded(decode_transaction)
     known = number in result.table
     if not known and early and scanned.group & ends:
         return
+    body = scanned.operation()
+    if number is None:
+        raise ScanFailureError(scanned.place, "the record names no transaction")
     if known and scanned.group & Group.FIRST:
         raise ScanFailureError(scanned.place, f"XSLAO: transaction {number} begins twice")
     if not known:
@@ -352,8 +358,21 @@ def _redo_record(scanned: Scanned, result: Recovery, versions: _PageVersions) ->
         result.table[number] = _begun(number, scanned.place, body)
         result.highest = max(result.highest, number)
     result.redone += not early
+    if body.tail_error and body.operation not in _TAIL_UNREAD:
+        _leave_open(scanned, body, result)
     versions.note(scanned.place, body)
     _add_record(result.table, number, scanned)
+
+
+def _leave_open(scanned: Scanned, body: Body, result: Recovery) -> None:
+    """Leave it open whether a wrong tail stops the boot: a change that is on disk is not redone.
+
+    The engine holds the length in a tail against its buffer, not against the record.
+    """
+    container: Page | Container | None = body.fields.get("pageId", body.fields.get("containerId"))
+    result.boots, result.place = None, scanned.place
+    result.reason = f"the data after the operation are wrong: {body.tail_error}"
+    result.depends = container.file if container else "a second copy of the database, booted"
 
 
 def _begun(number: int, place: int, body: Body) -> OpenTransaction:

@@ -108,7 +108,7 @@ def _scan(log: LogFiles, start: int) -> Json:
     failure = None
     try:
         for scanned in scan:
-            scanned.body()
+            scanned.operation()
     except ScanFailureError as error:
         failure = str(error)
     entry: Json = {

@@ -145,14 +145,14 @@ class Cursor:
 
     def transaction(self) -> int | None:
         """Read a transaction id object; None for the null object."""
-        if self._null():
+        if self.null():
             return None
         self.expect(TRANSACTION_ID, "transaction id")
         return self.compressed_long()
 
     def global_id(self) -> Xid | None:
         """Read a global id object; None for the null object."""
-        if self._null():
+        if self.null():
             return None
         self.expect(GLOBAL_ID, "global transaction id")
         number = self.sint(4)
@@ -160,13 +160,14 @@ class Cursor:
 
     def counter(self) -> int | None:
         """Read a log counter object as an instant; None for the null object."""
-        if self._null():
+        if self.null():
             return None
         self.expect(LOG_COUNTER, "log counter")
         file = self.compressed_long()
         return make_instant(file, self.compressed_long())
 
-    def _null(self) -> bool:
+    def null(self) -> bool:
+        """Read the null object if it is next; returns whether it is."""
         if self.data[self.place : self.place + len(_NULL)] != _NULL:
             return False
         self.place += len(_NULL)

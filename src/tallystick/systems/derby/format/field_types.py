@@ -64,6 +64,11 @@ class Container:
     segment: int
     number: int
 
+    @property
+    def file(self) -> str:
+        """Its file, below the database's folder."""
+        return f"seg{self.segment}/c{self.number:x}.dat"
+
     def __str__(self) -> str:
         return f"Container({self.segment}, {self.number})"
 
@@ -75,6 +80,11 @@ class Page:
     segment: int
     container: int
     number: int
+
+    @property
+    def file(self) -> str:
+        """The container's file, below the database's folder."""
+        return Container(self.segment, self.container).file
 
     def __str__(self) -> str:
         return f"Page({self.number},Container({self.segment}, {self.container}))"
@@ -144,7 +154,7 @@ def _encode_logical_undo(undo: str | None) -> bytes:
 
 def _read_checkpoint_table(cursor: Cursor) -> list[Fields]:
     cursor.compressed_int()
-    if not cursor.compressed_int():
+    if cursor.compressed_int() != 1 or cursor.null():
         return []
     cursor.expect(TRANSACTION_TABLE, "transaction table")
     count = cursor.compressed_int()

@@ -25,13 +25,17 @@ from tallystick.systems.derby.format.operations import OPERATIONS
 BODY_SIZE_MIN = 11
 """Format id 2, group 1, null transaction 2, operation 2, and at least 4 bytes of tail or fields."""
 
+_Head = tuple[Group, int | None, int, Fields]
+"""Group, transaction, operation and fields."""
+
 
 @dataclass(frozen=True, slots=True)
 class Body:
     """A decoded log record.
 
     ``head`` counts the bytes before the tail, ``pad`` the surplus bytes after it. The tail is
-    ``undo`` (instant of the undone record) in a compensation record, else ``optional``.
+    ``undo`` (instant of the undone record) in a compensation record, else ``optional``;
+    ``tail_error`` says what is wrong with a tail that `decode_operation` could not read.
     """
 
     group: Group
@@ -42,6 +46,7 @@ class Body:
     optional: bytes | None = None
     undo: int | None = None
     pad: int = 0
+    tail_error: str = ""
 
     @property
     def name(self) -> str:
@@ -73,6 +78,36 @@ def decode_group(data: bytes | memoryview) -> tuple[Group, Cursor]:
 
 def decode_body(data: bytes | memoryview) -> Body:
     """Decode the whole body; raises `LogFormatError`."""
+    return _with_tail(*_decode_head(data))
+
+
+def decode_operation(data: bytes | memoryview) -> Body:
+    """Decode a body as the engine does, which reads the tail later, or never.
+
+    Raises:
+        LogFormatError: what precedes the tail cannot be read.
+    """
+    cursor, head = _decode_head(data)
+    place = cursor.place
+    try:
+        return _with_tail(cursor, head)
+    except LogFormatError as error:
+        return Body(*head, place, tail_error=str(error))
+
+
+def decode_transaction(data: bytes | memoryview) -> int | None:
+    """Decode the number of the transaction only; raises `LogFormatError`."""
+    return decode_group(data)[1].transaction()
+
+
+def has_operation(data: bytes | memoryview) -> bool:
+    """Return whether the operation is not the null object; raises `LogFormatError`."""
+    cursor = decode_group(data)[1]
+    cursor.transaction()
+    return not cursor.null()
+
+
+def _decode_head(data: bytes | memoryview) -> tuple[Cursor, _Head]:
     group, cursor = decode_group(data)
     transaction = cursor.transaction()
     operation = cursor.uint(2)
@@ -80,20 +115,19 @@ def decode_body(data: bytes | memoryview) -> Body:
         raise LogFormatError(
             "unknown operation", offset=cursor.place - 2, found=f"format id {operation}"
         )
-    fields = OPERATIONS[operation].read(cursor)
-    return _with_tail(cursor, group, transaction, operation, fields)
+    return cursor, (group, transaction, operation, OPERATIONS[operation].read(cursor))
 
 
-def _with_tail(
-    cursor: Cursor, group: Group, transaction: int | None, operation: int, fields: Fields
-) -> Body:
-    head = cursor.place
+def _with_tail(cursor: Cursor, head: _Head) -> Body:
+    group, place = head[0], cursor.place
     optional = undo = None
-    if group & Group.COMPENSATION:
+    if group & Group.CHECKSUM:
+        pass  # the engine reads no tail, whatever else the group says
+    elif group & Group.COMPENSATION:
         undo = cursor.sint(8)
-    elif not group & Group.CHECKSUM:
+    else:
         optional = cursor.take(cursor.sint(4))
-    return Body(group, transaction, operation, fields, head, optional, undo, cursor.left)
+    return Body(*head, place, optional, undo, cursor.left)
 
 
 def encode_body(

@@ -24,6 +24,8 @@ class LogAnalysis:
 
     Attributes:
         mark: instant up to which the data pages hold every change: nothing before it is lost.
+        checkpoint: instant of the checkpoint that the control file names, and the number of its
+            transaction: its record may be damaged.
         records: counts by outcome, and of ``salvaged`` ones.
         damaged: the first range of each run of damage.
         lost_ends: end records that a restart drops, intact ones after damage and damaged ones; not
@@ -35,6 +37,7 @@ class LogAnalysis:
     """
 
     mark: int = 0
+    checkpoint: tuple[int, int | None] = 0, None
     records: Counter[str] = field(default_factory=Counter)
     damaged: list[ByteRange] = field(default_factory=list)
     lost_bytes: int = 0
@@ -85,6 +88,8 @@ class LogAnalysis:
 
     def _note(self, one: ByteRange) -> None:
         body = one.body
+        if one.place == self.checkpoint[0]:
+            self._checkpointing.add(self.checkpoint[1])
         if body is None:
             return
         if body.operation == CHECKPOINT:
@@ -103,9 +108,11 @@ class LogAnalysis:
         return bool(body.group & (Group.LAST | Group.PREPARE))
 
 
-def analyse(scan: LogScan, mark: int) -> LogAnalysis:
-    """Go through the log once; ``mark`` is that of `LogAnalysis`."""
-    found = LogAnalysis(mark)
+def analyse(
+    scan: LogScan, mark: int, checkpoint: tuple[int, int | None] = (0, None)
+) -> LogAnalysis:
+    """Go through the log once; ``mark`` and ``checkpoint`` are those of `LogAnalysis`."""
+    found = LogAnalysis(mark, checkpoint)
     before = Outcome.VALID
     for one in scan.ranges():
         found.add(one)
