@@ -183,7 +183,8 @@ def _is_older(system: Original, whole: Whole, copy: Path) -> bool:
 def _rewound(system: Original, whole: Whole, copy: Path) -> bool:
     """Whether only the last file's records end earlier.
 
-    After a record, or before the first, stands nothing but fill, or what stood there before.
+    After a record, or before the first, stands nothing but fill, or what stood there before. A
+    write that was not finished ends where a sector begins.
     """
     names = [one.relative_to(whole.folder) for one in system.files(whole.folder)]
     changed = [one for one in names if not _equal(whole.folder / one, copy / one)]
@@ -202,6 +203,8 @@ def _rewound(system: Original, whole: Whole, copy: Path) -> bool:
     places = [own[0][0], *(stop for _, stop in own)]
     older = whole.older / changed[0].name
     earlier = older.read_bytes() if older.exists() else b""
+    if same % SECTOR == 0 and end <= same:
+        return True
     return any(
         place <= same and (end <= place or after[place:] == earlier[place:]) for place in places
     )

@@ -107,6 +107,18 @@ def test_only_bytes_of_records_count_as_altered(size: int, why: str, tmp_path: P
     assert unseen_damage(HORNETQ, whole, copy) == why
 
 
+@pytest.mark.parametrize(("begin", "why"), [(512, EARLIER), (500, "")])
+def test_a_last_write_of_which_whole_sectors_are_missing_is_an_earlier_state(
+    begin: int, why: str, tmp_path: Path
+) -> None:
+    for name in ("whole", "older"):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, "g3", {1: (file := image("g3", 1, [add(1, b"x" * 800)]))})
+    whole = Whole(tmp_path / "whole", tmp_path / "older", [])
+    copy = changed(whole, 1, begin, b"J" * (len(file) - begin))
+    assert unseen_damage(HORNETQ, whole, copy) == why
+
+
 def test_an_earlier_state_that_is_put_back_is_unseen(whole: Whole) -> None:
     assert unseen_damage(HORNETQ, whole, whole.older) == EARLIER
 

@@ -190,8 +190,8 @@ REASONS = reasons(
     Reason(
         "odd-group",
         Answer.CANNOT_TELL,
-        "The last group is damaged, and no sector of it was left unwritten: a crash does not "
-        "leave that.",
+        "The last group is damaged, and no sector of it was left unwritten, or one was written in "
+        "part: a crash does not leave that.",
         "a copy of the log file from before the damage",
     ),
     Reason(

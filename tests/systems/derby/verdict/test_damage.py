@@ -519,3 +519,14 @@ def test_end_of_a_checkpoint_whose_record_is_damaged_is_no_lost_commit(
     assert found.recovery.boots
     assert not found.recovery.depends
     assert found.judgement.answer is Answer.CANNOT_TELL
+
+
+@pytest.mark.parametrize(("before", "reason"), [(0, "unfinished-group"), (40, "odd-group")])
+def test_zeros_that_begin_inside_a_sector_are_no_unfinished_group(
+    before: int, reason: str, tmp_path: Path
+) -> None:
+    """A disk writes a sector whole: something else zeroed it, and may have zeroed more."""
+    sector = -(-(MIDDLE + 40) // 512) * 512
+    found = damaged(tmp_path, LOG, zero(sector - before, END))
+    assert found.judgement.reason == reason
+    assert (found.judgement.answer is Answer.CANNOT_TELL) is (before > 0)

@@ -30,6 +30,8 @@ from tallystick.systems.derby.read.transactions import COMMITTED, PREPARED
 
 SECTOR = 512
 """Bytes that a disk writes whole or not at all."""
+_ZEROS_MAX = 3
+"""Zeros that a sector which was written may end in: those before the number in a length."""
 SWITCH_MIN, SWITCH_MAX = 100_000, 1 << 27
 """Bounds of derby.storage.logSwitchInterval, in bytes; with others it takes 1 MiB."""
 _FILE_SYNC = "derby.storage.fileSyncTransactionLog"
@@ -123,7 +125,10 @@ def _is_preallocated(log: LogFiles, file: LogBytes) -> bool:
 
 
 def _unfinished(log: LogFiles, file: LogBytes, position: int) -> bool:
-    """Return whether the group here is zero from a sector inside it to the end of the file."""
+    """Return whether the group here is zero from a sector inside it to the end of the file.
+
+    A sector is written whole: zeros that begin inside of one are no crash.
+    """
     envelope = read_envelope(file.data, position)
     if envelope is None:
         return False
@@ -132,4 +137,5 @@ def _unfinished(log: LogFiles, file: LogBytes, position: int) -> bool:
     if body is not None and body.operation == CHECKSUM_OPERATION:
         claimed += max(body.fields["dataLength"], 0)
     written = last_nonzero_end(file.data, position, file.size)
-    return -(-written // SECTOR) * SECTOR < claimed
+    zeros = -written % SECTOR
+    return zeros <= _ZEROS_MAX and written + zeros < claimed
