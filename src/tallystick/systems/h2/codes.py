@@ -75,7 +75,8 @@ CODES = codes(
     Code(
         "catalog-damaged",
         Severity.DAMAGE,
-        "A statement of the catalog holds bytes that the engine never writes into one.",
+        "A statement of the catalog, or a row of the page index, holds bytes that the engine never "
+        "writes into one.",
         "Copy the file before any restart; compare the table's definition with a backup",
     ),
     Code(

@@ -178,3 +178,24 @@ def test_table_whose_root_page_the_file_does_not_have_is_not_safe(
     row = encode_row([77, 0, -1, root, "", "0"])
     one = with_log(encode_add(3, TABLE_META, 78, row) + COMMIT, tmp_path)
     assert ("table-page-damaged" in codes(one)) is damaged
+
+
+@pytest.mark.parametrize(
+    ("items", "answer", "code"),
+    [
+        ([7, 0, -1], Answer.REFUSES, "does-not-open"),
+        ([], Answer.REFUSES, "does-not-open"),
+        ([7, 0, -1, None, "", "0"], Answer.CANNOT_TELL, "catalog-damaged"),
+        ([7, 0, -1, "x", "", "0"], Answer.CANNOT_TELL, "catalog-damaged"),
+        ([7, 0, -1, -9, "", "0"], Answer.CANNOT_TELL, "table-page-damaged"),
+        ([7, 0, -1, 8, "", "0"], Answer.SAFE, None),
+    ],
+)
+def test_row_of_the_page_index_is_taken_before_it_is_committed(
+    items: list[object], answer: Answer, code: str | None, tmp_path: Path
+) -> None:
+    """H2 1.4.200 and 1.3.176 do not open a row without a fourth column, of any session."""
+    one = with_log(encode_add(3, TABLE_META, 78, encode_row(items)) + encode_commit(4), tmp_path)
+    found = one.verdict().judgement
+    assert found.answer is answer, found
+    assert code is None or code in codes(one)

@@ -48,6 +48,7 @@ DUPLICATE_KEY = 23505
 SYNTAX_ERROR = 42000
 _COMMENTS = re.compile(r"--|//|/\*|\$\$")
 """Begins a comment, or text in dollars, in which quotes mean nothing."""
+_CUT = "the log makes it the root of a table or an index, and the file ends before it"
 _WRITTEN = re.compile(r"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*")
 """What the engine writes outside of quotes: of control characters tabs and ends of lines. Others
 are blanks to its parser, so a damaged statement may still be what it was."""
@@ -70,6 +71,7 @@ class Opening:
         damaged_pages: table pages that the database has before redo and that are damaged, and
             why: the engine fails, or finds other rows, when it comes to them.
         damaged_blocks: blocks of large objects that hold other bytes than were stored.
+        odd_index_rows: byte offsets of rows of the log, committed or not, that name no root page.
         odd_sql: a statement of the catalog with bytes that the engine never writes into one.
     """
 
@@ -88,6 +90,7 @@ class Opening:
     emptied: dict[int, int] = field(default_factory=dict)
     damaged_pages: dict[int, str] = field(default_factory=dict)
     damaged_blocks: tuple[int, ...] = ()
+    odd_index_rows: tuple[int, ...] = ()
     odd_sql: str = ""
 
     @property
@@ -172,6 +175,11 @@ def _header_refusal(pages: PageFile) -> Opening | None:
 def _open_log(stream: LogStream, recovery: Recovery, zone: Zone) -> Opening:
     if recovery.end.error:
         return _failed(GENERAL_ERROR, recovery.end.error)
+    if recovery.short_index_row is not None:
+        pos, start = recovery.short_index_row
+        failed = _failed(GENERAL_ERROR, "a row of the page index is too short", read=pos)
+        failed.failed_at = stream.file_offset(start)
+        return failed
     read_only = stream.pages.static.write_version > layout.VERSION
     if read_only and recovery.undo:
         first = min(pos for pos, _ in recovery.undo.values())
@@ -190,6 +198,9 @@ def _open_log(stream: LogStream, recovery: Recovery, zone: Zone) -> Opening:
         damaged_pages=dict(tables.damaged_pages()),
     )
     opening.read_only = read_only or bool(opening.in_doubt)
+    outside = [root for root in recovery.index_roots if not stream.pages.exists(root)]
+    opening.damaged_pages |= dict.fromkeys(outside, _CUT)
+    opening.odd_index_rows = tuple(map(stream.file_offset, recovery.odd_index_rows))
     _simulate_redo(_Redo(tables), stream, recovery, zone, opening)
     return opening
 
@@ -214,8 +225,6 @@ def _simulate_redo(
     if unreadable is not None:  # redo may end early, but the catalog is read after it
         opening.error_code, opening.error = unreadable.code, unreadable.text
         return
-    cut = "the log makes it the root of a table or an index, and the file ends before it"
-    opening.damaged_pages |= dict.fromkeys(redo.outside, cut)
     opening.catalog = redo.catalog
     _check_catalog(opening)
     names = table_names(redo.catalog.values())
@@ -239,8 +248,6 @@ class _Redo:
     tables: Tables
     changed: defaultdict[int, KeyStates] = field(default_factory=lambda: defaultdict(KeyStates))
     emptied: set[int] = field(default_factory=set)
-    outside: list[int] = field(default_factory=list)
-    """Root pages of new tables and indexes that the file does not have."""
     catalog: dict[int, tuple[Value | None, ...]] = field(default_factory=dict)
 
     def start(self, read_only: bool) -> StoreError | None:
@@ -282,8 +289,6 @@ class _Redo:
             self.catalog[entry.key] = entry.values
 
     def _create(self, row: MetaRow) -> None:
-        if not self.tables.undone.pages.exists(row.root):
-            self.outside.append(row.root)
         self.tables.put_meta(row.index, row)
         self.emptied.add(row.index)
         self.changed[row.index] = KeyStates()

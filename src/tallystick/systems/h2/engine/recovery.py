@@ -57,6 +57,11 @@ class Recovery:
     """Images that stage 0 writes although they did not expand."""
     index_roots: dict[int, int] = field(default_factory=dict)
     """Root pages of indexes created in the log, to the position of the last such entry."""
+    short_index_row: tuple[int, int] | None = None
+    """Position and stream start of the first row of the page index without a root page: stage 0
+    takes the root page of each, committed or not, and fails."""
+    odd_index_rows: list[int] = field(default_factory=list)
+    """Stream starts of such rows whose root page is no plain number."""
     used_pages: set[int] = field(default_factory=set)
     end: ScanEnd = field(default_factory=ScanEnd)
     empty: bool = True
@@ -124,11 +129,17 @@ class Recovery:
         state.prepare_start = entry.start
 
     def _add(self, entry: Entry) -> None:
-        if entry.table == TABLE_META and len(entry.values) > HEAD_COLUMN:
-            head = entry.values[HEAD_COLUMN]
-            root = None if head is None else whole_number(head.text)
-            if root is not None:
-                self.index_roots[root] = entry.pos
+        if entry.table != TABLE_META:
+            return
+        if len(entry.values) <= HEAD_COLUMN:
+            self.short_index_row = self.short_index_row or (entry.pos, entry.start)
+            return
+        head = entry.values[HEAD_COLUMN]
+        root = None if head is None else whole_number(head.text)
+        if root is None:
+            self.odd_index_rows.append(entry.start)
+        else:
+            self.index_roots[root] = entry.pos
 
 
 _OBSERVERS: dict[int, Callable[[Recovery, Entry], None]] = {

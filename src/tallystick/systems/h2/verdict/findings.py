@@ -171,6 +171,13 @@ def _table_findings(result: EngineResult, finding: FindingBuilder) -> Iterator[F
             "a statement of the catalog holds bytes that the engine never writes: "
             f"{opening.odd_sql[:200]!r}",
         )
+    for place in opening.odd_index_rows[:1]:
+        yield finding(
+            "catalog-damaged",
+            f"{len(opening.odd_index_rows)} rows of the log add to the page index what is no root "
+            "page, and the engine takes that of each, committed or not",
+            offset=place,
+        )
     for index, root in opening.emptied.items():
         yield finding(
             "table-page-empty",
