@@ -230,7 +230,7 @@ def test_opaque_rows_come_back(data: bytes) -> None:
     assert decode_row(pack(data), UTC) == ((Value("VARBINARY", data.hex()),), len(pack(data)))
 
 
-@pytest.mark.parametrize("text", ["--5", "\u00b2", "9" * 5000, "5 ", "", "-"])
+@pytest.mark.parametrize("text", ["--5", "\u00b2", "9" * 5000, "5 x", "", "-"])
 def test_what_only_looks_like_a_number_in_the_engines_own_tables_is_none(text: str) -> None:
     odd = Value("VARCHAR", text)
     with pytest.raises(StoreError, match="no numbers"):

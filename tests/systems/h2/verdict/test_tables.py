@@ -199,3 +199,14 @@ def test_row_of_the_page_index_is_taken_before_it_is_committed(
     found = one.verdict().judgement
     assert found.answer is answer, found
     assert code is None or code in codes(one)
+
+
+@pytest.mark.parametrize("odd", [[None, 0, -1, 8], [77, None, -1, 8], [77, 0, -1, " 8 "]])
+def test_row_of_the_page_index_that_the_engine_reads_all_the_same_is_not_refused(
+    odd: list[object], tmp_path: Path
+) -> None:
+    """H2 1.4.200 and 1.3.176 take null for 0, trim a text, and open the first of these."""
+    row = encode_row([*odd, "OFF,0,,", "0"])
+    one = with_log(encode_add(3, TABLE_META, 78, row) + COMMIT, tmp_path)
+    assert one.verdict().judgement.answer is Answer.CANNOT_TELL
+    assert "catalog-damaged" in codes(one)

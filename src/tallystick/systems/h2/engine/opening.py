@@ -71,7 +71,8 @@ class Opening:
         damaged_pages: table pages that the database has before redo and that are damaged, and
             why: the engine fails, or finds other rows, when it comes to them.
         damaged_blocks: blocks of large objects that hold other bytes than were stored.
-        odd_index_rows: byte offsets of rows of the log, committed or not, that name no root page.
+        odd_index_rows: byte offsets of rows of the page index in the log, committed or not, that
+            the engine never writes.
         odd_sql: a statement of the catalog with bytes that the engine never writes into one.
     """
 

@@ -14,6 +14,7 @@ from typing import Any
 from tallystick.systems.h2.format.entries import INCOMPLETE, TABLE_META, Entry, Type
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.java_text import whole_number
+from tallystick.systems.h2.format.values.types import Value
 from tallystick.systems.h2.read.digest import LogDigest
 from tallystick.systems.h2.read.scan import ScanEnd
 from tallystick.systems.h2.read.skim import Skim
@@ -21,6 +22,9 @@ from tallystick.systems.h2.read.stream import LogStream
 
 HEAD_COLUMN = 3
 """Column of a page-index row that holds the root page of the index."""
+
+META_NUMBERS = 4
+"""Columns of such a row that are numbers, the first ones."""
 
 UNDO_STAGE = 0
 ALLOCATE_STAGE = 1
@@ -61,7 +65,7 @@ class Recovery:
     """Position and stream start of the first row of the page index without a root page: stage 0
     takes the root page of each, committed or not, and fails."""
     odd_index_rows: list[int] = field(default_factory=list)
-    """Stream starts of such rows whose root page is no plain number."""
+    """Stream starts of rows of the page index that the engine never writes."""
     used_pages: set[int] = field(default_factory=set)
     end: ScanEnd = field(default_factory=ScanEnd)
     empty: bool = True
@@ -134,11 +138,11 @@ class Recovery:
         if len(entry.values) <= HEAD_COLUMN:
             self.short_index_row = self.short_index_row or (entry.pos, entry.start)
             return
+        if is_odd_row(entry.values):
+            self.odd_index_rows.append(entry.start)
         head = entry.values[HEAD_COLUMN]
         root = None if head is None else whole_number(head.text)
-        if root is None:
-            self.odd_index_rows.append(entry.start)
-        else:
+        if root is not None:
             self.index_roots[root] = entry.pos
 
 
@@ -148,6 +152,12 @@ _OBSERVERS: dict[int, Callable[[Recovery, Entry], None]] = {
     Type.PREPARE_COMMIT: Recovery._prepare,
     Type.ADD: Recovery._add,
 }
+
+
+def is_odd_row(values: tuple[Value | None, ...]) -> bool:
+    """Return whether a row of the page index has no plain numbers where the engine writes them."""
+    numbers = values[:META_NUMBERS]
+    return any(one is None or whole_number(one.text) is None for one in numbers)
 
 
 def recover(stream: LogStream, zone: Zone, digest: LogDigest | None = None) -> Recovery:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from tallystick.systems.h2.engine.recovery import Recovery
+from tallystick.systems.h2.engine.recovery import META_NUMBERS, Recovery, is_odd_row
 from tallystick.systems.h2.engine.steps import Steps
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import TABLE_META, UNDO_EMPTY, UNDO_RAW
@@ -159,6 +159,8 @@ class Tables:
     """Tables whose root page is zeroed although the log has no image of it, to that page."""
     read_only: bool = False
     """Then the engine cannot make an empty leaf of an empty page."""
+    odd_rows: bool = False
+    """The page index has a row that the engine never writes."""
     _steps: Steps = field(default_factory=Steps)
 
     def open_meta(self, *, closed: bool = False) -> None:
@@ -173,6 +175,7 @@ class Tables:
             raise corrupted(f"page {layout.FREE_LIST_ROOT} is no free list")
         for _, values in self.rows(layout.META_ROOT):
             row = meta_row(values)
+            self.odd_rows |= is_odd_row(values)
             if row.kind not in (TABLE_KIND, INDEX_KIND):
                 continue
             self.meta[row.index] = row
@@ -223,6 +226,8 @@ class Tables:
 
         Reads one page at a time.
         """
+        if self.odd_rows:
+            yield layout.META_ROOT, "a row of the page index holds what the engine never writes"
         for row in self.meta.values():
             if row.root and row.kind == INDEX_KIND:
                 yield from self._damaged_index_pages(row)
@@ -398,6 +403,8 @@ class Tables:
             yield bytes(page[FIELDS_START + 4 :])
 
 
+_TRIMMED = "".join(map(chr, range(33)))
+"""What Java trims."""
 _DATA_TYPES = (layout.DATA_LEAF, layout.DATA_NODE)
 _BTREE_TYPES = (layout.BTREE_LEAF, layout.BTREE_NODE)
 
@@ -405,16 +412,19 @@ _BTREE_TYPES = (layout.BTREE_LEAF, layout.BTREE_NODE)
 def meta_row(values: tuple[Value | None, ...]) -> MetaRow:
     """Decode a row of the page index: id, type, parent, head page, options, columns.
 
+    The engine takes null for 0, and trims a text. It writes neither: see `is_odd_row`.
+
     Raises:
         StoreError: it has no numbers where these must be.
     """
     numbers = []
-    for value in values[:4]:
-        number = None if value is None else whole_number(value.text)
+    for value in values[:META_NUMBERS]:
+        text = "0" if value is None else value.text
+        number = whole_number(text.strip(_TRIMMED) if isinstance(text, str) else text)
         if number is None:
             raise StoreError(GENERAL_ERROR, "a row of the page index has no numbers")
         numbers.append(number)
-    if len(numbers) < 4:
+    if len(numbers) < META_NUMBERS:
         raise StoreError(GENERAL_ERROR, "a row of the page index is too short")
     return MetaRow(*numbers)
 

@@ -174,8 +174,8 @@ def _table_findings(result: EngineResult, finding: FindingBuilder) -> Iterator[F
     for place in opening.odd_index_rows[:1]:
         yield finding(
             "catalog-damaged",
-            f"{len(opening.odd_index_rows)} rows of the log add to the page index what is no root "
-            "page, and the engine takes that of each, committed or not",
+            f"{len(opening.odd_index_rows)} rows that the log adds to the page index hold no "
+            "numbers where the engine writes them; it reads each row, committed or not",
             offset=place,
         )
     for index, root in opening.emptied.items():
