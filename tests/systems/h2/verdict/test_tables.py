@@ -20,7 +20,7 @@ from tallystick.systems.h2.format.entries import (
     encode_truncate,
 )
 from tallystick.systems.h2.format.table_pages import decode_leaf
-from tallystick.systems.h2.format.values.encode import encode_row
+from tallystick.systems.h2.format.values.encode import Plain, encode_row
 from tallystick.systems.h2.format.values.types import Value
 from tallystick.systems.h2.reader import H2Reading
 from tests.systems.h2.kit import opened
@@ -192,7 +192,7 @@ def test_table_whose_root_page_the_file_does_not_have_is_not_safe(
     ],
 )
 def test_row_of_the_page_index_is_taken_before_it_is_committed(
-    items: list[object], answer: Answer, code: str | None, tmp_path: Path
+    items: list[Plain], answer: Answer, code: str | None, tmp_path: Path
 ) -> None:
     """H2 1.4.200 and 1.3.176 do not open a row without a fourth column, of any session."""
     one = with_log(encode_add(3, TABLE_META, 78, encode_row(items)) + encode_commit(4), tmp_path)
@@ -203,10 +203,18 @@ def test_row_of_the_page_index_is_taken_before_it_is_committed(
 
 @pytest.mark.parametrize("odd", [[None, 0, -1, 8], [77, None, -1, 8], [77, 0, -1, " 8 "]])
 def test_row_of_the_page_index_that_the_engine_reads_all_the_same_is_not_refused(
-    odd: list[object], tmp_path: Path
+    odd: list[Plain], tmp_path: Path
 ) -> None:
     """H2 1.4.200 and 1.3.176 take null for 0, trim a text, and open the first of these."""
     row = encode_row([*odd, "OFF,0,,", "0"])
     one = with_log(encode_add(3, TABLE_META, 78, row) + COMMIT, tmp_path)
     assert one.verdict().judgement.answer is Answer.CANNOT_TELL
     assert "catalog-damaged" in codes(one)
+
+
+def test_row_of_a_session_that_no_engine_has_is_damaged(tmp_path: Path) -> None:
+    """Bytes of 0xFF after the type of a row: one key swallows the rows that stood there."""
+    row = encode_add(-1, 77, -1, encode_row([1]))
+    one = with_log(row + COMMIT, tmp_path)
+    assert "damaged-row" in codes(one)
+    assert one.verdict().judgement.answer is Answer.CANNOT_TELL

@@ -69,7 +69,8 @@ class LogDigest:
             self.outcomes[outcome_of(entry, self.stream)] += entry.count
             self._guessed = entry.type in _GUESSED
         if code := fault_code(entry):
-            self.faults.setdefault(code, Fault(entry.start, entry.fault)).count += 1
+            text = entry.fault or f"its session has the number {entry.session}"
+            self.faults.setdefault(code, Fault(entry.start, text)).count += 1
         self._observe_end(entry)
         ended = self._transactions.add(entry)
         if ended is not None:
@@ -100,6 +101,6 @@ def fault_code(entry: Entry) -> str:
         return "torn-record"
     if entry.type == UNKNOWN:
         return "unknown-record-type"
-    if not entry.fault:
+    if not entry.fault and entry.session >= 0:  # the engine counts sessions from 1 on
         return ""
     return "damaged-undo-image" if entry.code == Type.UNDO else "damaged-row"
