@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from tallystick.pipeline import options, planning
 from tallystick.pipeline import task as executing
 from tallystick.pipeline.options import OptionError, SourceOptions
 from tallystick.pipeline.planning import Task
-from tallystick.pipeline.source.batch import PruningReader, TableReader
+from tallystick.pipeline.source.batch import PruningReader, TableReader, TallystickDataSource
 from tallystick.reading.tables import TABLES
 from tallystick.systems import registry
 from tallystick.systems.protocol import LogReading, LogSource, ReadOptions, System
@@ -224,6 +225,15 @@ def test_failfast_fails_at_a_file_that_cannot_be_read(logs: Path) -> None:
     assert len(_rows(SourceOptions((str(logs),)))) == 1_020
     with pytest.raises(LogUnreadableError, match=r"2\.fake\.gz"):
         _rows(SourceOptions((str(logs),), mode="failfast"))
+
+
+def test_a_pyspark_without_read_limits_is_told_which_one_has_streams(
+    logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tallystick.pipeline.source.stream", None)
+    source = TallystickDataSource({"path": str(logs)})
+    with pytest.raises(OptionError, match=r"streams need PySpark 4\.2"):
+        source.streamReader(source.schema())
 
 
 def test_filters_skip_logs_and_are_all_handed_back(logs: Path) -> None:

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tallystick import Journal
 from tallystick.pipeline.options import Limit, SourceOptions
 from tallystick.pipeline.source.positions import Position
@@ -158,6 +160,7 @@ def test_a_reader_that_follows_gets_every_record_once_while_leaders_change(
     assert acknowledged < set(seen)
 
 
+@pytest.mark.usefixtures("streams")
 def test_spark_writes_every_record_once_while_leaders_are_killed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
