@@ -47,6 +47,18 @@ def _tables(folder: Path) -> dict[str, list[str]]:
     return found
 
 
+def test_failfast_fails_a_run_at_a_file_that_cannot_be_read(
+    spark: SparkSession, estate: Path, tmp_path: Path
+) -> None:
+    logs = shutil.copytree(estate, tmp_path / "logs")
+    (logs / "committed-2pc" / "broken.gz").write_bytes(b"\x1f\x8b\x08garbage")
+    run = Run([str(logs)], str(tmp_path / "tables"), options={"mode": "failfast"})
+    for _ in range(2):
+        with pytest.raises(LogUnreadableError, match=r"broken\.gz"):
+            run.advance(spark)
+    assert not (tmp_path / "tables").exists()
+
+
 def test_runs_add_up(
     spark: SparkSession, estate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

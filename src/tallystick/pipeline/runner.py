@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from tallystick.arrow.schemas import finding_rows
 from tallystick.pipeline import stages
-from tallystick.pipeline.options import OptionError, parse
+from tallystick.pipeline.options import OptionError, SourceOptions, parse
 from tallystick.pipeline.planning import Plan, find
 from tallystick.pipeline.source.batch import spark_schema
 from tallystick.pipeline.summary import RunSummary, summarise
@@ -91,8 +91,13 @@ class Run:
         return summarise(tables, read, time.monotonic() - begun)
 
     def advance(self, spark: SparkSession, progress: Progress | None = None) -> list[str]:
-        """Bring the tables up to date; return the logs that had to be read."""
+        """Bring the tables up to date; return the logs that had to be read.
+
+        Raises `LogUnreadableError` if a source, or in `failfast` any file, cannot be read.
+        """
         plan = find(self.sources)
+        if self._source_options().mode == "failfast":
+            plan.require_readable()
         if self.form in LAKE_FORMS:
             return self._advance_lake(spark, plan, progress or _silent)
         space = self._space()
@@ -102,7 +107,7 @@ class Run:
             last = None
         if last is None or last != now:
             if space.staged and self.form == "parquet":
-                options = parse({**self.options, "paths": json.dumps(list(self.sources))})
+                options = self._source_options()
                 tables = BundledTables(spark, plan, space, last, now, options, self.resources)
                 tables.write(progress or _silent)
             else:
@@ -140,6 +145,9 @@ class Run:
 
     def _space(self) -> TableSpace:
         return TableSpace(self.out.rstrip("/"), self.form)
+
+    def _source_options(self) -> SourceOptions:
+        return parse({**self.options, "paths": json.dumps(list(self.sources))})
 
     def _state(self, plan: Plan) -> RunState:
         settings = {"form": self.form, "options": dict(self.options)}
