@@ -12,6 +12,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from tallystick.pipeline.planning import Plan, find
 from tallystick.pipeline.source.batch import spark_schema
 from tallystick.pipeline.summary import RunSummary, summarise
 from tallystick.pipeline.tables.bucket import publish
+from tallystick.pipeline.tables.decoded import decoded, on_one_machine
 from tallystick.pipeline.tables.incremental import BundledTables
 from tallystick.pipeline.tables.lakehouse import LAKE_FORMS, Lake, LakeTables, published
 from tallystick.pipeline.tables.output_dir import TableSpace, check_form, kept_rows
@@ -125,8 +127,8 @@ class Run:
         if self.anew:
             last = None
         if last is None or last != now:
-            rows = partial(_fresh, spark, self, plan, now, last)
-            LakeTables(lake, plan, last, now, rows, self.resources).write(progress, OUTPUT)
+            with self._fresh_rows(spark, plan, now, last) as rows:
+                LakeTables(lake, plan, last, now, rows, self.resources).write(progress, OUTPUT)
             lake.commit(OUTPUT, now)
             self.anew = False
         return sorted(now.changed(last))
@@ -145,6 +147,19 @@ class Run:
 
     def _space(self) -> TableSpace:
         return TableSpace(self.out.rstrip("/"), self.form)
+
+    @contextmanager
+    def _fresh_rows(
+        self, spark: SparkSession, plan: Plan, now: RunState, last: RunState | None
+    ) -> Iterator[Callable[[str], DataFrame]]:
+        """Give what returns the rows of changed logs: decoded once for all tables, if possible."""
+        if not on_one_machine(spark):
+            yield partial(_fresh, spark, self, plan, now, last)
+            return
+        changed = now.changed(last)
+        logs = [log for log in plan.logs if log_name(log) in changed]
+        with decoded(spark, logs, self._source_options()) as rows:
+            yield rows
 
     def _source_options(self) -> SourceOptions:
         return parse({**self.options, "paths": json.dumps(list(self.sources))})

@@ -12,9 +12,14 @@ import pytest
 from tallystick.pipeline import planning
 from tallystick.pipeline import task as executing
 from tallystick.pipeline.options import SourceOptions
-from tallystick.pipeline.planning import Bundle, Piece, Task
+from tallystick.pipeline.planning import Piece, Task
 from tallystick.pipeline.tables import write_task as bundles
-from tallystick.pipeline.tables.write_task import FileRewrite, TableFile, TableWrite
+from tallystick.pipeline.tables.write_task import (
+    FileRewrite,
+    TableFile,
+    TableWrite,
+    bundle_writes,
+)
 from tallystick.reading.tables import TABLES
 from tallystick.services.journal import outcomes
 from tallystick.services.page_store import backup, recovery
@@ -83,7 +88,7 @@ def test_bundles_hold_what_the_source_gives(
 ) -> None:
     options = SourceOptions((), split_bytes=split_bytes)
     for number, bundle in enumerate(planning.bundles(logs, options)):
-        for chore in _writes(tmp_path / "out", str(number), bundle, options):
+        for chore in bundle_writes(bundle, str(number), str(tmp_path / "out"), options, "snappy"):
             chore()
             chore()  # a task may be tried again
     for table in TABLES:
@@ -95,13 +100,6 @@ def test_bundles_hold_what_the_source_gives(
         ]
         found = _rows(tmp_path / "out" / table)
         assert sorted(map(repr, found)) == sorted(map(repr, expected))
-
-
-def _writes(root: Path, name: str, bundle: Bundle, options: SourceOptions) -> list[TableWrite]:
-    tables = tuple(table for table in TABLES if not (bundle.parts and table == "records"))
-    work = [(name, bundle.whole, tables)]
-    work += [(f"{name}-{n}", part, ("records",)) for n, part in enumerate(bundle.parts)]
-    return [TableWrite(str(root), one, task, of, options, "snappy") for one, task, of in work]
 
 
 def test_a_log_that_cannot_be_read_is_a_finding_in_its_bundle(

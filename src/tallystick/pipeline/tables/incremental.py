@@ -27,8 +27,8 @@ from tallystick.pipeline.tables.run_state import RunState
 from tallystick.pipeline.tables.write_task import (
     SUFFIX,
     FileRewrite,
-    TableWrite,
     WriteTask,
+    bundle_writes,
     do_all,
     parquet_writer,
 )
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 
 STEPS = ("logs", "profile", "global_transactions", "findings")
 """What a run does, in order: each step may read what those before it wrote."""
-
-_RECORDS = ("records",)
-_OTHERS = tuple(table for table in TABLES if table not in _RECORDS)
 
 _ALL = "all"
 """In the names of files whose rows came from several bundles of a generation."""
@@ -178,11 +175,7 @@ class BundledTables:
         for number, bundle in enumerate(bundles(logs, self.options)):
             name = f"{self._generation}-{number:05d}"
             self.now.bundles |= {log_name(piece.source): name for piece in bundle.whole.pieces}
-            tables = _OTHERS if bundle.parts else tuple(TABLES)
-            work = [(name, bundle.whole, tables)]
-            work += [(f"{name}-{n:05d}", part, _RECORDS) for n, part in enumerate(bundle.parts)]
-            for file, task, of in work:
-                yield TableWrite(self._root, file, task, of, self.options, self._codec)
+            yield from bundle_writes(bundle, name, self._root, self.options, self._codec)
 
     def _kept_files(self, table: str) -> Iterator[WriteTask]:
         """Link the files that stay as they are; yields the writing of those that lose a log."""
@@ -213,11 +206,7 @@ class BundledTables:
         return sorted(map(str, self.space.staging(table).glob(f"{prefix}*{SUFFIX}")))
 
     def _frame(self, table: str, files: Iterable[str]) -> DataFrame:
-        schema = spark_schema(TABLES[table])
-        paths = list(files)
-        if not paths:
-            return self.spark.createDataFrame([], schema)
-        return self.spark.read.schema(schema).parquet(*paths)
+        return rows_in(self.spark, table, files)
 
     def _add(self, table: str, frame: DataFrame, prefix: str) -> None:
         """Rows that Spark made, in files of that prefix beside those of the bundles."""
@@ -226,6 +215,15 @@ class BundledTables:
         for number, part in enumerate(sorted(folder.glob(f"*{SUFFIX}"))):
             part.rename(self.space.staging(table) / f"{prefix}-{_ALL}-{number:05d}{SUFFIX}")
         shutil.rmtree(folder)
+
+
+def rows_in(spark: SparkSession, table: str, files: Iterable[str]) -> DataFrame:
+    """Return the rows of a table in files that were written."""
+    schema = spark_schema(TABLES[table])
+    paths = list(files)
+    if not paths:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(*paths)
 
 
 def _part_of(name: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tallystick.pipeline.options import SourceOptions
-from tallystick.pipeline.planning import Task
+from tallystick.pipeline.planning import Bundle, Task
 from tallystick.pipeline.task import tables_of
 from tallystick.reading.tables import TABLES
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SUFFIX = ".parquet"
+
+_RECORDS = ("records",)
+_OTHERS = tuple(table for table in TABLES if table not in _RECORDS)
 
 GROUP_BYTES = 32 << 20
 """Bytes of Arrow buffers that become one row group: what a task holds of a table at most."""
@@ -77,6 +80,16 @@ class TableWrite:
             files[table].add(batch)
         for file in files.values():
             file.close()
+
+
+def bundle_writes(
+    bundle: Bundle, name: str, root: str, options: SourceOptions, codec: str
+) -> Iterator[TableWrite]:
+    """Yield the writing of every table of a bundle, below ``root`` into files called ``name``."""
+    tables = _OTHERS if bundle.parts else tuple(TABLES)
+    yield TableWrite(root, name, bundle.whole, tables, options, codec)
+    for number, part in enumerate(bundle.parts):
+        yield TableWrite(root, f"{name}-{number:05d}", part, _RECORDS, options, codec)
 
 
 @dataclass(frozen=True, slots=True)
