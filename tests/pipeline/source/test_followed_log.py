@@ -13,7 +13,7 @@ import pytest
 from tallystick.disposal.disposers import DeleteDisposer
 from tallystick.disposal.retention import KeepForReader
 from tallystick.disposal.worker import Disposal
-from tallystick.errors import LogUnreadableError, UnsupportedFormatError
+from tallystick.errors import CorruptLogError, LogUnreadableError, UnsupportedFormatError
 from tallystick.pipeline.options import Limit, SourceOptions
 from tallystick.pipeline.planning import find
 from tallystick.pipeline.source import file_ranges as ranges
@@ -24,7 +24,7 @@ from tallystick.pipeline.source.followed_log import Ends, FollowedLog
 from tallystick.pipeline.source.positions import Position, reader_offset
 from tallystick.pipeline.source.tailer import Tailer
 from tallystick.roles import Operation, OperationCode
-from tallystick.systems.jboss.live.log import JournalSettings
+from tallystick.systems.jboss.live.log import CircularJournal, JournalSettings
 from tallystick.systems.jboss.live.role import JBossRecordJournal
 from tallystick.systems.registry import system
 from tallystick.systems.tally.format.layout import segment_name
@@ -248,6 +248,20 @@ def test_of_a_log_of_many_files_only_those_that_changed_are_read_again(
         log.mark()
         assert tailer.latest() == tailer.advance(position) != position
         assert looked_at == [segment_name(9)]
+
+
+def test_a_damaged_file_id_keeps_changes_back_and_no_record(tmp_path: Path) -> None:
+    with CircularJournal(str(tmp_path), JournalSettings(file_size=16 << 10)) as journal:
+        journal.append_add_record(1, 1, b"one").wait()
+    file = next(Path(one) for one in sorted(map(str, tmp_path.iterdir())))
+    data = bytearray(file.read_bytes())
+    data[8] ^= 0x40  # the first byte of the file id: records carry its last four
+    file.write_bytes(data)
+    options = SourceOptions((str(tmp_path),), mode="failfast")
+    end = Tailer(options).advance({})
+    assert [batch.num_rows for batch in read(file_ranges(options, {}, end), options)] == [1]
+    with pytest.raises(CorruptLogError, match="the id in the header of a file is damaged"):
+        Tailer(replace(options, table="changes")).advance({})
 
 
 def test_a_step_looks_at_no_file_behind_its_limit(tmp_path: Path, looked_at: list[str]) -> None:

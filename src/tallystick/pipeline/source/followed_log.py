@@ -12,7 +12,7 @@ syncs the file that it has read, through a descriptor that cannot write.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -60,9 +60,8 @@ class FollowedLog:
     """The collection whose changes are wanted, in its own columns; None: those of all."""
     held_back: bool = False
     """True if the records whose ends were asked for last are followed by some not yet durable."""
-    places: Ends = field(default_factory=lambda: _NONE)
-    """The places of these records, in the same order; empty of logs whose changes cannot be
-    followed."""
+    _asked: tuple[str, Ends, Ends] = ("", _NONE, _NONE)
+    """The file of these records, their ends and their sequence numbers."""
 
     @cached_property
     def _reading(self) -> LogReading:
@@ -116,9 +115,16 @@ class FollowedLog:
             ends, sequences = ends[kept], sequences[kept]
         order = np.argsort(ends, kind="stable")
         order = order[ends[order] <= size]
-        ends, sequences = ends[order], sequences[order]
-        self.places = self._places(path, ends, sequences)
-        return ends
+        self._asked = path, ends[order], sequences[order]
+        return self._asked[1]
+
+    @property
+    def places(self) -> Ends:
+        """The places of these records, in the same order.
+
+        Empty of logs whose changes cannot be followed.
+        """
+        return self._places(*self._asked)
 
     def place_limits(self, path: str, records: Iterable[pa.RecordBatch]) -> tuple[int, int] | None:
         """Return the smallest and largest place of these records of a file; None without any."""

@@ -34,7 +34,7 @@ from tallystick.systems.jboss.engine.reclaim import redundancy
 from tallystick.systems.jboss.format.file_names import extension_of
 from tallystick.systems.jboss.format.layout import CONTROL_FILE
 from tallystick.systems.jboss.read.analysis import analyse
-from tallystick.systems.jboss.read.changes import changes, changes_between
+from tallystick.systems.jboss.read.changes import changes, changes_between, place_of
 from tallystick.systems.jboss.read.classify import read_files
 from tallystick.systems.jboss.read.files import JournalFiles, open_files
 from tallystick.systems.jboss.read.generations import GENERATIONS
@@ -128,10 +128,14 @@ class JournalReading:
         return changes(self.journal, self.source.path, size)
 
     def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
-        """Return file id << 32 | end of each record."""
+        """Return file id << 32 | end of each record.
+
+        Raises:
+            CorruptLogError: the id does not fit.
+        """
         del sequences
-        ids = {one.path: one.file_id for one in self.journal.files}
-        return ends | ids[file] << 32
+        files = {one.path: one for one in self.journal.files}
+        return ends | place_of(files[file], 0)
 
     def changes_between(self, after: int | None, until: int) -> Iterator[Change]:
         """Yield what records after the place ``after`` commit, up to ``until``.
