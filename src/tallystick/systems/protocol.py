@@ -223,7 +223,7 @@ class FileByFile(Protocol):
     """
 
     def lives(self) -> Mapping[str, FileLife]:
-        """Return every file that may hold records; reads the heads of the files only."""
+        """Return every file that may hold records; what it takes is read file by file."""
         ...
 
     def resume(self, path: str, offset: int) -> int:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
-from collections.abc import Iterable
+import os
+import random
+import shutil
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,9 +27,11 @@ from tallystick.pipeline.source.file_ranges import FileRange, file_ranges, read
 from tallystick.pipeline.source.followed_log import Ends, FollowedLog
 from tallystick.pipeline.source.positions import Position, reader_offset
 from tallystick.pipeline.source.tailer import Tailer
+from tallystick.records import Outcome
 from tallystick.roles import Operation, OperationCode
 from tallystick.systems.jboss.live.log import CircularJournal, JournalSettings
 from tallystick.systems.jboss.live.role import JBossRecordJournal
+from tallystick.systems.protocol import LogSource, ReadOptions, Split
 from tallystick.systems.registry import system
 from tallystick.systems.tally.format.layout import segment_name
 from tallystick.systems.tally.live.log import TallyLog
@@ -248,6 +254,68 @@ def test_of_a_log_of_many_files_only_those_that_changed_are_read_again(
         log.mark()
         assert tailer.latest() == tailer.advance(position) != position
         assert looked_at == [segment_name(9)]
+
+
+def _copies(name: str, home: Path) -> Iterator[LogSource]:
+    """The logs of all cases of a system, unpacked into folders of their own."""
+    for case in cases(name):
+        copy = shutil.copytree(fixture_dir(name) / case, home / case)
+        for packed in copy.rglob("*.gz"):
+            packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
+            packed.unlink()
+        yield from find([str(copy)]).logs
+
+
+@pytest.mark.parametrize("name", ["cloudtran", "jboss"])
+def test_a_file_that_did_not_change_is_not_read_again_for_another_of_its_log(
+    tmp_path: Path, looked_at: list[str], name: str
+) -> None:
+    source = max(_copies(name, tmp_path), key=lambda one: len(one.files))
+    tailer = Tailer(SourceOptions((source.path,)))
+    position = tailer.advance({})
+    assert len(position) > 1
+    changed = list(position)[-1]
+    looked_at.clear()
+    os.utime(changed, (1, 1))
+    assert tailer.advance(position) == position
+    assert looked_at == [Path(changed).name]
+
+
+@pytest.mark.parametrize("name", ["cloudtran", "jboss"])
+def test_a_file_alone_tells_what_the_whole_log_tells_of_it(tmp_path: Path, name: str) -> None:
+    """Whole logs, and logs with bytes changed at random."""
+    choice = random.Random(11)
+    for source in _copies(name, tmp_path):
+        for change in range(5):
+            for file in source.files if change else ():
+                data = bytearray(Path(file).read_bytes())
+                for place in [choice.randrange(len(data) + 1) for _ in range(2)]:
+                    data[place : place + 3] = choice.randbytes(3)
+                Path(file).write_bytes(data)
+            _compare(source)
+
+
+def _compare(source: LogSource) -> None:
+    log = FollowedLog(source, ReadOptions())
+    files = system(source.system).read(source, ReadOptions()).files()
+    assert {file.path: (file.identity, file.generation) for file in files} == {
+        path: life[:2] for path, life in log.lives.items()
+    }
+    for file in files:
+        torn = [span.offset for span in file.spans if span.outcome is Outcome.TORN]
+        assert log.ends(file.path).tolist() == _ends(log, file.path, min([*torn, file.size]))
+
+
+def _ends(log: FollowedLog, path: str, size: int) -> list[int]:
+    """Where the valid records of a file end, up to ``size``."""
+    found = []
+    for batch in (
+        system(log.source.system).read(log.source, ReadOptions()).batches(Split(path, 0, size))
+    ):
+        for row in batch.select(["offset", "length", "outcome"]).to_pylist():
+            if row["outcome"] == Outcome.VALID and row["offset"] + row["length"] <= size:
+                found.append(row["offset"] + row["length"])
+    return sorted(found)
 
 
 def test_a_damaged_file_id_keeps_changes_back_and_no_record(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ number of blocks (for the spans) and with open transactions.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -62,7 +62,7 @@ from tallystick.systems.cloudtran.read.transactions import fold_transactions
 from tallystick.systems.cloudtran.verdict import strict
 from tallystick.systems.cloudtran.verdict.findings import findings
 from tallystick.systems.findings import FindingBuilder
-from tallystick.systems.protocol import LogSource, ReadOptions, Split
+from tallystick.systems.protocol import FileLife, LogSource, ReadOptions, Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -214,6 +214,20 @@ class CloudtranReading:
         carried = changes.carried_changes(self.occurrences(), self.source.path)
         plain = changes.plain_changes(self.occurrences(), self.source.path)
         return merge(carried, plain, key=lambda change: unsigned(change.commit_sequence))
+
+    def lives(self) -> Mapping[str, FileLife]:
+        """Return serial and size of every file; nothing follows a torn block in its file."""
+        found = {}
+        for file in self._log_files:
+            with self.scan(file) as scan:
+                serial = None if file.serial == ANY_SERIAL else file.serial
+                found[file.path] = FileLife(serial, None, len(scan.data))
+        return found
+
+    def resume(self, path: str, offset: int) -> int:
+        """Return 0: a block is found from the start of its file."""
+        del path, offset
+        return 0
 
     def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
         """Return the numbers of the blocks of records."""

@@ -5,7 +5,7 @@ In: a `LogSource` and options. Out: a `JournalReading`, which never writes a byt
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -39,12 +39,12 @@ from tallystick.systems.jboss.read.classify import read_files
 from tallystick.systems.jboss.read.files import JournalFiles, open_files
 from tallystick.systems.jboss.read.generations import GENERATIONS
 from tallystick.systems.jboss.read.records import records_of
-from tallystick.systems.jboss.read.spans import log_file, whole_file
+from tallystick.systems.jboss.read.spans import Lives, log_file, whole_file
 from tallystick.systems.jboss.read.transactions import transactions
 from tallystick.systems.jboss.verdict.differences import Evidence
 from tallystick.systems.jboss.verdict.findings import findings
 from tallystick.systems.jboss.verdict.strict import judgement, verdict
-from tallystick.systems.protocol import Collection, LogSource, ReadOptions, Split
+from tallystick.systems.protocol import Collection, FileLife, LogSource, ReadOptions, Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -126,6 +126,15 @@ class JournalReading:
         """Yield the committed changes in the order of the loader's callbacks."""
         size = configured_size(self.journal.files, self._options.settings)
         return changes(self.journal, self.source.path, size)
+
+    def lives(self) -> Mapping[str, FileLife]:
+        """Return the life of every file; it is read when it is asked for."""
+        return Lives(self.journal)
+
+    def resume(self, path: str, offset: int) -> int:
+        """Return 0: no record can be found from the middle of a file."""
+        del path, offset
+        return 0
 
     def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
         """Return file id << 32 | end of each record.

@@ -1,16 +1,18 @@
-"""Tile the files of a journal with spans.
+"""Tile the files of a journal with spans, and tell the life of each.
 
 In: classified files. Out: `LogFile`s whose spans cover every byte once: header, records, and the
-gaps between them, which are fill or remains of an earlier life.
+gaps between them, which are fill or remains of an earlier life. For streams also `FileLife`s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from tallystick.records import LogFile, Outcome, Span
 from tallystick.systems.jboss.format.layout import FILL, FILL_J, FILL_ZERO
-from tallystick.systems.jboss.read.classify import Classified, FileReading
+from tallystick.systems.jboss.read.classify import Classified, FileReading, read_file
+from tallystick.systems.jboss.read.files import JournalFiles
+from tallystick.systems.protocol import FileLife
 
 REMAINS = "no whole record: what an earlier life of the file left, or a destroyed record"
 FILLED = "preallocated and never written, or padding"
@@ -95,3 +97,37 @@ def _gap(data: memoryview, begin: int, end: int) -> Iterator[Span]:
         yield Span(begin + head, body, Outcome.STALE, "remains", REMAINS)
     if body and tail:
         yield Span(begin + head + body, tail, Outcome.UNUSED, "fill", FILLED)
+
+
+class Lives(Mapping[str, FileLife]):
+    """The life of every file by path; only a file that is asked for is read.
+
+    Of a data file the id is its identity, and the id under which it was used again without a new
+    header its generation. A torn record ends nothing: no valid one follows it in its file.
+    """
+
+    def __init__(self, journal: JournalFiles) -> None:
+        self._journal = journal
+        self._files = {file.path: file for file in journal.files}
+        self._found: dict[str, FileLife] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._files
+        yield from self._journal.leftovers
+
+    def __len__(self) -> int:
+        return len(self._files) + len(self._journal.leftovers)
+
+    def __getitem__(self, path: str) -> FileLife:
+        if path not in self._found:
+            self._found[path] = self._life(path)
+        return self._found[path]
+
+    def _life(self, path: str) -> FileLife:
+        file = self._files.get(path)
+        if file is None and path not in self._journal.leftovers:
+            raise KeyError(path)
+        if file is None or file.header is None:
+            return FileLife(None, None, len(self._journal.sources.data(path)))
+        again = read_file(self._journal, file, last=False).unheaded_id
+        return FileLife(file.file_id, again, file.size)
