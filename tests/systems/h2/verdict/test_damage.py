@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallystick.records import Outcome, Severity, State
+from tallystick.records import Answer, Outcome, Severity, State
 from tallystick.storage.source import open_source
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import (
@@ -204,14 +204,20 @@ def with_log(body: bytes, tmp_path: Path) -> H2Reading:
 
 
 TABLE = 16
-NEW_ROW = encode_row([77, "new"])
+NEW_ROW, OLD_ROW = encode_row([77, "new"]), encode_row([7, "old"])
+ADD_77 = encode_add(3, TABLE, 77, NEW_ROW)
 
 
 @pytest.mark.parametrize(
     ("body", "error"),
     [
         (encode_add(3, TABLE, 77, NEW_ROW) + encode_commit(3), 0),
-        (encode_add(3, TABLE, 7, NEW_ROW) + encode_commit(3), 23505),
+        (encode_add(3, TABLE, 7, OLD_ROW) + encode_commit(3), 23505),
+        (encode_add(3, TABLE, 7, NEW_ROW) + encode_commit(3), 0),  # its key is its first column
+        (
+            encode_add(3, TABLE, 77, NEW_ROW) + encode_add(3, TABLE, 7, NEW_ROW) + encode_commit(3),
+            23505,
+        ),
         (encode_add(3, TABLE, 7, NEW_ROW), 0),
         (encode_remove(3, TABLE, 7) + encode_add(3, TABLE, 7, NEW_ROW) + encode_commit(3), 0),
         (encode_add(3, TABLE, 77, NEW_ROW) * 2 + encode_commit(3), 23505),
@@ -226,6 +232,12 @@ def test_redo_decides_whether_the_database_opens(body: bytes, error: int, tmp_pa
     recovery = one.verdict().engine["recovery"]
     assert recovery.get("error_code", 0) == error
     check_everything(one)
+
+
+def test_a_key_that_is_there_and_is_not_that_of_the_row_is_damage(tmp_path: Path) -> None:
+    one = with_log(encode_add(3, TABLE, 7, NEW_ROW) + encode_commit(3), tmp_path)
+    assert one.judgement.answer is Answer.CANNOT_TELL
+    assert "damaged-row" in {found.code for found in one.findings()}
 
 
 def test_hidden_name_and_changes_after_a_prepare_are_reported(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from tallystick.systems.h2.engine.sparse import KeyStates
 from tallystick.systems.h2.engine.tables import (
     FILE_CORRUPTED,
     GENERAL_ERROR,
+    INDEX_KIND,
     READ_ONLY,
     MetaRow,
     StoreError,
@@ -33,11 +34,12 @@ from tallystick.systems.h2.engine.tables import (
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import INCOMPLETE, TABLE_CATALOG, TABLE_META, Entry, Type
 from tallystick.systems.h2.format.values.datetime import Zone
+from tallystick.systems.h2.format.values.java_text import whole_number
 from tallystick.systems.h2.format.values.types import Value
 from tallystick.systems.h2.read.changes import table_names
 from tallystick.systems.h2.read.digest import LogDigest
 from tallystick.systems.h2.read.files import OpenedFile
-from tallystick.systems.h2.read.skim import OWN_TABLES, Skim
+from tallystick.systems.h2.read.skim import OWN_TABLES, Skim, decode_added
 from tallystick.systems.h2.read.stream import LogStream, PageFile
 
 EVERY = sys.maxsize
@@ -73,6 +75,8 @@ class Opening:
         damaged_blocks: blocks of large objects that hold other bytes than were stored.
         odd_index_rows: byte offsets of rows of the page index in the log, committed or not, that
             the engine never writes.
+        odd_keys: byte offsets of rows that the log adds under another key than the engine, which
+            takes the key from a column. Looked for where a key is added twice.
         odd_sql: a statement of the catalog with bytes that the engine never writes into one.
     """
 
@@ -92,6 +96,7 @@ class Opening:
     damaged_pages: dict[int, str] = field(default_factory=dict)
     damaged_blocks: tuple[int, ...] = ()
     odd_index_rows: tuple[int, ...] = ()
+    odd_keys: tuple[int, ...] = ()
     odd_sql: str = ""
 
     @property
@@ -151,6 +156,8 @@ def judge(file: OpenedFile) -> EngineResult:
     recovery = recover(file.stream, file.zone, digest)
     digest.finish()
     opening = refusal or _open_log(file.stream, recovery, file.zone)
+    if opening.error_code == DUPLICATE_KEY:  # perhaps of a record whose key is damaged
+        opening = _open_log(file.stream, recovery, file.zone, keys_in_rows=True)
     return EngineResult(file, opening, recovery, digest)
 
 
@@ -173,7 +180,10 @@ def _header_refusal(pages: PageFile) -> Opening | None:
     return None
 
 
-def _open_log(stream: LogStream, recovery: Recovery, zone: Zone) -> Opening:
+def _open_log(
+    stream: LogStream, recovery: Recovery, zone: Zone, *, keys_in_rows: bool = False
+) -> Opening:
+    """Return the opening; ``keys_in_rows`` as in `_Redo`."""
     if recovery.end.error:
         return _failed(GENERAL_ERROR, recovery.end.error)
     if recovery.short_index_row is not None:
@@ -202,14 +212,12 @@ def _open_log(stream: LogStream, recovery: Recovery, zone: Zone) -> Opening:
     outside = [root for root in recovery.index_roots if not stream.pages.exists(root)]
     opening.damaged_pages |= dict.fromkeys(outside, _CUT)
     opening.odd_index_rows = tuple(map(stream.file_offset, recovery.odd_index_rows))
-    _simulate_redo(_Redo(tables), stream, recovery, zone, opening)
+    _simulate_redo(_Redo(tables, stream, zone, keys_in_rows), recovery, opening)
     return opening
 
 
-def _simulate_redo(
-    redo: _Redo, stream: LogStream, recovery: Recovery, zone: Zone, opening: Opening
-) -> None:
-    entry = None
+def _simulate_redo(redo: _Redo, recovery: Recovery, opening: Opening) -> None:
+    entry, stream, zone = None, redo.stream, redo.zone
     unreadable = redo.start(opening.read_only)
     try:
         for entry in _redone(stream, recovery, zone):
@@ -223,6 +231,7 @@ def _simulate_redo(
             opening.failed_at = place
             return
         opening.partial, opening.partial_at = error.text, place
+    opening.odd_keys = tuple(map(stream.file_offset, redo.odd_keys))
     if unreadable is not None:  # redo may end early, but the catalog is read after it
         opening.error_code, opening.error = unreadable.code, unreadable.text
         return
@@ -244,12 +253,21 @@ def _redone(
 
 @dataclass(slots=True)
 class _Redo:
-    """Redo on row keys: which keys each table has gained and lost."""
+    """Redo on row keys: which keys each table has gained and lost.
+
+    The engine takes the key of a row from its column where the table has an index without pages.
+    That is the key in the log, unless one of both is damaged, and slower to find: so it is done
+    with ``keys_in_rows`` only.
+    """
 
     tables: Tables
+    stream: LogStream
+    zone: Zone
+    keys_in_rows: bool
     changed: defaultdict[int, KeyStates] = field(default_factory=lambda: defaultdict(KeyStates))
     emptied: set[int] = field(default_factory=set)
     catalog: dict[int, tuple[Value | None, ...]] = field(default_factory=dict)
+    odd_keys: list[int] = field(default_factory=list)
 
     def start(self, read_only: bool) -> StoreError | None:
         """Read the catalog as it is before redo; return what kept it from being read."""
@@ -281,13 +299,26 @@ class _Redo:
         if entry.table == TABLE_META:
             self._create(meta_row(entry.values))
         self._root(entry.table)
-        if self._has(entry.table, entry.key):
-            raise StoreError(
-                DUPLICATE_KEY, f"table {entry.table} has a row with key {entry.key} already"
-            )
-        self.changed[entry.table].set(entry.key, present=True)
+        key = self._key_in_row(entry) if self.keys_in_rows else entry.key
+        if self._has(entry.table, key):
+            raise StoreError(DUPLICATE_KEY, f"table {entry.table} has a row with key {key} already")
+        if key != entry.key:
+            self.odd_keys.append(entry.start)
+        self.changed[entry.table].set(key, present=True)
         if entry.table == TABLE_CATALOG:
             self.catalog[entry.key] = entry.values
+
+    def _key_in_row(self, entry: Entry) -> int:
+        """Return the key that the engine gives a row."""
+        indexes = (one for one in self.tables.meta.values() if one.parent == entry.table)
+        own = next((one for one in indexes if one.kind == INDEX_KIND and not one.root), None)
+        if own is None:
+            return entry.key
+        if not entry.values:
+            decode_added(entry, self.stream.raw(entry.start, entry.length), self.zone)
+        value = entry.values[own.column] if 0 <= own.column < len(entry.values) else None
+        key = None if value is None else whole_number(value.text)
+        return entry.key if key is None else key
 
     def _create(self, row: MetaRow) -> None:
         self.tables.put_meta(row.index, row)

@@ -66,12 +66,17 @@ def corrupted(text: str) -> StoreError:
 
 @dataclass(frozen=True, slots=True)
 class MetaRow:
-    """One index or table of the store: ids, kind and root page."""
+    """One index or table of the store: ids, kind and root page.
+
+    An index without a root page is its table, whose keys are the values of a ``column``; -1 where
+    that is not known.
+    """
 
     index: int
     kind: int
     parent: int
     root: int
+    column: int = -1
 
 
 @dataclass(slots=True)
@@ -403,6 +408,8 @@ class Tables:
             yield bytes(page[FIELDS_START + 4 :])
 
 
+META_COLUMNS = 5
+"""Place of the columns in a row of the page index."""
 _TRIMMED = "".join(map(chr, range(33)))
 """What Java trims."""
 _DATA_TYPES = (layout.DATA_LEAF, layout.DATA_NODE)
@@ -426,7 +433,10 @@ def meta_row(values: tuple[Value | None, ...]) -> MetaRow:
         numbers.append(number)
     if len(numbers) < META_NUMBERS:
         raise StoreError(GENERAL_ERROR, "a row of the page index is too short")
-    return MetaRow(*numbers)
+    columns = values[META_COLUMNS] if len(values) > META_COLUMNS else None
+    column = None if columns is None else whole_number(columns.text)
+    index, kind, parent, root = numbers
+    return MetaRow(index, kind, parent, root, -1 if column is None else column)
 
 
 def meta_table() -> MetaRow:

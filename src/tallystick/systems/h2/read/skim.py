@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tallystick.arrow.numba_kernel import pays
+from tallystick.storage.files import Bytes
 from tallystick.systems.h2.format.entries import (
     TABLE_CATALOG,
     TABLE_META,
@@ -80,14 +81,16 @@ class Skim:
             else:
                 entry.key = number
                 if code == Type.ADD and table in self.valued:
-                    self._decode(entry, data[begin : begin + length])
+                    decode_added(entry, data[begin : begin + length], self.zone)
             yield entry
 
-    def _decode(self, entry: Entry, record: memoryview) -> None:
-        _, at = decode_var_int(record, 1)
-        _, at = decode_var_int(record, at)
-        _, entry.row, _ = decode_keyed_row(record, at)
-        entry.values, _ = decode_row(entry.row, self.zone)
+
+def decode_added(entry: Entry, record: Bytes, zone: Zone) -> None:
+    """Give the entry of an added row its row and values; ``record`` is the whole record."""
+    _, at = decode_var_int(record, 1)
+    _, at = decode_var_int(record, at)
+    _, entry.row, _ = decode_keyed_row(record, at)
+    entry.values, _ = decode_row(entry.row, zone)
 
 
 def _compiled(stream: LogStream) -> bool:

@@ -178,6 +178,12 @@ def _table_findings(result: EngineResult, finding: FindingBuilder) -> Iterator[F
             "numbers where the engine writes them; it reads each row, committed or not",
             offset=place,
         )
+    for place in opening.odd_keys[:1]:
+        yield finding(
+            "damaged-row",
+            f"{len(opening.odd_keys)} rows are logged under another key than their table gives them",
+            offset=place,
+        )
     for index, root in opening.emptied.items():
         yield finding(
             "table-page-empty",
