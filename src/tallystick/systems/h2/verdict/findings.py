@@ -181,7 +181,7 @@ def _table_findings(result: EngineResult, finding: FindingBuilder) -> Iterator[F
     for place in opening.odd_keys[:1]:
         yield finding(
             "damaged-row",
-            f"{len(opening.odd_keys)} rows are logged under another key than their table gives them",
+            f"{len(opening.odd_keys)} rows are logged under another key than the engine gives them",
             offset=place,
         )
     for index, root in opening.emptied.items():
