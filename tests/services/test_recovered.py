@@ -189,11 +189,26 @@ def test_a_member_says_what_the_leader_found(tmp_path: Path) -> None:
         assert member.recovered.judgement == leader.recovered.judgement
 
 
+def with_a_damaged_page(path: Path) -> None:
+    """Have all rows in pages, and change a byte of the last one."""
+    with _store(path) as store:
+        store.checkpoint()
+    pages = path / "pages"
+    content = bytearray(pages.read_bytes())
+    content[-100] ^= 1
+    pages.write_bytes(content)
+
+
 def test_store_check_begins_with_the_answer(tmp_path: Path) -> None:
     path = left_by_a_kill(_store, tmp_path)
-    for damage, word, code in ((None, "SAFE", 0), (without_its_proof, "CANNOT TELL", 1)):
+    for damage, word, code in (
+        (None, "SAFE", 0),
+        (without_its_proof, "CANNOT TELL", 1),
+        (with_a_damaged_page, "CANNOT TELL", 1),
+    ):
         for arguments in ([], ["--json"]):
-            copy = tmp_path / f"{word}{len(arguments)}"
+            copy = tmp_path / "copy"
+            shutil.rmtree(copy, ignore_errors=True)
             shutil.copytree(path, copy)
             if damage:
                 damage(copy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -23,7 +24,8 @@ from tallystick.cli.output import (
 )
 from tallystick.reading import scrub
 from tallystick.reading.scrubbing import Scrub, ScrubbedLog
-from tallystick.records import Answer
+from tallystick.records import Answer, Judgement
+from tallystick.roles import RecoveryResult
 from tallystick.services.page_store import PageStore
 
 _SIZES = {"": 1, "K": 1_000, "M": 1_000_000, "G": 1_000_000_000}
@@ -136,11 +138,12 @@ def store_command() -> None:
 def check(ctx: click.Context, /, path: str, as_json: bool) -> None:
     """Open the page store at PATH, recovering it if it crashed, and check every page.
 
-    The first word is the answer about its log as it was found. Exit code 1 if anything is wrong or
-    in doubt, or if the log may have lost something.
+    The first word is the answer about its log as it was found, and about its pages. Exit code 1 if
+    anything is wrong or in doubt, or if the log may have lost something.
     """
     with PageStore(path) as store:
-        recovered, defects = store.recovered, store.check()
+        defects = store.check()
+        recovered = _with_pages(store.recovered, len(defects))
         tables, doubtful = store.tables(), store.in_doubt()
     if as_json:
         print_json(
@@ -164,3 +167,15 @@ def check(ctx: click.Context, /, path: str, as_json: bool) -> None:
             out.line(f"  in doubt: {transaction.name}", style="yellow")
     unsafe = recovered.judged and recovered.answer is not Answer.SAFE
     ctx.exit(int(bool(defects or doubtful or unsafe)))
+
+
+def _with_pages(log: RecoveryResult, defects: int) -> RecoveryResult:
+    """Return the answer about a store: its log may be safe, and rows in its pages not be there."""
+    if not defects or (log.judged and log.answer is not Answer.SAFE):
+        return log
+    judgement = Judgement(
+        reason="pages-damaged",
+        text=f"{defects} defects in the pages: rows on them cannot be read, or are not found.",
+        decided_by="a backup of the store",
+    )
+    return replace(log, judgement=judgement)
