@@ -271,6 +271,54 @@ def test_the_list_is_a_table_for_people_and_json_for_programs() -> None:
     assert run("list", str(ESTATE / "clean")) == (0, "Nothing is in doubt.\n")
 
 
+def coordinator_with_a_decision(path: Path) -> bytes:
+    """Leave a coordinator that has decided for two databases, and tells nothing of the end."""
+    with TransactionManager(path, {}, node="site-1", recovery_interval=None) as tm:
+        gtrid = XidFactory(tm.node).gtrid()
+        tm.decisions.decide(gtrid, ("pg", "maria")).wait()
+    return gtrid
+
+
+def test_nothing_is_in_doubt_only_if_all_was_seen(tmp_path: Path) -> None:
+    coordinator = tmp_path / "c"
+    gtrid = coordinator_with_a_decision(coordinator)
+    code, text = run("list", str(coordinator))
+    assert code == 1
+    assert text.startswith("CANNOT TELL")
+    assert "1 decisions to commit are open at maria, which was not looked at" in text
+    assert "--resource pg=URL" in text
+    code, text = run("explain", gtrid.hex(), str(coordinator))
+    assert (code, text[:11]) == (1, "CANNOT TELL")
+    code, text = run("list", str(coordinator), "--json")
+    assert code == 1
+    assert len(json.loads(text)["unproved"]) == 2
+    with TransactionManager(coordinator, {}, node="site-1", recovery_interval=None) as tm:
+        tm.decisions.finish(gtrid, ["pg", "maria"], DecisionOutcome.COMMITTED)
+    assert run("list", str(coordinator)) == (0, "Nothing is in doubt.\n")
+
+
+def test_a_coordinator_without_its_decisions_is_not_calm(tmp_path: Path) -> None:
+    coordinator_with_a_decision(tmp_path)
+    shutil.rmtree(tmp_path / "decisions")
+    code, text = run("list", str(tmp_path))
+    assert code == 1
+    assert "the decisions of this coordinator are not there" in text
+
+
+def test_a_damaged_log_may_have_held_a_branch(tmp_path: Path) -> None:
+    root = damaged_decision(tmp_path / "estate")
+    code, text = run("list", str(root))
+    assert code == 1
+    assert "damaged, so a prepared branch or a decision may be gone" in text
+
+
+@pytest.mark.parametrize("command_line", [["list"], ["explain", "00"]])
+def test_no_log_is_no_answer(tmp_path: Path, command_line: list[str]) -> None:
+    code, text = run(*command_line, str(tmp_path))
+    assert code == 2
+    assert text.startswith("CANNOT TELL")
+
+
 def test_explain_gives_the_evidence() -> None:
     gtrid = "62616e6b2d3100000000004e6e4900000053"
     code, text = run("explain", gtrid, str(ESTATE / "mid-phase-two"))

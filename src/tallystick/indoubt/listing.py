@@ -8,7 +8,8 @@ decision table of `tallystick.reconcile`, as the pipeline judges, too. Nothing i
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,11 +67,21 @@ class InDoubt:
 
 @dataclass(slots=True)
 class InDoubtReport:
-    """What is in doubt, and which resources could not be asked."""
+    """What is in doubt, and which resources could not be asked.
+
+    Attributes:
+        transactions: what is in doubt.
+        unreachable: why a resource could not be asked, by its name.
+        problems: what could not be read.
+        unproved: why something else may be in doubt, a sentence each; empty if nothing can.
+        looked_at: logs that were read, and resources that were given.
+    """
 
     transactions: list[InDoubt]
     unreachable: dict[str, str] = field(default_factory=dict)
     problems: list[Finding] = field(default_factory=list)
+    unproved: list[str] = field(default_factory=list)
+    looked_at: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``tallystick indoubt list --json`` prints."""
@@ -78,6 +89,7 @@ class InDoubtReport:
             "transactions": [one.to_dict() for one in self.transactions],
             "unreachable": self.unreachable,
             "problems": [one.to_dict() for one in self.problems],
+            "unproved": self.unproved,
         }
 
 
@@ -108,7 +120,10 @@ def list_in_doubt(
             closed = ClosedDecisions(Path(path)).among(estate.in_doubt())
             file = str(Path(path) / CLOSED_FILE)
             estate.add_closed_decisions(NATIVE, _decisions(path), file, closed)
-    report.transactions = [_in_doubt(row) for row in estate.judged() if _waits(row)]
+    report.looked_at += len(known)
+    judged = list(estate.judged())
+    report.transactions = [_in_doubt(row) for row in judged if _waits(row)]
+    report.unproved += _unproved(estate, judged)
     return report
 
 
@@ -125,7 +140,13 @@ def gathered(
         for reading in found.readings():
             with found.guard(reading.source):
                 _add_log(estate, reading, settled_findings(reading, found.known, found.options))
-        problems = [one for one in found.problems if one.code != NO_LOG]
+            report.looked_at += 1
+        missing = any(one.code == NO_LOG for one in found.problems)
+        if missing and node.is_file():
+            report.unproved.append(
+                f"{path}: the decisions of this coordinator are not there; give the path of its log"
+            )
+        problems = [one for one in found.problems if one.code != NO_LOG or not node.is_file()]
         estate.damaged.update(one.log for one in problems if _hides(one))
         report.problems += problems
     return estate
@@ -160,6 +181,25 @@ def _live_part(log: str, name: str, xid: Xid) -> dict[str, Any]:
 def _waits(row: dict[str, Any]) -> bool:
     waiting = any(branch["state"] == "prepared" for branch in row["branches"])
     return waiting or row["resolution"] == Resolution.HEURISTIC_MISMATCH
+
+
+def _unproved(estate: Estate, judged: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Yield why a branch may be in doubt that was not found."""
+    for log in sorted(estate.damaged):
+        yield f"{log}: damaged, so a prepared branch or a decision may be gone"
+    decided, unseen = estate.open_decisions(), Counter[str]()
+    for row in judged:
+        names = decided.get(row["gtrid"], set())
+        unseen.update(
+            branch["resource"]
+            for branch in row["branches"]
+            if branch["resource"] in names and branch["state"] == "unknown" and not branch["log"]
+        )
+    for name, count in sorted(unseen.items()):
+        yield (
+            f"{count} decisions to commit are open at {name}, which was not looked at: give its "
+            f"log, or --resource {name}=URL"
+        )
 
 
 def _in_doubt(row: dict[str, Any]) -> InDoubt:

@@ -101,6 +101,17 @@ class Estate:
         prepared = State.PREPARED.value
         return {part["gtrid"] for part in self._parts if part["state"] == prepared}
 
+    def open_decisions(self) -> dict[bytes, set[str]]:
+        """Return the resources at which a decision to commit is not known to be carried out.
+
+        By global id, and as its coordinator names them.
+        """
+        found: dict[bytes, set[str]] = {}
+        for part in self._parts:
+            if part["bqual"] is None and part["state"] == State.COMMITTING.value:
+                found.setdefault(part["gtrid"], set()).update(part["open_participants"])
+        return found
+
     def add_closed_decisions(
         self, system: str, log: str, file: str, gtrids: Collection[bytes]
     ) -> None:

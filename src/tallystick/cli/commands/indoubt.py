@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -96,13 +97,23 @@ def list_(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """List every global transaction in doubt and what is due. Exit code 1 if there is one."""
+    """List every global transaction in doubt and what is due.
+
+    Exit code 1 if there is one, or if it cannot be told whether there is; 2 if there is no log.
+    """
     report = _gather(ctx, paths, resources, options)
     if as_json:
         print_json(report.to_dict())
     else:
         _print_list(report)
-    ctx.exit(1 if report.transactions or report.unreachable or report.problems else 0)
+    ctx.exit(_exit_code(report))
+
+
+def _exit_code(report: InDoubtReport) -> int:
+    if not report.looked_at and not report.unproved:
+        return 2
+    open_questions = report.unreachable or report.problems or report.unproved
+    return int(bool(report.transactions or open_questions))
 
 
 def _print_list(report: InDoubtReport) -> None:
@@ -113,8 +124,16 @@ def _print_list(report: InDoubtReport) -> None:
             out.line(f"    {_about(one)}")
         for alarm in sorted({one.alarm for one in report.transactions if one.alarm}):
             out.line(f"{alarm}: {ADVICE[alarm]}")
-    else:
+    elif not (report.unreachable or report.problems or report.unproved):
         out.line("Nothing is in doubt.")
+    else:
+        out.line("CANNOT TELL  Nothing in doubt was found, but not all was seen.", style="bold")
+    _print_unseen(out, report)
+
+
+def _print_unseen(out: Printer, report: InDoubtReport) -> None:
+    for sentence in report.unproved:
+        out.line(sentence)
     for name, why in report.unreachable.items():
         out.line(f"Could not ask {name}: {why}")
     print_problems(out, report.problems, [])
@@ -161,11 +180,21 @@ def explain(
     found = [one for one in report.transactions if one.gtrid == wanted]
     if as_json:
         print_json([one.to_dict() for one in found])
-    elif not found:
-        Printer().line(f"{gtrid} is not in doubt here.")
-    for one in found if not as_json else []:
-        _print_explanation(one)
-    ctx.exit(1 if found else 0)
+    elif found:
+        for one in found:
+            _print_explanation(one)
+    else:
+        _print_absence(gtrid, report)
+    ctx.exit(1 if found else _exit_code(replace(report, transactions=[])))
+
+
+def _print_absence(gtrid: str, report: InDoubtReport) -> None:
+    out = Printer()
+    if report.unreachable or report.problems or report.unproved:
+        out.line(f"CANNOT TELL  {gtrid} was not found in doubt, but not all was seen.")
+        _print_unseen(out, report)
+    else:
+        out.line(f"{gtrid} is not in doubt here.")
 
 
 def _print_explanation(one: InDoubt) -> None:
