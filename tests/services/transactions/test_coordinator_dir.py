@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tallystick.errors import CorruptLogError
+from tallystick.indoubt.doctor import examine
 from tallystick.services.transactions.manager import TransactionManager
 
 GTRID = b"shop" + b"0" * 12
@@ -36,15 +38,28 @@ def emptied(folder: Path) -> None:
 
 @pytest.mark.parametrize("lose", [shutil.rmtree, emptied])
 def test_a_coordinator_without_its_decisions_does_not_start_with_none(
-    tmp_path: Path, lose: object, shared: bool
+    tmp_path: Path, lose: Callable[[Path], None], shared: bool
 ) -> None:
     """It would roll back branches that it had decided to commit."""
     decided(tmp_path, shared=shared)
-    assert callable(lose)
     lose(tmp_path / "decisions")
     with pytest.raises(CorruptLogError, match="decisions of this coordinator are missing"):
         opened(tmp_path, "shop", shared=shared)
     assert not list((tmp_path / "decisions").glob("*"))
+
+
+@pytest.mark.parametrize(
+    ("lose", "level", "found"),
+    [(shutil.rmtree, "warning", "or it is lost"), (emptied, "problem", "the folder is empty")],
+)
+def test_doctor_tells_that_the_decisions_are_gone(
+    tmp_path: Path, lose: Callable[[Path], None], level: str, found: str
+) -> None:
+    decided(tmp_path, shared=False)
+    lose(tmp_path / "decisions")
+    (one,) = [one for one in examine(str(tmp_path), {}) if one.what == "decision log"]
+    assert one.level.value == level
+    assert found in one.found
 
 
 def test_a_lost_node_id_is_not_made_up(tmp_path: Path, shared: bool) -> None:

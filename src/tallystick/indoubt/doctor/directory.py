@@ -118,8 +118,15 @@ def _decisions(folder: Path, name: str, resources: Collection[str]) -> Iterator[
     log = folder / LOG_FOLDER
     if not log.is_dir():
         yield Check(
-            name, "decision log", Level.WARNING, "no native log here: it is one of another system",
+            name, "decision log", Level.WARNING,
+            "no native log here: it is one of another system, or it is lost",
             "tallystick explain PATH  # with the path of that log",
+        )  # fmt: skip
+        return
+    if not any(log.iterdir()):
+        yield Check(
+            name, "decision log", Level.PROBLEM, "the folder is empty: no start is possible",
+            f"findmnt -T {log}  # is its volume mounted?",
         )  # fmt: skip
         return
     found = survey(str(log))
