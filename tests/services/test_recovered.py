@@ -231,6 +231,16 @@ def test_the_backlog_is_not_calm_where_an_entry_may_be_missing(
     assert result.output.startswith("CANNOT TELL")
 
 
+@pytest.mark.parametrize("service", [_behind, _blocks])
+def test_the_backlog_of_a_lost_log_is_not_empty(tmp_path: Path, service: Service) -> None:
+    path = left_by_a_kill(service, tmp_path)
+    shutil.rmtree(path / "log")
+    result = CliRunner().invoke(backlog.command, [str(path)])
+    assert result.exit_code == 1
+    assert result.output.startswith("CANNOT TELL")
+    assert json.loads(CliRunner().invoke(backlog.command, [str(path), "--json"]).output)["problems"]
+
+
 def test_doctor_does_not_call_a_store_whole_without_proof(tmp_path: Path) -> None:
     path = left_by_a_kill(_journal, tmp_path)
     _manager(tmp_path / "tm").close()

@@ -22,7 +22,7 @@ from tallystick.cli.output import (
 from tallystick.reading.settled import settled_judgement
 from tallystick.reading.survey import survey
 from tallystick.records import Answer, Clock, Judgement, State, Transaction
-from tallystick.services.write_behind.service_dir import IDENTITY_FILE
+from tallystick.services.write_behind.service_dir import IDENTITY_FILE, LOG_FOLDER
 from tallystick.systems.protocol import LogReading
 
 _PER_SECOND = {Clock.WALL_US: 1_000_000, Clock.WALL_MS: 1_000, Clock.WALL_NS: 1_000_000_000}
@@ -41,7 +41,8 @@ def command(ctx: click.Context, /, path: str, numbers: bool, as_json: bool, **op
     or if a log may have lost something that was.
     """
     found = survey(path, options=read_options(**options)).refuse_unknown_settings()
-    if not found.logs and _emptied(path):
+    service = not found.logs and (Path(path) / IDENTITY_FILE).is_file()
+    if service and _disposed_of(path):
         found.problems.clear()
     backlogs = []
     for reading in found.readings():
@@ -53,14 +54,17 @@ def command(ctx: click.Context, /, path: str, numbers: bool, as_json: bool, **op
         print_json({"logs": backlogs, "problems": [one.to_dict() for one in found.problems]})
     else:
         _print(backlogs)
+        if service and found.problems:
+            Printer().line("CANNOT TELL  The log of this service is missing: what it owed is lost.")
         print_problems(Printer(), found.problems, [])
     calm = all(one["answer"] == Answer.SAFE and not one["pending"] for one in backlogs)
     ctx.exit(0 if calm and not found.problems else 1)
 
 
-def _emptied(path: str) -> bool:
-    """Return True for a service whose disposer took every file: nothing is owed."""
-    return (Path(path) / IDENTITY_FILE).is_file()
+def _disposed_of(path: str) -> bool:
+    """Return whether a disposer can have taken every file of a service: its log notes that."""
+    log = Path(path) / LOG_FOLDER
+    return log.is_dir() and any(log.iterdir())
 
 
 def _backlog(
