@@ -45,6 +45,17 @@ def test_answers_are_read_one_by_one_and_a_refusal_whole(wire: Wire) -> None:
     assert connection.open
 
 
+def test_a_refusal_is_one_where_pymysql_stands_in_for_mysqldb(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `pymysql.install_as_MySQLdb` leaves it once Django has imported `MySQLdb.err`."""
+    monkeypatch.setattr(pymysql, "err", None)
+    connection, server = wire
+    server.sendall(packet(DEADLOCK))
+    with pytest.raises(BranchRolledBack):
+        receive(connection, "XA PREPARE X'00'")
+
+
 @pytest.mark.parametrize("number", [0, 2])
 def test_an_answer_out_of_turn_ends_the_connection(wire: Wire, number: int) -> None:
     connection, server = wire

@@ -50,6 +50,7 @@ from tallystick.storage.scheduling import threading, time
 try:
     import pymysql
     from pymysql.constants import COMMAND
+    from pymysql.err import raise_mysql_exception  # not `pymysql.err`: see install_as_MySQLdb
 except ImportError as error:  # pragma: no cover - the extra is missing
     raise MissingExtraError("pymysql", "mysql") from error
 
@@ -521,7 +522,7 @@ def _read_answer(connection: Connection) -> None:
     if size > _SHORTEST_ANSWER - 4:
         answer += connection._read_bytes(size - _SHORTEST_ANSWER + 4)
     if kind == _ERROR:
-        pymysql.err.raise_mysql_exception(answer[4:])
+        raise_mysql_exception(answer[4:])
     if kind != 0:
         raise pymysql.InternalError(0, f"no answer to an XA statement: {answer[:16]!r}")
 
