@@ -100,6 +100,8 @@ def test_new_log_under_an_old_identity_is_refused(tmp_path: Path) -> None:
     engine, folder = shop(tmp_path), tmp_path / "spool"
     worked(folder, engine, "tally")
     shutil.rmtree(folder / "log")
+    worked(tmp_path / "new", engine, "tally")
+    shutil.copytree(tmp_path / "new" / "log", folder / "log")
     with pytest.raises(CorruptLogError, match="that of another log"):
         service(folder, engine, "tally")
 

@@ -32,7 +32,7 @@ from tests.testing.simulate.scenario_shared import shared
 
 HERE = (__name__,)
 ROOT = Path(__file__).parents[3]
-SEEDS = 5000
+SEEDS = 20_000
 """Seeds within which every planted bug has to be found."""
 
 
