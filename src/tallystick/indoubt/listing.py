@@ -24,6 +24,7 @@ from tallystick.records import Finding, State, Xid, jsonable
 from tallystick.services.transactions.coordinator_dir import (
     CLOSED_FILE,
     LOG_FOLDER,
+    LOST_FILE,
     NODE_FILE,
     ClosedDecisions,
 )
@@ -136,6 +137,8 @@ def gathered(
         node = Path(path) / NODE_FILE
         if node.is_file():
             estate.add_coordinator(node.read_bytes().strip(), _decisions(path))
+            if (Path(path) / LOST_FILE).is_file():
+                estate.damaged.add(_decisions(path))
         found = survey(path, options=options)
         for reading in found.readings():
             with found.guard(reading.source):

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tallystick.errors import CorruptLogError
 from tallystick.indoubt.doctor import examine
+from tallystick.indoubt.listing import list_in_doubt
+from tallystick.indoubt.settle import settle
+from tallystick.services.page_store import PageStore
 from tallystick.services.transactions.manager import TransactionManager
+from tallystick.services.transactions.recovery import LOST
+from tests.services.test_recovered import without_its_proof
 
 GTRID = b"shop" + b"0" * 12
 
@@ -79,3 +84,101 @@ def test_a_coordinator_that_was_killed_while_it_was_made_starts(
     opened(tmp_path, "shop", shared=shared).close()
     (tmp_path / "node").unlink()
     opened(tmp_path, shared=shared).close()
+
+
+# -- a decision log whose end is damaged -----------------------------------------------------------
+
+
+class Stopped(BaseException):
+    """The process ends here."""
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Iterator[dict[str, PageStore]]:
+    found = {name: PageStore(tmp_path / name) for name in "ab"}
+    for store in found.values():
+        store.create_table("t")
+    yield found
+    for store in found.values():
+        store.close()
+
+
+def left_after_the_decision(folder: Path, stores: dict[str, PageStore]) -> Path:
+    """Return a coordinator as a process leaves it that was killed after it had decided."""
+
+    def stop(step: str) -> None:
+        if step == "after decision":
+            raise Stopped
+
+    resources = {name: store.as_resource(name) for name, store in stores.items()}
+    with TransactionManager(
+        folder / "live", resources, node="shop", on_step=stop, recovery_interval=None
+    ) as manager:
+        tx = manager.begin()
+        for name in "ab":
+            tx[name].table("t")[1] = b"row"
+        with pytest.raises(Stopped):
+            tx.commit()
+        shutil.copytree(folder / "live", folder / "left")
+    return folder / "left"
+
+
+def test_what_a_damaged_log_may_have_decided_is_never_rolled_back(
+    tmp_path: Path, stores: dict[str, PageStore]
+) -> None:
+    path = left_after_the_decision(tmp_path, stores)
+    without_its_proof(path)
+    resources = {name: store.as_resource(name) for name, store in stores.items()}
+    for _ in range(2):  # the second opening finds a log that is whole again
+        (one,) = list_in_doubt([str(path)], resources).transactions
+        assert (one.resolution, one.alarm) == ("rollback", "doubtful-abort")
+        with TransactionManager(path, resources, node="shop", recovery_interval=None) as manager:
+            report = manager.recover()
+            assert not report.rolled_back
+            assert not report.clean
+            assert {(one.resource, one.why) for one in report.left} == {("a", LOST), ("b", LOST)}
+        assert all(store.in_doubt() for store in stores.values())
+    settle(str(path), resources, one.gtrid, commit=True)
+    with TransactionManager(path, resources, node="shop", recovery_interval=None) as manager:
+        assert manager.recover().clean
+        with manager.begin() as tx:
+            tx["a"].table("t")[2] = b"later"
+            with pytest.raises(KeyError):
+                assert tx["b"].table("t")[2]
+    for store in stores.values():
+        with store.begin(read_only=True) as read:
+            assert read.table("t")[1] == b"row"
+
+
+def test_what_is_begun_after_the_damage_is_presumed_aborted(
+    tmp_path: Path, stores: dict[str, PageStore]
+) -> None:
+    path = left_after_the_decision(tmp_path, stores)
+    without_its_proof(path)
+    resources = {name: store.as_resource(name) for name, store in stores.items()}
+
+    def stop(step: str) -> None:
+        if step == "before decision":
+            raise Stopped
+
+    with TransactionManager(
+        path, resources, node="shop", on_step=stop, recovery_interval=None
+    ) as manager:
+        tx = manager.begin()
+        for name in "ab":
+            tx[name].table("t")[5] = b"undecided"
+        with pytest.raises(Stopped):
+            tx.commit()
+        gtrid = tx.gtrid
+    with TransactionManager(path, resources, node="shop", recovery_interval=None) as manager:
+        report = manager.recover()
+        assert {xid.gtrid for _, xid in report.rolled_back} == {gtrid}
+        assert len(report.left) == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"soon\n"])
+def test_a_damaged_note_of_lost_decisions_is_refused(tmp_path: Path, content: bytes) -> None:
+    decided(tmp_path, shared=False)
+    (tmp_path / "lost-before").write_bytes(content)
+    with pytest.raises(CorruptLogError, match="may be lost cannot be read"):
+        opened(tmp_path, "shop")

@@ -19,12 +19,14 @@ from pathlib import Path
 
 from tallystick.errors import CorruptLogError, TransactionUsageError
 from tallystick.printable import logger
-from tallystick.roles import DecisionLog, DecisionOutcome
+from tallystick.records import Answer
+from tallystick.roles import NOT_JUDGED, DecisionLog, DecisionOutcome
+from tallystick.roles.recovered import JudgedLog
 from tallystick.services.transactions.xids import check_node, node_of
 from tallystick.storage.files import File, FileSystem, read_file, write_whole
 from tallystick.storage.local import LOCAL, LocalFileSystem
 from tallystick.storage.opening import opening_log
-from tallystick.storage.scheduling import threading
+from tallystick.storage.scheduling import threading, time
 from tallystick.systems.registry import open_decision_log, open_shared_decision_log
 
 NODE_FILE = "node"
@@ -33,6 +35,7 @@ IDENTITIES_FILE = "identities.json"
 CLOSED_FILE = "closed"
 CLOSED_FILE_SIZE = 64 << 20
 """Bytes of each of two files: half a million transactions and more are remembered."""
+LOST_FILE = "lost-before"
 TRACES_FILE = "traces"
 TRACES_FILE_SIZE = 4 << 20
 """Bytes of each of two files: some ten thousand sampled transactions."""
@@ -248,13 +251,18 @@ class Traces(Notes):
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorDirectory:
-    """An open directory: the node id in it, its decision log, and the databases known to it."""
+    """An open directory: the node id in it, its decision log, and the databases known to it.
+
+    Transactions begun before ``lost_before``, in milliseconds since 1970, may have been decided in
+    a part of the log that an opening found damaged, and cut off; 0 if there was none.
+    """
 
     node: str
     decisions: DecisionLog
     identities: Identities
     closed: ClosedDecisions
     traces: Traces
+    lost_before: int = 0
 
     def finish(self, gtrid: bytes, resources: Collection[str], outcome: DecisionOutcome) -> None:
         """Record how branches have ended; that they were decided outlives the log's own record.
@@ -309,7 +317,8 @@ def open_coordinator_dir(
         closed, traces = ClosedDecisions(folder, fs), Traces(folder, fs)
         with _one_process_at_a_time(fs, folder):
             found = _node(fs, str(folder.absolute() / NODE_FILE), node, decisions)
-        return CoordinatorDirectory(found, decisions, identities, closed, traces)
+            lost_before = _lost_before(fs, str(folder.absolute() / LOST_FILE), decisions)
+        return CoordinatorDirectory(found, decisions, identities, closed, traces, lost_before)
     except BaseException:
         decisions.close()
         raise
@@ -317,6 +326,28 @@ def open_coordinator_dir(
 
 def _open_log(folder: Path, fs: FileSystem, *, shared: bool) -> DecisionLog:
     return open_shared_decision_log(folder) if shared else open_decision_log(folder, fs=fs)
+
+
+def _lost_before(fs: FileSystem, file: str, log: DecisionLog) -> int:
+    """Return the moment before which decisions may be lost; note it, for the log forgets it.
+
+    Only a log that judges its own opening tells; what another one recovers is taken for all.
+    """
+    judgement = log.judgement if isinstance(log, JudgedLog) else NOT_JUDGED
+    if judgement is not NOT_JUDGED and judgement.answer is not Answer.SAFE:
+        now = int(time.time() * 1000)
+        write_whole(fs, file, [f"{now} {judgement.reason}\n".encode("ascii")])
+        return now
+    if not fs.exists(file):
+        return 0
+    moment, *_ = [*read_file(fs, file).split(), b""]
+    if not moment.isdigit():
+        raise CorruptLogError(
+            "the moment before which decisions may be lost cannot be read",
+            file=file,
+            advice="Settle by hand what is in doubt, then remove the file",
+        )
+    return int(moment)
 
 
 def check_coordinator_dir(path: str | os.PathLike[str], fs: FileSystem = LOCAL) -> None:

@@ -309,6 +309,7 @@ class TransactionManager:
                 tracing=self._context.tracing,
                 identities=self.directory.identities,
                 dead_before=self._dead_before,
+                lost_before=self.directory.lost_before,
                 closed=self.directory.closed,
                 finish=self.directory.finish,
                 log=self.recovered,

@@ -14,6 +14,9 @@ at any step and run again.
     ours                       decided, closed before      commit: its database was restored
     ours                       outcome row found           record the decision, commit
     ours                       a last resource is away     leave (cannot know)
+    ours, begun before an
+    opening found the log
+    damaged at its end         not decided                 leave (its decision may be lost)
     ours, begun before the
     coordinator was opened     not decided                 roll back (presumed abort)
     ours, of another process
@@ -96,6 +99,7 @@ _STEPS = {
 HELD = "another session holds it, the database says"
 LISTED_TWICE = "ended in another resource that lists it, and yet in doubt here"
 UNPROVED = "decided and not listed any more, but nothing proves its commit"
+LOST = "not decided in the log, which may have lost a decision: settle it"
 NO_RESOURCE = "decided, but the manager has no resource of that name"
 HEURISTIC = "its outcome is heuristic: settle it"
 
@@ -138,8 +142,8 @@ class RecoveryReport:
     def clean(self) -> bool:
         """True if nothing of this node is in doubt any more and every resource was asked.
 
-        Not where a decision may be missing in the log, for all that `log` says: what was prepared
-        for it was rolled back then. A log that says nothing of its own opening is trusted.
+        Not where a decision may be missing in the log, for all that `log` says. A log that says
+        nothing of its own opening is trusted.
         """
         sound = self.log is None or not self.log.judged or self.log.answer is Answer.SAFE
         return sound and not (self.ours or self.unreachable or self.open_decisions)
@@ -166,7 +170,8 @@ class Recovery:
 
     ``orphan_interval`` is in seconds; ``xids`` gives the node and its clock. ``identities`` are
     those of the databases by resource name, noted in the coordinator's directory. Transactions
-    begun before the moment ``dead_before``, in milliseconds, are not at work anywhere.
+    begun before the moment ``dead_before``, in milliseconds, are not at work anywhere; decisions
+    about those begun before ``lost_before`` may be lost.
     """
 
     xids: XidFactory
@@ -182,6 +187,7 @@ class Recovery:
     finish: Callable[[bytes, Collection[str], DecisionOutcome], None]
     log: RecoveryResult
     dead_before: int = 0
+    lost_before: int = 0
     _report: RecoveryReport = field(init=False, default_factory=RecoveryReport)
     _lasts: dict[str, LastResource] = field(init=False, default_factory=dict)
     _met: dict[str, str] = field(init=False, default_factory=dict)
@@ -329,6 +335,8 @@ class Recovery:
         elif outcome:
             self.decisions.decide(xid.gtrid, [resource.name]).wait()
             self._settle(resource, xid, commit=True)
+        elif (time_of(xid.gtrid) or 0) < self.lost_before:
+            self._leave(resource, xid, LOST)
         elif self._is_young(xid.gtrid):
             self._leave(resource, xid, "younger than the orphan interval")
         else:

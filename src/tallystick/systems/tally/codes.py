@@ -97,6 +97,12 @@ CODES = codes(
         "The answer says which of the two is possible. Opening the log cuts here",
     ),
     Code(
+        "end-damaged",
+        Severity.DAMAGE,
+        "The log ends in something that no crash leaves; a group may have stood there.",
+        "Copy the log before anything opens it: that cuts off or overwrites its end",
+    ),
+    Code(
         "unfinished-backup",
         Severity.DAMAGE,
         "A backup of the log was not finished: it is refused, whatever its segments hold.",

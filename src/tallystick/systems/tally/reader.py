@@ -52,6 +52,7 @@ from tallystick.systems.tally.read.scan import Scan, Step
 from tallystick.systems.tally.read.spans import cut, doubled_spans, remains, segment_spans
 from tallystick.systems.tally.read.transactions import ended_first, transactions_of
 from tallystick.systems.tally.read.walk import Place, RunReader, SegmentView
+from tallystick.systems.tally.verdict.answer import end_findings
 from tallystick.systems.tally.verdict.strict import JudgedLog, judge
 
 if TYPE_CHECKING:
@@ -274,7 +275,8 @@ class TallyReading:
 
     def findings(self) -> Sequence[Finding]:
         """Return what is wrong with the log, heads of files first."""
-        return tuple(self._judged.scan.findings)
+        judged = self._judged
+        return (*judged.scan.findings, *end_findings(judged.scan))
 
     def verdict(self) -> Verdict:
         """Return what recovery does with the log, and what its bytes prove."""

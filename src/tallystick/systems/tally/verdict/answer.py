@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tallystick.records import AtStake, Severity
+from tallystick.records import AtStake, Finding, Severity
 from tallystick.storage.files import Bytes
 from tallystick.storage.zeros import is_zero
 from tallystick.systems.answers import Ground
@@ -19,6 +19,8 @@ from tallystick.systems.tally.format.layout import (
 )
 from tallystick.systems.tally.read.header_search import magic_places
 from tallystick.systems.tally.read.scan import Scan
+
+_ODD_ENDS = {"odd-group", "odd-end", "misplaced-group"}
 
 
 def grounds(scan: Scan, ended: int | None) -> Iterator[Ground]:
@@ -42,6 +44,15 @@ def grounds(scan: Scan, ended: int | None) -> Iterator[Ground]:
     else:
         known = control.durable_lsn == scan.next_lsn - 1
         yield Ground("durable-mark" if known else "last-group-whole")
+
+
+def end_findings(scan: Scan) -> Iterator[Finding]:
+    """Yield a finding if a group may be gone whose loss no other finding tells."""
+    found = {one.code for one in grounds(scan, None)} & _ODD_ENDS
+    if found and scan.end is not None:
+        file, due = scan.end
+        text = "no crash leaves this end of the log: a group may have stood there"
+        yield scan.catalog.finding("end-damaged", text, file=file.path, offset=due.offset)
 
 
 def _has_misplaced_group(scan: Scan) -> bool:
