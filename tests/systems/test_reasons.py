@@ -218,6 +218,14 @@ def older_control(folder: Path) -> None:
         data[:] = control(checkpoint=begin.place)(data) or b""
 
 
+def control_without_checkpoint(folder: Path) -> None:
+    """Let both control files name a place where no checkpoint is recorded."""
+    *_, last = (one for one in derby_ranges(folder) if one.envelope is not None)
+    for name in ("log.ctrl", "logmirror.ctrl"):
+        with edited(folder / "log" / name) as data:
+            data[:] = control(checkpoint=last.place)(data) or b""
+
+
 def without_last_file(folder: Path) -> None:
     """Take the last file away, and let recovery start at the first one."""
     (folder / "log/log5.dat").unlink()
@@ -487,6 +495,7 @@ OTHERS = [
     Row("derby", "halted", cut_to(lambda end: end + 3), "odd-size"),
     Row("derby", "halted", cut_to(lambda _: 90_000), "odd-size"),
     Row("derby", "halted", older_control, "older-control"),
+    Row("derby", "halted", control_without_checkpoint, "no-checkpoint"),
     Row("h2", "committed-2048", zero_last_pages(1), "ends-in-checkpoint"),
     Row("h2", "clean-512", h2_change(_other_inner_magic), "encrypted"),
     Row("h2", "large-log-512", h2_change(_closed_in(1)), "closed-in-one-copy"),

@@ -168,6 +168,13 @@ REASONS = reasons(
         "the newer control file, or a second copy of the database, booted",
     ),
     Reason(
+        "no-checkpoint",
+        Answer.CANNOT_TELL,
+        "No checkpoint is recorded at the place that the control file names, or with marks that it "
+        "cannot have: recovery starts elsewhere, or leaves changes out.",
+        "the control file from before the damage, or a second copy of the database, booted",
+    ),
+    Reason(
         "files-after-end",
         Answer.CANNOT_TELL,
         "The log ends before its last file, and the later files do not continue it.",

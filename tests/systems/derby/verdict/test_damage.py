@@ -530,3 +530,42 @@ def test_zeros_that_begin_inside_a_sector_are_no_unfinished_group(
     found = damaged(tmp_path, LOG, zero(sector - before, END))
     assert found.judgement.reason == reason
     assert (found.judgement.answer is Answer.CANNOT_TELL) is (before > 0)
+
+
+REDO = OPERATION + 2
+"""In the checkpoint's record: the mark from which changes are redone."""
+
+
+def resummed(patch: Patch) -> Patch:
+    """Damage in the group of the checkpoint's record that its checksum record covers."""
+
+    def patched(content: bytearray) -> bytearray:
+        patch(content)
+        head = content.rindex(bytes.fromhex("0081 4900 0000 01c5"), 0, CHECKPOINT)
+        begin = head - PREFIX.size + CHECKSUM_RECORD_SIZE
+        size = int.from_bytes(content[head + 9 : head + 13])
+        crc = zlib.crc32(content[begin : begin + size])
+        content[head + 13 : head + 21] = crc.to_bytes(8)
+        return content
+
+    return patched
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        dict.fromkeys(("log.ctrl", "logmirror.ctrl"), control(checkpoint=make_instant(1, LAST))),
+        {LOG: resummed(append(b"\xff", REDO))},
+    ],
+    ids=["control", "mark"],
+)
+def test_log_without_the_checkpoint_that_its_control_file_names_is_not_safe(
+    damage: dict[str, Patch | None], tmp_path: Path
+) -> None:
+    """Derby 10.14 boots, and rows are lost: redo starts at another place, or leaves changes out."""
+    found = reading_of(copy(CASE, tmp_path / "copy", damage))
+    assert found.recovery.boots
+    assert (found.judgement.answer, found.judgement.reason) == (
+        Answer.CANNOT_TELL,
+        "no-checkpoint",
+    )

@@ -168,6 +168,14 @@ class Recovery:
     gaps: list[PageGap] = field(default_factory=list)
 
     @property
+    def finds_checkpoint(self) -> bool:
+        """Whether the control file names a checkpoint's record, with marks that it can have.
+
+        Each mark is written before the record, and undo begins before redo, or where that does.
+        """
+        return 0 < self.undo_mark <= self.redo_mark <= self.checkpoint
+
+    @property
     def may_boot(self) -> bool:
         """Whether it boots, or something besides the log decides."""
         return self.boots is True or bool(self.depends)

@@ -51,6 +51,8 @@ def grounds(scan: LogScan, analysis: LogAnalysis, recovery: Recovery) -> Iterato
         yield Ground("older-control", text)
     if recovery.may_boot:
         yield from _losses(scan, analysis, recovery)
+    if recovery.control and recovery.boots and not recovery.finds_checkpoint:
+        yield Ground("no-checkpoint")
     if recovery.boots and recovery.log_end and _control_holds(log, recovery):
         yield from _end(log, recovery)
 
@@ -94,7 +96,9 @@ def _older_control(log: LogFiles, analysis: LogAnalysis, recovery: Recovery) -> 
 def _control_holds(log: LogFiles, recovery: Recovery) -> bool:
     """Return whether recovery starts where the control file says, or no checkpoint was made yet."""
     found = [one.content_or_error() for one in log.controls]
-    return bool(recovery.control) or all(isinstance(one, Control) for one in found)
+    if recovery.control:
+        return recovery.finds_checkpoint
+    return all(isinstance(one, Control) for one in found)
 
 
 def _end(log: LogFiles, recovery: Recovery) -> Iterator[Ground]:
