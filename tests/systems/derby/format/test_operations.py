@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from tallystick.errors import LogFormatError
 from tallystick.records import Xid
 from tallystick.systems.derby.format import field_types, operations
-from tallystick.systems.derby.format.compressed_numbers import Cursor, compressed_int, format_id
+from tallystick.systems.derby.format.compressed_numbers import (
+    Cursor,
+    compressed_int,
+    encode_global_id,
+    format_id,
+)
 from tallystick.systems.derby.format.layout import Group, make_instant
 from tallystick.systems.derby.format.operations import (
     OPERATIONS,
@@ -26,8 +31,8 @@ from tallystick.systems.derby.format.record_body import decode_body, encode_body
 xids = st.builds(
     Xid,
     st.integers(-(1 << 31), (1 << 31) - 1),
-    st.binary(max_size=64),
-    st.binary(max_size=64),
+    st.binary(max_size=255),
+    st.binary(max_size=255),
 )
 
 
@@ -109,6 +114,35 @@ def test_text_is_written_as_modified_utf_8() -> None:
     encode = field_types.UTF.encode
     assert encode("a\0é") == b"\0\5a\xc0\x80\xc3\xa9"
     assert encode("\U0001f600") == b"\0\6\xed\xa0\xbd\xed\xb8\x80"
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (b"a\xc1\xa1", "aa"),  # overlong
+        (b"\xe0\x80\xaf\0", "/\0"),
+        (b"\xed\xa0\xbd\xed\xb8\x80", "\ud83d\ude00"),
+        (b"\xf0\x9f\x98\x80", None),  # four bytes
+        (b"\xc3", None),
+        (b"\x80", None),
+    ],
+)
+def test_text_is_read_as_java_reads_modified_utf_8(raw: bytes, text: str | None) -> None:
+    data = len(raw).to_bytes(2) + raw
+    if text is None:
+        with pytest.raises(LogFormatError):
+            field_types.UTF.read(Cursor(data))
+    else:
+        assert field_types.UTF.read(Cursor(data)) == text
+
+
+def test_second_part_of_a_global_id_that_is_cut_off_ends_in_zeros() -> None:
+    """The engine makes an array of that length and reads what there is; none is too long."""
+    long = Xid(7, b"g" * 65, b"b" * 255)
+    assert Cursor(encode_global_id(long)).global_id() == long
+    assert Cursor(b"\x01\x48\0\0\0\7\1g\3b").global_id() == Xid(7, b"g", b"b\0\0")
+    with pytest.raises(LogFormatError):
+        Cursor(b"\x01\x48\0\0\0\7\3g").global_id()
 
 
 def test_printed_forms_are_those_of_the_engine() -> None:

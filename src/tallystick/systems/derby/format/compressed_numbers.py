@@ -6,17 +6,21 @@ and raises `LogFormatError` with the place. Source: docs/formats/derby.md, "Numb
 
 from __future__ import annotations
 
+import re
+
 from tallystick.errors import LogFormatError
 from tallystick.records import Xid
 from tallystick.systems.derby.format.layout import (
     GLOBAL_ID,
-    GLOBAL_ID_PART_MAX,
     LOG_COUNTER,
     NULL,
     TRANSACTION_ID,
     make_instant,
     split_instant,
 )
+
+_CHARACTER = re.compile(rb"[\x00-\x7f]|[\xc0-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}", re.DOTALL)
+_MODIFIED_UTF_8 = re.compile(rb"(?:" + _CHARACTER.pattern + rb")*")
 
 # -- encode --------------------------------------------------------------------------------------
 
@@ -119,12 +123,11 @@ class Cursor:
         return (first & 0x7FFF) << 48 | self.uint(6)
 
     def utf(self) -> str:
-        """Read a text: its length in two bytes, then modified UTF-8."""
+        """Read a text: its length in two bytes, then modified UTF-8, which may be overlong."""
         raw = self.take(self.uint(2))
-        try:
-            return raw.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
-        except UnicodeDecodeError as error:
-            raise LogFormatError("no modified UTF-8", offset=self.place, found=raw.hex()) from error
+        if not _MODIFIED_UTF_8.fullmatch(raw):
+            raise LogFormatError("no modified UTF-8", offset=self.place, found=raw.hex())
+        return "".join(chr(_character(one)) for one in _CHARACTER.findall(raw))
 
     def expect(self, number: int, what: str) -> None:
         """Read a format id that must be ``number``, that of ``what``."""
@@ -174,12 +177,14 @@ class Cursor:
         return True
 
     def _part(self) -> bytes:
+        """Read a part as the engine does: of any length, and zeros for what is cut off."""
         size = self.uint(1)
-        if size > GLOBAL_ID_PART_MAX:
-            raise LogFormatError(
-                "global id too long",
-                offset=self.place - 1,
-                expected=f"at most {GLOBAL_ID_PART_MAX} bytes",
-                found=str(size),
-            )
-        return self.take(size)
+        return self.take(min(size, self.left)).ljust(size, b"\0")
+
+
+def _character(raw: bytes) -> int:
+    """Return the UTF-16 unit in one, two or three bytes."""
+    unit = raw[0] & (0x7F >> (len(raw) if len(raw) > 1 else 0))
+    for byte in raw[1:]:
+        unit = unit << 6 | byte & 0x3F
+    return unit

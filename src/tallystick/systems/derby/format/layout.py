@@ -58,6 +58,7 @@ POSITION_MAX = 0x0FFFFFFF
 POSITION_MASK = 0x7FFFFFFF
 """The bits of an instant that hold the position."""
 GLOBAL_ID_PART_MAX = 64
+"""Longest part of a global id that the compiled reader takes; the engine takes any length."""
 
 # -- checksum record -----------------------------------------------------------------------------
 
