@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.records import Outcome, Severity, State
+from tallystick.records import Answer, Outcome, Severity, State
 from tallystick.systems.bitronix.format.layout import (
     ACTIVE,
     COMMITTED,
@@ -233,3 +233,15 @@ def test_a_verdict_takes_little_memory_beside_what_it_tells(tmp_path: Path) -> N
         tracemalloc.stop()
     assert verdict.strict["transactions"] == {"committed": 1000}
     assert peak < 2.5 * kept
+
+
+@pytest.mark.parametrize("position", [HEADER_LENGTH, HEADER_LENGTH + SIZE])
+def test_newer_records_behind_a_damaged_one_leave_no_proof(position: int, tmp_path: Path) -> None:
+    """The position went back to a record that is damaged: 3.0 starts without the later ones."""
+    since = 1_700_000_000_000
+    decisions = [record(COMMITTING, n, "a", gtrid=gtrid(n), time=since + n) for n in range(5)]
+    content = bytearray(file_bytes(decisions, since))
+    content[13:21] = position.to_bytes(8, "big")
+    content[position + 5] ^= 1
+    reading = read(tmp_path, bytes(content), file_bytes([], since - 1))
+    assert reading.judgement.answer is not Answer.SAFE

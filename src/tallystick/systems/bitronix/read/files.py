@@ -169,6 +169,21 @@ class DualFiles:
                 if span.record is not None and span.outcome is Outcome.VALID:
                     yield part, span
 
+    def outlives_headers(self) -> bool:
+        """Return whether a whole record that no header counts is newer than all that they count.
+
+        Behind a damaged one it is taken for a record of an earlier life of its file; but those are
+        older, unless the clock began anew in between, as one that counts since boot does.
+        """
+        for part in self.parts:
+            for span in part.spans(self.newest):
+                if span.counted or span.record is None:
+                    continue
+                newer = self.newest is None or stamp(span.record) > self.newest
+                if span.outcome is Outcome.VALID or (newer and self.counts_since_1970):
+                    return True
+        return False
+
     def dangling(self) -> DanglingSet:
         """Return the decisions that are open according to both parts."""
         found = DanglingSet()

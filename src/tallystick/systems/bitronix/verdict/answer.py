@@ -72,7 +72,7 @@ def _proof(pair: DualFiles) -> Iterator[Ground]:
         for span in part.counted_spans():
             if span.outcome is not Outcome.VALID or not span.counted:
                 return
-    if any(span.record is not None and not span.counted for _, span in pair.records()):
+    if pair.outlives_headers():
         return
     one, two = (part.header for part in pair.parts)
     later = pair.order()[1].header
