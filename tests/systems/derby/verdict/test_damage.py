@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tallystick.errors import CorruptLogError
 from tallystick.records import Answer, Outcome, Severity
+from tallystick.systems.derby.format.compressed_numbers import format_id
 from tallystick.systems.derby.format.field_types import Page
 from tallystick.systems.derby.format.layout import (
     CHECKSUM_RECORD_SIZE,
@@ -28,6 +29,7 @@ from tallystick.systems.derby.format.layout import (
 )
 from tallystick.systems.derby.format.operations import (
     INSERT,
+    PHYSICAL_UNDO,
     STATUS_COMMITTED,
     STATUS_USER,
     UPDATE_ROW,
@@ -246,7 +248,8 @@ def test_records_after_a_missing_file_are_salvaged(tmp_path: Path) -> None:
     everything_holds_together(log)
 
 
-def test_trailing_length_in_the_way_of_undo_stops_the_boot(tmp_path: Path) -> None:
+def test_trailing_length_in_the_way_of_undo_is_left_open(tmp_path: Path) -> None:
+    """Derby 10.14 stops here, but boots where what it takes for a record seems older."""
     vectors = json.loads((fixture_dir("derby") / "writer-vectors/vectors.json").read_text())
     (vector,) = (one for one in vectors if one["name"] == "no-end")
     at, tail = vector["append_at"], b""
@@ -260,10 +263,10 @@ def test_trailing_length_in_the_way_of_undo_stops_the_boot(tmp_path: Path) -> No
     assert whole.recovery.boots is True
     larger = tail[: second + 3] + b"\x16" + tail[second + 4 :]
     patched = reading_of(copy("writer-vectors", tmp_path / "larger", {LOG: append(larger, at)}))
-    assert patched.recovery.boots is False
+    assert patched.judgement.reason == "boot-depends"
     before = tail[:33] + b"\x16" + tail[34:]  # the record that ends where the transaction begins
     patched = reading_of(copy("writer-vectors", tmp_path / "before", {LOG: append(before, at)}))
-    assert patched.recovery.boots is False
+    assert patched.judgement.reason == "boot-depends"
 
 
 def test_writer_vectors_get_the_engines_verdict(tmp_path: Path) -> None:
@@ -310,10 +313,12 @@ def test_newer_version_is_refused_only_by_an_engine_that_is_named(tmp_path: Path
     folder = copy(CASE, tmp_path / "db", {"log.ctrl": control(minor=17)})
     log = reading_of(folder)
     assert log.recovery.boots is True
+    assert log.judgement.reason == "boot-depends"
     assert [one.code for one in log.findings()] == ["newer-version"]
     for version, boots in (("10.16", False), ("10.17", True), ("10.18.1", True)):
         named = reading_of(folder, ReadOptions(settings={"derby_version": version}))
         assert named.recovery.boots is boots, version
+        assert named.judgement.answer is (Answer.SAFE if boots else Answer.REFUSES)
 
 
 def test_length_that_a_heap_may_not_hold_is_left_open(tmp_path: Path) -> None:
@@ -569,3 +574,53 @@ def test_log_without_the_checkpoint_that_its_control_file_names_is_not_safe(
         Answer.CANNOT_TELL,
         "no-checkpoint",
     )
+
+
+TABLE_ID = TABLE_FLAG + 1
+"""In the checkpoint's record: the format id of the table of open transactions."""
+
+
+def test_table_of_open_transactions_of_another_class_is_left_open(tmp_path: Path) -> None:
+    """Derby 10.14 reads an object of any class there and does not use it."""
+    found = damaged(tmp_path, LOG, resummed(append(format_id(261), TABLE_ID)))
+    assert (found.recovery.boots, found.judgement.reason) == (None, "boot-depends")
+    with pytest.raises(CorruptLogError):
+        LogToFile(str(tmp_path / "db/log"))
+
+
+def test_entry_of_the_table_without_a_transaction_stops_the_boot(tmp_path: Path) -> None:
+    """The engine puts it into a map that takes no null."""
+    entry = format_id(261) + bytes(2 + 2 + 2 + 2 + 4)
+    found = damaged(tmp_path, LOG, append(format_id(262) + b"\1" + entry, TABLE_ID))
+    assert found.judgement.reason == "no-boot"
+
+
+BEGUN = encode_begin(STATUS_USER, None)
+ENDED = encode_end(STATUS_COMMITTED, None)
+
+
+@pytest.mark.parametrize(
+    ("group", "operation"),
+    [
+        (Group.FIRST, encode_operation(UPDATE_ROW, CHANGED)),
+        (Group.FIRST | Group.LAST, BEGUN),
+        (Group.PREPARE, ENDED),
+        (Group.LAST | Group.ABORT, ENDED),
+        (Group(0), encode_operation(PHYSICAL_UNDO, CHANGED)),
+    ],
+    ids=["first", "last", "prepare", "abort", "undo"],
+)
+def test_record_whose_flags_do_not_fit_its_operation_is_left_open(
+    group: Group, operation: bytes, tmp_path: Path
+) -> None:
+    begin = encode_body(Group.FIRST | Group.RAWSTORE, 99_999, BEGUN)
+    wrong = encode_body(group | Group.RAWSTORE, 99_999, operation)
+    found = appended(tmp_path, *([] if group & Group.FIRST else [begin]), wrong)
+    assert (found.recovery.boots, found.judgement.reason) == (None, "boot-depends")
+
+
+def test_control_file_with_a_negative_checkpoint_is_used(tmp_path: Path) -> None:
+    """Derby 10.14 looks at the mirror only for a checkpoint of 0; here it makes a new log."""
+    found = damaged(tmp_path, "log.ctrl", control(checkpoint=-make_instant(1, 1)))
+    assert found.recovery.new_log
+    assert found.judgement.answer is not Answer.SAFE

@@ -26,6 +26,7 @@ from typing import TypeVar
 
 from tallystick.errors import LogFormatError
 from tallystick.storage.crc import crc32
+from tallystick.systems.derby.format.field_types import OtherObjectError
 from tallystick.systems.derby.format.layout import (
     CHECKSUM_CRC32,
     CHECKSUM_OPERATION,
@@ -60,12 +61,16 @@ HEAP_SURE = 1 << 26
 
 
 class ScanFailureError(Exception):
-    """The engine throws an exception at the instant ``place``; ``text`` is its cause."""
+    """The engine throws an exception at the instant ``place``; ``text`` is its cause.
 
-    def __init__(self, place: int, text: str) -> None:
+    It is not ``sure`` where the engine may also go on.
+    """
+
+    def __init__(self, place: int, text: str, *, sure: bool = True) -> None:
         super().__init__(f"{instant_text(place)}: {text}")
         self.place = place
         self.text = text
+        self.sure = sure
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,8 @@ class Scanned:
         """Decode a part of the body; raises `ScanFailureError` if the engine could not."""
         try:
             return decode(self.clear)
+        except OtherObjectError as error:
+            raise ScanFailureError(self.place, str(error), sure=False) from error
         except LogFormatError as error:
             raise ScanFailureError(self.place, str(error)) from error
 

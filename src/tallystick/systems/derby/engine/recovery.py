@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from tallystick.records import Xid
+from tallystick.records import Kind, Xid
 from tallystick.storage.crc import crc32
 from tallystick.systems.derby.engine.forward_scan import (
     ForwardScan,
@@ -51,6 +51,7 @@ from tallystick.systems.derby.format.layout import (
     make_instant,
     split_instant,
 )
+from tallystick.systems.derby.format.operations import OPERATIONS
 from tallystick.systems.derby.format.record_body import Body, decode_transaction, has_operation
 from tallystick.systems.derby.read.files import ControlBytes, LogFiles
 from tallystick.systems.derby.read.scan import EngineReach
@@ -60,6 +61,7 @@ JUDGED_VERSION = (10, 16)
 VERSION_SETTING = "derby_version"
 PREALLOCATED = 1 << 20
 SWITCH_INTERVAL = "derby.storage.logSwitchInterval"
+_BOOTED = "a second copy of the database, booted"
 _DIGITS = 10
 """A switch interval has fewer."""
 _BOOT_BEFORE = 1000 + (32 << 10)
@@ -67,6 +69,15 @@ _BOOT_BEFORE = 1000 + (32 << 10)
 checkpoint of the boot that cut it off may stand."""
 _TAIL_UNREAD = {operations.CHECKPOINT, operations.ENCRYPT_CONTAINER}
 """Operations that are never redone: what follows them is not read."""
+_FLAGS_OF_UNDO = Group.COMPENSATION
+_FLAGS_OF_STATUS = {
+    operations.STATUS_ABORTED: Group.LAST | Group.ABORT,
+    operations.STATUS_PREPARED: Group.PREPARE,
+    operations.STATUS_COMMITTED: Group.LAST | Group.COMMIT,
+}
+_CHECKED_FLAGS = (
+    Group.FIRST | Group.LAST | Group.COMPENSATION | Group.COMMIT | Group.ABORT | Group.PREPARE
+)
 _COUNTED = {operations.PURGE: "num_rows", operations.COPY_ROWS: "num_rows"}
 
 
@@ -137,8 +148,10 @@ class Recovery:
         highest: largest number of a transaction that begins in what was scanned.
         table: transactions that are open at the end of the log, by number.
         trailing_wrong: instants of the ends of records whose trailing length is too large.
-        heap: as `ForwardScan` found it.
         gaps: pages of which the log does not have every version.
+        newer_than_judged: why an engine whose recovery was compared with ours refuses the log, if
+            no setting names a newer one.
+        followed: what the engine does is known to the end, but for what pages on disk decide.
     """
 
     boots: bool | None = True
@@ -164,8 +177,9 @@ class Recovery:
     highest: int = 0
     table: dict[int, OpenTransaction] = field(default_factory=dict)
     trailing_wrong: list[int] = field(default_factory=list)
-    heap: int = 0
     gaps: list[PageGap] = field(default_factory=list)
+    followed: bool = True
+    newer_than_judged: str = ""
 
     @property
     def finds_checkpoint(self) -> bool:
@@ -209,6 +223,8 @@ def recover(log: LogFiles, settings: Mapping[str, str] | None = None) -> Recover
             _check_gaps(result)
     except ScanFailureError as failure:
         result.boots, result.reason, result.place = False, failure.text, failure.place
+        if not failure.sure:
+            result.boots, result.depends, result.followed = None, _BOOTED, False
     except _NoBootError as failure:
         result.boots, result.reason = False, str(failure)
     return result
@@ -239,7 +255,9 @@ def _valid_control(
     for name in CONTROL_NAMES:
         if name in by_name and (found := _control(by_name[name].data)) is not None:
             _check_control(by_name[name].data, found, settings)
-            if found.checkpoint > 0:
+            if (found.major, found.minor) > JUDGED_VERSION and VERSION_SETTING not in settings:
+                result.newer_than_judged = f"Engines older than {found.version} refuse the log"
+            if found.checkpoint:
                 result.control = name
                 return found
     return None
@@ -293,9 +311,8 @@ def _redo(log: LogFiles, result: Recovery) -> None:
     result.trailing_wrong = scan.trailing_wrong
     result.marked = _ends_as_marked(log, scan.stop)
     result.lost_file = _lost_file(log, result)
-    result.heap = scan.heap
     if scan.heap:
-        result.boots, result.place = None, scan.heap
+        result.boots, result.place, result.followed = None, scan.heap, False
         result.reason = "the checksum record asks for more memory than a heap may have"
         result.depends = "the size of the engine's heap"
     if not scan.log_end:
@@ -363,13 +380,32 @@ def _redo_record(scanned: Scanned, result: Recovery, versions: _PageVersions) ->
             raise ScanFailureError(
                 scanned.place, f"XSLAO: transaction {number} has no begin record"
             )
+        _check_flags(scanned, body)
         result.table[number] = _begun(number, scanned.place, body)
         result.highest = max(result.highest, number)
+    else:
+        _check_flags(scanned, body)
     result.redone += not early
     if body.tail_error and body.operation not in _TAIL_UNREAD:
         _leave_open(scanned, body, result)
     versions.note(scanned.place, body)
     _add_record(result.table, number, scanned)
+
+
+def _check_flags(scanned: Scanned, body: Body) -> None:
+    """Leave a record open of which flags and operation differ: the engine uses now one, now other.
+
+    It begins a transaction by a flag and casts the operation, prepares by the status of an end and
+    ends by a flag.
+    """
+    flags = _FLAGS_OF_UNDO if OPERATIONS[body.operation].kind is Kind.UNDO else Group(0)
+    if body.operation == operations.BEGIN:
+        flags = Group.FIRST
+    elif body.operation == operations.END:
+        flags = _FLAGS_OF_STATUS.get(body.fields["transactionStatus"], Group(0))
+    if scanned.group & _CHECKED_FLAGS != flags:
+        text = f"the flags of the record do not fit its operation, {body.name}"
+        raise ScanFailureError(scanned.place, text, sure=False)
 
 
 def _leave_open(scanned: Scanned, body: Body, result: Recovery) -> None:
@@ -380,7 +416,7 @@ def _leave_open(scanned: Scanned, body: Body, result: Recovery) -> None:
     container: Page | Container | None = body.fields.get("pageId", body.fields.get("containerId"))
     result.boots, result.place = None, scanned.place
     result.reason = f"the data after the operation are wrong: {body.tail_error}"
-    result.depends = container.file if container else "a second copy of the database, booted"
+    result.depends = container.file if container else _BOOTED
 
 
 def _begun(number: int, place: int, body: Body) -> OpenTransaction:
@@ -454,16 +490,19 @@ def _check_gaps(result: Recovery) -> None:
 
 
 def _check_undo(result: Recovery) -> None:
-    """Refuse a wrong trailing length: undo and the locks of prepared ones read backward by it.
+    """Stop at a wrong trailing length: undo and the locks of prepared ones read backward by it.
 
-    The last record that they read is the one that ends where the oldest transaction begins.
+    The last record that they read is the one that ends where the oldest transaction begins. Bytes
+    that are no record decide there: where they seem older than the transaction, the engine ends
+    its reading, and boots without the rest.
     """
     if not result.table:
         return
     oldest = min(one.first for one in result.table.values())
     for end in result.trailing_wrong:
         if end >= oldest:
-            raise ScanFailureError(end, "the trailing length is too large, undo cannot pass it")
+            text = "the trailing length is too large, and undo reads backward by it"
+            raise ScanFailureError(end, text, sure=False)
 
 
 # -- for the scan of all bytes -------------------------------------------------------------------

@@ -29,6 +29,11 @@ from tallystick.systems.derby.format.layout import (
     instant_text,
 )
 
+
+class OtherObjectError(LogFormatError):
+    """An object of another class, which the engine reads as well, and does not use."""
+
+
 Fields = dict[str, Any]
 """Values of an operation by the names of the engine's own fields."""
 
@@ -156,7 +161,10 @@ def _read_checkpoint_table(cursor: Cursor) -> list[Fields]:
     cursor.compressed_int()
     if cursor.compressed_int() != 1 or cursor.null():
         return []
-    cursor.expect(TRANSACTION_TABLE, "transaction table")
+    if (found := cursor.uint(2)) != TRANSACTION_TABLE:
+        raise OtherObjectError(
+            "no transaction table", expected=str(TRANSACTION_TABLE), found=str(found)
+        )
     count = cursor.compressed_int()
     cursor.check_count(count, 2, "rows than the record")
     return [_read_entry(cursor) for _ in range(count)]
@@ -164,8 +172,10 @@ def _read_checkpoint_table(cursor: Cursor) -> list[Fields]:
 
 def _read_entry(cursor: Cursor) -> Fields:
     cursor.expect(TRANSACTION_ENTRY, "transaction table entry")
+    if (number := cursor.transaction()) is None:
+        raise LogFormatError("an entry of the transaction table names no transaction")
     return {
-        "xid": cursor.transaction(),
+        "xid": number,
         "gid": cursor.global_id(),
         "first": cursor.counter(),
         "last": cursor.counter(),

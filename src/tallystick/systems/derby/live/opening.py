@@ -96,7 +96,7 @@ def _refuse_version(control: Control, folder: LogFolder) -> None:
 
 
 def _end(log: LogFiles, recovery: Recovery, folder: LogFolder) -> int:
-    if not recovery.may_boot or recovery.heap:
+    if not recovery.may_boot or not recovery.followed:
         raise corrupt(folder.path, recovery.reason)
     if recovery.log_end:
         # Where a file's first group is torn, the engine's end is after its checksum record.

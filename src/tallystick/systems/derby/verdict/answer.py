@@ -34,6 +34,7 @@ _ZEROS_MAX = 3
 """Zeros that a sector which was written may end in: those before the number in a length."""
 SWITCH_MIN, SWITCH_MAX = 100_000, 1 << 27
 """Bounds of derby.storage.logSwitchInterval, in bytes; with others it takes 1 MiB."""
+_ENGINE = "the version of the engine that starts it; --set derby_version=VERSION tells it"
 _FILE_SYNC = "derby.storage.fileSyncTransactionLog"
 
 
@@ -47,6 +48,8 @@ def grounds(scan: LogScan, analysis: LogAnalysis, recovery: Recovery) -> Iterato
         yield Ground("encrypted")
     if recovery.depends:
         yield Ground("boot-depends", f"{recovery.reason}.", decided_by=recovery.depends)
+    if recovery.boots and recovery.newer_than_judged:
+        yield Ground("boot-depends", f"{recovery.newer_than_judged}.", decided_by=_ENGINE)
     if text := _older_control(log, analysis, recovery):
         yield Ground("older-control", text)
     if recovery.may_boot:
