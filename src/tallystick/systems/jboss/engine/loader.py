@@ -17,6 +17,11 @@ from tallystick.systems.jboss.read.generations import Generation, shape_of_file
 from tallystick.systems.jboss.read.replay import Effect, OpenTransaction, PlacedRecord, Replay
 from tallystick.systems.jboss.read.scan import VALID, Row, scan
 
+ENDS = (RecordType.COMMIT, RecordType.ROLLBACK)
+NOTHING_PLACED = (
+    'java.lang.NullPointerException: Cannot invoke "java.util.Set.iterator()" because '
+    '"this.pendingFiles" is null'
+)
 DELETE_FLUSH = 20_000
 """HornetQ 2.0 and 2.1 apply their list of deletes, and empty it, whenever it is this long."""
 
@@ -150,12 +155,28 @@ def _replay(files: Sequence[JournalFile], outcome: EngineLoad, size: int) -> Non
         for placed in _placed(file, order, shape, rows):
             if not generation.shape.pairs:
                 outcome.max_id = max(outcome.max_id, _raising_id(placed.item))
+            _require_placed(generation, replay, placed)
             records.apply(replay.feed(placed)[0])
+    if generation.discards_placed_only and not all(one.placed for one in replay.discarded()):
+        raise LoadError(NOTHING_PLACED)
     outcome.live = records.live()
     outcome.prepared = list(replay.in_doubt())
     outcome.failed = list(replay.discarded())
     failed = (one.transaction for one in outcome.failed)
     outcome.incomplete = list(dict.fromkeys([*replay.incomplete, *failed]))
+
+
+def _require_placed(generation: Generation, replay: Replay, end: PlacedRecord) -> None:
+    """Check the end of a transaction of which no file holds anything. Raises `LoadError`."""
+    if not generation.ends_placed_only or end.item.type not in ENDS:
+        return
+    one = replay.open.get(end.item.transaction or 0)
+    committed = end.item.type is RecordType.COMMIT
+    if one is None or one.placed:
+        return
+    discarded = committed and bool(replay.holes(one, end))
+    if generation.discards_placed_only or not discarded:
+        raise LoadError(NOTHING_PLACED)
 
 
 def _placed(

@@ -38,6 +38,9 @@ class Generation:
         skips_short_files: the loader ignores a file shorter than a header instead of refusing it.
         knows_events: the loader knows EVENT records.
         flushes_deletes: the loader applies its list of deletes whenever the list is full.
+        ends_placed_only: the loader throws where a transaction ends of which it found no more than
+            a prepare with a wrong count.
+        discards_placed_only: it throws where it discards such a transaction, too.
         wrong_version: the exception for another format version.
         other_user: the exception for another user version.
     """
@@ -49,6 +52,8 @@ class Generation:
     skips_short_files: bool = False
     knows_events: bool = False
     flushes_deletes: bool = False
+    ends_placed_only: bool = False
+    discards_placed_only: bool = False
     wrong_version: str = ""
     other_user: str = ""
 
@@ -78,13 +83,22 @@ GENERATIONS: dict[str, Generation] = {
         Generation("g1a", "JBoss Messaging 2.0, August 2008", SHAPES["g1a"]),
         Generation("g1b", "JBoss Messaging 2.0, early September 2008", SHAPES["g1b"]),
         Generation("g1c", "JBoss Messaging 2.0 beta 1 and 2", SHAPES["g1c"]),
-        Generation("g1d", "HornetQ 2.0", SHAPES["g1d"], flushes_deletes=True),
+        Generation(
+            "g1d",
+            "HornetQ 2.0",
+            SHAPES["g1d"],
+            flushes_deletes=True,
+            ends_placed_only=True,
+            discards_placed_only=True,
+        ),
         Generation(
             "g2",
             "HornetQ 2.1",
             SHAPES["g2"],
             accepts=(1,),
             flushes_deletes=True,
+            ends_placed_only=True,
+            discards_placed_only=True,
             wrong_version=_HORNETQ_21 + "Journal files version mismatch",
             other_user=_HORNETQ_21 + _DIFFERENT,
         ),
@@ -93,6 +107,8 @@ GENERATIONS: dict[str, Generation] = {
             "HornetQ 2.2 to 2.4",
             SHAPES["g3"],
             accepts=(1, 2),
+            ends_placed_only=True,
+            discards_placed_only=True,
             wrong_version=f"{_HORNETQ_24}149002 {_MISMATCH}",
             other_user=f"{_HORNETQ_24}149001 {_DIFFERENT}",
         ),
@@ -103,6 +119,7 @@ GENERATIONS: dict[str, Generation] = {
             accepts=(1, 2),
             skips_short_files=True,
             knows_events=True,
+            ends_placed_only=True,
             wrong_version=f"{_ARTEMIS}149002: {_MISMATCH}",
             other_user=f"{_ARTEMIS}149001: {_DIFFERENT}",
         ),

@@ -50,6 +50,7 @@ class OpenTransaction:
         run_order: order of the file of that run.
         prepared: its prepare.
         invalid: the count of its prepare was wrong.
+        placed: a file holds an element of it, or a prepare with the right count.
         holes: which elements are missing, in words.
     """
 
@@ -61,10 +62,12 @@ class OpenTransaction:
     run_order: int = -1
     prepared: PlacedRecord | None = None
     invalid: bool = False
+    placed: bool = False
     holes: str = ""
 
     def add(self, placed: PlacedRecord) -> None:
         """Add an element."""
+        self.placed = True
         deleting = placed.item.type is RecordType.DELETE_TX
         (self.deletes if deleting else self.records).append(placed)
         self.elements[placed.stamp] = self.elements.get(placed.stamp, 0) + 1
@@ -168,6 +171,8 @@ class Replay:
             one.invalid, one.holes = True, holes
             if not self.pairs:
                 self.incomplete.append(number)
+        else:
+            one.placed = True
 
     def _end(self, placed: PlacedRecord) -> tuple[list[Effect], EndedTransaction | None]:
         number = placed.item.transaction or 0

@@ -23,6 +23,8 @@ _OPEN_STATES = {
     State.ACTIVE: ("open-transaction", "never ended and is thrown away at a restart"),
     State.PREPARED: ("in-doubt", "is in doubt: its coordinator must decide"),
 }
+_ACKNOWLEDGED = (RecordType.COMMIT.name, RecordType.PREPARE.name)
+"""What the journal acknowledges once it is written, with all elements before it."""
 
 
 def findings(evidence: Evidence) -> Iterator[Finding]:
@@ -99,7 +101,7 @@ def _transactions(build: FindingBuilder, analysis: Analysis) -> Iterator[Finding
         if one.state not in _OPEN_STATES:
             continue
         code, what = _OPEN_STATES[one.state]
-        ended = one.state is State.INCOMPLETE and one.evidence_type == RecordType.COMMIT.name
+        ended = one.state is State.INCOMPLETE and one.evidence_type in _ACKNOWLEDGED
         file, offset = one.evidence or (None, None)
         yield build(
             code,
