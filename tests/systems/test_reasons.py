@@ -505,6 +505,7 @@ OTHERS = [
     Row("h2", "large-log-512", h2_change(lambda _, data: data.append(0)), "odd-size"),
     Row("jboss", HORNETQ, put("hornetq-data-2.hq", 0, b"J" * 16), "load-refused"),
     Row("jboss", ARTEMIS, copied_file, "same-file-id"),
+    Row("jboss", ARTEMIS, put("activemq-data-2.amq", 8, b"\xff" * 8), "odd-id"),
     Row("jboss", HORNETQ, zeroed_record, "odd-end"),
     Row("jboss", ARTEMIS, unfinished_creation, "compaction-pending"),
     Row("jboss", NONE, forced_change_of_files, "room-left"),

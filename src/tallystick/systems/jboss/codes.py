@@ -144,6 +144,13 @@ REASONS = reasons(
         "which of the two files the journal wrote",
     ),
     Reason(
+        "odd-id",
+        Answer.CANNOT_TELL,
+        "A header or a record has an id that no journal gives there: of another file, higher than "
+        "that of the newest file, or, in an empty file, lower than that of its name.",
+        "a copy of the files from before",
+    ),
+    Reason(
         "ids-missing",
         Answer.CANNOT_TELL,
         "Each file id is given out once, and one has no owner: no file has it in its name, its "

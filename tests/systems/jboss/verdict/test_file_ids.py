@@ -48,6 +48,7 @@ def compacted_twice(folder: Path) -> None:
 
 
 SAFE = (Answer.SAFE, "next-file")
+ODD = (Answer.CANNOT_TELL, "odd-id")
 MISSING = (Answer.CANNOT_TELL, "ids-missing")
 
 
@@ -107,7 +108,7 @@ def test_records_of_an_earlier_life_own_their_id_unless_a_compaction_copied_them
 
 def test_a_huge_id_costs_no_memory(tmp_path: Path) -> None:
     put(tmp_path, 1, 1, [add(1)])
-    put(tmp_path, 2, 1 << 60, [])
+    put(tmp_path, 2, 1 << 47, [])
     assert judged(tmp_path)[0] is Answer.SAFE
 
 
@@ -124,3 +125,49 @@ def test_a_compaction_leaves_room_only_after_records_that_were_copied_often(
     put(tmp_path, 3, 9, [])
     put(tmp_path, 4, 10, [])
     assert judged(tmp_path) == answer
+
+
+@pytest.mark.parametrize("file_id", [-1, -(1 << 40), 0, 1 << 48, 1 << 60])
+def test_a_header_has_an_id_that_a_journal_gives(file_id: int, tmp_path: Path) -> None:
+    put(tmp_path, 1, 1, [add(1)])
+    put(tmp_path, 2, 2, [])
+    assert judged(tmp_path) == SAFE
+    put(tmp_path, 3, file_id, [])
+    assert judged(tmp_path) == ODD
+
+
+def test_an_empty_file_has_no_id_below_that_of_its_name(tmp_path: Path) -> None:
+    """The headers of both files changed places: the records of the first one seem to be old."""
+    put(tmp_path, 1, 1, [add(1)])
+    put(tmp_path, 2, 2, [])
+    first, second = ((tmp_path / file_name("g3", one)) for one in (1, 2))
+    heads = first.read_bytes()[:16], second.read_bytes()[:16]
+    first.write_bytes(heads[1] + first.read_bytes()[16:])
+    second.write_bytes(heads[0] + second.read_bytes()[16:])
+    assert judged(tmp_path) == ODD
+
+
+@pytest.mark.parametrize(
+    ("stale", "answer"),
+    [(2, SAFE), (-5, ODD), (0x4A4A4A4A, ODD), (0x0106, ODD), (1, ODD), (3, ODD)],
+)
+def test_an_earlier_life_of_a_file_had_an_id_of_its_own_and_no_higher_one_than_the_newest(
+    stale: int, answer: tuple[Answer, str], tmp_path: Path
+) -> None:
+    put(tmp_path, 1, 1, [add(10, bytes(900))])
+    put(tmp_path, 3, 3, [add(20, bytes(900))])
+    old = record(1, add(9))
+    patched = old[:1] + stale.to_bytes(4, "big", signed=True) + old[5:]
+    put(tmp_path, 2, 4, [add(30, bytes(200))], stale=patched)
+    put(tmp_path, 5, 5, [])
+    assert judged(tmp_path) == answer
+
+
+def test_a_load_gives_ids_in_a_row(tmp_path: Path) -> None:
+    """It explains ids before the first file without records, not those between two of them."""
+    put(tmp_path, 1, 1, [add(1)])
+    put(tmp_path, 2, 7, [])
+    put(tmp_path, 3, 8, [])
+    assert judged(tmp_path) == SAFE
+    put(tmp_path, 3, 9, [])
+    assert judged(tmp_path) == MISSING

@@ -21,7 +21,7 @@ from tallystick.systems.jboss.read.ends import (
 )
 from tallystick.systems.jboss.read.transactions import transactions
 from tallystick.systems.jboss.verdict.differences import Evidence, differences
-from tallystick.systems.jboss.verdict.file_ids import lost_ids
+from tallystick.systems.jboss.verdict.file_ids import lost_ids, odd_id
 
 _AGAIN = "deleted-and-added-again"
 _PARTIAL = "partial-transaction"
@@ -72,6 +72,8 @@ def _doubts(evidence: Evidence) -> Iterator[Ground]:
         if before.file.file_id == one.file.file_id:
             text = f"{before.file.name} and {one.file.name} have the same id."
             yield Ground("same-file-id", text)
+    if odd := odd_id(readings):
+        yield Ground("odd-id", f"{odd}.")
     if gone := lost_ids(readings):
         text = f"No file has the id {gone[0][0]}, and no reuse of a file explains that."
         yield Ground("ids-missing", text)

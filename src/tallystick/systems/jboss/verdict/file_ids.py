@@ -19,6 +19,7 @@ files, from the first on. So
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
@@ -26,13 +27,15 @@ from tallystick.records import Outcome
 from tallystick.systems.jboss.format.file_names import number_of
 from tallystick.systems.jboss.read.classify import FileReading
 from tallystick.systems.jboss.read.ends import is_compacted, is_copy
+from tallystick.systems.jboss.read.generations import FILE_ID_MAX
 
 
 def lost_ids(readings: Sequence[FileReading]) -> list[range]:
     """Return ranges of file ids that no file and no compaction explains.
 
-    A load gives new ids to files that hold no records. That explains ids after the last file with
-    records only, and only while half of that one is free: else the next record may not have fit.
+    A load gives new ids, in a row, to all files that hold no records. That explains ids between the
+    last file with records and the first without, and only while half of the former is free: else
+    the next record may not have fit.
     """
     compacted = [one for one in readings if is_compacted(one)]
     floor = max((one.effective_id for one in compacted), default=0)
@@ -42,11 +45,33 @@ def lost_ids(readings: Sequence[FileReading]) -> list[range]:
         return []
     last = next((one for one in reversed(readings) if one.has_records), None)
     if last is not None and is_compacted(last) is False and _half_free(last):
-        for one in readings:
-            name, number = number_of(one.file.name), one.effective_id
-            if not one.has_records:
-                owned.add(range(max(name, last.effective_id + 1), number + 1))
+        empty = [one for one in readings if not one.has_records]
+        first = min((one.effective_id for one in empty), default=0)
+        for one in empty:
+            least = max(number_of(one.file.name), last.effective_id + 1)
+            owned |= {range(least, first + 1), range(one.effective_id, one.effective_id + 1)}
     return list(_gaps(owned, floor))
+
+
+def odd_id(readings: Sequence[FileReading]) -> str:
+    """Return which id a journal did not give where it stands, in words; empty if there is none.
+
+    Ids only rise, and no file, in any of its lives, has an id above that of the newest file. Of
+    format 2 it can be told which records a compaction wrote; other ones belong to one file only.
+    """
+    newest = max((one.effective_id for one in readings), default=0)
+    owners = Counter(life for one in readings if one.shape.compact for life in set(_lives(one)))
+    for one in readings:
+        name, number = one.file.name, one.effective_id
+        if not 0 < number < FILE_ID_MAX:
+            return f"{name} has the id {number} in its header"
+        if number < number_of(name) and not one.has_records:
+            return f"{name} holds no records and has the id {number}, below that of its name"
+        if found := next((life for life in _lives(one) if owners[life] > 1), None):
+            return f"{name} has, or had, the id {found}, which another file had"
+        if found := next((id_ for id_ in _stale(one) if not 0 < id_ <= newest), None):
+            return f"{name} holds a record under the id {found}, which no file had"
+    return ""
 
 
 def _hidden(compacted: Sequence[FileReading], missing: Sequence[int], floor: int) -> int:
@@ -76,6 +101,11 @@ def _lives(reading: FileReading) -> Iterator[int]:
     for one in reading.ranges:
         if one.outcome is Outcome.STALE and is_copy(reading, one) is False:
             yield one.row.file_id
+
+
+def _stale(reading: FileReading) -> Iterator[int]:
+    ranges = (one for one in reading.ranges if one.outcome is Outcome.STALE)
+    return (one.row.file_id for one in ranges if reading.whole(one))
 
 
 def _gaps(owned: Iterable[range], floor: int) -> Iterator[range]:
