@@ -328,6 +328,11 @@ def forced_change_of_files(folder: Path) -> None:
     jboss.write(folder, "g3", files)
 
 
+def added_twice(folder: Path) -> None:
+    files = {1: [jboss.add(1), jboss.add(1)], 2: []}
+    jboss.write(folder, "g3", {one: jboss.image("g3", one, items) for one, items in files.items()})
+
+
 def emptied_file(folder: Path) -> None:
     """Three files; the first is full, and no record is in the others."""
     full = jboss.image("g3", 1, [jboss.add(number) for number in range(37)])
@@ -509,6 +514,7 @@ OTHERS = [
     Row("jboss", HORNETQ, zeroed_record, "odd-end"),
     Row("jboss", ARTEMIS, unfinished_creation, "compaction-pending"),
     Row("jboss", NONE, forced_change_of_files, "room-left"),
+    Row("jboss", NONE, added_twice, "odd-record"),
     Row("jboss", NONE, emptied_file, "empty-after-full"),
     Row("tally", NONE, damaged_first_group, "refused"),
     Row("tally", NONE, overwritten_last_group, "odd-end"),

@@ -147,7 +147,16 @@ REASONS = reasons(
         "odd-id",
         Answer.CANNOT_TELL,
         "A header or a record has an id that no journal gives there: of another file, higher than "
-        "that of the newest file, or, in an empty file, lower than that of its name.",
+        "that of the newest file, or, in an empty file, lower than that of its name, or a new one "
+        "although a record before it is neither live nor deleted.",
+        "a copy of the files from before",
+    ),
+    Reason(
+        "odd-record",
+        Answer.CANNOT_TELL,
+        "A record stands where no journal appends it: an add of an id that is there, or a "
+        "delete or rollback of nothing although every file is there, and in its first life, or "
+        "although its number is that of a transaction or record that is there.",
         "a copy of the files from before",
     ),
     Reason(

@@ -9,7 +9,7 @@ import pytest
 
 from tallystick.records import Answer
 from tallystick.systems.jboss.format.layout import Item
-from tests.systems.jboss.build import add, delete, file_name, image, read
+from tests.systems.jboss.build import add, add_tx, commit, delete, delete_tx, file_name, image, read
 
 SIZE = 1024
 
@@ -161,6 +161,44 @@ def test_an_earlier_life_of_a_file_had_an_id_of_its_own_and_no_higher_one_than_t
     put(tmp_path, 2, 4, [add(30, bytes(200))], stale=patched)
     put(tmp_path, 5, 5, [])
     assert judged(tmp_path) == answer
+
+
+def earlier(items: list[Item]) -> bytes:
+    """A file that was used as 1, and has a new id since."""
+    content = image("g3", 1, items, SIZE, b"\0")
+    return content[:8] + (4).to_bytes(8, "big") + content[16:]
+
+
+@pytest.mark.parametrize(
+    ("before", "later", "answer"),
+    [
+        ([add(9)], [add(20)], ODD),
+        ([add(9), delete(9)], [add(20)], SAFE),
+        ([add(9)], [add(20), delete(9)], SAFE),
+        ([add(9)], [add(20), delete_tx(7, 9), commit(7, 1)], SAFE),
+        ([add(9)], [add(20), delete(8)], ODD),
+        ([add_tx(7, 9)], [add(20)], SAFE),
+    ],
+)
+def test_a_file_is_used_again_when_its_records_are_done_with(
+    before: list[Item], later: list[Item], answer: tuple[Answer, str], tmp_path: Path
+) -> None:
+    put(tmp_path, 2, 2, later)
+    put(tmp_path, 3, 3, [])
+    (tmp_path / file_name("g3", 1)).write_bytes(earlier(before))
+    assert judged(tmp_path) == answer
+
+
+def test_the_delete_of_a_record_may_stand_in_an_earlier_life_of_a_later_file(
+    tmp_path: Path,
+) -> None:
+    put(tmp_path, 3, 3, [add(20)])
+    put(tmp_path, 5, 5, [])
+    (tmp_path / file_name("g3", 1)).write_bytes(earlier([add(9)]))
+    put(tmp_path, 2, 6, [], stale=record(2, delete(9)))
+    assert judged(tmp_path) == SAFE
+    put(tmp_path, 2, 6, [], stale=record(2, delete(8)))
+    assert judged(tmp_path) == ODD
 
 
 def test_a_load_gives_ids_in_a_row(tmp_path: Path) -> None:

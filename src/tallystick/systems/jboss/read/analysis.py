@@ -67,6 +67,9 @@ class Analysis:
         live: record id -> records that are live.
         orphan_updates: live updates of ids that were never added: the file with the add is gone.
         unknown_deletes: deletes of ids without an add, of records that were reclaimed or lost.
+        added_twice: adds of ids that were live.
+        of_nothing: deletes outside of transactions, and rollbacks, of which no earlier record is
+            there.
     """
 
     readings: list[FileReading]
@@ -82,6 +85,8 @@ class Analysis:
     live: dict[int, list[PlacedRecord]] = field(default_factory=dict)
     orphan_updates: dict[int, PlacedRecord] = field(default_factory=dict)
     unknown_deletes: int = 0
+    added_twice: list[PlacedRecord] = field(default_factory=list)
+    of_nothing: list[PlacedRecord] = field(default_factory=list)
 
     def missing_ids(self) -> list[int]:
         """Return at most `GONE_MAX` + 1 ids between the lowest and the highest without a file."""
@@ -125,6 +130,8 @@ def _feed(analysis: Analysis, replay: Replay, placed: PlacedRecord, one: Classif
     effects, ended = replay.feed(placed)
     if ended is not None:
         analysis.ended.append(ended)
+        if not ended.known and placed.item.type is RecordType.ROLLBACK:
+            analysis.of_nothing.append(placed)
     _count(analysis, placed, ended)
     for effect in effects:
         _apply(analysis, effect)
@@ -145,11 +152,15 @@ def _apply(analysis: Analysis, effect: Effect) -> None:
         known = analysis.live.pop(number, None)
         analysis.orphan_updates.pop(number, None)
         analysis.unknown_deletes += known is None
+        if known is None and item.type is RecordType.DELETE:
+            analysis.of_nothing.append(effect.placed)
         return
     if item.type in (RecordType.UPDATE, RecordType.UPDATE_TX) and number not in analysis.live:
         analysis.orphan_updates[number] = effect.placed
     elif item.type in (RecordType.ADD, RecordType.ADD_TX):
         analysis.orphan_updates.pop(number, None)
+        if number in analysis.live:
+            analysis.added_twice.append(effect.placed)
     analysis.live.setdefault(number, []).append(effect.placed)
 
 

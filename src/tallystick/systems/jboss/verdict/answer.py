@@ -12,6 +12,8 @@ from itertools import pairwise
 
 from tallystick.records import AtStake, Severity, State
 from tallystick.systems.answers import Ground
+from tallystick.systems.jboss.format.layout import RecordType
+from tallystick.systems.jboss.read.analysis import Analysis
 from tallystick.systems.jboss.read.ends import (
     block_size,
     fills,
@@ -21,7 +23,8 @@ from tallystick.systems.jboss.read.ends import (
 )
 from tallystick.systems.jboss.read.transactions import transactions
 from tallystick.systems.jboss.verdict.differences import Evidence, differences
-from tallystick.systems.jboss.verdict.file_ids import lost_ids, odd_id
+from tallystick.systems.jboss.verdict.earlier_lives import not_done_with
+from tallystick.systems.jboss.verdict.file_ids import in_first_lives, lost_ids, odd_id
 
 _AGAIN = "deleted-and-added-again"
 _PARTIAL = "partial-transaction"
@@ -47,6 +50,7 @@ def grounds(evidence: Evidence) -> Iterator[Ground]:
         yield Ground("elements-missing", f"{doubtful[0].engine}: {doubtful[0].strict}.")
     yield from _doubts(evidence)
     yield from _strays(evidence)
+    yield from _odd_records(evidence.analysis)
     yield from _proof(evidence)
 
 
@@ -66,13 +70,30 @@ def _strays(evidence: Evidence) -> Iterator[Ground]:
         ended.add(item.transaction)
 
 
+def _odd_records(analysis: Analysis) -> Iterator[Ground]:
+    """Yield the records that no journal appends: their bytes, or those of others, were changed."""
+    for placed in analysis.added_twice[:1]:
+        yield Ground("odd-record", f"Record {placed.item.record_id} is added while it is there.")
+    first_lives = in_first_lives(analysis.readings)
+    transactions_there = {one.transaction for one in analysis.open}
+    for placed in analysis.of_nothing:
+        item = placed.item
+        deletes = item.type is RecordType.DELETE
+        number = item.record_id if deletes else item.transaction
+        # Applications take both numbers from one counter, and both records have the same fields.
+        if first_lives or number in (transactions_there if deletes else analysis.live):
+            text = f"A {item.type.name} of {number} stands where nothing with that number was begun"
+            yield Ground("odd-record", f"{text}.")
+            return
+
+
 def _doubts(evidence: Evidence) -> Iterator[Ground]:
     readings = evidence.analysis.readings
     for before, one in pairwise(readings):
         if before.file.file_id == one.file.file_id:
             text = f"{before.file.name} and {one.file.name} have the same id."
             yield Ground("same-file-id", text)
-    if odd := odd_id(readings):
+    if odd := odd_id(readings) or not_done_with(readings, evidence.analysis.live):
         yield Ground("odd-id", f"{odd}.")
     if gone := lost_ids(readings):
         text = f"No file has the id {gone[0][0]}, and no reuse of a file explains that."

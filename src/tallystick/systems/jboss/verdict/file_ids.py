@@ -103,6 +103,13 @@ def _lives(reading: FileReading) -> Iterator[int]:
             yield one.row.file_id
 
 
+def in_first_lives(readings: Sequence[FileReading]) -> bool:
+    """Return whether every file that the journal ever had is there, and none was used again."""
+    names = [number_of(one.file.name) for one in readings]
+    ids = [one.effective_id for one in readings]
+    return names == ids == list(range(1, len(ids) + 1)) and not any(map(is_compacted, readings))
+
+
 def _stale(reading: FileReading) -> Iterator[int]:
     ranges = (one for one in reading.ranges if one.outcome is Outcome.STALE)
     return (one.row.file_id for one in ranges if reading.whole(one))
