@@ -17,6 +17,7 @@ from tallystick.systems.h2.engine.tables import Tables, UndonePages
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import encode_add, encode_commit
 from tallystick.systems.h2.format.numbers import encode_var_int
+from tallystick.systems.h2.format.values.encode import encode_row
 from tallystick.systems.h2.reader import H2Reading
 from tallystick.systems.h2.verdict.losses import Loss, lost_with
 from tests.fixtures import cases
@@ -158,7 +159,8 @@ def test_a_zeroed_table_page_is_a_loss(tmp_path: Path) -> None:
 def test_commits_behind_the_end_of_redo_are_counted(tmp_path: Path) -> None:
     body = encode_add(3, TABLE, 77, NEW_ROW) + encode_commit(3)
     for session in range(4, 53):
-        body += encode_add(session, TABLE, 100 + session, NEW_ROW) + encode_commit(session)
+        row = encode_row([100 + session, "new"])
+        body += encode_add(session, TABLE, 100 + session, row) + encode_commit(session)
     body += encode_add(60, TABLE, 500, NEW_ROW)
     result = with_log(body, tmp_path)._result
     assert isinstance(result, EngineResult)

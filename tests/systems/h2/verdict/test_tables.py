@@ -175,7 +175,7 @@ def test_table_whose_root_page_the_file_does_not_have_is_not_safe(
     root: int, damaged: bool, tmp_path: Path
 ) -> None:
     """H2 1.3.176 does not open a file that was cut before such a page."""
-    row = encode_row([77, 0, -1, root, "", "0"])
+    row = encode_row([77, 0, -1, root, "OFF,0,,", "0"])
     one = with_log(encode_add(3, TABLE_META, 78, row) + COMMIT, tmp_path)
     assert ("table-page-damaged" in codes(one)) is damaged
 
@@ -188,7 +188,13 @@ def test_table_whose_root_page_the_file_does_not_have_is_not_safe(
         ([7, 0, -1, None, "", "0"], Answer.CANNOT_TELL, "catalog-damaged"),
         ([7, 0, -1, "x", "", "0"], Answer.CANNOT_TELL, "catalog-damaged"),
         ([7, 0, -1, -9, "", "0"], Answer.CANNOT_TELL, "table-page-damaged"),
-        ([7, 0, -1, 8, "", "0"], Answer.SAFE, None),
+        ([7, 0, -1, 8, "OFF,0,,", "0"], Answer.SAFE, None),
+        ([7, 0, -1, 8, "ENGLISH,2,temp,d,true,false", "0/1,2"], Answer.SAFE, None),
+        ([7, 0, -1, 8, "OFF,0,,"], Answer.CANNOT_TELL, "catalog-damaged"),
+        ([7, 0, -1, 8, "OFF,0,,", "0", 9], Answer.CANNOT_TELL, "catalog-damaged"),
+        ([7, 3, -1, 8, "OFF,0,,", "0"], Answer.CANNOT_TELL, "catalog-damaged"),
+        ([7, 0, -1, 8, "OFF,x,,", "0"], Answer.CANNOT_TELL, "catalog-damaged"),
+        ([7, 0, -1, 8, "OFF,0,,", "0;1"], Answer.CANNOT_TELL, "catalog-damaged"),
     ],
 )
 def test_row_of_the_page_index_is_taken_before_it_is_committed(

@@ -22,7 +22,6 @@ from tallystick.systems.h2.engine.sparse import KeyStates
 from tallystick.systems.h2.engine.tables import (
     FILE_CORRUPTED,
     GENERAL_ERROR,
-    INDEX_KIND,
     READ_ONLY,
     MetaRow,
     StoreError,
@@ -33,13 +32,14 @@ from tallystick.systems.h2.engine.tables import (
 )
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import INCOMPLETE, TABLE_CATALOG, TABLE_META, Entry, Type
+from tallystick.systems.h2.format.numbers import decode_var_int
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.java_text import whole_number
-from tallystick.systems.h2.format.values.types import Value
+from tallystick.systems.h2.format.values.types import Value, decode_row
 from tallystick.systems.h2.read.changes import table_names
 from tallystick.systems.h2.read.digest import LogDigest
 from tallystick.systems.h2.read.files import OpenedFile
-from tallystick.systems.h2.read.skim import OWN_TABLES, Skim, decode_added
+from tallystick.systems.h2.read.skim import OWN_TABLES, Skim
 from tallystick.systems.h2.read.stream import LogStream, PageFile
 
 EVERY = sys.maxsize
@@ -75,8 +75,8 @@ class Opening:
         damaged_blocks: blocks of large objects that hold other bytes than were stored.
         odd_index_rows: byte offsets of rows of the page index in the log, committed or not, that
             the engine never writes.
-        odd_keys: byte offsets of rows that the log adds under another key than the engine, which
-            takes the key from a column. Looked for where a key is added twice.
+        odd_changes: changes of rows that redo meets and the engine never writes, to how many, and
+            the byte offset of the first one's record.
         odd_sql: a statement of the catalog with bytes that the engine never writes into one.
     """
 
@@ -96,7 +96,7 @@ class Opening:
     damaged_pages: dict[int, str] = field(default_factory=dict)
     damaged_blocks: tuple[int, ...] = ()
     odd_index_rows: tuple[int, ...] = ()
-    odd_keys: tuple[int, ...] = ()
+    odd_changes: dict[str, tuple[int, int]] = field(default_factory=dict)
     odd_sql: str = ""
 
     @property
@@ -156,8 +156,6 @@ def judge(file: OpenedFile) -> EngineResult:
     recovery = recover(file.stream, file.zone, digest)
     digest.finish()
     opening = refusal or _open_log(file.stream, recovery, file.zone)
-    if opening.error_code == DUPLICATE_KEY:  # perhaps of a record whose key is damaged
-        opening = _open_log(file.stream, recovery, file.zone, keys_in_rows=True)
     return EngineResult(file, opening, recovery, digest)
 
 
@@ -180,10 +178,7 @@ def _header_refusal(pages: PageFile) -> Opening | None:
     return None
 
 
-def _open_log(
-    stream: LogStream, recovery: Recovery, zone: Zone, *, keys_in_rows: bool = False
-) -> Opening:
-    """Return the opening; ``keys_in_rows`` as in `_Redo`."""
+def _open_log(stream: LogStream, recovery: Recovery, zone: Zone) -> Opening:
     if recovery.end.error:
         return _failed(GENERAL_ERROR, recovery.end.error)
     if recovery.short_index_row is not None:
@@ -212,7 +207,7 @@ def _open_log(
     outside = [root for root in recovery.index_roots if not stream.pages.exists(root)]
     opening.damaged_pages |= dict.fromkeys(outside, _CUT)
     opening.odd_index_rows = tuple(map(stream.file_offset, recovery.odd_index_rows))
-    _simulate_redo(_Redo(tables, stream, zone, keys_in_rows), recovery, opening)
+    _simulate_redo(_Redo(tables, stream, zone, opening.odd_changes), recovery, opening)
     return opening
 
 
@@ -231,7 +226,6 @@ def _simulate_redo(redo: _Redo, recovery: Recovery, opening: Opening) -> None:
             opening.failed_at = place
             return
         opening.partial, opening.partial_at = error.text, place
-    opening.odd_keys = tuple(map(stream.file_offset, redo.odd_keys))
     if unreadable is not None:  # redo may end early, but the catalog is read after it
         opening.error_code, opening.error = unreadable.code, unreadable.text
         return
@@ -253,21 +247,16 @@ def _redone(
 
 @dataclass(slots=True)
 class _Redo:
-    """Redo on row keys: which keys each table has gained and lost.
-
-    The engine takes the key of a row from its column where the table has an index without pages.
-    That is the key in the log, unless one of both is damaged, and slower to find: so it is done
-    with ``keys_in_rows`` only.
-    """
+    """Redo on row keys: which keys each table has gained and lost."""
 
     tables: Tables
     stream: LogStream
     zone: Zone
-    keys_in_rows: bool
+    odd: dict[str, tuple[int, int]]
+    """As `Opening.odd_changes`."""
     changed: defaultdict[int, KeyStates] = field(default_factory=lambda: defaultdict(KeyStates))
     emptied: set[int] = field(default_factory=set)
     catalog: dict[int, tuple[Value | None, ...]] = field(default_factory=dict)
-    odd_keys: list[int] = field(default_factory=list)
 
     def start(self, read_only: bool) -> StoreError | None:
         """Read the catalog as it is before redo; return what kept it from being read."""
@@ -298,27 +287,34 @@ class _Redo:
     def _add(self, entry: Entry) -> None:
         if entry.table == TABLE_META:
             self._create(meta_row(entry.values))
-        self._root(entry.table)
-        key = self._key_in_row(entry) if self.keys_in_rows else entry.key
+        key = self._key(entry, self._root(entry.table))
+        if key is None:
+            return
         if self._has(entry.table, key):
             raise StoreError(DUPLICATE_KEY, f"table {entry.table} has a row with key {key} already")
-        if key != entry.key:
-            self.odd_keys.append(entry.start)
         self.changed[entry.table].set(key, present=True)
         if entry.table == TABLE_CATALOG:
-            self.catalog[entry.key] = entry.values
+            self.catalog[key] = entry.values
 
-    def _key_in_row(self, entry: Entry) -> int:
-        """Return the key that the engine gives a row."""
-        indexes = (one for one in self.tables.meta.values() if one.parent == entry.table)
-        own = next((one for one in indexes if one.kind == INDEX_KIND and not one.root), None)
-        if own is None:
-            return entry.key
-        if not entry.values:
-            decode_added(entry, self.stream.raw(entry.start, entry.length), self.zone)
-        value = entry.values[own.column] if 0 <= own.column < len(entry.values) else None
+    def _key(self, entry: Entry, table: MetaRow) -> int | None:
+        """Return the key that the engine gives an added row; None where that is not known."""
+        column = self.tables.key_column(entry.table)
+        count, value = _count_and_value(entry, column, self.zone)
+        if table.columns not in (0, count):
+            self._odd(entry, "rows of another number of columns than their table has")
+        if column is None:
+            if entry.key:
+                return entry.key
+            self._odd(entry, "rows without a key")
+            return None
         key = None if value is None else whole_number(value.text)
-        return entry.key if key is None else key
+        if key != entry.key:
+            self._odd(entry, "rows under another key than the engine gives them")
+        return key
+
+    def _odd(self, entry: Entry, what: str) -> None:
+        count, first = self.odd.get(what) or (0, self.stream.file_offset(entry.start))
+        self.odd[what] = count + 1, first
 
     def _create(self, row: MetaRow) -> None:
         self.tables.put_meta(row.index, row)
@@ -326,9 +322,13 @@ class _Redo:
         self.changed[row.index] = KeyStates()
 
     def _remove(self, entry: Entry) -> None:
+        self._root(entry.table)
+        if not self._has(entry.table, entry.key):
+            # The engine goes on, or fails where the key is after the last one of a page.
+            self._odd(entry, "removals of rows that are not there")
+            return
         if entry.table == TABLE_META:
             self.tables.put_meta(entry.key - 1, None)
-        self._root(entry.table)
         self.changed[entry.table].set(entry.key, present=False)
         if entry.table == TABLE_CATALOG:
             self.catalog.pop(entry.key, None)
@@ -337,6 +337,18 @@ class _Redo:
         self._root(entry.table)
         self.emptied.add(entry.table)
         self.changed[entry.table] = KeyStates()
+
+
+def _count_and_value(entry: Entry, column: int | None, zone: Zone) -> tuple[int, Value | None]:
+    """Return how many columns an added row has, and the value of one."""
+    values = entry.values
+    if not values and not entry.fault:
+        count, _ = decode_var_int(entry.row, 0)
+        if column is None:
+            return count, None
+        values, _ = decode_row(entry.row, zone)
+    known = column is not None and 0 <= column < len(values)
+    return len(values), values[column] if column is not None and known else None
 
 
 _APPLY: dict[int, Callable[[_Redo, Entry], None]] = {

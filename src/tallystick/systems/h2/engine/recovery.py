@@ -7,6 +7,7 @@ Source: the PageLog description, section b.6.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,13 @@ HEAD_COLUMN = 3
 
 META_NUMBERS = 4
 """Columns of such a row that are numbers, the first ones."""
+META_COLUMNS = 6
+"""Columns of such a row; options and columns of the index are the last ones."""
+_KINDS = ("0", "1")
+_OPTIONS = re.compile(r"[^,]+,\d,(temp)?,d?(,(true|false)){0,2}")
+"""Compare mode and its strength; temporary; the table's own keys; how binary values are sorted."""
+_COLUMN_LIST = re.compile(r"\d+(/\d+)?(,\d+(/\d+)?)*")
+"""The numbers of columns, with the way in which they are sorted."""
 
 UNDO_STAGE = 0
 ALLOCATE_STAGE = 1
@@ -155,9 +163,12 @@ _OBSERVERS: dict[int, Callable[[Recovery, Entry], None]] = {
 
 
 def is_odd_row(values: tuple[Value | None, ...]) -> bool:
-    """Return whether a row of the page index has no plain numbers where the engine writes them."""
-    numbers = values[:META_NUMBERS]
-    return any(one is None or whole_number(one.text) is None for one in numbers)
+    """Return whether a row of the page index holds what the engine never writes."""
+    texts = [one.text if one is not None and isinstance(one.text, str) else "" for one in values]
+    if len(texts) != META_COLUMNS or None in map(whole_number, texts[:META_NUMBERS]):
+        return True
+    _, kind, _, _, options, columns = texts
+    return not (kind in _KINDS and _OPTIONS.fullmatch(options) and _COLUMN_LIST.fullmatch(columns))
 
 
 def recover(stream: LogStream, zone: Zone, digest: LogDigest | None = None) -> Recovery:

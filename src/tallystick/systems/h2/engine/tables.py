@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from tallystick.systems.h2.engine.recovery import META_NUMBERS, Recovery, is_odd_row
+from tallystick.systems.h2.engine.recovery import META_COLUMNS, META_NUMBERS, Recovery, is_odd_row
 from tallystick.systems.h2.engine.steps import Steps
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import TABLE_META, UNDO_EMPTY, UNDO_RAW
@@ -69,7 +69,7 @@ class MetaRow:
     """One index or table of the store: ids, kind and root page.
 
     An index without a root page is its table, whose keys are the values of a ``column``; -1 where
-    that is not known.
+    that is not known. A table has rows of ``columns`` values; 0 where that is not known.
     """
 
     index: int
@@ -77,6 +77,7 @@ class MetaRow:
     parent: int
     root: int
     column: int = -1
+    columns: int = 0
 
 
 @dataclass(slots=True)
@@ -167,6 +168,7 @@ class Tables:
     odd_rows: bool = False
     """The page index has a row that the engine never writes."""
     _steps: Steps = field(default_factory=Steps)
+    _key_columns: dict[int, int] | None = None
 
     def open_meta(self, *, closed: bool = False) -> None:
         """Read the first page of the free list, the meta table and every root page.
@@ -340,6 +342,17 @@ class Tables:
         else:
             self.meta[index] = row
         self._steps.clear()  # who owns a page decides whether it can be read
+        self._key_columns = None
+
+    def key_column(self, table: int) -> int | None:
+        """Return the column from which the engine takes a table's keys; None: it counts them."""
+        if self._key_columns is None:
+            self._key_columns = {
+                one.parent: one.column
+                for one in self.meta.values()
+                if one.kind == INDEX_KIND and not one.root
+            }
+        return self._key_columns.get(table)
 
     def _leaves(self, root: int, depth: int, parent: int = 0) -> Iterator[DataLeaf]:
         if not depth:
@@ -408,7 +421,7 @@ class Tables:
             yield bytes(page[FIELDS_START + 4 :])
 
 
-META_COLUMNS = 5
+COLUMN_LIST = 5
 """Place of the columns in a row of the page index."""
 _TRIMMED = "".join(map(chr, range(33)))
 """What Java trims."""
@@ -433,12 +446,13 @@ def meta_row(values: tuple[Value | None, ...]) -> MetaRow:
         numbers.append(number)
     if len(numbers) < META_NUMBERS:
         raise StoreError(GENERAL_ERROR, "a row of the page index is too short")
-    columns = values[META_COLUMNS] if len(values) > META_COLUMNS else None
-    column = None if columns is None else whole_number(columns.text)
+    listed = values[COLUMN_LIST] if len(values) > COLUMN_LIST else None
+    columns = listed.text.split(",") if listed is not None and isinstance(listed.text, str) else []
+    column = whole_number(columns[0]) if len(columns) == 1 else None
     index, kind, parent, root = numbers
-    return MetaRow(index, kind, parent, root, -1 if column is None else column)
+    return MetaRow(index, kind, parent, root, -1 if column is None else column, len(columns))
 
 
 def meta_table() -> MetaRow:
     """Return the row of the page index itself."""
-    return MetaRow(TABLE_META, TABLE_KIND, 0, layout.META_ROOT)
+    return MetaRow(TABLE_META, TABLE_KIND, 0, layout.META_ROOT, columns=META_COLUMNS)

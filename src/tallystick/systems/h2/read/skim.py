@@ -10,13 +10,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tallystick.arrow.numba_kernel import pays
-from tallystick.storage.files import Bytes
 from tallystick.systems.h2.format.entries import (
     TABLE_CATALOG,
     TABLE_META,
     Entry,
     Type,
-    decode_keyed_row,
 )
 from tallystick.systems.h2.format.numbers import decode_string, decode_var_int
 from tallystick.systems.h2.format.values.datetime import Zone
@@ -40,8 +38,8 @@ _NAMES = [one.name for one in Type]
 class Skim:
     """One reading of a log: iterate over `entries` once, then look at `end`.
 
-    Added rows of the tables in ``valued`` have values; of other rows, and of images, an entry that
-    is in order may have none. An entry that is not in order is whole.
+    Added rows of the tables in ``valued`` have values; an entry of another row may have its bytes
+    only, and that of an image, if it is in order, none. An entry that is not in order is whole.
     """
 
     stream: LogStream
@@ -67,7 +65,7 @@ class Skim:
 
     def _entries_of(self, piece: Piece) -> Iterator[Entry]:
         data = memoryview(piece.data)
-        for pos, section, code, start, length, count, session, table, number in piece.rows():
+        for pos, section, code, start, length, count, session, table, number, size in piece.rows():
             begin = start
             entry = Entry(
                 pos, section, code, start + piece.begin, length, _NAMES[code], count, session, table
@@ -80,17 +78,11 @@ class Skim:
                 entry.page, _ = self.stream.place(entry.start + length - 1)
             else:
                 entry.key = number
+                if code == Type.ADD:
+                    entry.row = bytes(data[begin + length - size : begin + length])
                 if code == Type.ADD and table in self.valued:
-                    decode_added(entry, data[begin : begin + length], self.zone)
+                    entry.values, _ = decode_row(entry.row, self.zone)
             yield entry
-
-
-def decode_added(entry: Entry, record: Bytes, zone: Zone) -> None:
-    """Give the entry of an added row its row and values; ``record`` is the whole record."""
-    _, at = decode_var_int(record, 1)
-    _, at = decode_var_int(record, at)
-    _, entry.row, _ = decode_keyed_row(record, at)
-    entry.values, _ = decode_row(entry.row, zone)
 
 
 def _compiled(stream: LogStream) -> bool:

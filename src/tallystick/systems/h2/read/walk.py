@@ -61,7 +61,8 @@ class Piece:
     def rows(self) -> Iterator[tuple[int, ...]]:
         """Yield position, section, code, offset in the data, length, count, session, table, number.
 
-        Those that a record does not have are 0.
+        Those that a record does not have are 0. Last comes the size of the row or the image at the
+        end of the record; -1 where there is none.
         """
         table = self.table
         codes = table[record_kernels.CODE]
@@ -79,6 +80,7 @@ class Piece:
                 signed32(table[record_kernels.NUMBER]),
                 table[record_kernels.NUMBER],
             ),
+            table[record_kernels.BODY_LENGTH],
         )
         return zip(*(one.tolist() for one in columns), strict=True)
 

@@ -174,15 +174,15 @@ def _table_findings(result: EngineResult, finding: FindingBuilder) -> Iterator[F
     for place in opening.odd_index_rows[:1]:
         yield finding(
             "catalog-damaged",
-            f"{len(opening.odd_index_rows)} rows that the log adds to the page index hold no "
-            "numbers where the engine writes them; it reads each row, committed or not",
+            f"{len(opening.odd_index_rows)} rows that the log adds to the page index hold "
+            "what the engine never writes; it reads each row, committed or not",
             offset=place,
         )
-    for place in opening.odd_keys[:1]:
+    for what, (count, first) in opening.odd_changes.items():
         yield finding(
             "damaged-row",
-            f"{len(opening.odd_keys)} rows are logged under another key than the engine gives them",
-            offset=place,
+            f"the log has {count} {what}, which the engine never writes",
+            offset=first,
         )
     for index, root in opening.emptied.items():
         yield finding(
