@@ -75,8 +75,8 @@ CODES = codes(
     Code(
         "catalog-damaged",
         Severity.DAMAGE,
-        "A statement of the catalog, or a row of the page index, holds bytes that the engine never "
-        "writes into one.",
+        "A statement of the catalog, or a row of the page index, holds what the engine never "
+        "writes; or one of both has a table or an index that the other has not.",
         "Copy the file before any restart; compare the table's definition with a backup",
     ),
     Code(
@@ -135,7 +135,8 @@ CODES = codes(
     Code(
         "damaged-row",
         Severity.LOSS,
-        "A row does not fit its length; the engine reads stale bytes or drops some.",
+        "A row does not fit its length, and the engine reads stale bytes or drops some; or it is "
+        "not one of its table: other columns, another key, a removal of one that is not there.",
         "Copy the file first",
     ),
     Code(

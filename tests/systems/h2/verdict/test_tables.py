@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tallystick.records import Answer
+from tallystick.systems.h2.engine.catalog import contradictions
 from tallystick.systems.h2.engine.large_objects import hash_of
-from tallystick.systems.h2.engine.opening import SYNTAX_ERROR, Opening, _check_catalog
-from tallystick.systems.h2.engine.tables import INDEX_KIND, Tables, UndonePages
+from tallystick.systems.h2.engine.opening import (
+    SYNTAX_ERROR,
+    EngineResult,
+    Opening,
+    _check_catalog,
+)
+from tallystick.systems.h2.engine.tables import (
+    INDEX_KIND,
+    TABLE_KIND,
+    MetaRow,
+    Tables,
+    UndonePages,
+)
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import (
     TABLE_META,
@@ -175,7 +188,7 @@ def test_table_whose_root_page_the_file_does_not_have_is_not_safe(
     root: int, damaged: bool, tmp_path: Path
 ) -> None:
     """H2 1.3.176 does not open a file that was cut before such a page."""
-    row = encode_row([77, 0, -1, root, "OFF,0,,", "0"])
+    row = encode_row([77, 0, 77, root, "OFF,0,,", "0"])
     one = with_log(encode_add(3, TABLE_META, 78, row) + COMMIT, tmp_path)
     assert ("table-page-damaged" in codes(one)) is damaged
 
@@ -183,18 +196,21 @@ def test_table_whose_root_page_the_file_does_not_have_is_not_safe(
 @pytest.mark.parametrize(
     ("items", "answer", "code"),
     [
-        ([7, 0, -1], Answer.REFUSES, "does-not-open"),
+        ([7, 0, 7], Answer.REFUSES, "does-not-open"),
         ([], Answer.REFUSES, "does-not-open"),
-        ([7, 0, -1, None, "", "0"], Answer.CANNOT_TELL, "catalog-damaged"),
-        ([7, 0, -1, "x", "", "0"], Answer.CANNOT_TELL, "catalog-damaged"),
-        ([7, 0, -1, -9, "", "0"], Answer.CANNOT_TELL, "table-page-damaged"),
-        ([7, 0, -1, 8, "OFF,0,,", "0"], Answer.SAFE, None),
-        ([7, 0, -1, 8, "ENGLISH,2,temp,d,true,false", "0/1,2"], Answer.SAFE, None),
-        ([7, 0, -1, 8, "OFF,0,,"], Answer.CANNOT_TELL, "catalog-damaged"),
-        ([7, 0, -1, 8, "OFF,0,,", "0", 9], Answer.CANNOT_TELL, "catalog-damaged"),
-        ([7, 3, -1, 8, "OFF,0,,", "0"], Answer.CANNOT_TELL, "catalog-damaged"),
-        ([7, 0, -1, 8, "OFF,x,,", "0"], Answer.CANNOT_TELL, "catalog-damaged"),
-        ([7, 0, -1, 8, "OFF,0,,", "0;1"], Answer.CANNOT_TELL, "catalog-damaged"),
+        ([7, 0, 7, None, "", "0"], Answer.CANNOT_TELL, "catalog-damaged"),
+        ([7, 0, 7, "x", "", "0"], Answer.CANNOT_TELL, "catalog-damaged"),
+        ([7, 0, 7, -9, "", "0"], Answer.CANNOT_TELL, "table-page-damaged"),
+        ([7, 0, 7, 8, "OFF,0,,", "0"], Answer.SAFE, None),
+        ([7, 1, 16, 8, "OFF,0,,", "0"], Answer.SAFE, None),
+        ([7, 1, 7, 8, "OFF,0,,", "0"], Answer.CANNOT_TELL, "catalog-damaged"),
+        ([7, 0, 16, 8, "OFF,0,,", "0"], Answer.CANNOT_TELL, "catalog-damaged"),
+        ([7, 0, 7, 8, "ENGLISH,2,temp,d,true,false", "0/1,2"], Answer.SAFE, None),
+        ([7, 0, 7, 8, "OFF,0,,"], Answer.CANNOT_TELL, "catalog-damaged"),
+        ([7, 0, 7, 8, "OFF,0,,", "0", 9], Answer.CANNOT_TELL, "catalog-damaged"),
+        ([7, 3, 7, 8, "OFF,0,,", "0"], Answer.CANNOT_TELL, "catalog-damaged"),
+        ([7, 0, 7, 8, "OFF,x,,", "0"], Answer.CANNOT_TELL, "catalog-damaged"),
+        ([7, 0, 7, 8, "OFF,0,,", "0;1"], Answer.CANNOT_TELL, "catalog-damaged"),
     ],
 )
 def test_row_of_the_page_index_is_taken_before_it_is_committed(
@@ -224,3 +240,81 @@ def test_row_of_a_session_that_no_engine_has_is_damaged(tmp_path: Path) -> None:
     one = with_log(row + COMMIT, tmp_path)
     assert "damaged-row" in codes(one)
     assert one.verdict().judgement.answer is Answer.CANNOT_TELL
+
+
+# -- the catalog against the page index -----------------------------------------------------------
+
+TABLE_17 = MetaRow(17, TABLE_KIND, 17, 40, columns=2)
+INDEX_18 = MetaRow(18, INDEX_KIND, 17, 41, 1, 1)
+KEYS_19 = MetaRow(19, INDEX_KIND, 17, 0, 0, 1)
+
+
+def statement(index: int, kind: int, sql: str) -> tuple[Value | None, ...]:
+    numbers = (Value("INTEGER", str(one)) for one in (index, 0, kind))
+    return (*numbers, Value("VARCHAR", sql))
+
+
+CACHED = statement(17, 0, "CREATE CACHED TABLE T(ID INT)")
+ON_V = statement(18, 1, "CREATE INDEX IX ON T(V)")
+OWN_KEYS = statement(19, 1, "CREATE PRIMARY KEY P ON T(ID)")
+VIEW = statement(30, 0, "CREATE FORCE VIEW V AS SELECT 1")
+ALSO_18 = statement(18, 5, "ALTER TABLE T ADD CONSTRAINT C")
+MEMORY = statement(17, 0, "CREATE MEMORY TABLE T(ID INT)")
+LINKED = statement(30, 0, "CREATE LINKED TABLE L")
+
+
+@pytest.mark.parametrize(
+    ("meta", "catalog", "said"),
+    [
+        ([TABLE_17, INDEX_18, KEYS_19], [CACHED, ON_V, OWN_KEYS, VIEW], ""),
+        ([TABLE_17, INDEX_18], [ON_V], "table 17 has no statement"),
+        ([replace(TABLE_17, temporary=True)], [], ""),
+        ([], [CACHED], "table 17 has no pages"),
+        ([TABLE_17, INDEX_18], [CACHED], "index 18 has no statement"),
+        ([TABLE_17], [CACHED, ON_V], "index 18 has no pages"),
+        ([TABLE_17], [MEMORY, ON_V], ""),
+        ([TABLE_17], [CACHED, LINKED, ON_V], ""),
+        (
+            [TABLE_17, INDEX_18],
+            [CACHED, ON_V, ALSO_18],
+            "id 18",
+        ),
+        ([TABLE_17, replace(KEYS_19, root=40)], [CACHED, OWN_KEYS], "page 40 is the root of two"),
+        ([INDEX_18], [ON_V], "index 18 is of table 17"),
+        ([INDEX_18, replace(KEYS_19, parent=18)], [ON_V, OWN_KEYS], "index 19 is of table 18"),
+        ([], [statement(9, 6, "ALTER TABLE T")], "a row of the catalog"),
+        ([], [statement(9, 7, "CREATE ROLE R")], ""),
+        ([], [VIEW[:3]], "a row of the catalog"),
+        ([], [(None, *VIEW[1:])], "a row of the catalog"),
+    ],
+)
+def test_catalog_and_page_index_have_the_same_tables(
+    meta: list[MetaRow], catalog: list[tuple[Value | None, ...]], said: str
+) -> None:
+    found = list(contradictions({row.index: row for row in meta}, catalog))
+    assert bool(found) is bool(said)
+    assert not said or any(said in one for one in found)
+
+
+def test_statement_that_is_removed_without_its_table_is_damage(tmp_path: Path) -> None:
+    """Of H2's record of the removal of the table one bit of its session had been flipped."""
+    row = encode_row([77, 0, 77, 8, "OFF,0,,", "0"])
+    one = with_log(encode_add(3, TABLE_META, 78, row) + COMMIT, tmp_path)
+    assert "catalog-damaged" in codes(one)
+    assert one.verdict().judgement.answer is Answer.CANNOT_TELL
+
+
+def test_key_of_the_page_index_is_that_of_its_row(tmp_path: Path) -> None:
+    row = encode_row([77, 0, 77, 8, "OFF,0,temp,", "0"])
+    found = [
+        "damaged-row" in codes(with_log(encode_add(3, TABLE_META, key, row) + COMMIT, tmp_path))
+        for key in (78, 79)
+    ]
+    assert found == [False, True]
+
+
+def test_index_of_a_table_that_is_not_there_ends_redo(tmp_path: Path) -> None:
+    row = encode_row([77, 1, 76, 8, "OFF,0,,", "0"])
+    result = with_log(encode_add(3, TABLE_META, 78, row) + COMMIT, tmp_path)._result
+    assert isinstance(result, EngineResult)
+    assert result.opening.partial.endswith("table not found: 76")

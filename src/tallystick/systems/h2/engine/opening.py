@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tallystick.errors import CorruptLogError
+from tallystick.systems.h2.engine.catalog import contradictions
 from tallystick.systems.h2.engine.large_objects import block_tables, damaged_blocks
 from tallystick.systems.h2.engine.recovery import Recovery, recover
 from tallystick.systems.h2.engine.sparse import KeyStates
@@ -23,10 +24,12 @@ from tallystick.systems.h2.engine.tables import (
     FILE_CORRUPTED,
     GENERAL_ERROR,
     READ_ONLY,
+    TABLE_KIND,
     MetaRow,
     StoreError,
     Tables,
     UndonePages,
+    corrupted,
     meta_row,
     meta_table,
 )
@@ -78,6 +81,7 @@ class Opening:
         odd_changes: changes of rows that redo meets and the engine never writes, to how many, and
             the byte offset of the first one's record.
         odd_sql: a statement of the catalog with bytes that the engine never writes into one.
+        odd_catalog: what else of the catalog and the page index the engine never leaves.
     """
 
     error_code: int = 0
@@ -98,6 +102,7 @@ class Opening:
     odd_index_rows: tuple[int, ...] = ()
     odd_changes: dict[str, tuple[int, int]] = field(default_factory=dict)
     odd_sql: str = ""
+    odd_catalog: tuple[str, ...] = ()
 
     @property
     def opened(self) -> bool:
@@ -231,6 +236,8 @@ def _simulate_redo(redo: _Redo, recovery: Recovery, opening: Opening) -> None:
         return
     opening.catalog = redo.catalog
     _check_catalog(opening)
+    if opening.opened and not opening.partial:
+        opening.odd_catalog = tuple(contradictions(redo.tables.meta, redo.catalog.values()))
     names = table_names(redo.catalog.values())
     entries = _redone(stream, recovery, zone, block_tables(names))
     blocks = damaged_blocks(redo.tables, redo.emptied, names, entries)
@@ -300,6 +307,8 @@ class _Redo:
         """Return the key that the engine gives an added row; None where that is not known."""
         column = self.tables.key_column(entry.table)
         count, value = _count_and_value(entry, column, self.zone)
+        if entry.table == TABLE_META and entry.key != meta_row(entry.values).index + 1:
+            self._odd(entry, "rows under another key than the engine gives them")
         if table.columns not in (0, count):
             self._odd(entry, "rows of another number of columns than their table has")
         if column is None:
@@ -317,6 +326,8 @@ class _Redo:
         self.odd[what] = count + 1, first
 
     def _create(self, row: MetaRow) -> None:
+        if row.kind != TABLE_KIND and row.parent not in self.tables.meta:
+            raise corrupted(f"table not found: {row.parent}")
         self.tables.put_meta(row.index, row)
         self.emptied.add(row.index)
         self.changed[row.index] = KeyStates()

@@ -28,7 +28,8 @@ META_NUMBERS = 4
 """Columns of such a row that are numbers, the first ones."""
 META_COLUMNS = 6
 """Columns of such a row; options and columns of the index are the last ones."""
-_KINDS = ("0", "1")
+_TABLE_KIND = "0"
+_KINDS = (_TABLE_KIND, "1")
 _OPTIONS = re.compile(r"[^,]+,\d,(temp)?,d?(,(true|false)){0,2}")
 """Compare mode and its strength; temporary; the table's own keys; how binary values are sorted."""
 _COLUMN_LIST = re.compile(r"\d+(/\d+)?(,\d+(/\d+)?)*")
@@ -167,8 +168,10 @@ def is_odd_row(values: tuple[Value | None, ...]) -> bool:
     texts = [one.text if one is not None and isinstance(one.text, str) else "" for one in values]
     if len(texts) != META_COLUMNS or None in map(whole_number, texts[:META_NUMBERS]):
         return True
-    _, kind, _, _, options, columns = texts
-    return not (kind in _KINDS and _OPTIONS.fullmatch(options) and _COLUMN_LIST.fullmatch(columns))
+    index, kind, parent, _, options, columns = texts
+    if kind not in _KINDS or (kind == _TABLE_KIND) != (index == parent):
+        return True
+    return not (_OPTIONS.fullmatch(options) and _COLUMN_LIST.fullmatch(columns))
 
 
 def recover(stream: LogStream, zone: Zone, digest: LogDigest | None = None) -> Recovery:

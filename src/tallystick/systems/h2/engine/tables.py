@@ -78,6 +78,7 @@ class MetaRow:
     root: int
     column: int = -1
     columns: int = 0
+    temporary: bool = False
 
 
 @dataclass(slots=True)
@@ -421,8 +422,8 @@ class Tables:
             yield bytes(page[FIELDS_START + 4 :])
 
 
-COLUMN_LIST = 5
-"""Place of the columns in a row of the page index."""
+_OPTIONS, _COLUMN_LIST = 4, 5
+"""Places of options and columns in a row of the page index."""
 _TRIMMED = "".join(map(chr, range(33)))
 """What Java trims."""
 _DATA_TYPES = (layout.DATA_LEAF, layout.DATA_NODE)
@@ -446,11 +447,14 @@ def meta_row(values: tuple[Value | None, ...]) -> MetaRow:
         numbers.append(number)
     if len(numbers) < META_NUMBERS:
         raise StoreError(GENERAL_ERROR, "a row of the page index is too short")
-    listed = values[COLUMN_LIST] if len(values) > COLUMN_LIST else None
+    listed = values[_COLUMN_LIST] if len(values) > _COLUMN_LIST else None
     columns = listed.text.split(",") if listed is not None and isinstance(listed.text, str) else []
     column = whole_number(columns[0]) if len(columns) == 1 else None
+    options = values[_OPTIONS] if len(values) > _OPTIONS else None
+    temporary = options is not None and ",temp," in str(options.text)
     index, kind, parent, root = numbers
-    return MetaRow(index, kind, parent, root, -1 if column is None else column, len(columns))
+    column = -1 if column is None else column
+    return MetaRow(index, kind, parent, root, column, len(columns), temporary)
 
 
 def meta_table() -> MetaRow:

@@ -171,6 +171,12 @@ def _table_findings(result: EngineResult, finding: FindingBuilder) -> Iterator[F
             "a statement of the catalog holds bytes that the engine never writes: "
             f"{opening.odd_sql[:200]!r}",
         )
+    if opening.odd_catalog:
+        yield finding(
+            "catalog-damaged",
+            "the catalog and the page index are not as the engine leaves them: "
+            + "; ".join(opening.odd_catalog[:_NAMES_MAX]),
+        )
     for place in opening.odd_index_rows[:1]:
         yield finding(
             "catalog-damaged",
