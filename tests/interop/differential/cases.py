@@ -18,7 +18,7 @@ from pathlib import Path
 
 import tallystick
 from tallystick.records import Outcome
-from tests.interop.differential.damage import damage
+from tests.interop.differential.damage import damage, damage_head
 from tests.interop.differential.originals import (
     ORIGINALS,
     Database,
@@ -90,8 +90,11 @@ def run(
     *,
     only: tuple[int, int] | None = None,
     per_workload: int = PER_WORKLOAD,
+    heads: bool = False,
 ) -> Iterator[Case]:
     """Yield ``count`` cases from ``seed`` on; ``only`` is one workload and one number of it.
+
+    With ``heads`` all damage is in fields at the beginning of records.
 
     A workload after whose halt the original itself cannot read everything is left out, and told.
     """
@@ -112,7 +115,10 @@ def run(
             for number in range(per_workload) if only is None else [only[1]]:
                 copied = _copy(whole, folder / f"{system.name}-{workload}" / "copy")
                 rng = random.Random(f"{system.name} {workload} {number}")
-                done = damage(system.files(copied), whole.older, rng)
+                if heads:
+                    done = damage_head(copied, rng)
+                else:
+                    done = damage(system.files(copied), whole.older, rng)
                 answer, said = answer_of(copied)
                 if only is not None:
                     shutil.copytree(copied, folder / "damaged", dirs_exist_ok=True)
@@ -283,6 +289,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="the first workload's number")
     parser.add_argument("--systems", default=",".join(ORIGINALS))
     parser.add_argument("--only", help="SYSTEM:WORKLOAD:NUMBER, as a contradiction names it")
+    parser.add_argument("--heads", action="store_true", help="damage the heads of records only")
     parser.add_argument("--folder", type=Path, help="where to work; kept")
     arguments = parser.parse_args()
     if arguments.folder:
@@ -294,7 +301,8 @@ def main() -> None:
         only, names = (int(workload), int(number)), [name]
     cases = []
     for name in names:
-        for case in run(ORIGINALS[name], arguments.seed, arguments.cases, folder, only=only):
+        system, heads = ORIGINALS[name], arguments.heads
+        for case in run(system, arguments.seed, arguments.cases, folder, only=only, heads=heads):
             cases.append(case)
             if case.contradicts or only:
                 _say(str(case))

@@ -1,6 +1,7 @@
 """Damage to the files of a log, as disks, people and programs do it: at random, by a seed.
 
 In: the files of a copy, and an older state of the same files. Out: the names of what was done.
+`damage` hits any byte, `damage_head` the fields of records.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import shutil
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+import tallystick
 
 NUMBERS = (0, -1, 1, 3, 16, 21, 64, 0x7FFFFF00, 0x7FFFFFFF, -0x80000000)
 FILLS = (b"\0", b"\xff", b"J")
@@ -70,6 +73,8 @@ INSIDE: dict[str, Callable[[bytearray, int, random.Random], None]] = {
     "blocks swapped": _swap,
     "block copied": _repeat,
 }
+IN_HEADS = {"bit in a head": _bit, "number in a head": _number}
+HEAD_SIZE = 12
 WHOLE = ("none", "file missing", "file emptied", "file over another", "older file", "older log")
 
 
@@ -80,6 +85,20 @@ def damage(files: Sequence[Path], older: Path, rng: random.Random) -> str:
         return _whole(kind, files, older, rng)
     for _ in range(rng.choice((1, 1, 1, 2))):
         _inside(kind, rng.choice([*files, files[-1]]), rng)
+    return kind
+
+
+def damage_head(folder: Path, rng: random.Random) -> str:
+    """Damage a field at the beginning of a record, as damage at random seldom does."""
+    records = tallystick.scan(folder, problems=[])
+    places = [(Path(one.file), one.offset, one.length) for one in records if one.length]
+    if not places:
+        return "none"
+    path, begin, length = rng.choice(places)
+    kind = rng.choice(["bit in a head", *IN_HEADS])
+    content = bytearray(path.read_bytes())
+    IN_HEADS[kind](content, begin + rng.randrange(min(length, HEAD_SIZE)), rng)
+    path.write_bytes(content)
     return kind
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.differential.cases import ALTERED, EARLIER, Case, table, unseen_damage
-from tests.interop.differential.damage import damage
+from tests.interop.differential.damage import HEAD_SIZE, IN_HEADS, damage, damage_head
 from tests.interop.differential.originals import ORIGINALS, Whole, states_of
 from tests.systems.jboss.build import add, image, write
 
@@ -144,3 +144,20 @@ def test_a_seed_gives_the_same_damage(whole: Whole, tmp_path: Path) -> None:
     found = [damaged(seed) for seed in range(60)]
     assert found == [damaged(seed) for seed in range(60)]
     assert len({done for done, _ in found}) > 8
+
+
+def test_damage_to_heads_is_within_heads(whole: Whole, tmp_path: Path) -> None:
+    begins = {16, 16 + RECORD}
+    done = set()
+    for seed in range(40):
+        copy = Path(shutil.copytree(whole.folder, tmp_path / "copy", dirs_exist_ok=True))
+        done.add(damage_head(copy, random.Random(seed)))
+        for one in whole.folder.iterdir():
+            pairs = zip(one.read_bytes(), (copy / one.name).read_bytes(), strict=True)
+            changed = [at for at, (before, after) in enumerate(pairs) if before != after]
+            assert all(any(0 <= at - one < HEAD_SIZE + 3 for one in begins) for at in changed)
+    assert done == set(IN_HEADS)
+
+
+def test_there_is_no_head_where_there_is_no_record(tmp_path: Path) -> None:
+    assert damage_head(tmp_path, random.Random(1)) == "none"

@@ -17,10 +17,20 @@ from tests.interop.differential.cases import SAFE, run, table
 from tests.interop.differential.originals import ORIGINALS
 
 SHORT = {"derby": 24, "h2-1.4.200": 40, "h2-1.3.176": 40, "artemis": 40, "hornetq": 40}
+HEADS = 10
 SHORT |= {"bitronix": 40, "bitronix-3.0": 40}
 SEED = int(os.environ.get("TALLYSTICK_SEED", "1"))
 LONG = int(os.environ.get("TALLYSTICK_CASES", "2500"))
 PER_WORKLOAD = {"short": 10, "long": 40}
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("name", ORIGINALS)
+def test_no_answer_about_a_damaged_head_is_proved_wrong(name: str, tmp_path: Path) -> None:
+    system = ORIGINALS[name]
+    cases = list(run(system, SEED, HEADS, tmp_path, per_workload=HEADS, heads=True))
+    assert [str(case) for case in cases if case.contradicts] == []
+    assert all(case.damage.endswith("in a head") for case in cases)
 
 
 @pytest.mark.parametrize(
