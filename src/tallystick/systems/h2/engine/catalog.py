@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 from tallystick.systems.h2.engine.tables import INDEX_KIND, TABLE_KIND, MetaRow
+from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import TABLE_CATALOG
 from tallystick.systems.h2.format.values.java_text import whole_number
 from tallystick.systems.h2.format.values.types import Value
@@ -32,10 +33,15 @@ _ON_PAGES = re.compile(r"CREATE (PRIMARY KEY|(UNIQUE )?INDEX) ")
 _Row = tuple[Value | None, ...]
 
 
-def contradictions(meta: Mapping[int, MetaRow], catalog: Iterable[_Row]) -> Iterator[str]:
+def contradictions(
+    meta: Mapping[int, MetaRow], catalog: Iterable[_Row], log_pages: Container[int]
+) -> Iterator[str]:
     """Yield what the engine never leaves in the page index and in the catalog."""
     roots = Counter(row.root for row in meta.values() if row.root)
     yield from (f"page {root} is the root of two indexes" for root, n in roots.items() if n > 1)
+    for root in roots:
+        if root < layout.FIRST_FREE_PAGE or root in log_pages:
+            yield f"page {root} is the root of an index, and is of the log or of the store itself"
     tables, indexes = _ids(meta, TABLE_KIND), _ids(meta, INDEX_KIND)
     for index in indexes:
         parent = meta.get(meta[index].parent)

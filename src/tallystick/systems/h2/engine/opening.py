@@ -237,7 +237,8 @@ def _simulate_redo(redo: _Redo, recovery: Recovery, opening: Opening) -> None:
     opening.catalog = redo.catalog
     _check_catalog(opening)
     if opening.opened and not opening.partial:
-        opening.odd_catalog = tuple(contradictions(redo.tables.meta, redo.catalog.values()))
+        meta, catalog = redo.tables.meta, redo.catalog.values()
+        opening.odd_catalog = tuple(contradictions(meta, catalog, recovery.used_pages))
     names = table_names(redo.catalog.values())
     entries = _redone(stream, recovery, zone, block_tables(names))
     blocks = damaged_blocks(redo.tables, redo.emptied, names, entries)

@@ -168,10 +168,13 @@ def is_odd_row(values: tuple[Value | None, ...]) -> bool:
     texts = [one.text if one is not None and isinstance(one.text, str) else "" for one in values]
     if len(texts) != META_COLUMNS or None in map(whole_number, texts[:META_NUMBERS]):
         return True
-    index, kind, parent, _, options, columns = texts
+    index, kind, parent, root, options, columns = texts
     if kind not in _KINDS or (kind == _TABLE_KIND) != (index == parent):
         return True
-    return not (_OPTIONS.fullmatch(options) and _COLUMN_LIST.fullmatch(columns))
+    if not _OPTIONS.fullmatch(options) or not _COLUMN_LIST.fullmatch(columns):
+        return True
+    own_keys = options.split(",")[3] == "d"
+    return own_keys != (root == "0") or (own_keys and kind == _TABLE_KIND)
 
 
 def recover(stream: LogStream, zone: Zone, digest: LogDigest | None = None) -> Recovery:
