@@ -271,6 +271,14 @@ def test_changes_of_rows_that_the_engine_never_writes_are_damage(
     assert any(what in each for each in found) is bool(what)
 
 
+def test_a_key_that_is_there_after_a_removal_of_another_one_proves_no_refusal(
+    tmp_path: Path,
+) -> None:
+    """Of a removal the key had been damaged, and H2 1.3.176 opened the file and kept all."""
+    body = encode_remove(3, TABLE, 99) + encode_add(3, TABLE, 7, OLD_ROW) + encode_commit(3)
+    assert with_log(body, tmp_path).judgement.answer is Answer.CANNOT_TELL
+
+
 def test_changes_that_are_not_redone_say_nothing(tmp_path: Path) -> None:
     one = with_log(encode_remove(3, TABLE, 77) + encode_commit(4), tmp_path)
     assert one.judgement.answer is Answer.SAFE
