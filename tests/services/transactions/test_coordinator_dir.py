@@ -55,7 +55,7 @@ def test_a_coordinator_without_its_decisions_does_not_start_with_none(
 
 @pytest.mark.parametrize(
     ("lose", "level", "found"),
-    [(shutil.rmtree, "warning", "or it is lost"), (emptied, "problem", "the folder is empty")],
+    [(shutil.rmtree, "warning", "or it is lost"), (emptied, "problem", "there is no log")],
 )
 def test_doctor_tells_that_the_decisions_are_gone(
     tmp_path: Path, lose: Callable[[Path], None], level: str, found: str

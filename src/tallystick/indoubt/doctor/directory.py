@@ -123,12 +123,6 @@ def _decisions(folder: Path, name: str, resources: Collection[str]) -> Iterator[
             "tallystick explain PATH  # with the path of that log",
         )  # fmt: skip
         return
-    if not any(log.iterdir()):
-        yield Check(
-            name, "decision log", Level.PROBLEM, "the folder is empty: no start is possible",
-            f"findmnt -T {log}  # is its volume mounted?",
-        )  # fmt: skip
-        return
     found = survey(str(log))
     standing, heuristic, unknown = 0, 0, set[str]()
     judgement = None

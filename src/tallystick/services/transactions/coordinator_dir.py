@@ -309,16 +309,15 @@ def open_coordinator_dir(
         )
     folder = Path(path)
     fs.mkdir(str(folder.absolute()))
-    if log is None:
-        _require_decisions(fs, folder.absolute())
+    _require_decisions(fs, folder.absolute(), log)
     decisions = log or _open_log(folder / LOG_FOLDER, fs, shared=shared)
     try:
         identities = Identities(folder / IDENTITIES_FILE, fs)
         closed, traces = ClosedDecisions(folder, fs), Traces(folder, fs)
         with _one_process_at_a_time(fs, folder):
             found = _node(fs, str(folder.absolute() / NODE_FILE), node, decisions)
-            lost_before = _lost_before(fs, str(folder.absolute() / LOST_FILE), decisions)
-        return CoordinatorDirectory(found, decisions, identities, closed, traces, lost_before)
+            lost = _lost_before(fs, str(folder.absolute() / LOST_FILE), decisions)
+        return CoordinatorDirectory(found, decisions, identities, closed, traces, lost)
     except BaseException:
         decisions.close()
         raise
@@ -361,10 +360,10 @@ def check_coordinator_dir(path: str | os.PathLike[str], fs: FileSystem = LOCAL) 
         )
 
 
-def _require_decisions(fs: FileSystem, folder: Path) -> None:
+def _require_decisions(fs: FileSystem, folder: Path, other: DecisionLog | None) -> None:
     """Refuse a directory whose log is gone: its node id is written after the log was made."""
     log = str(folder / LOG_FOLDER)
-    if fs.exists(str(folder / NODE_FILE)) and not fs.list(log):
+    if other is None and fs.exists(str(folder / NODE_FILE)) and not fs.list(log):
         raise CorruptLogError(
             "the decisions of this coordinator are missing: without them branches that were "
             "decided would be rolled back",

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from tallystick.records import Finding
 from tallystick.systems.findings import FindingBuilder
-from tallystick.systems.h2.engine.opening import EngineResult
+from tallystick.systems.h2.engine.opening import EngineResult, Opening
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import Type
 from tallystick.systems.h2.format.values.datetime import Zone
@@ -165,6 +165,18 @@ def _table_findings(result: EngineResult, finding: FindingBuilder) -> Iterator[F
             f"{len(opening.damaged_blocks)} blocks of large objects have another hash than the "
             f"map of blocks says (LOB_DATA {some}): their bytes are not those that were stored",
         )
+    yield from _oddities(opening, finding)
+    for index, root in opening.emptied.items():
+        yield finding(
+            "table-page-empty",
+            f"page {root} is zeroed, where table {index} begins, and the log has no image of it: "
+            "the engine opens the table with no row but those that the log adds",
+            offset=root * pages.page_size if pages is not None else None,
+        )
+
+
+def _oddities(opening: Opening, finding: FindingBuilder) -> Iterator[Finding]:
+    """Yield what the engine never writes into the catalog, the page index and rows."""
     if opening.odd_sql:
         yield finding(
             "catalog-damaged",
@@ -189,13 +201,6 @@ def _table_findings(result: EngineResult, finding: FindingBuilder) -> Iterator[F
             "damaged-row",
             f"the log has {count} {what}, which the engine never writes",
             offset=first,
-        )
-    for index, root in opening.emptied.items():
-        yield finding(
-            "table-page-empty",
-            f"page {root} is zeroed, where table {index} begins, and the log has no image of it: "
-            "the engine opens the table with no row but those that the log adds",
-            offset=root * pages.page_size if pages is not None else None,
         )
 
 
