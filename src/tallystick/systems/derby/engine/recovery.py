@@ -44,8 +44,10 @@ from tallystick.systems.derby.format.layout import (
     END_MARKER,
     FLAG_BETA,
     HEADER_SIZE,
+    INSTANT,
     LENGTH,
     LOG_FILE,
+    LOG_RECORD_FIXED_OVERHEAD_SIZE,
     Control,
     Group,
     make_instant,
@@ -219,7 +221,7 @@ def recover(log: LogFiles, settings: Mapping[str, str] | None = None) -> Recover
             result.boots, result.reason = None, "the log is encrypted and the key is not known"
         elif not result.new_log:
             _redo(log, result)
-            _check_undo(result)
+            _check_undo(log, result)
             _check_gaps(result)
     except ScanFailureError as failure:
         result.boots, result.reason, result.place = False, failure.text, failure.place
@@ -489,20 +491,31 @@ def _check_gaps(result: Recovery) -> None:
         result.depends = first.file
 
 
-def _check_undo(result: Recovery) -> None:
+def _check_undo(log: LogFiles, result: Recovery) -> None:
     """Stop at a wrong trailing length: undo and the locks of prepared ones read backward by it.
 
-    The last record that they read is the one that ends where the oldest transaction begins. Bytes
-    that are no record decide there: where they seem older than the transaction, the engine ends
-    its reading, and boots without the rest.
+    The last record that they read is the one that ends where the oldest transaction begins. Where
+    the bytes that they take for a record seem older than that, the engine ends its reading, and
+    boots without the rest: then it is left open.
     """
-    if not result.table:
-        return
-    oldest = min(one.first for one in result.table.values())
-    for end in result.trailing_wrong:
-        if end >= oldest:
-            text = "the trailing length is too large, and undo reads backward by it"
-            raise ScanFailureError(end, text, sure=False)
+    oldest = min((one.first for one in result.table.values()), default=None)
+    wrong = [end for end in result.trailing_wrong if oldest is not None and end >= oldest]
+    if oldest is not None and wrong:
+        text = "the trailing length is too large, and undo reads backward by it"
+        end = max(wrong)  # it is read first
+        raise ScanFailureError(end, text, sure=not _seems_older(log, end, oldest))
+
+
+def _seems_older(log: LogFiles, end: int, oldest: int) -> bool:
+    """Return whether what the trailing length before ``end`` leads to has an older instant."""
+    number, position = split_instant(end)
+    data = log.files[number].data
+    (length,) = LENGTH.unpack_from(data, position - LENGTH.size)
+    place = position - LOG_RECORD_FIXED_OVERHEAD_SIZE - length + LENGTH.size
+    if place < 0:
+        return False
+    (instant,) = INSTANT.unpack_from(data, place)
+    return bool(instant < oldest)
 
 
 # -- for the scan of all bytes -------------------------------------------------------------------
