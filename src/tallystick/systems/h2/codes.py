@@ -62,8 +62,8 @@ CODES = codes(
     Code(
         "table-page-damaged",
         Severity.DAMAGE,
-        "A page of a table or an index is damaged, and the log has no image of it: the engine "
-        "opens the database and fails, or finds other rows, when it comes to the page.",
+        "A page of a table, an index or the free list is damaged, or in use and called free, and "
+        "the log has no image of it: the engine fails, or finds other rows, when it comes to it.",
         "Copy the file before any restart; restore the table from a backup",
     ),
     Code(
@@ -114,6 +114,13 @@ CODES = codes(
         Severity.DAMAGE,
         "The log lists a page far after the end of the file; opening could grow the file to it.",
         "Do not open the database; copy the file first",
+    ),
+    Code(
+        "impossible-log-page",
+        Severity.DAMAGE,
+        "The log lists a page that no log has, of a header, the free list or the page index, or "
+        "one twice. Opening the database can fail when it frees the pages of the log.",
+        "Copy the file before any restart; open the copy first",
     ),
     Code(
         "torn-record",

@@ -348,6 +348,27 @@ def test_page_far_outside_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("listed", "impossible"),
+    [
+        ((6, 7, 8), False),
+        ((6, 7, 0), True),  # H2 1.3.176: ArrayIndexOutOfBoundsException when it frees the log
+        ((6, 4), True),
+        ((6, 5), True),  # the trunk page itself
+        ((6, 7, 6), True),
+        ((6, layout.FREE_LIST_ROOT + (512 - layout.FREE_LIST_START) * 8), True),
+    ],
+)
+def test_list_of_log_pages_with_one_that_no_log_has_is_not_safe(
+    listed: tuple[int, ...], impossible: bool, tmp_path: Path
+) -> None:
+    data = page_file(encode_commit(3)) + bytes(8 * 512)
+    data[5 * 512 : 6 * 512] = layout.encode_trunk(Trunk(5, 5, 7, 0, listed), 512)
+    one = reading(bytes(data), tmp_path)
+    assert ("impossible-log-page" in codes(one)) is impossible
+    assert not impossible or one.verdict().judgement.answer is not Answer.SAFE
+
+
+@pytest.mark.parametrize(
     "unit",
     [b"\x0a\x00", b"\x05\x03\x10\x01\x01\x05", encode_checkpoint(), b"\x01\x20\x01"],
     ids=["unknown and no-op", "stale rows", "checkpoints", "empty images"],

@@ -32,6 +32,7 @@ from tallystick.systems.h2.format.entries import (
     encode_remove,
     encode_truncate,
 )
+from tallystick.systems.h2.format.numbers import encode_var_int
 from tallystick.systems.h2.format.table_pages import decode_leaf
 from tallystick.systems.h2.format.values.encode import Plain, encode_row
 from tallystick.systems.h2.format.values.types import Value
@@ -81,6 +82,54 @@ def test_block_of_a_large_object_is_held_against_its_hash(
     one = with_log(body, tmp_path)
     assert ("large-object-damaged" in codes(one)) is damaged
     assert (one.verdict().judgement.reason == "damaged") is damaged
+
+
+@pytest.mark.parametrize("values", [[], [7], [7, 0]])
+@pytest.mark.parametrize("table", [LOB_DATA, LOB_MAP])
+def test_row_of_large_objects_with_too_few_values_is_damage(
+    table: int, values: list[Plain], tmp_path: Path
+) -> None:
+    body = WHOLE + encode_remove(3, table, 7) + encode_add(3, table, 7, encode_row(values))
+    assert with_log(body + COMMIT, tmp_path).verdict().judgement.answer is not Answer.SAFE
+
+
+INSTANT, NUMBER = bytes((24, 0, 0, 0)), bytes((39,))
+"""A value of a type that 1.3.176 does not know, and one that every version knows."""
+
+
+@pytest.mark.parametrize(
+    ("value", "whole", "answer"),
+    [
+        (NUMBER, False, Answer.REFUSES),
+        (INSTANT, True, Answer.REFUSES),
+        (INSTANT, False, Answer.CANNOT_TELL),  # 1.3.176 opened such a file without what follows
+    ],
+)
+@pytest.mark.parametrize("table", [0, TABLE])
+def test_error_after_damage_that_versions_read_differently_proves_no_refusal(
+    value: bytes, whole: bool, answer: Answer, table: int, tmp_path: Path
+) -> None:
+    row = bytes((3, 71)) + b"new" + value + NUMBER + (b"" if whole else b"\0\0")
+    missing = encode_add(4, 99, 1, encode_row([1])) + encode_commit(4)
+    one = with_log(encode_add(3, table, 5, row) + missing, tmp_path)
+    assert "table not found" in one.verdict().engine["recovery"]["error"]
+    assert one.verdict().judgement.answer is answer
+
+
+@pytest.mark.parametrize(
+    ("value", "answer"),
+    [
+        (bytes((26, 18, 0)), Answer.CANNOT_TELL),  # an interval of no kind: 1.3.176 opened it
+        (bytes((24, 0, 0, 0, 12)) + encode_var_int(-1), Answer.CANNOT_TELL),
+        (bytes((12,)) + encode_var_int(-1), Answer.REFUSES),
+    ],
+)
+def test_error_of_a_value_that_versions_read_differently_proves_no_refusal(
+    value: bytes, answer: Answer, tmp_path: Path
+) -> None:
+    one = with_log(encode_add(3, TABLE, 5, bytes((2,)) + value) + COMMIT, tmp_path)
+    assert not one.verdict().engine["recovery"]["opened"]
+    assert one.verdict().judgement.answer is answer
 
 
 # -- rows of a page -------------------------------------------------------------------------------
@@ -178,6 +227,64 @@ def test_page_of_an_index_with_another_parent_is_damaged(tmp_path: Path) -> None
     part = data[page * 512 : page * 512 + 512]
     part[layout.PARENT_OFFSET + 3] = 9
     data[page * 512 : page * 512 + 512] = layout.seal(part, page)
+    one = reading(bytes(data), tmp_path)
+    assert "table-page-damaged" in codes(one)
+    assert one.verdict().judgement.answer is Answer.CANNOT_TELL
+
+
+# -- the free list --------------------------------------------------------------------------------
+
+PAGE = 512
+LISTED = (PAGE - layout.FREE_LIST_START) * 8
+"""Pages that one page of the free list is about."""
+
+
+def with_second_list(data: bytearray, content: bytes) -> bytes:
+    """Return the file, grown to where the second page of the free list begins."""
+    second = layout.FREE_LIST_ROOT + LISTED
+    data += bytes(PAGE * (second + 1) - len(data))
+    data[second * PAGE :] = content.ljust(PAGE, content[-1:])
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("content", "damaged"),
+    [
+        (b"\0", False),  # never written
+        (b"J", True),  # H2 1.3.176: wrong checksum, before it first writes
+        (
+            bytes(layout.seal(bytearray((layout.FREE_LIST, 0, 0, 1)).ljust(PAGE, b"\0"), 4075)),
+            False,
+        ),
+        (bytes(layout.seal(bytearray((layout.DATA_LEAF,)).ljust(PAGE, b"\0"), 4075)), True),
+    ],
+)
+def test_every_page_of_the_free_list_must_be_one(
+    content: bytes, damaged: bool, tmp_path: Path
+) -> None:
+    one = reading(with_second_list(base("clean-512"), content), tmp_path)
+    assert ("table-page-damaged" in codes(one)) is damaged
+    assert (one.verdict().judgement.answer is Answer.CANNOT_TELL) is damaged
+
+
+@pytest.mark.parametrize("kind", [TABLE_KIND, INDEX_KIND])
+@pytest.mark.parametrize("zeroed", [False, True])
+def test_page_in_use_that_the_free_list_calls_free_is_not_safe(
+    kind: int, zeroed: bool, tmp_path: Path
+) -> None:
+    """The engine gives such a page to other rows, and zeroes it at its next checkpoint."""
+    data = base("clean-512")
+    file = opened(bytes(data))
+    assert file.pages is not None
+    tables = Tables(UndonePages(file.pages), file.zone)
+    tables.open_meta(closed=True)
+    root = next(one.root for one in tables.meta.values() if one.kind == kind and one.root)
+    begin = PAGE * layout.FREE_LIST_ROOT
+    page = bytearray(PAGE) if zeroed else data[begin : begin + PAGE]
+    if not zeroed:
+        at = root - layout.FREE_LIST_ROOT
+        page[layout.FREE_LIST_START + (at >> 3)] ^= 1 << (at & 7)
+    data[begin : begin + PAGE] = page if zeroed else layout.seal(page, layout.FREE_LIST_ROOT)
     one = reading(bytes(data), tmp_path)
     assert "table-page-damaged" in codes(one)
     assert one.verdict().judgement.answer is Answer.CANNOT_TELL

@@ -128,10 +128,14 @@ def damaged_blocks(
 
 
 def _map_entry(values: _Row) -> tuple[int | None, int | None]:
+    if len(values) < 2:  # a damaged row: of too few values
+        return None, None
     return _number(values[-1]), _number(values[-2])
 
 
 def _block(values: _Row) -> tuple[int | None, int | None]:
+    if len(values) <= _DATA_COLUMN:
+        return _number(values[0]) if values else None, _NO_HASH
     data = values[_DATA_COLUMN]
     text = data.text if data is not None else ""
     return _number(values[0]), hash_of(bytes.fromhex(text)) if isinstance(text, str) else _NO_HASH

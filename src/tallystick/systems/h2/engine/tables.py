@@ -169,6 +169,8 @@ class Tables:
     odd_rows: bool = False
     """The page index has a row that the engine never writes."""
     _steps: Steps = field(default_factory=Steps)
+    _free_list: tuple[int, bytes | None] = (0, None)
+    """The page of the free list that was asked last, and its bits; None where it is damaged."""
     _key_columns: dict[int, int] | None = None
 
     def open_meta(self, *, closed: bool = False) -> None:
@@ -232,10 +234,12 @@ class Tables:
     def damaged_pages(self) -> Iterator[tuple[int, str]]:
         """Yield each page of a table or an index that its tree names and that is damaged, and why.
 
-        Reads one page at a time.
+        So are pages of the free list, each of which the engine reads before it first writes, and
+        pages in use that the list calls free: it gives them to others. Reads one page at a time.
         """
         if self.odd_rows:
             yield layout.META_ROOT, "a row of the page index holds what the engine never writes"
+        yield from self._damaged_free_lists()
         for row in self.meta.values():
             if row.root and row.kind == INDEX_KIND:
                 yield from self._damaged_index_pages(row)
@@ -254,10 +258,46 @@ class Tables:
             except StoreError as error:
                 yield page_id, error.text
                 continue
-            if problem:
-                yield page_id, problem
+            if problem or self._is_free(page_id):
+                yield page_id, problem or _CALLED_FREE
             if isinstance(part, DataNode):
                 waiting += below.children(part)
+
+    def _damaged_free_lists(self) -> Iterator[tuple[int, str]]:
+        pages = self.undone.pages
+        for page_id in range(layout.FREE_LIST_ROOT, pages.page_count, self._pages_per_list):
+            try:
+                page = self.undone.page(page_id)
+            except StoreError as error:
+                yield page_id, error.text
+                continue
+            if page is not None and page[0] != layout.FREE_LIST:
+                yield page_id, "it is no free list"
+
+    def _is_free(self, page_id: int) -> bool:
+        """Return True if the free list calls a page free, also where its page is zeroed.
+
+        False where it is damaged, which is reported once, with the page of the list.
+        """
+        part, at = divmod(page_id - layout.FREE_LIST_ROOT, self._pages_per_list)
+        first = layout.FREE_LIST_ROOT + part * self._pages_per_list
+        if first != self._free_list[0]:
+            self._free_list = first, self._free_bits(first)
+        bits = self._free_list[1]
+        return bits is not None and not bits[at >> 3] >> (at & 7) & 1
+
+    def _free_bits(self, first: int) -> bytes | None:
+        try:
+            page = self.undone.page(first)
+        except StoreError:
+            return None
+        if page is None:  # the engine makes a new one, in which no page is in use
+            return bytes(self.undone.pages.page_size)
+        return bytes(page[layout.FREE_LIST_START :]) if page[0] == layout.FREE_LIST else None
+
+    @property
+    def _pages_per_list(self) -> int:
+        return (self.undone.pages.page_size - layout.FREE_LIST_START) * 8
 
     def _damaged_index_pages(self, row: MetaRow) -> Iterator[tuple[int, str]]:
         waiting = [_Below(row.root)]
@@ -275,6 +315,8 @@ class Tables:
                 continue
             if page is None and below.parent:
                 yield below.page_id, "it is zeroed"
+            elif self._is_free(below.page_id):
+                yield below.page_id, _CALLED_FREE
             waiting += [_Below(child, below.page_id) for child in children]
 
     def _index_children(
@@ -422,6 +464,7 @@ class Tables:
             yield bytes(page[FIELDS_START + 4 :])
 
 
+_CALLED_FREE = "it is in use, and the free list calls it free"
 _OPTIONS, _COLUMN_LIST = 4, 5
 """Places of options and columns in a row of the page index."""
 _TRIMMED = "".join(map(chr, range(33)))

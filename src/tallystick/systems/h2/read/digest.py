@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 from tallystick.records import Outcome, State
 from tallystick.systems.h2.format.entries import INCOMPLETE, UNKNOWN, Entry, Type
+from tallystick.systems.h2.format.values.datetime import Zone
+from tallystick.systems.h2.format.values.types import has_newer_type
 from tallystick.systems.h2.read.records import outcome_of
 from tallystick.systems.h2.read.stream import LogStream
 from tallystick.systems.h2.read.transactions import LoggedTransaction, Tracker
@@ -42,6 +44,8 @@ class LogDigest:
         states: transactions by state.
         prepared: transactions in doubt.
         uncommitted: how many transactions changed something and did not end.
+        versions_differ_from: the position of the first damaged row with a value of a type that not
+            every version of the engine knows: what it takes for the next record depends on that.
     """
 
     stream: LogStream
@@ -54,6 +58,7 @@ class LogDigest:
     states: Counter[State] = field(default_factory=Counter)
     prepared: list[LoggedTransaction] = field(default_factory=list)
     uncommitted: int = 0
+    versions_differ_from: int | None = None
     _guessed: bool = False
     _transactions: Tracker = field(default_factory=Tracker)
 
@@ -64,13 +69,15 @@ class LogDigest:
 
     def observe(self, entry: Entry) -> None:
         """Take the next entry; its row and values are dropped."""
-        entry.row, entry.values = b"", ()
+        row, entry.row, entry.values = entry.row, b"", ()
         if not self._guessed:
             self.outcomes[outcome_of(entry, self.stream)] += entry.count
             self._guessed = entry.type in _GUESSED
         if code := fault_code(entry):
             text = entry.fault or f"its session has the number {entry.session}"
             self.faults.setdefault(code, Fault(entry.start, text)).count += 1
+            if self.versions_differ_from is None and has_newer_type(row, Zone()):
+                self.versions_differ_from = entry.pos
         self._observe_end(entry)
         ended = self._transactions.add(entry)
         if ended is not None:

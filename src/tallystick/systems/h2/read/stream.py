@@ -49,6 +49,12 @@ class PageFile:
         """Return True if the file has a whole page of that number."""
         return 0 <= page_id < self.page_count
 
+    def is_reserved(self, page_id: int) -> bool:
+        """Return True for a page that no log has: of headers, page index or free list."""
+        listed = (self.page_size - layout.FREE_LIST_START) * 8
+        of_list = page_id > 0 and (page_id - layout.FREE_LIST_ROOT) % listed == 0
+        return 0 <= page_id <= layout.META_ROOT or of_list
+
     def types(self) -> bytes:
         """Return the first byte of every page."""
         return bytes(self.data[: self.page_count * self.page_size : self.page_size])

@@ -33,13 +33,24 @@ def grounds(result: EngineResult, findings: Sequence[Finding]) -> Iterator[Groun
     if file.encrypted:
         yield Ground("encrypted")
         return
-    if not opening.opened:
+    if not opening.opened and not _differs_by_version(result):
         text = f"The database does not open: error {opening.error_code}, {opening.error}."
         decided = None if result.digest is None else result.digest.decided
         yield Ground("does-not-open", text, AtStake(decided))
     yield from _losses(result, findings)
     if result.digest is not None and opening.opened:
         yield from _proof(file, result.digest)
+
+
+def _differs_by_version(result: EngineResult) -> bool:
+    """Return True if the error comes after damage that not every version of the engine reads alike.
+
+    1.3.176 stops redo at a type that it does not know, and opens the database.
+    """
+    begin = None if result.digest is None else result.digest.versions_differ_from
+    if begin is None or result.recovery is None:
+        return False
+    return bool(result.recovery.end.error) or result.opening.redone_before > begin
 
 
 def _losses(result: EngineResult, findings: Sequence[Finding]) -> Iterator[Ground]:

@@ -155,7 +155,7 @@ def _table_findings(result: EngineResult, finding: FindingBuilder) -> Iterator[F
     for page, reason in opening.damaged_pages.items():
         yield finding(
             "table-page-damaged",
-            f"page {page} of a table or an index is damaged: {reason}",
+            f"page {page} of a table, an index or the free list is damaged: {reason}",
             offset=page * pages.page_size if pages is not None else None,
         )
     if opening.damaged_blocks:
@@ -224,6 +224,7 @@ def _ending_findings(stream: LogStream, zone: Zone, finding: FindingBuilder) -> 
             offset=stream.fault_page * page_size,
         )
     yield from _outside_findings(stream, finding)
+    yield from _impossible_findings(stream, finding)
 
 
 def _outside_findings(stream: LogStream, finding: FindingBuilder) -> Iterator[Finding]:
@@ -244,6 +245,25 @@ def _outside_findings(stream: LogStream, finding: FindingBuilder) -> Iterator[Fi
             "page-far-outside",
             f"the log lists page {last}, far after the end of the file; opening the "
             f"database could grow the file to {last * page_size} bytes",
+        )
+
+
+def _impossible_findings(stream: LogStream, finding: FindingBuilder) -> Iterator[Finding]:
+    trunks = stream.chain.trunks
+    seen = {trunk.page for trunk in trunks}
+    impossible: dict[int, int] = {}
+    for trunk in trunks:
+        for page in trunk.data_pages:
+            if page in seen or stream.pages.is_reserved(page):
+                impossible.setdefault(page, trunk.page)
+            seen.add(page)
+    if impossible:
+        page, place = next(iter(impossible.items()))
+        yield finding(
+            "impossible-log-page",
+            f"the log lists {len(impossible)} pages that no log has, first page {page}: of a "
+            "header, of the free list or of the page index, or listed twice",
+            offset=place * stream.pages.page_size,
         )
 
 

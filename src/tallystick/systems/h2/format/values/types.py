@@ -92,6 +92,9 @@ JSON = 136
 TIMESTAMP_TZ_SECONDS = 137
 TIME_TZ = 138
 
+NEWER = frozenset((TIMESTAMP_TZ, ENUM, INTERVAL, ROW, CUSTOM, JSON, TIMESTAMP_TZ_SECONDS, TIME_TZ))
+"""Types that not every version of the engine knows: 1.3.176 knows none of them."""
+
 LOB_IN_DATABASE = -3
 LOB_IN_FILE = -1
 LOB_IN_NAMED_FILE = -2
@@ -198,6 +201,22 @@ def decode_row(data: Bytes, zone: Zone) -> tuple[tuple[Value | None, ...], int]:
         value, at = decode_value(data, at, zone)
         values.append(value)
     return tuple(values), at
+
+
+def has_newer_type(row: Bytes, zone: Zone) -> bool:
+    """Return True if a value of a row, as far as it can be read, is of a type in `NEWER`.
+
+    Values inside of arrays are not looked at.
+    """
+    try:
+        count, at = decode_var_int(row, 0)
+        for _ in range(count):
+            if row[at] in NEWER:
+                return True
+            _, at = decode_value(row, at, zone)
+    except (IndexError, FileCorruptedError, EngineFailureError):
+        return False
+    return False
 
 
 # -- constants and bytes --------------------------------------------------------------------
