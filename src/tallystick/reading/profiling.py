@@ -1,7 +1,7 @@
 """``profile`` of one log: latencies and rates per resource and time bucket.
 
 In: records and transactions of a log. Out: the rows that the pipeline's stage of that name makes of
-the tables of a run. Memory grows with buckets, resources and different latencies.
+tables. Memory grows with buckets, resources and different latencies.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -110,50 +111,110 @@ class _Ended:
 _COUNTED = (State.COMMITTED, State.ROLLED_BACK, State.ACTIVE)
 
 
-def profile_rows(reading: LogReading) -> Iterator[dict[str, Any]]:
-    """Yield rows of `PROFILE` of one log."""
-    written = _written(batches_of(reading, "records", schema=selected("records", _RECORD_COLUMNS)))
-    ended: dict[_Key, _Ended] = {}
-    newest: int | None = None
-    for batch in batches_of(reading, "transactions"):
+@dataclass
+class LogProfile:
+    """The sums from which the rows of one log come; they are the same in whatever order it is told.
+
+    Attributes:
+        system: the log's system.
+        log: its name.
+    """
+
+    system: str
+    log: str
+    _written: dict[_Key, _Written] = field(default_factory=dict)
+    _ended: dict[_Key, _Ended] = field(default_factory=dict)
+    _newest: int | None = None
+
+    def add_records(self, batch: pa.RecordBatch) -> None:
+        """Count rows of the table ``records``; `RECORD_COLUMNS` are looked at."""
+        clocks = batch["clock"].unique().to_pylist()
+        for clock in clocks:
+            one = len(clocks) == 1
+            self._add_records(
+                batch if one else batch.filter(pc.equal(batch["clock"], clock)), clock
+            )
+
+    def _add_records(self, batch: pa.RecordBatch, clock: str) -> None:
+        sizes = batch["length"].fill_null(0).to_numpy(zero_copy_only=False)
+        first, last = (_bucket(time.as_py(), clock) for time in pc.min_max(batch["time"]).values())
+        if first == last and (first is None or not batch["time"].null_count):
+            self._count((clock, None, first), sizes)
+            return
+        times = batch["time"].to_numpy(zero_copy_only=False).astype(float)
+        units = _units(clock) or np.nan
+        buckets = np.floor(times / units / BUCKET_SECONDS) * BUCKET_SECONDS
+        for bucket in np.unique(buckets):  # which takes all that are no number for one
+            same = np.isnan(buckets) if np.isnan(bucket) else buckets == bucket
+            self._count((clock, None, None if np.isnan(bucket) else int(bucket)), sizes[same])
+
+    def _count(self, key: _Key, sizes: npt.NDArray[np.int64]) -> None:
+        count, size, most = self._written.get(key, (0, 0, 0))
+        ours = len(sizes), int(sizes.sum()), int(sizes.max())
+        self._written[key] = count + ours[0], size + ours[1], max(most, ours[2])
+
+    def add_transactions(self, batch: pa.RecordBatch) -> None:
+        """Count rows of the table ``transactions``."""
         for one in batch.to_pylist():
             last = one["last_time"]
             if last is not None:
-                newest = last if newest is None else max(newest, last)
+                self._newest = last if self._newest is None else max(self._newest, last)
             for resource in (None, *(one["participants"] or ())):
                 key = one["clock"], resource, _bucket(last, one["clock"])
-                ended.setdefault(key, _Ended()).add(one)
-    keys = {**dict.fromkeys(written), **dict.fromkeys(ended)}
-    for key in keys:
-        row: dict[str, Any] = {"system": reading.source.system, "log": log_name(reading.source)}
-        row |= zip(("clock", "resource", "bucket"), key, strict=True)
-        if key in written:
-            row |= zip(("records", "bytes", "record_bytes_max"), written[key], strict=True)
-        if key in ended:
-            row |= ended[key].row(newest, _units(key[0]))
-        yield row
+                self._ended.setdefault(key, _Ended()).add(one)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield rows of `PROFILE`."""
+        for key in {**dict.fromkeys(self._written), **dict.fromkeys(self._ended)}:
+            row: dict[str, Any] = {"system": self.system, "log": self.log}
+            row |= zip(("clock", "resource", "bucket"), key, strict=True)
+            if key in self._written:
+                row |= zip(_SUMS, self._written[key], strict=True)
+            if key in self._ended:
+                row |= self._ended[key].row(self._newest, _units(key[0]))
+            yield row
 
 
-_RECORD_COLUMNS = ("clock", "time", "length")
+def profile_rows(reading: LogReading) -> Iterator[dict[str, Any]]:
+    """Yield rows of `PROFILE` of one log."""
+    found = LogProfile(reading.source.system, log_name(reading.source))
+    for batch in batches_of(reading, "records", schema=selected("records", RECORD_COLUMNS)):
+        found.add_records(batch)
+    for batch in batches_of(reading, "transactions"):
+        found.add_transactions(batch)
+    yield from found.rows()
 
 
-def _written(batches: Iterable[pa.RecordBatch]) -> dict[_Key, tuple[int, int, int]]:
-    """Return number, bytes and largest size of records by clock and bucket."""
-    found: dict[_Key, tuple[int, int, int]] = {}
-    for batch in batches:
-        for clock in batch["clock"].unique().to_pylist():
-            some = batch.filter(pc.equal(batch["clock"], clock))
-            units = _units(clock)
-            times = some["time"].to_numpy(zero_copy_only=False).astype(float)
-            buckets = np.floor(times / (units or np.nan) / BUCKET_SECONDS) * BUCKET_SECONDS
-            sizes = some["length"].fill_null(0).to_numpy(zero_copy_only=False)
-            for bucket in np.unique(buckets):  # which takes all that are no number for one
-                same = np.isnan(buckets) if np.isnan(bucket) else buckets == bucket
-                key = clock, None, None if np.isnan(bucket) else int(bucket)
-                count, size, most = found.get(key, (0, 0, 0))
-                ours = sizes[same]
-                found[key] = count + len(ours), size + int(ours.sum()), max(most, int(ours.max()))
-    return found
+def folded(parts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of `PROFILE` of logs whose records were counted in several parts.
+
+    Args:
+        parts: rows of each part's records, and those of all transactions of a log together.
+    """
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for part in parts:
+        key = tuple(part[name] for name in _KEYS)
+        row = found.setdefault(key, dict.fromkeys(PROFILE.names))
+        sums = {name: _sum(name, row[name], part.get(name)) for name in _SUMS}
+        row |= {name: value for name, value in part.items() if value is not None}
+        row |= sums
+    return list(found.values())
+
+
+def _sum(name: str, one: int | None, other: int | None) -> int | None:
+    some = [value for value in (one, other) if value is not None]
+    if not some:
+        return None
+    return max(some) if name == _SUMS[-1] else sum(some)
+
+
+RECORD_COLUMNS = ("clock", "time", "length")
+"""Columns of ``records`` that a profile needs."""
+_KEYS = ("system", "log", "clock", "resource", "bucket")
+_SUMS = ("records", "bytes", "record_bytes_max")
+
+_Written = tuple[int, int, int]
+"""Number, bytes and largest size of records."""
 
 
 def _units(clock: str) -> float | None:

@@ -16,10 +16,12 @@ from tallystick.pipeline.planning import Piece, Task
 from tallystick.pipeline.tables import write_task as bundles
 from tallystick.pipeline.tables.write_task import (
     FileRewrite,
+    ProfileFold,
     TableFile,
     TableWrite,
     bundle_writes,
 )
+from tallystick.reading.profiling import PROFILE, profile_rows
 from tallystick.reading.tables import TABLES
 from tallystick.services.journal import outcomes
 from tallystick.services.page_store import backup, recovery
@@ -88,9 +90,12 @@ def test_bundles_hold_what_the_source_gives(
 ) -> None:
     options = SourceOptions((), split_bytes=split_bytes)
     for number, bundle in enumerate(planning.bundles(logs, options)):
-        for chore in bundle_writes(bundle, str(number), str(tmp_path / "out"), options, "snappy"):
+        name, root = str(number), str(tmp_path / "out")
+        for chore in bundle_writes(bundle, name, root, options, "snappy", profile=True):
             chore()
             chore()  # a task may be tried again
+        if bundle.parts:
+            ProfileFold(root, name, "snappy")()
     for table in TABLES:
         expected = [
             row
@@ -100,6 +105,14 @@ def test_bundles_hold_what_the_source_gives(
         ]
         found = _rows(tmp_path / "out" / table)
         assert sorted(map(repr, found)) == sorted(map(repr, expected))
+    readings = (system(log.system).read(log, options.reading) for log in logs)
+    profiles = [
+        {name: row.get(name) for name in PROFILE.names}
+        for reading in readings
+        for row in profile_rows(reading)
+    ]
+    found = _rows(tmp_path / "out" / "profile")
+    assert sorted(map(repr, found)) == sorted(map(repr, profiles))
 
 
 def test_a_log_that_cannot_be_read_is_a_finding_in_its_bundle(

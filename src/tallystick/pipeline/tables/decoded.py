@@ -64,7 +64,7 @@ class _DecodedLogs:
             one
             for number, bundle in enumerate(bundles(self.logs, self.options))
             for one in bundle_writes(
-                bundle, f"{number:05d}", str(self.folder), self.options, _CODEC
+                bundle, f"{number:05d}", str(self.folder), self.options, _CODEC, profile=False
             )
         ]
         if work:

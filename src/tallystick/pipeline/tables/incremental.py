@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tallystick.arrow.schemas import finding_rows
@@ -25,14 +26,18 @@ from tallystick.pipeline.tables import judge_task as judging
 from tallystick.pipeline.tables.output_dir import TableSpace
 from tallystick.pipeline.tables.run_state import RunState
 from tallystick.pipeline.tables.write_task import (
+    PARTIAL_PROFILE,
+    PROFILE_TABLE,
     SUFFIX,
     FileRewrite,
+    ProfileFold,
     WriteTask,
     bundle_writes,
     do_all,
     parquet_writer,
 )
 from tallystick.reading.names import log_name
+from tallystick.reading.profiling import PROFILE
 from tallystick.reading.tables import TABLES
 
 if TYPE_CHECKING:
@@ -62,6 +67,7 @@ class BundledTables:
     now: RunState
     options: SourceOptions
     resources: Mapping[str, str] | None = None
+    _folds: list[WriteTask] = field(default_factory=list)
 
     def write(self, progress: Callable[[str, int, int], None]) -> None:
         """Stage every table."""
@@ -76,7 +82,7 @@ class BundledTables:
 
     def _logs(self) -> None:
         """Write the tables of single logs in one job, and keep what the last run left."""
-        tables = (*TABLES, "profile")
+        tables = (*TABLES, PROFILE_TABLE)
         for table in tables:
             self.space.staging(table).mkdir(parents=True)
         work = [
@@ -89,16 +95,14 @@ class BundledTables:
             for partial in self.space.staging(table).glob(".*"):
                 partial.unlink()  # of attempts that failed
         for table, schema in TABLES.items():
-            if not any(self._staged(table)):
-                parquet_writer(self.space.staging(table) / f"none{SUFFIX}", schema, "none").close()
+            self._require_file(table, schema)
 
     def _profile(self) -> None:
-        if self._fresh or not any(self._staged("profile")):
-            records, transactions = (
-                self._frame(table, self._staged(table, self._generation))
-                for table in ("records", "transactions")
-            )
-            self._add("profile", stages.profile(records, transactions), self._generation)
+        """Add up what several tasks counted of the same logs: the tasks wrote all others' rows."""
+        if self._folds:
+            do_all(self.spark, self._folds)
+            shutil.rmtree(self.space.staging(PARTIAL_PROFILE))
+        self._require_file(PROFILE_TABLE, PROFILE)
 
     def _global_transactions(self) -> None:
         """Judge few transactions in one task, which also writes the findings of all logs together.
@@ -175,7 +179,11 @@ class BundledTables:
         for number, bundle in enumerate(bundles(logs, self.options)):
             name = f"{self._generation}-{number:05d}"
             self.now.bundles |= {log_name(piece.source): name for piece in bundle.whole.pieces}
-            yield from bundle_writes(bundle, name, self._root, self.options, self._codec)
+            yield from bundle_writes(
+                bundle, name, self._root, self.options, self._codec, profile=True
+            )
+            if bundle.parts:
+                self._folds.append(ProfileFold(self._root, name, self._codec))
 
     def _kept_files(self, table: str) -> Iterator[WriteTask]:
         """Link the files that stay as they are; yields the writing of those that lose a log."""
@@ -204,6 +212,11 @@ class BundledTables:
 
     def _staged(self, table: str, prefix: str = "") -> list[str]:
         return sorted(map(str, self.space.staging(table).glob(f"{prefix}*{SUFFIX}")))
+
+    def _require_file(self, table: str, schema: pa.Schema) -> None:
+        """Write a file without rows if a table has no file."""
+        if not any(self._staged(table)):
+            parquet_writer(self.space.staging(table) / f"none{SUFFIX}", schema, "none").close()
 
     def _frame(self, table: str, files: Iterable[str]) -> DataFrame:
         return rows_in(self.spark, table, files)

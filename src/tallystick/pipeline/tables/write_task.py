@@ -2,17 +2,19 @@
 
 In: `WriteTask` objects. Out: Parquet files ``TABLE/BUNDLE.parquet``. A log is opened once for all
 of its tables, rows go from Arrow into the file without becoming rows of Java, and a file appears
-whole or not at all, however often the task is tried.
+whole or not at all, however often the task is tried. The profile of a log comes from the same pass;
+where several tasks read its records, from what each of them counted.
 """
 
 from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,7 +23,8 @@ import pyarrow.parquet as pq
 from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import Bundle, Task
 from tallystick.pipeline.task import tables_of
-from tallystick.reading.tables import TABLES
+from tallystick.reading.profiling import PROFILE, LogProfile, folded
+from tallystick.reading.tables import TABLES, batches_of_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +32,12 @@ if TYPE_CHECKING:
 SUFFIX = ".parquet"
 
 _RECORDS = ("records",)
+_PROFILED = ("records", "transactions")
 _OTHERS = tuple(table for table in TABLES if table not in _RECORDS)
+
+PROFILE_TABLE = "profile"
+PARTIAL_PROFILE = "_profile"
+"""The folder of what several tasks counted of the same logs, until `ProfileFold` adds it up."""
 
 GROUP_BYTES = 32 << 20
 """Bytes of Arrow buffers that become one row group: what a task holds of a table at most."""
@@ -61,7 +69,10 @@ def do_all(spark: SparkSession, work: Sequence[WriteTask]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TableWrite:
-    """Reads the pieces of ``task`` and writes ``tables`` of them below ``root``."""
+    """Reads the pieces of ``task`` and writes ``tables`` of them below ``root``.
+
+    ``profile`` is the folder for the profile of what was read; there is none if it is empty.
+    """
 
     root: str
     bundle: str
@@ -69,6 +80,7 @@ class TableWrite:
     tables: tuple[str, ...]
     options: SourceOptions
     codec: str
+    profile: str = ""
 
     def __call__(self) -> None:
         """Write one file per table that has rows."""
@@ -76,20 +88,56 @@ class TableWrite:
             table: TableFile(f"{self.root}/{table}", self.bundle, TABLES[table], self.codec)
             for table in self.tables
         }
+        profiles: dict[tuple[str, str], LogProfile] = {}
         for table, batch in tables_of(self.task.pieces, self.options, self.tables):
             files[table].add(batch)
+            if self.profile and table in _PROFILED and batch.num_rows:
+                log = batch["system"][0].as_py(), batch["log"][0].as_py()
+                one = profiles.setdefault(log, LogProfile(*log))
+                (one.add_records if table in _RECORDS else one.add_transactions)(batch)
         for file in files.values():
             file.close()
+        if self.profile:
+            rows = chain.from_iterable(one.rows() for one in profiles.values())
+            _write_profile(rows, f"{self.root}/{self.profile}", self.bundle, self.codec)
 
 
 def bundle_writes(
-    bundle: Bundle, name: str, root: str, options: SourceOptions, codec: str
+    bundle: Bundle, name: str, root: str, options: SourceOptions, codec: str, *, profile: bool
 ) -> Iterator[TableWrite]:
-    """Yield the writing of every table of a bundle, below ``root`` into files called ``name``."""
+    """Yield the writing of every table of a bundle, below ``root`` into files called ``name``.
+
+    With ``profile`` also of their profile: where the bundle has parts, `ProfileFold` has to follow.
+    """
     tables = _OTHERS if bundle.parts else tuple(TABLES)
-    yield TableWrite(root, name, bundle.whole, tables, options, codec)
+    folder = "" if not profile else PARTIAL_PROFILE if bundle.parts else PROFILE_TABLE
+    yield TableWrite(root, name, bundle.whole, tables, options, codec, folder)
     for number, part in enumerate(bundle.parts):
-        yield TableWrite(root, f"{name}-{number:05d}", part, _RECORDS, options, codec)
+        yield TableWrite(root, f"{name}-{number:05d}", part, _RECORDS, options, codec, folder)
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileFold:
+    """Adds up what the writes of a bundle with parts counted, into its file of ``profile``."""
+
+    root: str
+    bundle: str
+    codec: str
+
+    def __call__(self) -> None:
+        """Write the file."""
+        folder = Path(self.root, PARTIAL_PROFILE)
+        names = (f"{self.bundle}{SUFFIX}", f"{self.bundle}-*{SUFFIX}")
+        parts = (part for name in names for part in folder.glob(name))
+        rows = folded(row for part in parts for row in pq.read_table(part).to_pylist())
+        _write_profile(rows, f"{self.root}/{PROFILE_TABLE}", self.bundle, self.codec)
+
+
+def _write_profile(rows: Iterable[dict[str, Any]], folder: str, name: str, codec: str) -> None:
+    file = TableFile(folder, name, PROFILE, codec)
+    for batch in batches_of_rows(rows, PROFILE):
+        file.add(batch)
+    file.close()
 
 
 @dataclass(frozen=True, slots=True)
