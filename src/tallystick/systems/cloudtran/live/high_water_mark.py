@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from tallystick.errors import CorruptLogError
 from tallystick.printable import logger
-from tallystick.storage.files import FileSystem, read_file
+from tallystick.storage.files import FileSystem, read_file, write_whole
 from tallystick.storage.scheduling import threading
 from tallystick.systems.cloudtran.format.high_water_mark import (
     SUFFIX,
@@ -49,18 +49,7 @@ def read_mark(fs: FileSystem, folder: str, base: str) -> HighWaterMark:
 
 def write_mark(fs: FileSystem, folder: str, base: str, mark: HighWaterMark) -> None:
     """Replace the mark; durable on return."""
-    path = mark_path(folder, base)
-    fresh = f"{path}.new"
-    if fs.exists(fresh):
-        fs.remove(fresh)
-    file = fs.create(fresh)
-    try:
-        file.pwrite(encode_mark(mark), 0)
-        file.datasync()
-    finally:
-        file.close()
-    fs.rename(fresh, path)
-    fs.sync_dir(folder)
+    write_whole(fs, mark_path(folder, base), [encode_mark(mark)])
 
 
 class StoredMark:

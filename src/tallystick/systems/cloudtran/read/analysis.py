@@ -181,26 +181,27 @@ class LogAnalysis:
 
     def _assign_missing(self, occurrence: BlockOccurrence, missing: int | None) -> None:
         """Report where ``missing`` blocks before this one were lost; None means it is unknown."""
-        rest = self._assign_to_regions(missing)
-        if rest and self._torn is not None:
-            index, torn = self._torn
-            self._lose(LOST_AT_END, index, torn.file, torn.block.offset, rest)
-        elif rest:
-            offset = occurrence.block.offset
-            self._lose(MISSING_BLOCKS, occurrence.index, occurrence.file, offset, rest)
+        one = occurrence
+        self._assign(missing, MISSING_BLOCKS, one.index, one.file, one.block.offset)
         self._torn = None
 
     def _assign_end(self) -> None:
         """Report what was lost at the end of the log: damage, and blocks that the mark names."""
         missing = self.mark.sequence - self._before if self.mark.kept else 0
-        rest = self._assign_to_regions(missing if missing > 0 else None)
+        index = len(self.files) - 1
+        file = self.files[index] if self.files else _NO_FILE
+        self._assign(missing if missing > 0 else None, LOST_AT_END, index, file, self._end)
+
+    def _assign(
+        self, missing: int | None, state: str, index: int, file: BlockFile, offset: int
+    ) -> None:
+        """Report missing blocks: in damaged regions, at a torn end, or else at this place."""
+        rest = self._assign_to_regions(missing)
         if rest and self._torn is not None:
-            index, torn = self._torn
-            self._lose(LOST_AT_END, index, torn.file, torn.block.offset, rest)
+            torn_index, torn = self._torn
+            self._lose(LOST_AT_END, torn_index, torn.file, torn.block.offset, rest)
         elif rest:
-            index = len(self.files) - 1
-            file = self.files[index] if self.files else _NO_FILE
-            self._lose(LOST_AT_END, index, file, self._end, rest)
+            self._lose(state, index, file, offset, rest)
 
     def _assign_to_regions(self, missing: int | None) -> int:
         """Report missing blocks as lost in unreadable regions; return how many are left over."""
