@@ -7,12 +7,14 @@ the control block of a closed or idle log says up to where everything is durable
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from tallystick.records import AtStake, Finding, Severity
 from tallystick.storage.files import Bytes
 from tallystick.storage.zeros import is_zero
 from tallystick.systems.answers import Ground
 from tallystick.systems.tally.format.layout import (
+    DATA_OFFSET,
     HEADER_SIZE,
     SECTOR_SIZE,
     decode_group_header,
@@ -56,11 +58,19 @@ def end_findings(scan: Scan) -> Iterator[Finding]:
 
 
 def _has_misplaced_group(scan: Scan) -> bool:
-    """Return whether a group that is due, or a later one, has a header where it does not belong."""
+    """Return whether a group that is due, or a later one, has a header where it does not belong.
+
+    Among the groups it takes the sectors of another one, which is found: without a finding only
+    what lies before and after them has to be searched.
+    """
     assert scan.end is not None
+    file, due = scan.end
     number = _last_segment(scan)
-    with scan.access.open(scan.end[0].path) as source:
-        for place in magic_places(source.data, 0):
+    with scan.access.open(file.path) as source:
+        first = DATA_OFFSET if scan.findings else due.offset
+        for place in chain(
+            magic_places(source.data, 0, DATA_OFFSET), magic_places(source.data, first)
+        ):
             one = decode_group_header(source.data, place)
             if one is None or one.segment != number or one.first_lsn < scan.next_lsn:
                 continue
