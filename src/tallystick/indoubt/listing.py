@@ -84,6 +84,11 @@ class InDoubtReport:
     unproved: list[str] = field(default_factory=list)
     looked_at: int = 0
 
+    @property
+    def whole(self) -> bool:
+        """Whether all was seen: nothing else can be in doubt."""
+        return not (self.unreachable or self.problems or self.unproved)
+
     def to_dict(self) -> dict[str, Any]:
         """Return what ``tallystick indoubt list --json`` prints."""
         return {
@@ -135,7 +140,8 @@ def gathered(
     estate = Estate()
     for path in paths:
         node = Path(path) / NODE_FILE
-        if node.is_file():
+        is_coordinator = node.is_file()
+        if is_coordinator:
             estate.add_coordinator(node.read_bytes().strip(), _decisions(path))
             if (Path(path) / LOST_FILE).is_file():
                 estate.damaged.add(_decisions(path))
@@ -144,12 +150,12 @@ def gathered(
             with found.guard(reading.source):
                 _add_log(estate, reading, settled_findings(reading, found.known, found.options))
             report.looked_at += 1
-        missing = any(one.code == NO_LOG for one in found.problems)
-        if missing and node.is_file():
+        problems = found.problems
+        if is_coordinator and any(one.code == NO_LOG for one in problems):
+            problems = [one for one in problems if one.code != NO_LOG]
             report.unproved.append(
                 f"{path}: the decisions of this coordinator are not there; give the path of its log"
             )
-        problems = [one for one in found.problems if one.code != NO_LOG or not node.is_file()]
         estate.damaged.update(one.log for one in problems if _hides(one))
         report.problems += problems
     return estate

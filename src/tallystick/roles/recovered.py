@@ -57,6 +57,11 @@ class RecoveryResult:
         """Whether the log says what its recovery proved."""
         return self.judgement is not NOT_JUDGED
 
+    @property
+    def sound(self) -> bool:
+        """Whether nothing speaks against the log: it is safe, or says nothing of its recovery."""
+        return self.answer is Answer.SAFE or not self.judged
+
     def to_dict(self) -> dict[str, Any]:
         """Return the answer, its reason, what is at stake and what was brought back, as JSON."""
         return self.judgement.to_dict() | {"recovered": dict(self.recovered)}
@@ -72,8 +77,7 @@ class RecoveryResult:
     def suffix(self) -> str:
         """What a service adds to its ``repr``: nothing where the log is safe or not judged."""
         one = self.judgement
-        calm = one.answer is Answer.SAFE or not self.judged
-        return "" if calm else f": {one.words}, {one.reason}"
+        return "" if self.sound else f": {one.words}, {one.reason}"
 
 
 def recovery_result(path: str, log: object, **recovered: int) -> RecoveryResult:
@@ -84,8 +88,12 @@ def recovery_result(path: str, log: object, **recovered: int) -> RecoveryResult:
         log: the open log, in any role.
         recovered: counts of what was brought back.
     """
-    judgement = log.judgement if isinstance(log, JudgedLog) else NOT_JUDGED
-    found = RecoveryResult(path, judgement, recovered)
-    calm = found.answer is Answer.SAFE or not found.judged
-    (_log.info if calm else _log.warning)("opened %s: %s", path, found)
+    found = found_by_opening(path, log, **recovered)
+    (_log.info if found.sound else _log.warning)("opened %s: %s", path, found)
     return found
+
+
+def found_by_opening(path: str, log: object, **recovered: int) -> RecoveryResult:
+    """Return what `recovery_result` does, and log nothing."""
+    judgement = log.judgement if isinstance(log, JudgedLog) else NOT_JUDGED
+    return RecoveryResult(path, judgement, recovered)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,6 +91,9 @@ def test_a_coordinator_that_was_killed_while_it_was_made_starts(
 # -- a decision log whose end is damaged -----------------------------------------------------------
 
 
+BEFORE, AFTER = "before decision", "after decision"
+
+
 class Stopped(BaseException):
     """The process ends here."""
 
@@ -103,32 +108,46 @@ def stores(tmp_path: Path) -> Iterator[dict[str, PageStore]]:
         store.close()
 
 
-def left_after_the_decision(folder: Path, stores: dict[str, PageStore]) -> Path:
-    """Return a coordinator as a process leaves it that was killed after it had decided."""
+Resources = dict[str, Any]
+
+
+@pytest.fixture
+def resources(stores: dict[str, PageStore]) -> Resources:
+    return {name: store.as_resource(name) for name, store in stores.items()}
+
+
+@contextmanager
+def stopped(path: Path, resources: Resources, at: str) -> Iterator[bytes]:
+    """Have a coordinator open whose commit over both stores ended at a step; give its id."""
 
     def stop(step: str) -> None:
-        if step == "after decision":
+        if step == at:
             raise Stopped
 
-    resources = {name: store.as_resource(name) for name, store in stores.items()}
     with TransactionManager(
-        folder / "live", resources, node="shop", on_step=stop, recovery_interval=None
+        path, resources, node="shop", on_step=stop, recovery_interval=None
     ) as manager:
         tx = manager.begin()
         for name in "ab":
-            tx[name].table("t")[1] = b"row"
+            tx[name].table("t")[len(at)] = b"row"
         with pytest.raises(Stopped):
             tx.commit()
-        shutil.copytree(folder / "live", folder / "left")
-    return folder / "left"
+        yield tx.gtrid
+
+
+@pytest.fixture
+def damaged(tmp_path: Path, resources: Resources) -> Path:
+    """A coordinator as a process leaves it that was killed after it had decided, its log hurt."""
+    with stopped(tmp_path / "live", resources, AFTER):
+        shutil.copytree(tmp_path / "live", tmp_path / "left")
+    without_its_proof(tmp_path / "left")
+    return tmp_path / "left"
 
 
 def test_what_a_damaged_log_may_have_decided_is_never_rolled_back(
-    tmp_path: Path, stores: dict[str, PageStore]
+    damaged: Path, stores: dict[str, PageStore], resources: Resources
 ) -> None:
-    path = left_after_the_decision(tmp_path, stores)
-    without_its_proof(path)
-    resources = {name: store.as_resource(name) for name, store in stores.items()}
+    path = damaged
     for _ in range(2):  # the second opening finds a log that is whole again
         (one,) = list_in_doubt([str(path)], resources).transactions
         assert (one.resolution, one.alarm) == ("rollback", "doubtful-abort")
@@ -147,30 +166,15 @@ def test_what_a_damaged_log_may_have_decided_is_never_rolled_back(
                 assert tx["b"].table("t")[2]
     for store in stores.values():
         with store.begin(read_only=True) as read:
-            assert read.table("t")[1] == b"row"
+            assert read.table("t")[len(AFTER)] == b"row"
 
 
 def test_what_is_begun_after_the_damage_is_presumed_aborted(
-    tmp_path: Path, stores: dict[str, PageStore]
+    damaged: Path, resources: Resources
 ) -> None:
-    path = left_after_the_decision(tmp_path, stores)
-    without_its_proof(path)
-    resources = {name: store.as_resource(name) for name, store in stores.items()}
-
-    def stop(step: str) -> None:
-        if step == "before decision":
-            raise Stopped
-
-    with TransactionManager(
-        path, resources, node="shop", on_step=stop, recovery_interval=None
-    ) as manager:
-        tx = manager.begin()
-        for name in "ab":
-            tx[name].table("t")[5] = b"undecided"
-        with pytest.raises(Stopped):
-            tx.commit()
-        gtrid = tx.gtrid
-    with TransactionManager(path, resources, node="shop", recovery_interval=None) as manager:
+    with stopped(damaged, resources, BEFORE) as gtrid:
+        pass
+    with TransactionManager(damaged, resources, node="shop", recovery_interval=None) as manager:
         report = manager.recover()
         assert {xid.gtrid for _, xid in report.rolled_back} == {gtrid}
         assert len(report.left) == 2

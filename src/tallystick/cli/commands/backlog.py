@@ -22,7 +22,8 @@ from tallystick.cli.output import (
 from tallystick.reading.settled import settled_judgement
 from tallystick.reading.survey import survey
 from tallystick.records import Answer, Clock, Judgement, State, Transaction
-from tallystick.services.write_behind.service_dir import IDENTITY_FILE, LOG_FOLDER
+from tallystick.services.write_behind.service_dir import IDENTITY_FILE, lacks_log
+from tallystick.storage.local import LOCAL
 from tallystick.systems.protocol import LogReading
 
 _PER_SECOND = {Clock.WALL_US: 1_000_000, Clock.WALL_MS: 1_000, Clock.WALL_NS: 1_000_000_000}
@@ -41,9 +42,9 @@ def command(ctx: click.Context, /, path: str, numbers: bool, as_json: bool, **op
     or if a log may have lost something that was.
     """
     found = survey(path, options=read_options(**options)).refuse_unknown_settings()
-    service = not found.logs and (Path(path) / IDENTITY_FILE).is_file()
-    if service and _disposed_of(path):
-        found.problems.clear()
+    lost = lacks_log(path, LOCAL)
+    if not found.logs and not lost and (Path(path) / IDENTITY_FILE).is_file():
+        found.problems.clear()  # a disposer took every file: nothing is owed
     backlogs = []
     for reading in found.readings():
         with found.guard(reading.source):
@@ -54,17 +55,11 @@ def command(ctx: click.Context, /, path: str, numbers: bool, as_json: bool, **op
         print_json({"logs": backlogs, "problems": [one.to_dict() for one in found.problems]})
     else:
         _print(backlogs)
-        if service and found.problems:
+        if lost:
             Printer().line("CANNOT TELL  The log of this service is missing: what it owed is lost.")
         print_problems(Printer(), found.problems, [])
     calm = all(one["answer"] == Answer.SAFE and not one["pending"] for one in backlogs)
     ctx.exit(0 if calm and not found.problems else 1)
-
-
-def _disposed_of(path: str) -> bool:
-    """Return whether a disposer can have taken every file of a service: its log notes that."""
-    log = Path(path) / LOG_FOLDER
-    return log.is_dir() and any(log.iterdir())
 
 
 def _backlog(

@@ -112,8 +112,7 @@ def list_(
 def _exit_code(report: InDoubtReport) -> int:
     if not report.looked_at and not report.unproved:
         return 2
-    open_questions = report.unreachable or report.problems or report.unproved
-    return int(bool(report.transactions or open_questions))
+    return int(bool(report.transactions) or not report.whole)
 
 
 def _print_list(report: InDoubtReport) -> None:
@@ -124,7 +123,7 @@ def _print_list(report: InDoubtReport) -> None:
             out.line(f"    {_about(one)}")
         for alarm in sorted({one.alarm for one in report.transactions if one.alarm}):
             out.line(f"{alarm}: {ADVICE[alarm]}")
-    elif not (report.unreachable or report.problems or report.unproved):
+    elif report.whole:
         out.line("Nothing is in doubt.")
     else:
         out.line("CANNOT TELL  Nothing in doubt was found, but not all was seen.", style="bold")
@@ -190,11 +189,11 @@ def explain(
 
 def _print_absence(gtrid: str, report: InDoubtReport) -> None:
     out = Printer()
-    if report.unreachable or report.problems or report.unproved:
+    if report.whole:
+        out.line(f"{gtrid} is not in doubt here.")
+    else:
         out.line(f"CANNOT TELL  {gtrid} was not found in doubt, but not all was seen.")
         _print_unseen(out, report)
-    else:
-        out.line(f"{gtrid} is not in doubt here.")
 
 
 def _print_explanation(one: InDoubt) -> None:

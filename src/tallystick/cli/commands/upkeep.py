@@ -24,7 +24,7 @@ from tallystick.cli.output import (
 )
 from tallystick.reading import scrub
 from tallystick.reading.scrubbing import Scrub, ScrubbedLog
-from tallystick.records import Answer, Judgement
+from tallystick.records import Judgement
 from tallystick.roles import RecoveryResult
 from tallystick.services.page_store import PageStore
 
@@ -165,13 +165,12 @@ def check(ctx: click.Context, /, path: str, as_json: bool) -> None:
             out.line(f"  page {one.page}: {one.what}", style="bold red")
         for transaction in doubtful:
             out.line(f"  in doubt: {transaction.name}", style="yellow")
-    unsafe = recovered.judged and recovered.answer is not Answer.SAFE
-    ctx.exit(int(bool(defects or doubtful or unsafe)))
+    ctx.exit(int(bool(defects or doubtful) or not recovered.sound))
 
 
 def _with_pages(log: RecoveryResult, defects: int) -> RecoveryResult:
     """Return the answer about a store: its log may be safe, and rows in its pages not be there."""
-    if not defects or (log.judged and log.answer is not Answer.SAFE):
+    if not defects or not log.sound:
         return log
     judgement = Judgement(
         reason="pages-damaged",

@@ -19,9 +19,8 @@ from pathlib import Path
 
 from tallystick.errors import CorruptLogError, TransactionUsageError
 from tallystick.printable import logger
-from tallystick.records import Answer
-from tallystick.roles import NOT_JUDGED, DecisionLog, DecisionOutcome
-from tallystick.roles.recovered import JudgedLog
+from tallystick.roles import DecisionLog, DecisionOutcome
+from tallystick.roles.recovered import found_by_opening
 from tallystick.services.transactions.xids import check_node, node_of
 from tallystick.storage.files import File, FileSystem, read_file, write_whole
 from tallystick.storage.local import LOCAL, LocalFileSystem
@@ -332,10 +331,10 @@ def _lost_before(fs: FileSystem, file: str, log: DecisionLog) -> int:
 
     Only a log that judges its own opening tells; what another one recovers is taken for all.
     """
-    judgement = log.judgement if isinstance(log, JudgedLog) else NOT_JUDGED
-    if judgement is not NOT_JUDGED and judgement.answer is not Answer.SAFE:
+    found = found_by_opening(file, log)
+    if not found.sound:
         now = int(time.time() * 1000)
-        write_whole(fs, file, [f"{now} {judgement.reason}\n".encode("ascii")])
+        write_whole(fs, file, [f"{now} {found.judgement.reason}\n".encode("ascii")])
         return now
     if not fs.exists(file):
         return 0

@@ -56,7 +56,7 @@ from typing import Any, cast
 
 from tallystick.errors import LogClosedError, LogPoisonedError
 from tallystick.printable import logger
-from tallystick.records import Answer, Xid
+from tallystick.records import Xid
 from tallystick.roles import (
     Decision,
     DecisionLog,
@@ -145,7 +145,7 @@ class RecoveryReport:
         Not where a decision may be missing in the log, for all that `log` says. A log that says
         nothing of its own opening is trusted.
         """
-        sound = self.log is None or not self.log.judged or self.log.answer is Answer.SAFE
+        sound = self.log is None or self.log.sound
         return sound and not (self.ours or self.unreachable or self.open_decisions)
 
     @property

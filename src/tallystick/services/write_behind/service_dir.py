@@ -37,7 +37,7 @@ def open_log(folder: str, system: str, fs: FileSystem) -> PersistLog:
             "the service has a log of another system", file=folder, expected=recorded, found=system
         )
     path = posixpath.join(folder, LOG_FOLDER)
-    if _read(folder, fs) and not fs.list(path):
+    if lacks_log(folder, fs):
         raise CorruptLogError(
             "the log of this service is missing: transactions that targets do not hold may be lost",
             file=path,
@@ -45,6 +45,15 @@ def open_log(folder: str, system: str, fs: FileSystem) -> PersistLog:
             "folder",
         )
     return open_persist_log(path, system, fs)
+
+
+def lacks_log(folder: str, fs: FileSystem) -> bool:
+    """Return whether there is nothing in the folder of the log of an existing service.
+
+    A log whose files are all disposed of leaves its own notes there.
+    """
+    exists = fs.exists(posixpath.join(folder, IDENTITY_FILE))
+    return exists and not fs.list(posixpath.join(folder, LOG_FOLDER))
 
 
 def recorded_system(folder: str, fs: FileSystem) -> str | None:
