@@ -30,9 +30,9 @@ from typing import Any
 from tallystick.records import Xid
 from tallystick.services.transactions import Problem, TransactionManager, Vote
 from tallystick.services.transactions.aio import AsyncTransactionManager
-from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.local import LOCAL
 from tallystick.systems.registry import open_decision_log
+from tallystick.systems.tally.live.log import TallyLog
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]  # for what stands beside it, run as script or module
@@ -148,7 +148,7 @@ def decisions(folder: Path, callers: int = 64, delay: float = 0.0) -> None:
         print(
             f"{callers} transactions over instant resources, {delay * 1000:.0f} ms added to a sync"
         )
-        syncs = Syncs(log.log.counters, tm)  # type: ignore[attr-defined]  # the native log's
+        syncs = Syncs(log.log, tm)  # type: ignore[attr-defined]  # the native log's
         in_turns(
             {
                 "of threads": syncs.counted("threads", lambda: crew.rate(transaction)),
@@ -171,8 +171,8 @@ def decisions(folder: Path, callers: int = 64, delay: float = 0.0) -> None:
 class Syncs:
     """Syncs of the log for each decision, by who was at work."""
 
-    def __init__(self, counters: GroupCounters, tm: TransactionManager) -> None:
-        self._counters = counters
+    def __init__(self, log: TallyLog, tm: TransactionManager) -> None:
+        self._log = log
         self._tm = tm
         self._found: dict[str, tuple[int, int]] = {}
 
@@ -180,11 +180,11 @@ class Syncs:
         """The same measurement, counted."""
 
         def measure() -> float:
-            syncs, decisions = self._counters.fsyncs, self._tm.statistics.decisions
+            syncs, decisions = self._log.counters.fsyncs, self._tm.statistics.decisions
             found = rate()
             before = self._found.get(name, (0, 0))
             self._found[name] = (
-                before[0] + self._counters.fsyncs - syncs,
+                before[0] + self._log.counters.fsyncs - syncs,
                 before[1] + self._tm.statistics.decisions - decisions,
             )
             return found
