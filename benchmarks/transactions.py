@@ -16,6 +16,7 @@ run, in short turns:
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import sys
 import tempfile
@@ -310,8 +311,13 @@ PARTS: dict[str, Callable[[Path], None]] = {
 
 def main() -> None:
     """All figures, or the ones named on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("part", nargs="*", help=f"of {', '.join(PARTS)}; all without one")
+    parts = parser.parse_args().part or [*PARTS]
+    if not PARTS.keys() >= set(parts):
+        parser.error(f"there is {', '.join(PARTS)}")
     with tempfile.TemporaryDirectory() as folder:
-        for name in sys.argv[1:] or PARTS:
+        for name in parts:
             PARTS[name](Path(folder))
 
 

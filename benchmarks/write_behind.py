@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 import tempfile
 import threading
 import time
@@ -29,11 +30,14 @@ from pathlib import Path
 import psycopg
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
-from tests.servers import make_mariadb, make_postgres, running
 
 from tallystick.roles import Operation, OperationCode
 from tallystick.services.write_behind import WriteBehind, WriteBehindSettings
 from tallystick.services.write_behind.targets.rows import encode_row
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # for the tests' servers, run as script
+
+from tests.servers import make_mariadb, make_postgres, running
 
 DRIVERS = {"postgres": "postgresql+psycopg", "mariadb": "mariadb+pymysql"}
 TABLES = (

@@ -15,13 +15,19 @@ import click
 
 import tallystick
 
-_HELPERS = ("callers", "engine_peers", "engine_syncs")
+_RUNS = 'if __name__ == "__main__":'
+_FOR_ANOTHER = "engine_syncs"
+"""Runs by itself, but only below strace, where another benchmark starts it."""
 
 
 def benchmarks() -> dict[str, Path]:
     """Return the benchmarks of the checkout that this package is run from, by name."""
     folder = Path(tallystick.__file__).resolve().parents[2] / "benchmarks"
-    return {path.stem: path for path in sorted(folder.glob("*.py")) if path.stem not in _HELPERS}
+    return {
+        path.stem: path
+        for path in sorted(folder.glob("*.py"))
+        if path.stem != _FOR_ANOTHER and _RUNS in path.read_text("utf-8")
+    }
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
