@@ -7,6 +7,7 @@ its decision, and the other recovers from its log.
 from __future__ import annotations
 
 import subprocess
+import time
 from pathlib import Path
 
 import psycopg
@@ -27,6 +28,8 @@ from tests.services.transactions.bank import Bank
 pytestmark = [pytest.mark.interop, pytest.mark.postgres, pytest.mark.mariadb]
 
 NAMES = ("pg", "maria")
+PREPARED_WITHIN = 60.0
+"""Seconds for a server to do what a process asked of it before it was killed."""
 WHOLE, ABSENT = {"pg": -1, "maria": 1}, {"pg": 0, "maria": 0}
 
 
@@ -94,7 +97,10 @@ def test_bitronix_settles_what_our_manager_left(
     bank: Bank, line: str, step: str, printed: str, left: dict[str, int]
 ) -> None:
     assert not bank.run("step", step, (*NAMES, "log"))
-    assert any(in_doubt(bank).values())
+    until = time.monotonic() + PREPARED_WITHIN
+    while not any(in_doubt(bank).values()):  # what was asked of a server may not be done yet
+        assert time.monotonic() < until
+        time.sleep(0.05)
     assert theirs(bank, line, "recover").stdout.split("\n")[0] == printed
     assert not any(in_doubt(bank).values())
     assert totals(bank) == left
