@@ -209,3 +209,13 @@ def test_a_load_gives_ids_in_a_row(tmp_path: Path) -> None:
     assert judged(tmp_path) == SAFE
     put(tmp_path, 3, 9, [])
     assert judged(tmp_path) == MISSING
+
+
+def test_a_file_that_was_created_after_every_load_explains_no_id_before_it(tmp_path: Path) -> None:
+    """File 8 has the id with which it was created: 7 is a lost file's, here of a compaction."""
+    put(tmp_path, 6, 1, copies(4))
+    put(tmp_path, 1, 5, [add(20)])
+    put(tmp_path, 8, 8, [])
+    for name, file_id in ((3, 9), (2, 10), (4, 11)):
+        put(tmp_path, name, file_id, [], stale=record(name, add(40 + name)))
+    assert judged(tmp_path) == MISSING

@@ -35,7 +35,8 @@ def lost_ids(readings: Sequence[FileReading]) -> list[range]:
 
     A load gives new ids, in a row, to all files that hold no records. That explains ids between the
     last file with records and the first without, and only while half of the former is free: else
-    the next record may not have fit.
+    the next record may not have fit. And only if that first one has its id from a load: one that
+    has the id of its name was created after every load.
     """
     compacted = [one for one in readings if is_compacted(one)]
     floor = max((one.effective_id for one in compacted), default=0)
@@ -47,9 +48,11 @@ def lost_ids(readings: Sequence[FileReading]) -> list[range]:
     if last is not None and is_compacted(last) is False and _half_free(last):
         empty = [one for one in readings if not one.has_records]
         first = min((one.effective_id for one in empty), default=0)
+        loaded = all(number_of(one.file.name) < first for one in empty if one.effective_id == first)
         for one in empty:
-            least = max(number_of(one.file.name), last.effective_id + 1)
-            owned |= {range(least, first + 1), range(one.effective_id, one.effective_id + 1)}
+            owned.add(range(one.effective_id, one.effective_id + 1))
+            if loaded:
+                owned.add(range(max(number_of(one.file.name), last.effective_id + 1), first + 1))
     return list(_gaps(owned, floor))
 
 
