@@ -93,6 +93,14 @@ def test_row_of_large_objects_with_too_few_values_is_damage(
     assert with_log(body + COMMIT, tmp_path).verdict().judgement.answer is not Answer.SAFE
 
 
+def test_block_of_a_large_object_that_is_a_text_is_damage(tmp_path: Path) -> None:
+    """The text is no hexadecimal one, as that of a binary value is."""
+    text = encode_add(3, LOB_DATA, 7, encode_row([7, 0, "no block"]))
+    one = with_log(WHOLE + encode_remove(3, LOB_DATA, 7) + text + COMMIT, tmp_path)
+    assert "large-object-damaged" in codes(one)
+    assert one.verdict().judgement.answer is not Answer.SAFE
+
+
 INSTANT, NUMBER = bytes((24, 0, 0, 0)), bytes((39,))
 """A value of a type that 1.3.176 does not know, and one that every version knows."""
 
@@ -298,6 +306,23 @@ def test_table_whose_root_page_the_file_does_not_have_is_not_safe(
     row = encode_row([77, 0, 77, root, "OFF,0,,", "0"])
     one = with_log(encode_add(3, TABLE_META, 78, row) + COMMIT, tmp_path)
     assert ("table-page-damaged" in codes(one)) is damaged
+
+
+@pytest.mark.parametrize(
+    ("value", "answer"),
+    [
+        (encode_row(["x"])[1:], Answer.REFUSES),
+        (bytes((65,)), Answer.CANNOT_TELL),  # true, which is 1
+        (bytes((101, 0xAB)), Answer.CANNOT_TELL),  # a byte
+    ],
+)
+def test_value_of_the_page_index_that_versions_convert_proves_no_refusal(
+    value: bytes, answer: Answer, tmp_path: Path
+) -> None:
+    row = bytes((6,)) + value + encode_row([0, 78, 8, "OFF,0,,", "0"])[1:]
+    one = with_log(encode_add(3, TABLE_META, 78, row) + COMMIT, tmp_path)
+    assert not one.verdict().engine["recovery"]["opened"]
+    assert one.verdict().judgement.answer is answer
 
 
 @pytest.mark.parametrize(

@@ -137,8 +137,14 @@ def _block(values: _Row) -> tuple[int | None, int | None]:
     if len(values) <= _DATA_COLUMN:
         return _number(values[0]) if values else None, _NO_HASH
     data = values[_DATA_COLUMN]
-    text = data.text if data is not None else ""
-    return _number(values[0]), hash_of(bytes.fromhex(text)) if isinstance(text, str) else _NO_HASH
+    return _number(values[0]), _hash_of_text("" if data is None else data.text)
+
+
+def _hash_of_text(text: object) -> int:
+    try:
+        return hash_of(bytes.fromhex(text)) if isinstance(text, str) else _NO_HASH
+    except ValueError:  # a damaged row: its value is a text
+        return _NO_HASH
 
 
 def _number(value: Value | None) -> int | None:

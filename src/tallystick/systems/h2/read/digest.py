@@ -10,9 +10,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from tallystick.records import Outcome, State
-from tallystick.systems.h2.format.entries import INCOMPLETE, UNKNOWN, Entry, Type
+from tallystick.storage.files import Bytes
+from tallystick.systems.h2.format.entries import INCOMPLETE, TABLE_META, UNKNOWN, Entry, Type
 from tallystick.systems.h2.format.values.datetime import Zone
-from tallystick.systems.h2.format.values.types import has_newer_type
+from tallystick.systems.h2.format.values.types import CONVERTED, NEWER, holds_type
 from tallystick.systems.h2.read.records import outcome_of
 from tallystick.systems.h2.read.stream import LogStream
 from tallystick.systems.h2.read.transactions import LoggedTransaction, Tracker
@@ -28,6 +29,14 @@ class Fault:
     start: int
     text: str
     count: int = 0
+
+
+def _read_differently(entry: Entry, row: Bytes, damaged: bool) -> bool:
+    """Return whether versions of the engine do not make the same of a record's row."""
+    types: frozenset[int] = NEWER if damaged else frozenset()
+    if entry.table == TABLE_META:
+        types |= CONVERTED
+    return bool(types) and holds_type(row, Zone(), types)
 
 
 @dataclass(slots=True)
@@ -46,6 +55,7 @@ class LogDigest:
         uncommitted: how many transactions changed something and did not end.
         versions_differ_from: the position of the first damaged row with a value of a type that not
             every version of the engine knows: what it takes for the next record depends on that.
+            Or of the first row of the page index with a value that versions convert to a number.
     """
 
     stream: LogStream
@@ -76,8 +86,8 @@ class LogDigest:
         if code := fault_code(entry):
             text = entry.fault or f"its session has the number {entry.session}"
             self.faults.setdefault(code, Fault(entry.start, text)).count += 1
-            if self.versions_differ_from is None and has_newer_type(row, Zone()):
-                self.versions_differ_from = entry.pos
+        if self.versions_differ_from is None and _read_differently(entry, row, bool(code)):
+            self.versions_differ_from = entry.pos
         self._observe_end(entry)
         ended = self._transactions.add(entry)
         if ended is not None:

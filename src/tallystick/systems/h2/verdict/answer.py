@@ -50,7 +50,7 @@ def _differs_by_version(result: EngineResult) -> bool:
     begin = None if result.digest is None else result.digest.versions_differ_from
     if begin is None or result.recovery is None:
         return False
-    return bool(result.recovery.end.error) or result.opening.redone_before > begin
+    return bool(result.recovery.end.error) or result.opening.redone_before >= begin
 
 
 def _losses(result: EngineResult, findings: Sequence[Finding]) -> Iterator[Ground]:

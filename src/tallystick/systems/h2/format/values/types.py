@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -94,6 +94,12 @@ TIME_TZ = 138
 
 NEWER = frozenset((TIMESTAMP_TZ, ENUM, INTERVAL, ROW, CUSTOM, JSON, TIMESTAMP_TZ_SECONDS, TIME_TZ))
 """Types that not every version of the engine knows: 1.3.176 knows none of them."""
+
+CONVERTED = frozenset((DECIMAL, DOUBLE, FLOAT, BYTES)).union(
+    range(DECIMAL_0, INT_NEGATIVE), range(BYTES_0_31, LOCAL_TIME)
+)
+"""Types other than whole numbers that the engine takes for one where it needs a number, each
+version in its own way."""
 
 LOB_IN_DATABASE = -3
 LOB_IN_FILE = -1
@@ -203,15 +209,15 @@ def decode_row(data: Bytes, zone: Zone) -> tuple[tuple[Value | None, ...], int]:
     return tuple(values), at
 
 
-def has_newer_type(row: Bytes, zone: Zone) -> bool:
-    """Return True if a value of a row, as far as it can be read, is of a type in `NEWER`.
+def holds_type(row: Bytes, zone: Zone, types: Container[int]) -> bool:
+    """Return True if a value of a row, as far as it can be read, is of one of the types.
 
     Values inside of arrays are not looked at.
     """
     try:
         count, at = decode_var_int(row, 0)
         for _ in range(count):
-            if row[at] in NEWER:
+            if row[at] in types:
                 return True
             _, at = decode_value(row, at, zone)
     except (IndexError, FileCorruptedError, EngineFailureError):
