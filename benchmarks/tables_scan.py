@@ -1,0 +1,112 @@
+"""What each table of a log of transactions costs, by system: processor time per GB.
+
+``python benchmarks/tables_scan.py [SYSTEM ...] [--mib 32]`` writes a log of committed transactions
+for each system by its own writer, and makes the rows of every table as the pipeline does, in this
+process and without Spark: each table by itself, and all of one opening after the other, which is
+what a task does. Compiled code is loaded by a small log first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import bitronix_scan
+import cloudtran_scan
+import derby_scan
+import h2_scan
+import jboss_scan
+
+from tallystick.reading.discovery import discover
+from tallystick.reading.tables import TABLES, batches_of
+from tallystick.services.journal import Journal
+from tallystick.systems.protocol import LogReading, LogSource, ReadOptions
+from tallystick.systems.registry import system
+
+ROWS = 5
+"""Records of a transaction of the native log."""
+
+
+def _native(folder: Path, mib: int) -> None:
+    with Journal(str(folder)) as journal:
+        for number in range((mib << 20) // (ROWS * 250)):
+            with journal.transaction() as transaction:
+                for row in range(ROWS):
+                    transaction.add(number * ROWS + row, bytes(200))
+
+
+def _h2(folder: Path, mib: int) -> None:
+    folder.mkdir()
+    h2_scan.make(folder / "test.h2.db", mib << 20, 200)
+
+
+def _derby(folder: Path, mib: int) -> None:
+    derby_scan.generate(folder, mib, 10, flush_each=False)
+
+
+def _jboss(folder: Path, mib: int) -> None:
+    jboss_scan.generate(folder, mib, 200)
+
+
+def _bitronix(folder: Path, mib: int) -> None:
+    folder.mkdir()
+    bitronix_scan.generate(folder, mib)
+
+
+def _cloudtran(folder: Path, mib: int) -> None:
+    cloudtran_scan.generate(folder, mib, 200, compress=False)
+
+
+WRITERS: dict[str, Callable[[Path, int], None]] = {
+    "tally": _native,
+    "jboss": _jboss,
+    "h2": _h2,
+    "derby": _derby,
+    "cloudtran": _cloudtran,
+    "bitronix": _bitronix,
+}
+
+
+def rows_of(log: LogSource, tables: list[str]) -> Iterator[tuple[str, int, float]]:
+    """Yield table, rows and processor seconds, for tables of one opening in turn."""
+    begin = time.process_time()
+    reading: LogReading = system(log.system).read(log, ReadOptions())
+    for table in tables:
+        count = sum(batch.num_rows for batch in batches_of(reading, table, attributes=False))
+        now = time.process_time()
+        yield table, count, now - begin
+        begin = now
+
+
+def measure(name: str, folder: Path, mib: int) -> None:
+    """Write a log and print a line per table."""
+    WRITERS[name](folder / "small", 1)
+    WRITERS[name](folder / "large", mib)
+    (small,) = discover(folder / "small").logs
+    (log,) = discover(folder / "large").logs
+    list(rows_of(small, list(TABLES)))
+    size = sum(Path(file).stat().st_size for file in log.files)
+    print(f"{name}: {size / 1e6:.0f} MB")
+    for table in TABLES:
+        _, count, seconds = next(rows_of(log, [table]))
+        print(f"  {table:14}{count:>10,} rows{seconds:8.2f} s{seconds / size * 1e9:8.1f} s/GB")
+    seconds = sum(each for _, _, each in rows_of(log, list(TABLES)))
+    print(f"  {'all':14}{'':15}{seconds:8.2f} s{seconds / size * 1e9:8.1f} s/GB", flush=True)
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("systems", nargs="*", help=", ".join(WRITERS))
+    parser.add_argument("--mib", type=int, default=32)
+    given = parser.parse_args()
+    for name in given.systems or WRITERS:
+        with tempfile.TemporaryDirectory() as folder:
+            measure(name, Path(folder), given.mib)
+
+
+if __name__ == "__main__":
+    main()
