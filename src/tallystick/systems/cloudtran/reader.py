@@ -23,6 +23,7 @@ from tallystick.records import (
     Finding,
     Judgement,
     LogFile,
+    Outcome,
     Record,
     Span,
     Transaction,
@@ -30,6 +31,7 @@ from tallystick.records import (
 )
 from tallystick.storage.source import ByteSource, open_source, read_head
 from tallystick.systems.cloudtran.codes import CODES
+from tallystick.systems.cloudtran.columns.deferred_runs import DeferredRunReader
 from tallystick.systems.cloudtran.format.entries import unsigned
 from tallystick.systems.cloudtran.format.high_water_mark import HighWaterMark
 from tallystick.systems.cloudtran.format.layout import (
@@ -57,8 +59,9 @@ from tallystick.systems.cloudtran.read.files import (
 from tallystick.systems.cloudtran.read.header_repair import BlockFinder
 from tallystick.systems.cloudtran.read.records import block_records, count_records
 from tallystick.systems.cloudtran.read.scan import FileScan
-from tallystick.systems.cloudtran.read.spans import block_spans, rest_span
+from tallystick.systems.cloudtran.read.spans import block_spans, rest_span, whole_spans
 from tallystick.systems.cloudtran.read.transactions import fold_transactions
+from tallystick.systems.cloudtran.read.whole_blocks import RunOccurrence, occurrences_and_runs
 from tallystick.systems.cloudtran.verdict import strict
 from tallystick.systems.cloudtran.verdict.findings import findings
 from tallystick.systems.findings import FindingBuilder
@@ -191,6 +194,11 @@ class CloudtranReading:
         """Yield every block of every file in order; see `block_order.occurrences`."""
         return occurrences(self._log_files, self.scan, beyond=beyond)
 
+    def _parts(self, *, beyond: bool = False) -> Iterator[BlockOccurrence | RunOccurrence]:
+        """Yield what `occurrences` does, whole blocks of a long log as runs."""
+        reads = DeferredRunReader()
+        return occurrences_and_runs(self._log_files, self.scan, reads, beyond=beyond)
+
     # -- what LogReading promises ------------------------------------------------------------
 
     def records(self, *, salvage: bool = False) -> Iterator[Record]:
@@ -204,7 +212,7 @@ class CloudtranReading:
 
     def transactions(self) -> Iterable[Transaction]:
         """Return one per persisting entry's number; memory grows with the transactions."""
-        return fold_transactions(self.occurrences(), self.source.path)
+        return fold_transactions(self._parts(), self.source.path)
 
     def changes(self) -> Iterator[Change]:
         """Yield the operations of every transaction by ascending number, pending ones included.
@@ -249,11 +257,15 @@ class CloudtranReading:
         analysis = LogAnalysis(self._log_files, mark or HighWaterMark(), mark is None)
         spans: list[list[Span]] = [[] for _ in self._log_files]
         outcomes: Counter[str] = Counter()
-        for occurrence in self.occurrences(beyond=True):
-            block = occurrence.block
-            analysis.add(occurrence)
-            spans[occurrence.index].extend(block_spans(block, self._sizes[occurrence.file.path]))
-            outcomes[block.outcome] += count_records(block)
+        for part in self._parts(beyond=True):
+            if isinstance(part, RunOccurrence):
+                analysis.add_run(part)
+                spans[part.index].extend(whole_spans(part.run.blocks()))
+                outcomes[Outcome.VALID] += part.run.count
+                continue
+            analysis.add(part)
+            spans[part.index].extend(block_spans(part.block, self._sizes[part.file.path]))
+            outcomes[part.block.outcome] += count_records(part.block)
         for index, file in enumerate(self._log_files):
             if file.path in self._errors:
                 analysis.unreadable(index)
