@@ -219,9 +219,16 @@ class CloudtranReading:
 
         A logged transaction was acknowledged. Carried entries are kept in memory, others stream.
         """
-        carried = changes.carried_changes(self.occurrences(), self.source.path)
+        carried = changes.carried_changes(self._parts(), self.source.path)
         plain = changes.plain_changes(self.occurrences(), self.source.path)
         return merge(carried, plain, key=lambda change: unsigned(change.commit_sequence))
+
+    def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all of `changes` in the same order, as batches of at most ``rows`` rows."""
+        from tallystick.systems.cloudtran.columns.changes import ChangeBatcher
+
+        carried = changes.carried_changes(self._parts(), self.source.path)
+        return ChangeBatcher(carried, self.source.path, rows).batches(self._parts())
 
     def lives(self) -> Mapping[str, FileLife]:
         """Return serial and size of every file; nothing follows a torn block in its file."""
