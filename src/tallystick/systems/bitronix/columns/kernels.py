@@ -30,6 +30,7 @@ from tallystick.systems.bitronix.format import layout
 
 Longs = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]
+Bits = npt.NDArray[np.bool_]
 
 _LENGTH, _TIME, _SEQUENCE = layout.LENGTH_OFFSET, layout.TIME_OFFSET, layout.SEQUENCE_OFFSET
 _CRC, _GTRID_SIZE, _GTRID = layout.CRC_OFFSET, layout.GTRID_SIZE_OFFSET, layout.GTRID_OFFSET
@@ -38,6 +39,7 @@ _LENGTH_OUTSIDE = layout.LENGTH_OUTSIDE
 _END_RECORD, _END_SIZE = layout.END_RECORD, len(layout.END_MARKER)
 _COUNT, _NAME_LENGTH = layout.COUNT.size, layout.NAME_LENGTH.size
 _GTRID_MAX, _NAME_MAX = layout.GTRID_MAX, layout.NAME_MAX
+_GTRID_TAIL = layout.GTRID_TAIL.size
 _HIGH_BITS = 0x80808080
 _CRC_MASK = 0xFFFFFFFF
 
@@ -75,7 +77,7 @@ def take_names(data: Bytes, place: Number, last: Number, names: Number, views: T
     Returns the number of views, or -1 if the names are not plain or too many.
     """
     count = be_int32(data, place)
-    if count > len(views) - names:
+    if count < 0 or count > len(views) - names:
         return -1
     look_closer = has_high_bits(data, place, last)  # in names, or in a length above 127
     place += _COUNT
@@ -156,6 +158,27 @@ def walk(
         list_ends[row] = named
         place = record_end
     return row, place, named
+
+
+@kernel
+def mark_servers(data: Bytes, begins: Longs, sizes: Longs, marks: Bits) -> None:
+    """Mark each row whose gtrid has not the server id of the row before, and the first row.
+
+    The server id is what comes before the tail of a gtrid.
+    """
+    for row in range(len(begins)):
+        marks[row] = row == 0 or not _same_server(data, begins, sizes, row)
+
+
+@kernel
+def _same_server(data: Bytes, begins: Longs, sizes: Longs, row: Number) -> Number:
+    one, other, size = begins[row - 1], begins[row], sizes[row]
+    if sizes[row - 1] != size:
+        return False
+    for index in range(size - _GTRID_TAIL):
+        if data[np.uint64(one + index)] != data[np.uint64(other + index)]:
+            return False
+    return True
 
 
 def new_columns(rows: int) -> dict[str, npt.NDArray[Any]]:
