@@ -32,6 +32,7 @@ from tallystick.records import (
 from tallystick.storage.source import ByteSource, open_source, read_head
 from tallystick.systems.cloudtran.codes import CODES
 from tallystick.systems.cloudtran.columns.deferred_runs import DeferredRunReader
+from tallystick.systems.cloudtran.columns.rests import Rest, close_rests
 from tallystick.systems.cloudtran.format.entries import unsigned
 from tallystick.systems.cloudtran.format.high_water_mark import HighWaterMark
 from tallystick.systems.cloudtran.format.layout import (
@@ -65,7 +66,7 @@ from tallystick.systems.cloudtran.read.whole_blocks import RunOccurrence, occurr
 from tallystick.systems.cloudtran.verdict import strict
 from tallystick.systems.cloudtran.verdict.findings import findings
 from tallystick.systems.findings import FindingBuilder
-from tallystick.systems.protocol import FileLife, LogSource, ReadOptions, Split
+from tallystick.systems.protocol import ClosedSplit, FileLife, LogSource, ReadOptions, Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -337,6 +338,27 @@ class CloudtranReading:
         from tallystick.systems.cloudtran.columns.splits import find_splits
 
         return find_splits(self._log_files, self.scan, target_bytes)
+
+    def close_split(self, split: Split, rows: int) -> ClosedSplit:
+        """Return the transactions and changes that begin and end in a split."""
+        from tallystick.systems.cloudtran.columns.closing import ClosingSplit
+
+        (file,) = (one for one in self._log_files if one.path == split.file)
+        closing = ClosingSplit(file, self.scan, split, self.source.path, rows)
+        return ClosedSplit(closing.batches(), closing.rest)
+
+    def close_rests(
+        self, rests: Sequence[bytes], rows: int
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield the transactions and changes that no split closed alone.
+
+        Raises:
+            NotClosedInPartsError: the whole log has to be read.
+        """
+        from tallystick.systems.cloudtran.columns.closing import batches_of
+
+        unpacked = [Rest.of(rest) for rest in rests]
+        return batches_of(*close_rests(unpacked, self.source.path), rows)
 
 
 def _beginning(path: str) -> ByteSource:

@@ -127,7 +127,7 @@ def mutant(files: dict[str, bytes], rng: random.Random) -> dict[str, bytes]:
     return {name: bytes(data) for name, data in made.items()}
 
 
-def _store(folder: Path, files: dict[str, bytes]) -> None:
+def store(folder: Path, files: dict[str, bytes]) -> None:
     folder.mkdir(exist_ok=True)
     for path in folder.iterdir():
         path.unlink()
@@ -146,21 +146,21 @@ def test_runs_agree_with_blocks_in_logs_of_all_kinds_of_entries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seed in range(LOGS):
-        _store(tmp_path / "log", written(seed))
+        store(tmp_path / "log", written(seed))
         compare(tmp_path / "log", monkeypatch)
 
 
 def test_runs_agree_with_blocks_in_mutants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(MUTANTS):
         rng = random.Random(crc32(bytes([seed])))
-        _store(tmp_path / "log", mutant(written(seed % LOGS), rng))
+        store(tmp_path / "log", mutant(written(seed % LOGS), rng))
         compare(tmp_path / "log", monkeypatch)
 
 
 def test_a_short_log_is_read_block_by_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _store(tmp_path / "log", written(1))
+    store(tmp_path / "log", written(1))
     parts = list(reading_in(tmp_path / "log")._parts())
     assert not any(isinstance(one, RunOccurrence) for one in parts)
     monkeypatch.setattr(reader, "DeferredRunReader", lambda: DeferredRunReader(0, 0))

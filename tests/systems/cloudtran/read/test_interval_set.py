@@ -29,3 +29,14 @@ def test_a_range_adds_what_its_numbers_add(pairs: list[tuple[int, int]]) -> None
     assert len(found) == len(expected)
     assert list(found.gaps()) == list(expected.gaps())
     assert [number in found for number in range(60)] == [number in expected for number in range(60)]
+
+
+@given(st.lists(st.integers(1, 40)), st.integers(0, 45), st.integers(1, 9))
+def test_a_set_meets_a_range_with_which_it_shares_a_number(
+    numbers: list[int], start: int, count: int
+) -> None:
+    found, wanted = IntervalSet(), range(start, start + count)
+    for number in numbers:
+        found.add(number)
+    assert found.meets(wanted) == any(number in found for number in wanted)
+    assert {number for one in found.ranges() for number in one} == set(numbers)

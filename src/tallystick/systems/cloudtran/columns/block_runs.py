@@ -205,6 +205,10 @@ class BlockRun:
             strict=True,
         )
 
+    def numbers(self) -> list[range]:
+        """Return the numbers of all entries, as ranges."""
+        return _ranges(self.entries[kernels.NUMBER])
+
     def logged(self) -> list[range]:
         """Return the numbers of persisting entries in their first place, as ranges."""
         return _ranges(self.entries[kernels.NUMBER][self.in_first_place()])

@@ -35,7 +35,7 @@ def plain_changes(occurrences: Iterable[BlockOccurrence], log: str) -> Iterator[
     for occurrence, placed in _persisting(occurrences):
         if not placed.entry.carried_forward:
             offset, _ = occurrence.block.place_of(placed)
-            yield from _entry_changes(placed.entry, offset, occurrence.file.path, log)
+            yield from entry_changes(placed.entry, offset, occurrence.file.path, log)
 
 
 def carried_changes(
@@ -48,7 +48,7 @@ def carried_changes(
         path = occurrence.file.path
         for entry, offset in _carried_entries(occurrence, plain):
             if entry.number not in carried:
-                carried[entry.number] = list(_entry_changes(entry, offset, path, log))
+                carried[entry.number] = list(entry_changes(entry, offset, path, log))
     numbers = sorted(number for number in carried if number not in plain)
     return [change for number in numbers for change in carried[number]]
 
@@ -102,7 +102,7 @@ def changes_between(
                 yield from orphans.pop(signed(placed.entry.number), ())
             else:
                 offset, _ = block.place_of(placed)
-                yield from _entry_changes(placed.entry, offset, occurrence.file.path, log)
+                yield from entry_changes(placed.entry, offset, occurrence.file.path, log)
 
 
 def _persisting(
@@ -115,7 +115,7 @@ def _persisting(
                     yield occurrence, placed
 
 
-def _entry_changes(entry: Entry, offset: int, path: str, log: str) -> Iterator[Change]:
+def entry_changes(entry: Entry, offset: int, path: str, log: str) -> Iterator[Change]:
     """Yield the operations of a persisting entry."""
     for ordinal, operation in enumerate(entry.operations):
         yield Change(

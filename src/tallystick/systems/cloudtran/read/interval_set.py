@@ -50,6 +50,15 @@ class IntervalSet:
         self._starts[first:last] = [start]
         self._ends[first:last] = [end]
 
+    def meets(self, numbers: range) -> bool:
+        """Return whether one of consecutive numbers is in the set."""
+        index = bisect_right(self._ends, numbers.start)
+        return index < len(self._starts) and self._starts[index] < numbers.stop
+
+    def ranges(self) -> Iterator[range]:
+        """Yield the numbers as ranges, ascending."""
+        return map(range, self._starts, self._ends)
+
     def gaps(self) -> Iterator[range]:
         """Yield the numbers missing between the smallest and the greatest, as ranges."""
         for end, start in zip(self._ends, self._starts[1:], strict=False):

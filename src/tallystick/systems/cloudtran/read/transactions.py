@@ -22,14 +22,14 @@ from tallystick.systems.cloudtran.format.entries import (
 from tallystick.systems.cloudtran.format.layout import SYSTEM_NAME
 from tallystick.systems.cloudtran.read.block_order import BlockOccurrence
 from tallystick.systems.cloudtran.read.records import TYPES
-from tallystick.systems.cloudtran.read.whole_blocks import RunOccurrence, Settled, target_names
+from tallystick.systems.cloudtran.read.whole_blocks import Row, RunOccurrence, Settled, target_names
 
 _PERSISTING, _PERSISTED = int(EntryKind.PERSISTING), int(EntryKind.PERSISTED)
 _CARRIED, _DISCARDED = int(PersistingFlag.CARRIED_FORWARD), int(PersistedFlag.DISCARDED)
 _TYPES = {int(kind): name for kind, name in TYPES.items()}
 
 
-class _Step(NamedTuple):
+class Step(NamedTuple):
     """What an entry says of its transaction, and where it stands."""
 
     path: str
@@ -48,7 +48,7 @@ def fold_transactions(
 
     Persisted entries whose persisting entry is gone are left out, as replay ignores them.
     """
-    fold = _Fold(log)
+    fold = TransactionFold(log)
     for occurrence in occurrences:
         if isinstance(occurrence, RunOccurrence):
             fold.add_run(occurrence)
@@ -58,12 +58,12 @@ def fold_transactions(
 
 
 @dataclass(slots=True)
-class _Fold:
+class TransactionFold:
     """The transactions so far."""
 
     log: str
     known: dict[int, Transaction] = field(default_factory=dict)
-    _early: dict[int, list[_Step]] = field(default_factory=dict)
+    _early: dict[int, list[Step]] = field(default_factory=dict)
     """Persisted entries without a persisting one yet, by number."""
 
     def add_block(self, occurrence: BlockOccurrence) -> None:
@@ -73,30 +73,21 @@ class _Fold:
             entry = placed.entry
             offset, length = block.place_of(placed)
             kind, flags, time = int(entry.kind), entry.flags, entry.time
-            step = _Step(path, offset, length, kind, flags, time, entry.targets)
-            if entry.kind is EntryKind.PERSISTING and entry.number not in self.known:
-                self._begin(entry.number, entry.reference, len(entry.operations), step)
-            else:
-                self._add(entry.number, step)
+            step = Step(path, offset, length, kind, flags, time, entry.targets)
+            self.add(entry.number, step, entry.reference, len(entry.operations))
 
     def add_run(self, occurrence: RunOccurrence) -> None:
         """Add the entries of a run of blocks."""
         path, data = occurrence.file.path, occurrence.run.data()
         settled, rows = occurrence.run.settled(self._met)
-        self._settle(path, data, settled)
-        for kind, flags, number, time, offset, length, place, body, targets_end, count in rows:
-            targets = target_names(data[body:targets_end])
-            step = _Step(path, offset, length, kind, flags, time, targets)
-            if kind == _PERSISTING and number not in self.known:
-                reference = data[place + ENTRY_HEAD_SIZE : body].decode()
-                self._begin(number, reference, count, step)
-            else:
-                self._add(number, step)
+        self.settle(path, data, settled)
+        for row in rows:
+            self.add(*entry_of_row(path, data, row))
 
     def _met(self, number: int) -> bool:
         return number in self.known or number in self._early
 
-    def _settle(self, path: str, data: bytes, settled: Iterable[Settled]) -> None:
+    def settle(self, path: str, data: bytes, settled: Iterable[Settled]) -> None:
         """Make transactions that begin and end in one run."""
         known, log, files = self.known, self.log, (path,)
         for number, first, last, offset, length, place, body, targets_end, count in settled:
@@ -119,7 +110,17 @@ class _Fold:
                 attributes={"operations": count},
             )
 
-    def _begin(self, number: int, reference: str, operations: int, step: _Step) -> None:
+    def add(self, number: int, step: Step, reference: str, operations: int) -> None:
+        """Add an entry."""
+        one = self.known.get(number)
+        if one is not None:
+            _apply(one, step)
+        elif step.kind == _PERSISTING:
+            self._begin(number, reference, operations, step)
+        else:
+            self._early.setdefault(number, []).append(step)
+
+    def _begin(self, number: int, reference: str, operations: int, step: Step) -> None:
         """Make a transaction of its first persisting entry."""
         path, offset, length, kind, _, time, targets = step
         one = self.known[number] = Transaction(
@@ -147,12 +148,13 @@ class _Fold:
         else:
             _advance(one, step)
 
-    def _add(self, number: int, step: _Step) -> None:
-        one = self.known.get(number)
-        if one is None:
-            self._early.setdefault(number, []).append(step)
-        else:
-            _apply(one, step)
+
+def entry_of_row(path: str, data: bytes, row: Row) -> tuple[int, Step, str, int]:
+    """Return an entry of a run as `TransactionFold.add` takes it."""
+    kind, flags, number, time, offset, length, place, body, targets_end, operations = row
+    targets = target_names(data[body:targets_end])
+    reference = data[place + ENTRY_HEAD_SIZE : body].decode()
+    return number, Step(path, offset, length, kind, flags, time, targets), reference, operations
 
 
 def _count(one: Transaction, path: str, length: int, time: int) -> None:
@@ -163,7 +165,7 @@ def _count(one: Transaction, path: str, length: int, time: int) -> None:
         one.files += (path,)
 
 
-def _apply(one: Transaction, step: _Step) -> None:
+def _apply(one: Transaction, step: Step) -> None:
     _count(one, step.path, step.length, step.time)
     if one.state is State.PENDING:
         one.evidence = (step.path, step.offset)
@@ -171,7 +173,7 @@ def _apply(one: Transaction, step: _Step) -> None:
         _advance(one, step)
 
 
-def _advance(one: Transaction, step: _Step) -> None:
+def _advance(one: Transaction, step: Step) -> None:
     if step.kind == _PERSISTING:
         if step.flags & _CARRIED:
             one.attributes["carried_forward"] = True
@@ -184,7 +186,7 @@ def _advance(one: Transaction, step: _Step) -> None:
         one.state = State.COMMITTED
 
 
-def _left(targets: tuple[str, ...], step: _Step) -> tuple[str, ...]:
+def _left(targets: tuple[str, ...], step: Step) -> tuple[str, ...]:
     if step.flags & ALL_TARGETS:
         return ()
     return tuple(target for target in targets if target not in step.targets)
