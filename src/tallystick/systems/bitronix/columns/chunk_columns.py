@@ -20,6 +20,7 @@ from tallystick.systems.bitronix.format.layout import (
     GTRID_OFFSET,
     LARGEST_FOR_PAGE,
     LENGTH_OUTSIDE,
+    RECORD_MIN,
 )
 from tallystick.systems.bitronix.read.plain_records import Row
 
@@ -36,7 +37,7 @@ def walk_chunks(data: memoryview, begin: int, end: int) -> Iterator[PlainChunk]:
     array = np.frombuffer(data, np.uint8)
     while begin < end:
         window = array[begin : min(end, begin + WINDOW)]
-        columns = new_columns(ROWS)
+        columns = new_columns(min(ROWS, len(window) // RECORD_MIN + 1))
         count, size, _ = walk(window, _TABLE, **columns)
         lengths = columns["lengths"][:count]
         if not count or int(lengths.max()) > LARGEST_FOR_PAGE + LENGTH_OUTSIDE:
