@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tallystick.arrow.crc_kernel import crc_table
-from tallystick.systems.bitronix.columns.kernels import mark_servers, new_columns, walk
+from tallystick.systems.bitronix.columns.kernels import group_rows, mark_servers, new_columns, walk
 from tallystick.systems.bitronix.format.layout import (
     CLOSING,
     COMMITTING,
@@ -22,7 +22,7 @@ from tallystick.systems.bitronix.format.layout import (
     LENGTH_OUTSIDE,
     RECORD_MIN,
 )
-from tallystick.systems.bitronix.read.plain_records import Row
+from tallystick.systems.bitronix.read.plain_records import GtridRow, NamesRow, Row
 
 WINDOW = 1 << 20
 """Bytes that one chunk may have: bounds its columns."""
@@ -69,9 +69,41 @@ class PlainChunk:
         """How many there are."""
         return len(self._lengths)
 
-    def rows(self) -> Iterator[Row]:
-        """Yield all of them."""
-        return self._rows(slice(None))
+    def gtrids(self) -> tuple[Iterator[GtridRow], Iterator[NamesRow]]:
+        """Return the records by gtrid, and the names that they have one after the other."""
+        groups, marks, found = self._grouped()
+        order = np.argsort(groups, kind="stable")
+        starts = np.searchsorted(groups[order], np.arange(found))
+        firsts, lasts = order[starts], order[np.append(starts[1:], self.count) - 1]
+        deciding = np.where(self._table["statuses"] == COMMITTING, self._table["offsets"], -1)
+        begins, times = self._table["offsets"], self._table["times"]
+        rows = zip(
+            begins[firsts].tolist(),
+            (begins[firsts] + GTRID_OFFSET + self._gtrid_sizes[firsts]).tolist(),
+            times[firsts].tolist(),
+            self._table["statuses"][lasts].tolist(),
+            times[lasts].tolist(),
+            begins[lasts].tolist(),
+            np.maximum.reduceat(deciding[order], starts).tolist(),
+            np.bincount(groups).tolist(),
+            np.add.reduceat(self._lengths[order], starts).tolist(),
+            strict=True,
+        )
+        names = self._rows(marks)
+        numbers = groups[marks].tolist()
+        return rows, ((number, one[1], one[2]) for number, one in zip(numbers, names, strict=True))
+
+    def _grouped(self) -> tuple[Any, Any, int]:
+        """Return the group of each record, whether its names are new there, how many there are."""
+        begins = self._table["offsets"] + GTRID_OFFSET
+        names_ends = self._table["offsets"] + self._lengths - len(END_MARKER)
+        groups, latest = np.empty(self.count, np.int32), np.empty(self.count, np.int32)
+        marks = np.empty(self.count, np.bool_)
+        slots = np.full(2 << self.count.bit_length(), -1, np.int32)
+        found = group_rows(
+            self._window, begins, self._gtrid_sizes, names_ends, slots, latest, groups, marks
+        )
+        return groups, marks, int(found)
 
     def decisions(self) -> Iterator[Row]:
         """Yield those whose status opens or closes a decision."""
@@ -90,8 +122,6 @@ class PlainChunk:
             begins.tolist(),
             (begins + GTRID_OFFSET + self._gtrid_sizes[chosen]).tolist(),
             (begins + lengths - len(END_MARKER)).tolist(),
-            lengths.tolist(),
             self._table["statuses"][chosen].tolist(),
-            self._table["times"][chosen].tolist(),
             strict=True,
         )

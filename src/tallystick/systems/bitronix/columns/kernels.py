@@ -40,6 +40,7 @@ _END_RECORD, _END_SIZE = layout.END_RECORD, len(layout.END_MARKER)
 _COUNT, _NAME_LENGTH = layout.COUNT.size, layout.NAME_LENGTH.size
 _GTRID_MAX, _NAME_MAX = layout.GTRID_MAX, layout.NAME_MAX
 _GTRID_TAIL = layout.GTRID_TAIL.size
+_HASH_FACTOR, _HASH_MASK, _HASH_SHIFT = 1_000_003, 0xFFFFFFFF, 15
 _HIGH_BITS = 0x80808080
 _CRC_MASK = 0xFFFFFFFF
 
@@ -175,7 +176,60 @@ def _same_server(data: Bytes, begins: Longs, sizes: Longs, row: Number) -> Numbe
     one, other, size = begins[row - 1], begins[row], sizes[row]
     if sizes[row - 1] != size:
         return False
-    for index in range(size - _GTRID_TAIL):
+    return _same_bytes(data, one, other, size - _GTRID_TAIL)
+
+
+@kernel
+def group_rows(
+    data: Bytes,
+    begins: Longs,
+    sizes: Longs,
+    names_ends: Longs,
+    slots: Ints,
+    latest: Ints,
+    groups: Ints,
+    marks: Bits,
+) -> Number:
+    """Give each row the number of its gtrid, from 0 in order; return how many gtrids there are.
+
+    A row is marked if it is the first of its group, or has other names than the one before it in
+    the group. Names stand between the gtrid and ``names_ends``. ``slots`` is a hash table filled
+    with -1, of a power of two of places and more than rows; ``latest`` has a place per row.
+    """
+    found = 0
+    for row in range(len(begins)):
+        begin, size = begins[row], sizes[row]
+        slot = _hash(data, begin, size) & (len(slots) - 1)
+        while slots[slot] >= 0:
+            other = latest[slots[slot]]
+            if sizes[other] == size and _same_bytes(data, begins[other], begin, size):
+                break
+            slot = (slot + 1) & (len(slots) - 1)
+        marks[row] = True
+        if slots[slot] < 0:
+            slots[slot] = found
+            found += 1
+        else:
+            other = latest[slots[slot]]
+            one, names = begins[other] + size, names_ends[row] - begin - size
+            alike = names_ends[other] - one == names
+            marks[row] = not (alike and _same_bytes(data, one, begin + size, names))
+        groups[row] = slots[slot]
+        latest[slots[slot]] = row
+    return found
+
+
+@kernel
+def _hash(data: Bytes, begin: Number, size: Number) -> Number:
+    mixed: Number = 0
+    for index in range(size):
+        mixed = (mixed * _HASH_FACTOR + np.int64(data[np.uint64(begin + index)])) & _HASH_MASK
+    return mixed ^ (mixed >> _HASH_SHIFT)
+
+
+@kernel
+def _same_bytes(data: Bytes, one: Number, other: Number, size: Number) -> Number:
+    for index in range(size):
         if data[np.uint64(one + index)] != data[np.uint64(other + index)]:
             return False
     return True

@@ -30,9 +30,14 @@ from tallystick.systems.bitronix.format.record import (
     encode_names,
 )
 
-Row = tuple[int, int, int, int, int, int]
-"""A record of a chunk: where it begins, where its gtrid ends, where its names end (counted in
-`Chunk.data`), its length, status and time."""
+Row = tuple[int, int, int, int]
+"""A record of a chunk: where it begins, its gtrid ends, its names end (in `Chunk.data`); status."""
+GtridRow = tuple[int, int, int, int, int, int, int, int, int]
+"""The records of a gtrid in a chunk: where the first begins and its gtrid ends, its time; status
+and time of the last, where it begins, where the last COMMITTING begins (-1: there is none); number
+and bytes of the records."""
+NamesRow = tuple[int, int, int]
+"""Names of a gtrid: its place among the gtrids of the chunk, where they begin, where they end."""
 
 
 class Chunk(Protocol):
@@ -58,8 +63,8 @@ class Chunk(Protocol):
         """Their bytes."""
         ...
 
-    def rows(self) -> Iterator[Row]:
-        """Yield all of them."""
+    def gtrids(self) -> tuple[Iterator[GtridRow], Iterator[NamesRow]]:
+        """Return the records by gtrid, and the names that they have one after the other."""
         ...
 
     def decisions(self) -> Iterator[Row]:
@@ -123,7 +128,7 @@ class PlainRecords:
 
 
 def _server_ids(chunk: Chunk) -> Iterator[str | None]:
-    for begin, gtrid_end, *_ in chunk.first_of_servers():
+    for begin, gtrid_end, _, _ in chunk.first_of_servers():
         yield split_gtrid(chunk.data[begin + GTRID_OFFSET : gtrid_end]).server_id
 
 
@@ -141,7 +146,7 @@ class _OpenDecisions:
     def apply(self, chunk: Chunk) -> None:
         """Apply the records of a chunk."""
         data, base = chunk.data, chunk.base
-        for begin, gtrid_end, names_end, _, status, _ in chunk.decisions():
+        for begin, gtrid_end, names_end, status in chunk.decisions():
             gtrid = data[begin + GTRID_OFFSET : gtrid_end]
             if status == COMMITTING:
                 self._open[gtrid] = base + begin, data[gtrid_end:names_end]

@@ -7,7 +7,8 @@ with the number of gtrids in the journal, which its two files bound.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 
 from tallystick.records import State, Transaction
 from tallystick.systems.bitronix.format.layout import (
@@ -52,11 +53,9 @@ class _GtridSummary:
     last_status: int = 0
     last_time: int = 0
     last_place: tuple[str, int] = ("", 0)
-    stored: bytes = b""
-    """The names of the last plain record, as they are stored."""
     decision_place: tuple[str, int] | None = None
-    names: set[str] = field(default_factory=set)
-    files: dict[str, None] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
     records: int = 0
     bytes: int = 0
 
@@ -64,8 +63,8 @@ class _GtridSummary:
         self.last_status, self.last_time, self.last_place = record.status, record.time, place
         if record.status == COMMITTING:
             self.decision_place = place
-        self.names.update(record.unique_names)
-        self.files[place[0]] = None
+        self.names = _united(self.names, record.unique_names)
+        self.files = _united_files(self.files, place[0])
         self.records += 1
         self.bytes += record.size
 
@@ -87,23 +86,35 @@ def transactions(pair: DualFiles, log: str) -> Iterator[Transaction]:
 
 
 def _add_chunk(summaries: dict[bytes, _GtridSummary], path: str, chunk: Chunk) -> None:
-    """Add plain records: what `_GtridSummary.add` does, without an object per record."""
+    """Add plain records: what `_GtridSummary.add` does of each, gtrid by gtrid."""
     data, base = chunk.data, chunk.base
-    for begin, gtrid_end, names_end, length, status, time in chunk.rows():
-        gtrid = data[begin + GTRID_OFFSET : gtrid_end]
+    rows, names = chunk.gtrids()
+    found = []
+    for begin, end, first_time, status, time, last, decision, count, size in rows:
+        gtrid = data[begin + GTRID_OFFSET : end]
         one = summaries.get(gtrid)
         if one is None:
-            one = summaries[gtrid] = _GtridSummary(time)
-        stored = data[gtrid_end:names_end]
-        if stored != one.stored:
-            one.stored = stored
-            one.names.update(stored_names(stored))
-        one.last_status, one.last_time, one.last_place = status, time, (path, base + begin)
-        if status == COMMITTING:
-            one.decision_place = one.last_place
-        one.files[path] = None
-        one.records += 1
-        one.bytes += length
+            one = summaries[gtrid] = _GtridSummary(first_time)
+        found.append(one)
+        one.last_status, one.last_time, one.last_place = status, time, (path, base + last)
+        if decision >= 0:
+            one.decision_place = (path, base + decision)
+        one.files = _united_files(one.files, path)
+        one.records += count
+        one.bytes += size
+    for number, begin, end in names:
+        one = found[number]
+        one.names = _united(one.names, stored_names(data[begin:end]))
+
+
+@lru_cache(maxsize=1024)
+def _united(names: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of both, sorted; cached, as a program has few sets of names."""
+    return tuple(sorted({*names, *more}))
+
+
+def _united_files(files: tuple[str, ...], path: str) -> tuple[str, ...]:
+    return files if path in files else (*files, path)
 
 
 def _transaction(
@@ -120,13 +131,13 @@ def _transaction(
         format_id=FORMAT_ID,
         gtrid=gtrid,
         name=gtrid.hex().upper(),
-        participants=tuple(sorted(summary.names)),
+        participants=summary.names,
         open_participants=open_names,
         first_time=summary.first_time,
         last_time=summary.last_time,
         records=summary.records,
         bytes=summary.bytes,
-        files=tuple(summary.files),
+        files=summary.files,
         evidence=decided or summary.last_place,
         evidence_type=status_name(COMMITTING if decided else last),
         attributes=_attributes(gtrid, last, len(summary.names)),
