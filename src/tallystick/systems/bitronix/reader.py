@@ -25,6 +25,7 @@ from tallystick.records import (
 )
 from tallystick.storage.source import open_source, read_head
 from tallystick.systems.bitronix.codes import CODES
+from tallystick.systems.bitronix.columns.plain_chunks import read_chunks
 from tallystick.systems.bitronix.engine.reached import with_reached
 from tallystick.systems.bitronix.format.layout import (
     FORMAT_NAME,
@@ -54,7 +55,10 @@ _HEAD = HEADER_LENGTH + RECORD_HEAD.size
 
 @dataclass(slots=True)
 class BitronixReading:
-    """One journal. Memory grows with the records in `files` and `verdict` only."""
+    """One journal.
+
+    Memory grows with the records in `verdict`, and in `judgement` where not all are plain.
+    """
 
     source: LogSource
     options: ReadOptions
@@ -131,7 +135,8 @@ class BitronixReading:
     def judgement(self) -> Judgement:
         """The answer about the journal."""
         if self._judgement is None:
-            self._judgement = self.verdict().judgement
+            with self._opened(keeps=True) as pair:
+                self._judgement = strict.judgement(pair, self._findings(pair))
         return self._judgement
 
     def batches(
@@ -175,7 +180,7 @@ class BitronixReading:
                 data = None
                 with suppress(LogUnreadableError):  # `findings` reports it
                     data = None if path is None else stack.enter_context(open_source(path)).data
-                parts.append(Part(number, path, data, keeps))
+                parts.append(Part(number, path, data, keeps, read_chunks))
             yield DualFiles((parts[0], parts[1]))
 
     def _numbered(self) -> list[tuple[int, str | None]]:

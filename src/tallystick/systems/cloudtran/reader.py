@@ -23,6 +23,7 @@ from tallystick.records import (
     Finding,
     Judgement,
     LogFile,
+    Outcome,
     Record,
     Span,
     Transaction,
@@ -30,6 +31,8 @@ from tallystick.records import (
 )
 from tallystick.storage.source import ByteSource, open_source, read_head
 from tallystick.systems.cloudtran.codes import CODES
+from tallystick.systems.cloudtran.columns.deferred_runs import DeferredRunReader
+from tallystick.systems.cloudtran.columns.rests import Rest, close_rests
 from tallystick.systems.cloudtran.format.entries import unsigned
 from tallystick.systems.cloudtran.format.high_water_mark import HighWaterMark
 from tallystick.systems.cloudtran.format.layout import (
@@ -57,12 +60,13 @@ from tallystick.systems.cloudtran.read.files import (
 from tallystick.systems.cloudtran.read.header_repair import BlockFinder
 from tallystick.systems.cloudtran.read.records import block_records, count_records
 from tallystick.systems.cloudtran.read.scan import FileScan
-from tallystick.systems.cloudtran.read.spans import block_spans, rest_span
+from tallystick.systems.cloudtran.read.spans import block_spans, rest_span, whole_spans
 from tallystick.systems.cloudtran.read.transactions import fold_transactions
+from tallystick.systems.cloudtran.read.whole_blocks import RunOccurrence, occurrences_and_runs
 from tallystick.systems.cloudtran.verdict import strict
 from tallystick.systems.cloudtran.verdict.findings import findings
 from tallystick.systems.findings import FindingBuilder
-from tallystick.systems.protocol import FileLife, LogSource, ReadOptions, Split
+from tallystick.systems.protocol import ClosedSplit, FileLife, LogSource, ReadOptions, Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -191,6 +195,11 @@ class CloudtranReading:
         """Yield every block of every file in order; see `block_order.occurrences`."""
         return occurrences(self._log_files, self.scan, beyond=beyond)
 
+    def _parts(self, *, beyond: bool = False) -> Iterator[BlockOccurrence | RunOccurrence]:
+        """Yield what `occurrences` does, whole blocks of a long log as runs."""
+        reads = DeferredRunReader()
+        return occurrences_and_runs(self._log_files, self.scan, reads, beyond=beyond)
+
     # -- what LogReading promises ------------------------------------------------------------
 
     def records(self, *, salvage: bool = False) -> Iterator[Record]:
@@ -204,16 +213,23 @@ class CloudtranReading:
 
     def transactions(self) -> Iterable[Transaction]:
         """Return one per persisting entry's number; memory grows with the transactions."""
-        return fold_transactions(self.occurrences(), self.source.path)
+        return fold_transactions(self._parts(), self.source.path)
 
     def changes(self) -> Iterator[Change]:
         """Yield the operations of every transaction by ascending number, pending ones included.
 
         A logged transaction was acknowledged. Carried entries are kept in memory, others stream.
         """
-        carried = changes.carried_changes(self.occurrences(), self.source.path)
+        carried = changes.carried_changes(self._parts(), self.source.path)
         plain = changes.plain_changes(self.occurrences(), self.source.path)
         return merge(carried, plain, key=lambda change: unsigned(change.commit_sequence))
+
+    def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all of `changes` in the same order, as batches of at most ``rows`` rows."""
+        from tallystick.systems.cloudtran.columns.changes import ChangeBatcher
+
+        carried = changes.carried_changes(self._parts(), self.source.path)
+        return ChangeBatcher(carried, self.source.path, rows).batches(self._parts())
 
     def lives(self) -> Mapping[str, FileLife]:
         """Return serial and size of every file; nothing follows a torn block in its file."""
@@ -249,11 +265,15 @@ class CloudtranReading:
         analysis = LogAnalysis(self._log_files, mark or HighWaterMark(), mark is None)
         spans: list[list[Span]] = [[] for _ in self._log_files]
         outcomes: Counter[str] = Counter()
-        for occurrence in self.occurrences(beyond=True):
-            block = occurrence.block
-            analysis.add(occurrence)
-            spans[occurrence.index].extend(block_spans(block, self._sizes[occurrence.file.path]))
-            outcomes[block.outcome] += count_records(block)
+        for part in self._parts(beyond=True):
+            if isinstance(part, RunOccurrence):
+                analysis.add_run(part)
+                spans[part.index].extend(whole_spans(part.run.blocks()))
+                outcomes[Outcome.VALID] += part.run.count
+                continue
+            analysis.add(part)
+            spans[part.index].extend(block_spans(part.block, self._sizes[part.file.path]))
+            outcomes[part.block.outcome] += count_records(part.block)
         for index, file in enumerate(self._log_files):
             if file.path in self._errors:
                 analysis.unreadable(index)
@@ -318,6 +338,27 @@ class CloudtranReading:
         from tallystick.systems.cloudtran.columns.splits import find_splits
 
         return find_splits(self._log_files, self.scan, target_bytes)
+
+    def close_split(self, split: Split, rows: int) -> ClosedSplit:
+        """Return the transactions and changes that begin and end in a split."""
+        from tallystick.systems.cloudtran.columns.closing import ClosingSplit
+
+        (file,) = (one for one in self._log_files if one.path == split.file)
+        closing = ClosingSplit(file, self.scan, split, self.source.path, rows)
+        return ClosedSplit(closing.batches(), closing.rest)
+
+    def close_rests(
+        self, rests: Sequence[bytes], rows: int
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield the transactions and changes that no split closed alone.
+
+        Raises:
+            NotClosedInPartsError: the whole log has to be read.
+        """
+        from tallystick.systems.cloudtran.columns.closing import batches_of
+
+        unpacked = [Rest.of(rest) for rest in rests]
+        return batches_of(*close_rests(unpacked, self.source.path), rows)
 
 
 def _beginning(path: str) -> ByteSource:

@@ -30,6 +30,7 @@ from tallystick.systems.bitronix.format import layout
 
 Longs = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]
+Bits = npt.NDArray[np.bool_]
 
 _LENGTH, _TIME, _SEQUENCE = layout.LENGTH_OFFSET, layout.TIME_OFFSET, layout.SEQUENCE_OFFSET
 _CRC, _GTRID_SIZE, _GTRID = layout.CRC_OFFSET, layout.GTRID_SIZE_OFFSET, layout.GTRID_OFFSET
@@ -38,6 +39,8 @@ _LENGTH_OUTSIDE = layout.LENGTH_OUTSIDE
 _END_RECORD, _END_SIZE = layout.END_RECORD, len(layout.END_MARKER)
 _COUNT, _NAME_LENGTH = layout.COUNT.size, layout.NAME_LENGTH.size
 _GTRID_MAX, _NAME_MAX = layout.GTRID_MAX, layout.NAME_MAX
+_GTRID_TAIL = layout.GTRID_TAIL.size
+_HASH_FACTOR, _HASH_MASK, _HASH_SHIFT = 1_000_003, 0xFFFFFFFF, 15
 _HIGH_BITS = 0x80808080
 _CRC_MASK = 0xFFFFFFFF
 
@@ -75,7 +78,7 @@ def take_names(data: Bytes, place: Number, last: Number, names: Number, views: T
     Returns the number of views, or -1 if the names are not plain or too many.
     """
     count = be_int32(data, place)
-    if count > len(views) - names:
+    if count < 0 or count > len(views) - names:
         return -1
     look_closer = has_high_bits(data, place, last)  # in names, or in a length above 127
     place += _COUNT
@@ -156,6 +159,80 @@ def walk(
         list_ends[row] = named
         place = record_end
     return row, place, named
+
+
+@kernel
+def mark_servers(data: Bytes, begins: Longs, sizes: Longs, marks: Bits) -> None:
+    """Mark each row whose gtrid has not the server id of the row before, and the first row.
+
+    The server id is what comes before the tail of a gtrid.
+    """
+    for row in range(len(begins)):
+        marks[row] = row == 0 or not _same_server(data, begins, sizes, row)
+
+
+@kernel
+def _same_server(data: Bytes, begins: Longs, sizes: Longs, row: Number) -> Number:
+    one, other, size = begins[row - 1], begins[row], sizes[row]
+    if sizes[row - 1] != size:
+        return False
+    return _same_bytes(data, one, other, size - _GTRID_TAIL)
+
+
+@kernel
+def group_rows(
+    data: Bytes,
+    begins: Longs,
+    sizes: Longs,
+    names_ends: Longs,
+    slots: Ints,
+    latest: Ints,
+    groups: Ints,
+    marks: Bits,
+) -> Number:
+    """Give each row the number of its gtrid, from 0 in order; return how many gtrids there are.
+
+    A row is marked if it is the first of its group, or has other names than the one before it in
+    the group. Names stand between the gtrid and ``names_ends``. ``slots`` is a hash table filled
+    with -1, of a power of two of places and more than rows; ``latest`` has a place per row.
+    """
+    found = 0
+    for row in range(len(begins)):
+        begin, size = begins[row], sizes[row]
+        slot = _hash(data, begin, size) & (len(slots) - 1)
+        while slots[slot] >= 0:
+            other = latest[slots[slot]]
+            if sizes[other] == size and _same_bytes(data, begins[other], begin, size):
+                break
+            slot = (slot + 1) & (len(slots) - 1)
+        marks[row] = True
+        if slots[slot] < 0:
+            slots[slot] = found
+            found += 1
+        else:
+            other = latest[slots[slot]]
+            one, names = begins[other] + size, names_ends[row] - begin - size
+            alike = names_ends[other] - one == names
+            marks[row] = not (alike and _same_bytes(data, one, begin + size, names))
+        groups[row] = slots[slot]
+        latest[slots[slot]] = row
+    return found
+
+
+@kernel
+def _hash(data: Bytes, begin: Number, size: Number) -> Number:
+    mixed: Number = 0
+    for index in range(size):
+        mixed = (mixed * _HASH_FACTOR + np.int64(data[np.uint64(begin + index)])) & _HASH_MASK
+    return mixed ^ (mixed >> _HASH_SHIFT)
+
+
+@kernel
+def _same_bytes(data: Bytes, one: Number, other: Number, size: Number) -> Number:
+    for index in range(size):
+        if data[np.uint64(one + index)] != data[np.uint64(other + index)]:
+            return False
+    return True
 
 
 def new_columns(rows: int) -> dict[str, npt.NDArray[Any]]:

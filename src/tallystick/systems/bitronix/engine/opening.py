@@ -14,6 +14,7 @@ from tallystick.systems.bitronix.engine.cursor_v3 import PagedCursor
 from tallystick.systems.bitronix.engine.events import Accepted, Event, JavaError, Refused, Stop
 from tallystick.systems.bitronix.format.layout import FileHeader
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
+from tallystick.systems.bitronix.read.files import Part
 from tallystick.systems.bitronix.read.open_decisions import DanglingSet
 
 CORRUPTED = "bitronix.tm.journal.CorruptedTransactionLogException"
@@ -63,7 +64,7 @@ class Opening:
         return {one.gtrid: one.unique_names for one in self.dangling}
 
 
-def cursor_events(parts: Parts, line: str) -> Events:
+def cursor_events(parts: Iterable[memoryview | None], line: str) -> Events:
     """Return the events of the cursor of that code line for each part; none for a missing file."""
     return [list(CODE_LINES[line](part)) if part is not None else [] for part in parts]
 
@@ -79,6 +80,27 @@ def events_of_lines(parts: Parts) -> tuple[Events, Events]:
         [] if part is None else list(_shared(CODE_LINES[newer](part), known))
         for part, known in zip(parts, events, strict=True)
     ]
+
+
+def deciding_events(parts: Iterable[Part]) -> tuple[Events, Events]:
+    """Return events of both code lines that come to the `Opening`s that all events come to.
+
+    Both cursors accept plain records one after the other, up to the position in the header; of
+    these only the records that are kept stand here.
+    """
+    older, newer = CODE_LINES
+    events: Events = []
+    newer_events: Events = []
+    for part in parts:
+        if part.plain is not None:
+            kept: list[Event] = [Accepted(part.plain.end, one) for one in part.plain.kept]
+            events.append([*kept, Stop(None, part.plain.end, part.plain.end)])
+            newer_events.append(events[-1])
+        else:
+            data = (part.data,)
+            events += cursor_events(data, older)
+            newer_events += cursor_events(data, newer)
+    return events, newer_events
 
 
 def _shared(events: Iterable[Event], known: Iterable[Event]) -> Iterator[Event]:

@@ -57,6 +57,8 @@ LENGTH_OUTSIDE = 8
 LENGTH_FIXED = 29
 """L of a record without gtrid and names."""
 RECORD_MIN = LENGTH_OUTSIDE + LENGTH_FIXED
+LARGEST_FOR_PAGE = 8184
+"""Largest L that the 3.0 line reads."""
 GTRID_MAX = 127
 NAME_MAX = 32767
 GTRID_TAIL = struct.Struct(">qi")

@@ -20,6 +20,7 @@ from tallystick.systems.bitronix.format.layout import (
 )
 from tallystick.systems.bitronix.format.record import TransactionLogRecord, decode_record
 from tallystick.systems.bitronix.read.open_decisions import DanglingSet
+from tallystick.systems.bitronix.read.plain_records import PlainRecords, ReadChunks
 from tallystick.systems.bitronix.read.scan import (
     CountedWalk,
     RecordSpan,
@@ -44,12 +45,14 @@ class Part:
         path: None for a missing file.
         data: None where the file is missing or cannot be read.
         keeps: walk through the file once and keep its spans in memory.
+        read_chunks: reads plain records; None where all are read one by one.
     """
 
     number: int
     path: str | None
     data: memoryview | None
     keeps: bool = False
+    read_chunks: ReadChunks | None = None
     _kept: list[RecordSpan] | None = field(default=None, init=False, repr=False)
 
     @cached_property
@@ -64,6 +67,13 @@ class Part:
             return None
         end = counted_end(self.header, self.size)
         return RecordSearch(self.data).last_record(HEADER_LENGTH, end)
+
+    @cached_property
+    def plain(self) -> PlainRecords | None:
+        """The records of the counted range if all of them can be read as plain ones."""
+        if self.data is None or self.header is None or self.read_chunks is None:
+            return None
+        return PlainRecords.of(self.data, self.header, self.read_chunks)
 
     @property
     def size(self) -> int:
@@ -96,6 +106,24 @@ class Part:
         for span in self.counted_spans():
             yield span
             place = span.end
+        yield from self._uncounted(place, newest)
+
+    def odd_spans(self, newest: Stamp | None) -> Iterator[RecordSpan]:
+        """Yield all spans of the file except those of the records in `plain`."""
+        place = 0
+        for span in self.odd_counted_spans():
+            yield span
+            place = span.end
+        yield from self._uncounted(place if self.plain is None else self.plain.end, newest)
+
+    def odd_counted_spans(self) -> Iterator[RecordSpan]:
+        """Yield the spans of the header and of the counted range except those in `plain`."""
+        if self.data is None or self.plain is None:
+            return self.counted_spans()
+        return iter((header_span(self.data),))
+
+    def _uncounted(self, place: int, newest: Stamp | None) -> Iterator[RecordSpan]:
+        """Yield the spans from ``place``, the end of the counted range, to the end of the file."""
         if self.data is None or place >= self.size:
             return
         if place >= self.content_end:
@@ -169,6 +197,12 @@ class DualFiles:
                 if span.record is not None and span.outcome is Outcome.VALID:
                     yield part, span
 
+    def records_of(self, part: Part) -> Iterator[tuple[RecordSpan, TransactionLogRecord]]:
+        """Yield every whole record of a part that is not stale, except those in `Part.plain`."""
+        for span in part.odd_spans(self.newest):
+            if span.record is not None and span.outcome is Outcome.VALID:
+                yield span, span.record
+
     def outlives_headers(self) -> bool:
         """Return whether a whole record that no header counts is newer than all that they count.
 
@@ -176,7 +210,7 @@ class DualFiles:
         older, unless the clock began anew in between, as one that counts since boot does.
         """
         for part in self.parts:
-            for span in part.spans(self.newest):
+            for span in part.odd_spans(self.newest):
                 if span.counted or span.record is None:
                     continue
                 newer = self.newest is None or stamp(span.record) > self.newest
@@ -187,9 +221,11 @@ class DualFiles:
     def dangling(self) -> DanglingSet:
         """Return the decisions that are open according to both parts."""
         found = DanglingSet()
-        for _, span in self.records():
-            assert span.record is not None  # `records` gives no others
-            found.apply(span.record)
+        for part in self.order():
+            if part.plain is not None:
+                found = DanglingSet.of(part.plain.kept_after(found.records()))
+            for _, record in self.records_of(part):
+                found.apply(record)
         return found
 
 

@@ -6,8 +6,9 @@ engine's verdict, the strict verdict and the live log use the same rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Self
 
 from tallystick.systems.bitronix.format.layout import CLOSING, COMMITTING
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
@@ -31,6 +32,13 @@ class DanglingSet:
     def __init__(self, rebuild: Rebuild = _with_names) -> None:
         self._open: dict[bytes, TransactionLogRecord] = {}
         self._rebuild = rebuild
+
+    @classmethod
+    def of(cls, records: Iterable[TransactionLogRecord]) -> Self:
+        """Return the set that has kept these records."""
+        found = cls()
+        found._open = {record.gtrid: record for record in records}
+        return found
 
     def apply(self, record: TransactionLogRecord) -> None:
         """Apply the next record."""

@@ -6,9 +6,10 @@ In: a `Part` with its place in the order of the two, and the newest record that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from tallystick.records import Clock, LogFile, Span
+from tallystick.records import Clock, LogFile, Outcome, Span
+from tallystick.systems.bitronix.format.layout import HEADER_LENGTH
 from tallystick.systems.bitronix.read.files import Part
 from tallystick.systems.bitronix.read.scan import RecordSpan, Stamp
 
@@ -24,8 +25,18 @@ def log_file(part: Part, order: int, newest: Stamp | None, clock: Clock) -> LogF
         clock=clock,
         redundant=order == 0,
         why="its open decisions were copied at the change of files" if order == 0 else "in use",
-        spans=_joined(part.spans(newest)),
+        spans=_joined(_spans(part, newest)),
     )
+
+
+def _spans(part: Part, newest: Stamp | None) -> Iterator[RecordSpan]:
+    """Yield the spans of a part, all plain records as one."""
+    odd = part.odd_spans(newest)
+    if part.plain is not None and part.plain.count:
+        yield next(odd)  # the header
+        length = part.plain.end - HEADER_LENGTH
+        yield RecordSpan(HEADER_LENGTH, length, Outcome.VALID, "record")
+    yield from odd
 
 
 def _joined(found: Iterable[RecordSpan]) -> tuple[Span, ...]:

@@ -7,7 +7,8 @@ with the number of gtrids in the journal, which its two files bound.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 
 from tallystick.records import State, Transaction
 from tallystick.systems.bitronix.format.layout import (
@@ -15,6 +16,7 @@ from tallystick.systems.bitronix.format.layout import (
     COMMITTED,
     COMMITTING,
     FORMAT_ID,
+    GTRID_OFFSET,
     MARKED_ROLLBACK,
     PREPARED,
     PREPARING,
@@ -27,7 +29,7 @@ from tallystick.systems.bitronix.format.layout import (
 )
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tallystick.systems.bitronix.read.files import DualFiles
-from tallystick.systems.bitronix.read.open_decisions import DanglingSet
+from tallystick.systems.bitronix.read.plain_records import Chunk, stored_names
 
 _STATE_OF = {
     ACTIVE: State.ACTIVE,
@@ -48,21 +50,21 @@ class _GtridSummary:
     """The records of one gtrid, summed up."""
 
     first_time: int
-    last: TransactionLogRecord
-    last_place: tuple[str, int]
+    last_status: int = 0
+    last_time: int = 0
+    last_place: tuple[str, int] = ("", 0)
     decision_place: tuple[str, int] | None = None
-    names: set[str] = field(default_factory=set)
-    files: dict[str, None] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
     records: int = 0
     bytes: int = 0
 
-    def add(self, path: str, offset: int, record: TransactionLogRecord) -> None:
-        self.last = record
-        self.last_place = (path, offset)
+    def add(self, place: tuple[str, int], record: TransactionLogRecord) -> None:
+        self.last_status, self.last_time, self.last_place = record.status, record.time, place
         if record.status == COMMITTING:
-            self.decision_place = self.last_place
-        self.names.update(record.unique_names)
-        self.files[path] = None
+            self.decision_place = place
+        self.names = _united(self.names, record.unique_names)
+        self.files = _united_files(self.files, place[0])
         self.records += 1
         self.bytes += record.size
 
@@ -70,17 +72,49 @@ class _GtridSummary:
 def transactions(pair: DualFiles, log: str) -> Iterator[Transaction]:
     """Yield every gtrid of the journal in order of its first record."""
     summaries: dict[bytes, _GtridSummary] = {}
-    dangling = DanglingSet()
-    for part, span in pair.records():
-        record, path = span.record, part.path
-        assert record is not None  # `records` gives no others
-        assert path is not None
-        place = (path, span.offset)
-        summary = summaries.setdefault(record.gtrid, _GtridSummary(record.time, record, place))
-        summary.add(path, span.offset, record)
-        dangling.apply(record)
+    for part in pair.order():
+        for chunk in () if part.plain is None else part.plain.chunks():
+            _add_chunk(summaries, part.path or "", chunk)
+        for span, record in pair.records_of(part):
+            summary = summaries.get(record.gtrid)
+            if summary is None:
+                summary = summaries[record.gtrid] = _GtridSummary(record.time)
+            summary.add((part.path or "", span.offset), record)
+    dangling = pair.dangling()
     for gtrid, summary in summaries.items():
         yield _transaction(log, gtrid, summary, dangling.get(gtrid))
+
+
+def _add_chunk(summaries: dict[bytes, _GtridSummary], path: str, chunk: Chunk) -> None:
+    """Add plain records: what `_GtridSummary.add` does of each, gtrid by gtrid."""
+    data, base = chunk.data, chunk.base
+    rows, names = chunk.gtrids()
+    found = []
+    for begin, end, first_time, status, time, last, decision, count, size in rows:
+        gtrid = data[begin + GTRID_OFFSET : end]
+        one = summaries.get(gtrid)
+        if one is None:
+            one = summaries[gtrid] = _GtridSummary(first_time)
+        found.append(one)
+        one.last_status, one.last_time, one.last_place = status, time, (path, base + last)
+        if decision >= 0:
+            one.decision_place = (path, base + decision)
+        one.files = _united_files(one.files, path)
+        one.records += count
+        one.bytes += size
+    for number, begin, end in names:
+        one = found[number]
+        one.names = _united(one.names, stored_names(data[begin:end]))
+
+
+@lru_cache(maxsize=1024)
+def _united(names: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of both, sorted; cached, as a program has few sets of names."""
+    return tuple(sorted({*names, *more}))
+
+
+def _united_files(files: tuple[str, ...], path: str) -> tuple[str, ...]:
+    return files if path in files else (*files, path)
 
 
 def _transaction(
@@ -88,32 +122,32 @@ def _transaction(
 ) -> Transaction:
     open_names = () if kept is None else kept.unique_names
     decided = summary.decision_place if kept is not None else None
-    last = summary.last
+    last = summary.last_status
     return Transaction(
         system=SYSTEM_NAME,
         log=log,
         key=gtrid.hex() or "(empty)",
-        state=_STATE_OF.get(last.status, State.UNKNOWN) if kept is None else State.COMMITTING,
+        state=_STATE_OF.get(last, State.UNKNOWN) if kept is None else State.COMMITTING,
         format_id=FORMAT_ID,
         gtrid=gtrid,
         name=gtrid.hex().upper(),
-        participants=tuple(sorted(summary.names)),
+        participants=summary.names,
         open_participants=open_names,
         first_time=summary.first_time,
-        last_time=last.time,
+        last_time=summary.last_time,
         records=summary.records,
         bytes=summary.bytes,
-        files=tuple(summary.files),
+        files=summary.files,
         evidence=decided or summary.last_place,
-        evidence_type=status_name(COMMITTING if decided else last.status),
+        evidence_type=status_name(COMMITTING if decided else last),
         attributes=_attributes(gtrid, last, len(summary.names)),
     )
 
 
-def _attributes(gtrid: bytes, last: TransactionLogRecord, names: int) -> dict[str, object]:
+def _attributes(gtrid: bytes, last: int, names: int) -> dict[str, object]:
     parts = split_gtrid(gtrid)
     return {
-        "lastStatus": status_name(last.status),
+        "lastStatus": status_name(last),
         "onePhase": names == 1,
         "serverId": parts.server_id,
         "gtridTimestamp": parts.time,

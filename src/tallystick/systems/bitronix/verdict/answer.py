@@ -69,7 +69,7 @@ def _proof(pair: DualFiles) -> Iterator[Ground]:
     if any(part.header is None for part in pair.parts):
         return
     for part in pair.parts:
-        for span in part.counted_spans():
+        for span in part.odd_counted_spans():
             if span.outcome is not Outcome.VALID or not span.counted:
                 return
     if pair.outlives_headers():

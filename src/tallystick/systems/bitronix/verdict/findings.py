@@ -15,6 +15,7 @@ from tallystick.systems.bitronix.format.layout import (
     FORMAT_ID,
     FORMAT_ID_HEADER,
     HEADER_LENGTH,
+    LARGEST_FOR_PAGE,
     STATE_HEADER,
     TIMESTAMP_HEADER,
     UNCLEAN_LOG_STATE,
@@ -27,8 +28,6 @@ from tallystick.systems.bitronix.read.scan import RecordSpan
 from tallystick.systems.findings import FindingBuilder
 
 SERVER_ID_MAX = 51
-LARGEST_FOR_PAGE = 8184
-"""Largest L that the 3.0 line reads."""
 DETAILS_MAX = 1000
 """Findings about single records and ranges per file; one more finding counts the rest."""
 
@@ -158,7 +157,7 @@ def _why_stale(one: FileHeader, two: FileHeader) -> str:
 
 def _about_spans(pair: DualFiles, build: FindingBuilder, part: Part) -> Iterator[Finding]:
     after_damage = False
-    for span, reached in with_reached(part.data, part.spans(pair.newest)):
+    for span, reached in with_reached(part.data, part.odd_spans(pair.newest)):
         if span.offset and span.outcome in (Outcome.CORRUPT, Outcome.TORN):
             yield _damage(build, part, span)
             after_damage = True
@@ -253,11 +252,10 @@ def _limited(build: FindingBuilder, part: Part, found: list[Finding]) -> list[Fi
 
 
 def _about_server_ids(pair: DualFiles, build: FindingBuilder) -> Iterator[Finding]:
-    ids = {
-        split_gtrid(span.record.gtrid).server_id
-        for _, span in pair.records()
-        if span.record is not None
-    }
+    ids: set[str | None] = set()
+    for part in pair.parts:
+        ids |= frozenset() if part.plain is None else part.plain.server_ids
+        ids |= {split_gtrid(record.gtrid).server_id for _, record in pair.records_of(part)}
     known = sorted(one for one in ids if one is not None)
     if len(known) > 1:
         yield build(

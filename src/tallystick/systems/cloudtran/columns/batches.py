@@ -26,27 +26,16 @@ from tallystick.arrow.columns import (
     viewed,
 )
 from tallystick.arrow.schemas import record_batches
-from tallystick.errors import LogFormatError
 from tallystick.records import Clock, Kind, Outcome
-from tallystick.storage.crc import crc32
 from tallystick.systems.cloudtran.columns import kernels
-from tallystick.systems.cloudtran.format.layout import (
-    CODEC_ZLIB,
-    HEADER_SIZE,
-    PROLOGUE_SIZE,
-    SYSTEM_NAME,
-    Prologue,
-    unpack_entries,
-)
+from tallystick.systems.cloudtran.columns.block_runs import BlockRun, read_run
+from tallystick.systems.cloudtran.format.layout import SYSTEM_NAME
 from tallystick.systems.cloudtran.read.block_order import BlockOrder, Opener
 from tallystick.systems.cloudtran.read.files import BlockFile
 from tallystick.systems.cloudtran.read.records import TYPES, block_records
 from tallystick.systems.cloudtran.read.scan import FileScan
 from tallystick.systems.protocol import Split
 
-RUN_BYTES = 8 << 20
-"""Bytes of file that one run of the kernel covers."""
-RUN_BLOCKS = 4096
 _KINDS = pa.array([Kind.PERSISTING.value, Kind.PERSISTED.value])
 _TYPES = pa.array(list(TYPES.values()))
 
@@ -77,67 +66,41 @@ class _Walk:
     rows: int
 
     def batches(self, offset: int, end: int) -> Iterator[pa.RecordBatch]:
-        data: Any = np.frombuffer(self.scan.data, np.uint8)
-        signature: Any = np.frombuffer(self.scan.finder.signature, np.uint8)
-        out: Any = np.empty((RUN_BLOCKS, kernels.BLOCK_COLUMNS), np.uint64)
-        size = self.scan.finder.block_size
         while offset < end and not self.order.ended:
-            found = kernels.walk_blocks(data, offset, end, signature, size, RUN_BYTES, out)
-            run = _Run.of(self.scan, data, self._valid_prefix(out[:found]))
-            for begin in range(0, run.entries.shape[1], self.rows):
-                yield self._batch(run, begin, begin + self.rows)
-            if run.count:
-                offset = run.end
-                self._continue(out[: run.count])
-            else:
+            run = read_run(self.scan, self.order, offset, end)
+            if run is None:
                 offset, records = self._scan_block(offset)
                 yield from records
-
-    def _valid_prefix(self, blocks: Any) -> Any:
-        """Return the leading blocks of one codec whose checksums hold and that continue the log."""
-        data = self.scan.data
-        last, serial = self.order.last, None
-        for index, row in enumerate(blocks.tolist()):
-            start = row[kernels.OFFSET] + HEADER_SIZE
-            if row[kernels.CODEC] != blocks[0][kernels.CODEC]:
-                return blocks[:index]
-            serial = row[kernels.SERIAL] if serial is None else serial
-            ordered = row[kernels.SERIAL] == serial and row[kernels.SEQUENCE] > last
-            whole = crc32(data[start : start + row[kernels.SIZE]]) == row[kernels.CRC]
-            if not ordered or not whole or not self.order.would_accept(serial):
-                return blocks[:index]
-            last = row[kernels.SEQUENCE]
-        return blocks
-
-    def _continue(self, blocks: Any) -> None:
-        last = blocks[-1]
-        self.order.accepts(int(last[kernels.SERIAL]), int(last[kernels.SEQUENCE]))
+                continue
+            for begin in range(0, run.count, self.rows):
+                yield self._batch(run, begin, begin + self.rows)
+            offset = run.end
 
     def _scan_block(self, offset: int) -> tuple[int, Iterator[pa.RecordBatch]]:
         """Read one block by the scan, which knows all damage; return its end and records."""
-        block = next(self.scan.blocks(offset))
+        block = self.scan.block_at(offset)
         if not self.order.follows(block):
             return block.end, iter(())
         records = block_records(block, self.file.path)
         return block.end, record_batches(records, self.log, Clock.WALL_US.value, self.rows)
 
-    def _batch(self, run: _Run, begin: int, end: int) -> pa.RecordBatch:
-        entries = run.entries[:, begin:end]
+    def _batch(self, run: BlockRun, begin: int, end: int) -> pa.RecordBatch:
+        entries = run.entries[:, begin:end].view(np.int64)
         count = entries.shape[1]
         kinds = (entries[kernels.KIND] - 1).astype(np.int8)
-        blocks = entries[kernels.BLOCK]
-        offsets, lengths = run.places(entries, blocks)
+        sequences = run.table[:, kernels.SEQUENCE].view(np.int64)[entries[kernels.BLOCK]]
+        offsets, lengths = run.places(run.entries[:, begin:end])
         bodies = entries[kernels.BODY] - run.base
         columns = {
             "system": constant(SYSTEM_NAME, count),
             "log": constant(self.log, count),
             "file": constant(self.file.path, count),
-            "offset": numbers(offsets, None),
-            "length": numbers(lengths, None),
+            "offset": numbers(offsets.view(np.int64), None),
+            "length": numbers(lengths.view(np.int64), None),
             "outcome": constant(Outcome.VALID.value, count),
             "kind": coded(kinds, _KINDS),
             "type": coded(kinds, _TYPES),
-            "sequence": numbers(run.blocks[:, kernels.SEQUENCE][blocks], None),
+            "sequence": numbers(sequences, None),
             "time": numbers(entries[kernels.TIME], None),
             "clock": constant(Clock.WALL_US.value, count),
             "transaction": numbers(entries[kernels.NUMBER], None),
@@ -145,73 +108,6 @@ class _Walk:
             "body": _bodies(run.window, bodies, entries[kernels.BODY_LENGTH]),
         }
         return record_batch(columns, count)
-
-
-@dataclass(slots=True)
-class _Run:
-    """Entries of several whole blocks of one codec.
-
-    Their places count from ``base`` bytes before ``window``, which holds all of them.
-    """
-
-    base: int
-    window: Any
-    blocks: Any
-    entries: Any
-    packed: bool
-
-    @classmethod
-    def of(cls, scan: FileScan, data: Any, found: Any) -> _Run:
-        blocks = found.view(np.int64)
-        packed = len(blocks) > 0 and int(blocks[0][kernels.CODEC]) == CODEC_ZLIB
-        starts = blocks[:, kernels.OFFSET] + (HEADER_SIZE + PROLOGUE_SIZE)
-        ends = starts + blocks[:, kernels.SIZE] - PROLOGUE_SIZE
-        if packed:
-            data, starts, ends = _unpacked(scan, starts, ends)
-            blocks = blocks[: len(starts)]
-        counts = np.ascontiguousarray(blocks[:, kernels.COUNT])
-        rows = min(int(counts.sum()), int((ends - starts).sum()) // kernels.ENTRY_MIN)
-        entries = np.empty((kernels.ENTRY_COLUMNS, rows), np.uint64)
-        whole = kernels.walk_entries(data, starts, ends, counts, entries)
-        kept = int(counts[:whole].sum())
-        base, end = (int(starts[0]), int(ends[whole - 1])) if whole else (0, 0)
-        found = entries[:, :kept].view(np.int64)
-        return cls(base, data[base:end], blocks[:whole], found, packed)
-
-    @property
-    def count(self) -> int:
-        return len(self.blocks)
-
-    @property
-    def end(self) -> int:
-        """The offset in the file after the last block."""
-        last = self.blocks[-1]
-        return int(last[kernels.OFFSET] + last[kernels.LENGTH])
-
-    def places(self, entries: Any, blocks: Any) -> tuple[Any, Any]:
-        """Return offsets and lengths in the file; packed entries share those of their stream."""
-        if not self.packed:
-            return entries[kernels.PLACE], entries[kernels.ENTRY_LENGTH]
-        offsets = self.blocks[:, kernels.OFFSET][blocks] + (HEADER_SIZE + PROLOGUE_SIZE)
-        return offsets, self.blocks[:, kernels.SIZE][blocks] - PROLOGUE_SIZE
-
-
-def _unpacked(scan: FileScan, starts: Any, ends: Any) -> tuple[Any, Any, Any]:
-    """Return the unpacked entries of leading blocks, joined, with the bounds of each block."""
-    pieces: list[Any] = []
-    bounds = [0]
-    prologue = Prologue(0, 0, CODEC_ZLIB)
-    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        try:
-            data = scan.data[start - PROLOGUE_SIZE : end]
-            pieces.append(unpack_entries(prologue, data, scan.finder.unpacked_max))
-        except LogFormatError:
-            break
-        bounds.append(bounds[-1] + len(pieces[-1]))
-        if bounds[-1] > RUN_BYTES:
-            break
-    places = np.array(bounds, np.int64)
-    return np.frombuffer(b"".join(pieces), np.uint8), places[:-1], places[1:]
 
 
 def _bodies(data: Any, starts: Any, lengths: Any) -> pa.Array:

@@ -47,11 +47,18 @@ _CODE_AT, _NAME_SIZE_AT = entries.OPERATION_CODE_AT, entries.OPERATION_NAME_SIZE
 _CODE_MAX = int(entries.OperationKind.DELETE)
 
 # columns of a block row
-OFFSET, LENGTH, SIZE, CRC, COUNT, CODEC, SERIAL, SEQUENCE = range(8)
-BLOCK_COLUMNS = 8
+OFFSET, LENGTH, SIZE, CRC, COUNT, CODEC, SERIAL, SEQUENCE, SECOND, CLOSING = range(10)
+BLOCK_COLUMNS = 10
 # rows of the table of entries: each is a column of the batch
-PLACE, ENTRY_LENGTH, KIND, NUMBER, TIME, BODY, BODY_LENGTH, TARGETS, BLOCK = range(9)
-ENTRY_COLUMNS = 9
+PLACE, ENTRY_LENGTH, KIND, NUMBER, TIME, BODY, BODY_LENGTH, TARGETS, BLOCK, FLAGS = range(10)
+TARGETS_END = 10
+"""Where the operations of a persisting entry begin, with their number."""
+OPERATIONS = 11
+"""Their number; 0 of a persisted entry."""
+ENTRY_COLUMNS = 12
+# rows of the table of operations
+ENTRY, ORDINAL, CODE, NAME, NAME_LENGTH, KEY, KEY_LENGTH, VALUE, VALUE_LENGTH = range(9)
+OPERATION_COLUMNS = 9
 
 
 @kernel
@@ -105,8 +112,10 @@ def _block(data: Array, offset: int, signature: Array, block_size: int, row: Arr
     length = -(-(_BOTH + size) // block_size) * block_size
     last = offset + length - _HEADER
     at_end = offset + length <= len(data) and _same(header, data[last : last + _HEADER])
-    if not at_end and not _same(header, data[data_end : data_end + _HEADER]):
-        return 0
+    if not at_end:
+        if not _same(header, data[data_end : data_end + _HEADER]):
+            return 0
+        last, length = data_end, min(length, len(data) - offset)
     prologue = data[offset + _HEADER : offset + _HEADER + _PROLOGUE]
     codec, flags = int(prologue[_CODEC_AT]), le_uint16(prologue, _FLAGS_AT)
     sequence = le_int64(prologue, _SEQUENCE_AT)
@@ -118,6 +127,7 @@ def _block(data: Array, offset: int, signature: Array, block_size: int, row: Arr
     row[CRC], row[COUNT] = le_uint32(header, _CRC_AT), le_uint32(header, _COUNT_AT)
     row[CODEC] = codec
     row[SERIAL], row[SEQUENCE] = le_uint32(prologue, _SERIAL_AT), sequence
+    row[SECOND], row[CLOSING] = last, flags
     return length
 
 
@@ -163,14 +173,17 @@ def _entry(data: Array, place: int, limit: int, out: Array, row: int) -> Number:
     targets = le_uint16(data, body)
     if (targets == 0) != (kind == _PERSISTED and flags > 0) or not _utf8(data, place + _HEAD, body):
         return 0
-    reached = _names(data, body + _TARGET_COUNT, end, targets)
-    if reached > 0 and kind == _PERSISTING:
-        reached = _operations(data, reached, end, targets)
+    operations = _names(data, body + _TARGET_COUNT, end, targets)
+    reached = operations
+    if operations > 0 and kind == _PERSISTING:
+        reached = _operations(data, operations, end, targets)
     if reached != end:
         return 0
     out[PLACE, row], out[ENTRY_LENGTH, row], out[KIND, row] = place, end - place, kind
     out[NUMBER, row], out[TIME, row] = number, le_int64(data, place + _TIME_AT)
     out[BODY, row], out[BODY_LENGTH, row], out[TARGETS, row] = body, end - body, targets
+    out[FLAGS, row], out[TARGETS_END, row] = flags, operations
+    out[OPERATIONS, row] = le_uint32(data, operations) if kind == _PERSISTING else 0
     return end - place
 
 
@@ -239,6 +252,42 @@ def _utf8(data: Array, place: int, end: int) -> bool:
                 return False
         place += more
     return True
+
+
+@kernel
+def put_operations(data: Array, starts: Array, out: Array) -> bool:
+    """Fill a column per operation of entries; return whether every key is UTF-8.
+
+    ``starts`` are the `TARGETS_END` of exact entries. ``out`` has `OPERATION_COLUMNS` rows of
+    signed 64-bit numbers; the length of a value that is not there is -1.
+    """
+    row = 0
+    plain = True
+    for entry in range(len(starts)):
+        place = int(starts[entry])
+        count = le_uint32(data, place)
+        place += _OPERATION_COUNT
+        for ordinal in range(count):
+            out[ENTRY, row], out[ORDINAL, row] = entry, ordinal
+            place = _put_operation(data, place, out, row)
+            key = out[KEY, row]
+            plain = plain and _utf8(data, key, key + out[KEY_LENGTH, row])
+            row += 1
+    return plain
+
+
+@kernel
+def _put_operation(data: Array, place: int, out: Array, row: int) -> Number:
+    """Fill the column of one operation; return its end."""
+    out[CODE, row], out[NAME, row] = data[place + _CODE_AT], place + _OPERATION_HEAD
+    out[NAME_LENGTH, row] = le_uint16(data, place + _NAME_SIZE_AT)
+    place = out[NAME, row] + out[NAME_LENGTH, row]
+    out[KEY, row], out[KEY_LENGTH, row] = place + _BLOB_SIZE, le_uint32(data, place)
+    place = out[KEY, row] + out[KEY_LENGTH, row]
+    size = le_uint32(data, place)
+    place += _BLOB_SIZE
+    out[VALUE, row], out[VALUE_LENGTH, row] = place, -1 if size == _NO_VALUE else size
+    return place + max(0, out[VALUE_LENGTH, row])
 
 
 @kernel

@@ -1,7 +1,7 @@
 """The analysis of all files of a log: losses, warnings, pending transactions, redundant files.
 
-In: `BlockOccurrence`s in the order of reading, as `block_order` gives them. Out: the
-`LogAnalysis`. Memory grows with open transactions and with damage.
+In: `BlockOccurrence`s and `RunOccurrence`s in the order of reading. Out: the `LogAnalysis`. Memory
+grows with open transactions and with damage.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from tallystick.systems.cloudtran.read.block_order import BlockOccurrence
 from tallystick.systems.cloudtran.read.files import ANY_SERIAL, BlockFile
 from tallystick.systems.cloudtran.read.interval_set import IntervalSet
 from tallystick.systems.cloudtran.read.scan import LOST, BlockState
+from tallystick.systems.cloudtran.read.whole_blocks import RunOccurrence, target_names
 
 LOST_AT_END = "lost-at-end"
 MISSING_BLOCKS = "missing-blocks"
@@ -125,6 +126,31 @@ class LogAnalysis:
         else:
             self._read(occurrence)
 
+    def add_run(self, occurrence: RunOccurrence) -> None:
+        """Add whole blocks that follow each other; it comes to what `add` makes of each.
+
+        An entry that says that every target holds a transaction leaves nothing of the others of
+        its number, before or after it, but that they were logged.
+        """
+        index, run = occurrence.index, occurrence.run
+        self._enter(index)
+        self._end = run.end
+        self.odd_tail = False
+        for block in run.blocks():
+            self._follow(index, occurrence.file, block.offset, block.sequence)
+            self.ends_closed = bool(block.closing)
+        for numbers in run.logged():
+            self.seen.add_range(numbers)
+        for numbers in run.closed():
+            self._close(numbers)
+        data = run.data()
+        for kind, _, number, _, _, _, _, body, targets_end, operations in run.open_rows():
+            targets = target_names(data[body:targets_end])
+            if kind == EntryKind.PERSISTING:
+                self._persisting(number, targets, operations, index)
+            else:
+                self._persisted(number, targets)
+
     def unreadable(self, index: int) -> None:
         """Add the loss of a file whose bytes the operating system does not return."""
         self._enter(index)
@@ -162,15 +188,19 @@ class LogAnalysis:
         if block.state is not BlockState.OK:
             self._warn(block.state.value, occurrence)
         self.ends_closed = block.prologue.closing
-        sequence = block.prologue.sequence
-        self.firsts.setdefault(occurrence.index, sequence)
+        self._follow(occurrence.index, occurrence.file, block.offset, block.prologue.sequence)
+        for placed in block.entries:
+            self._entry(placed.entry, occurrence.index)
+
+    def _follow(self, index: int, file: BlockFile, offset: int, sequence: int) -> None:
+        """Compare the sequence of a readable block with the one before it."""
+        self.firsts.setdefault(index, sequence)
         if sequence > self.last_sequence:
             known = self.last_sequence > 0 or self.mark.kept > 0
             missing = max(0, sequence - self._before - 1) if known else None
-            self._assign_missing(occurrence, missing)
+            self._assign(missing, MISSING_BLOCKS, index, file, offset)
+            self._torn = None
             self.last_sequence = sequence
-        for placed in block.entries:
-            self._entry(placed.entry, occurrence.index)
 
     @property
     def _before(self) -> int:
@@ -178,12 +208,6 @@ class LogAnalysis:
         return max(self.last_sequence, self.mark.kept - 1)
 
     # -- losses ------------------------------------------------------------------------------
-
-    def _assign_missing(self, occurrence: BlockOccurrence, missing: int | None) -> None:
-        """Report where ``missing`` blocks before this one were lost; None means it is unknown."""
-        one = occurrence
-        self._assign(missing, MISSING_BLOCKS, one.index, one.file, one.block.offset)
-        self._torn = None
 
     def _assign_end(self) -> None:
         """Report what was lost at the end of the log: damage, and blocks that the mark names."""
@@ -195,7 +219,10 @@ class LogAnalysis:
     def _assign(
         self, missing: int | None, state: str, index: int, file: BlockFile, offset: int
     ) -> None:
-        """Report missing blocks: in damaged regions, at a torn end, or else at this place."""
+        """Report missing blocks: in damaged regions, at a torn end, or else at this place.
+
+        None means that it is unknown how many are missing.
+        """
         rest = self._assign_to_regions(missing)
         if rest and self._torn is not None:
             torn_index, torn = self._torn
@@ -237,36 +264,41 @@ class LogAnalysis:
     # -- transactions ------------------------------------------------------------------------
 
     def _entry(self, entry: Entry, index: int) -> None:
-        if entry.kind is EntryKind.PERSISTING:
-            self._persisting(entry, index)
-        elif entry.all_targets:
-            self.open.pop(entry.number, None)
-            self._partly.pop(entry.number, None)
-            self.closed.add(entry.number)
-        else:
-            self._persisted(entry)
-
-    def _persisting(self, entry: Entry, index: int) -> None:
         number = entry.number
-        if not entry.carried_forward:
-            self.seen.add(number)
+        if entry.kind is EntryKind.PERSISTING:
+            if not entry.carried_forward:
+                self.seen.add(number)
+            self._persisting(number, entry.targets, len(entry.operations), index)
+        elif entry.all_targets:
+            self._close(range(number, number + 1))
+        else:
+            self._persisted(number, entry.targets)
+
+    def _close(self, numbers: range) -> None:
+        for number in numbers:
+            self.open.pop(number, None)
+            self._partly.pop(number, None)
+        self.closed.add_range(numbers)
+
+    def _persisting(
+        self, number: int, targets: tuple[str, ...], operations: int, index: int
+    ) -> None:
         if number in self.closed:
             return
         if (known := self.open.get(number)) is not None:
             known.file = index
             return
         held = self._partly.pop(number, set())
-        pending = [target for target in entry.targets if target not in held]
-        one = OpenTransaction(number, pending, len(entry.operations), index)
-        self._keep(one)
+        pending = [target for target in targets if target not in held]
+        self._keep(OpenTransaction(number, pending, operations, index))
 
-    def _persisted(self, entry: Entry) -> None:
-        one = self.open.get(entry.number)
+    def _persisted(self, number: int, targets: tuple[str, ...]) -> None:
+        one = self.open.get(number)
         if one is not None:
-            one.pending = [target for target in one.pending if target not in entry.targets]
+            one.pending = [target for target in one.pending if target not in targets]
             self._keep(one)
-        elif entry.number not in self.closed:
-            self._partly.setdefault(entry.number, set()).update(entry.targets)
+        elif number not in self.closed:
+            self._partly.setdefault(number, set()).update(targets)
 
     def _keep(self, one: OpenTransaction) -> None:
         if one.pending:

@@ -11,6 +11,7 @@ from itertools import groupby
 from tallystick.errors import LogUnreadableError
 from tallystick.records import Change, Kind
 from tallystick.systems.cloudtran.format.entries import (
+    Entry,
     EntryKind,
     OperationKind,
     PlacedEntry,
@@ -19,9 +20,9 @@ from tallystick.systems.cloudtran.format.entries import (
 from tallystick.systems.cloudtran.format.layout import SYSTEM_NAME
 from tallystick.systems.cloudtran.read.block_order import BlockOccurrence
 from tallystick.systems.cloudtran.read.interval_set import IntervalSet
-from tallystick.systems.cloudtran.read.scan import Block
+from tallystick.systems.cloudtran.read.whole_blocks import RunOccurrence
 
-_CHANGE_KINDS = {
+CHANGE_KINDS = {
     OperationKind.OPAQUE: Kind.UNKNOWN,
     OperationKind.INSERT: Kind.ADD,
     OperationKind.UPDATE: Kind.UPDATE,
@@ -33,22 +34,39 @@ def plain_changes(occurrences: Iterable[BlockOccurrence], log: str) -> Iterator[
     """Yield the operations of entries in their first place, by ascending number."""
     for occurrence, placed in _persisting(occurrences):
         if not placed.entry.carried_forward:
-            yield from _entry_changes(occurrence.block, placed, occurrence.file.path, log)
+            offset, _ = occurrence.block.place_of(placed)
+            yield from entry_changes(placed.entry, offset, occurrence.file.path, log)
 
 
-def carried_changes(occurrences: Iterable[BlockOccurrence], log: str) -> list[Change]:
+def carried_changes(
+    occurrences: Iterable[BlockOccurrence | RunOccurrence], log: str
+) -> list[Change]:
     """Return the operations of transactions with carried entries only, by ascending number."""
     carried: dict[int, list[Change]] = {}
     plain = IntervalSet()
-    for occurrence, placed in _persisting(occurrences):
-        number = placed.entry.number
-        if not placed.entry.carried_forward:
-            plain.add(number)
-        elif number not in carried:
-            path = occurrence.file.path
-            carried[number] = list(_entry_changes(occurrence.block, placed, path, log))
+    for occurrence in occurrences:
+        path = occurrence.file.path
+        for entry, offset in _carried_entries(occurrence, plain):
+            if entry.number not in carried:
+                carried[entry.number] = list(entry_changes(entry, offset, path, log))
     numbers = sorted(number for number in carried if number not in plain)
     return [change for number in numbers for change in carried[number]]
+
+
+def _carried_entries(
+    occurrence: BlockOccurrence | RunOccurrence, plain: IntervalSet
+) -> Iterator[tuple[Entry, int]]:
+    """Yield carried entries with their offsets; add the numbers of all others to ``plain``."""
+    if isinstance(occurrence, RunOccurrence):
+        for numbers in occurrence.run.logged():
+            plain.add_range(numbers)
+        yield from occurrence.run.carried()
+        return
+    for _, placed in _persisting([occurrence]):
+        if placed.entry.carried_forward:
+            yield placed.entry, occurrence.block.place_of(placed)[0]
+        else:
+            plain.add(placed.entry.number)
 
 
 def changes_between(
@@ -83,7 +101,8 @@ def changes_between(
             if placed.entry.carried_forward:
                 yield from orphans.pop(signed(placed.entry.number), ())
             else:
-                yield from _entry_changes(block, placed, occurrence.file.path, log)
+                offset, _ = block.place_of(placed)
+                yield from entry_changes(placed.entry, offset, occurrence.file.path, log)
 
 
 def _persisting(
@@ -96,22 +115,25 @@ def _persisting(
                     yield occurrence, placed
 
 
-def _entry_changes(block: Block, placed: PlacedEntry, path: str, log: str) -> Iterator[Change]:
-    """Yield the operations of a persisting entry; keys as text, undecodable bytes escaped."""
-    entry = placed.entry
-    offset, _ = block.place_of(placed)
+def entry_changes(entry: Entry, offset: int, path: str, log: str) -> Iterator[Change]:
+    """Yield the operations of a persisting entry."""
     for ordinal, operation in enumerate(entry.operations):
         yield Change(
             SYSTEM_NAME,
             log,
             signed(entry.number),
             ordinal,
-            _CHANGE_KINDS[operation.kind],
+            CHANGE_KINDS[operation.kind],
             operation.collection,
-            operation.key.decode("utf-8", "backslashreplace"),
+            key_text(operation.key),
             path,
             offset,
             transaction=str(entry.number),
             time=entry.time,
             after=operation.value,
         )
+
+
+def key_text(key: bytes) -> str:
+    """Return a key as text, undecodable bytes escaped."""
+    return key.decode("utf-8", "backslashreplace")

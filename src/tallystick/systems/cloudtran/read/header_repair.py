@@ -194,6 +194,13 @@ class BlockFinder:
         start = offset + HEADER_SIZE
         return self.data[start : start + size]
 
+    def take_effort(self, size: int) -> bool:
+        """Spend what verifying ``size`` bytes costs; return False if it is gone."""
+        if self._effort < size:
+            return False
+        self._effort -= size
+        return True
+
     def _spend(self, size: int) -> bool:
         self._effort -= size
         return self._effort >= 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 
@@ -39,6 +39,25 @@ class IntervalSet:
         else:
             self._starts.insert(index + 1, number)
             self._ends.insert(index + 1, number + 1)
+
+    def add_range(self, numbers: range) -> None:
+        """Add consecutive numbers."""
+        first = bisect_left(self._ends, numbers.start)
+        last = bisect_right(self._starts, numbers.stop)
+        start, end = numbers.start, numbers.stop
+        if first < last:
+            start, end = min(start, self._starts[first]), max(end, self._ends[last - 1])
+        self._starts[first:last] = [start]
+        self._ends[first:last] = [end]
+
+    def meets(self, numbers: range) -> bool:
+        """Return whether one of consecutive numbers is in the set."""
+        index = bisect_right(self._ends, numbers.start)
+        return index < len(self._starts) and self._starts[index] < numbers.stop
+
+    def ranges(self) -> Iterator[range]:
+        """Yield the numbers as ranges, ascending."""
+        return map(range, self._starts, self._ends)
 
     def gaps(self) -> Iterator[range]:
         """Yield the numbers missing between the smallest and the greatest, as ranges."""

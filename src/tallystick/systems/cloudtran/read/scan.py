@@ -159,11 +159,18 @@ class FileScan:
         """
         stop = self.end if end is None else min(end, self.end)
         while offset < stop:
-            block = self._undamaged(offset) or self._examine(offset)
+            block = self.block_at(offset)
             yield block
             if block.state is BlockState.TORN:
                 return
             offset = block.end
+
+    def block_at(self, offset: int) -> Block:
+        """Return the block that starts at ``offset``, below `end`; a torn one ends with the file.
+
+        Call it with ascending offsets only.
+        """
+        return self._undamaged(offset) or self._examine(offset)
 
     def _undamaged(self, offset: int) -> Block | None:
         """Return the block if both headers are exact and the data fits them, without a search."""

@@ -6,11 +6,12 @@ of what follows the last block.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tallystick.records import Outcome, Span
 from tallystick.systems.cloudtran.format.layout import HEADER_SIZE
 from tallystick.systems.cloudtran.read.scan import Block, BlockState
+from tallystick.systems.cloudtran.read.whole_blocks import WholeBlock
 
 _REASONS = {
     BlockState.PAYLOAD_DAMAGED: "a header is whole, the checksum of the data fails",
@@ -39,6 +40,16 @@ def block_spans(block: Block, file_size: int) -> Iterator[Span]:
     if second_end > second:
         yield _header_span(second, second_end - second, block.second_at is None)
     yield from _padding(second_end, block.end)
+
+
+def whole_spans(blocks: Iterable[WholeBlock]) -> Iterator[Span]:
+    """Yield what `block_spans` does, of blocks with both headers whole."""
+    for offset, length, size, second, _, _ in blocks:
+        yield _header_span(offset, HEADER_SIZE, damaged=False)
+        yield Span(offset + HEADER_SIZE, size, Outcome.VALID, "data")
+        yield from _padding(offset + HEADER_SIZE + size, second)
+        yield _header_span(second, HEADER_SIZE, damaged=False)
+        yield from _padding(second + HEADER_SIZE, offset + length)
 
 
 def _header_span(offset: int, size: int, damaged: bool) -> Span:

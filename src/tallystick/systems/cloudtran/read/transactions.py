@@ -1,83 +1,192 @@
 """From blocks to transactions.
 
-In: blocks in the order of reading. Out: one `Transaction` per number with a persisting entry.
+In: blocks and runs of blocks in the order of reading. Out: one `Transaction` per number with a
+persisting entry.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tallystick.records import State, Transaction
-from tallystick.systems.cloudtran.format.entries import Entry, EntryKind, PlacedEntry, signed
+from tallystick.systems.cloudtran.format.entries import (
+    ALL_TARGETS,
+    ENTRY_HEAD_SIZE,
+    EntryKind,
+    PersistedFlag,
+    PersistingFlag,
+    signed,
+)
 from tallystick.systems.cloudtran.format.layout import SYSTEM_NAME
 from tallystick.systems.cloudtran.read.block_order import BlockOccurrence
 from tallystick.systems.cloudtran.read.records import TYPES
+from tallystick.systems.cloudtran.read.whole_blocks import Row, RunOccurrence, Settled, target_names
+
+_PERSISTING, _PERSISTED = int(EntryKind.PERSISTING), int(EntryKind.PERSISTED)
+_CARRIED, _DISCARDED = int(PersistingFlag.CARRIED_FORWARD), int(PersistedFlag.DISCARDED)
+_TYPES = {int(kind): name for kind, name in TYPES.items()}
 
 
-def fold_transactions(occurrences: Iterable[BlockOccurrence], log: str) -> list[Transaction]:
+class Step(NamedTuple):
+    """What an entry says of its transaction, and where it stands."""
+
+    path: str
+    offset: int
+    length: int
+    kind: int
+    flags: int
+    time: int
+    targets: tuple[str, ...]
+
+
+def fold_transactions(
+    occurrences: Iterable[BlockOccurrence | RunOccurrence], log: str
+) -> list[Transaction]:
     """Return transactions by ascending number.
 
     Persisted entries whose persisting entry is gone are left out, as replay ignores them.
     """
-    known: dict[int, Transaction] = {}
-    early: dict[int, list[tuple[BlockOccurrence, PlacedEntry]]] = {}
+    fold = TransactionFold(log)
     for occurrence in occurrences:
-        if not occurrence.block.readable:
-            continue
-        for placed in occurrence.block.entries:
-            one = known.get(placed.entry.number)
-            if placed.entry.kind is EntryKind.PERSISTED and one is None:
-                early.setdefault(placed.entry.number, []).append((occurrence, placed))
-                continue
-            if one is None:
-                one = known[placed.entry.number] = _new_transaction(placed.entry, log)
-                for earlier in early.pop(placed.entry.number, ()):
-                    _add_entry(one, *earlier)
-            _add_entry(one, occurrence, placed)
-    return [known[number] for number in sorted(known)]
+        if isinstance(occurrence, RunOccurrence):
+            fold.add_run(occurrence)
+        elif occurrence.block.readable:
+            fold.add_block(occurrence)
+    return [fold.known[number] for number in sorted(fold.known)]
 
 
-def _new_transaction(entry: Entry, log: str) -> Transaction:
-    return Transaction(
-        SYSTEM_NAME,
-        log,
-        str(entry.number),
-        State.PENDING,
-        transaction=signed(entry.number),
-        name=entry.reference or None,
-        participants=entry.targets,
-        open_participants=entry.targets,
-        first_time=entry.time,
-        attributes={"operations": len(entry.operations)},
-    )
+@dataclass(slots=True)
+class TransactionFold:
+    """The transactions so far."""
+
+    log: str
+    known: dict[int, Transaction] = field(default_factory=dict)
+    _early: dict[int, list[Step]] = field(default_factory=dict)
+    """Persisted entries without a persisting one yet, by number."""
+
+    def add_block(self, occurrence: BlockOccurrence) -> None:
+        """Add the entries of a block."""
+        block, path = occurrence.block, occurrence.file.path
+        for placed in block.entries:
+            entry = placed.entry
+            offset, length = block.place_of(placed)
+            kind, flags, time = int(entry.kind), entry.flags, entry.time
+            step = Step(path, offset, length, kind, flags, time, entry.targets)
+            self.add(entry.number, step, entry.reference, len(entry.operations))
+
+    def add_run(self, occurrence: RunOccurrence) -> None:
+        """Add the entries of a run of blocks."""
+        path, data = occurrence.file.path, occurrence.run.data()
+        settled, rows = occurrence.run.settled(self._met)
+        self.settle(path, data, settled)
+        for row in rows:
+            self.add(*entry_of_row(path, data, row))
+
+    def _met(self, number: int) -> bool:
+        return number in self.known or number in self._early
+
+    def settle(self, path: str, data: bytes, settled: Iterable[Settled]) -> None:
+        """Make transactions that begin and end in one run."""
+        known, log, files = self.known, self.log, (path,)
+        for number, first, last, offset, length, place, body, targets_end, count in settled:
+            targets = target_names(data[body:targets_end])
+            known[number] = Transaction(
+                SYSTEM_NAME,
+                log,
+                str(number),
+                State.COMMITTED,
+                signed(number),
+                name=data[place + ENTRY_HEAD_SIZE : body].decode() or None,
+                participants=targets,
+                first_time=first,
+                last_time=last,
+                records=2,
+                bytes=length,
+                files=files,
+                evidence=(path, offset),
+                evidence_type=_TYPES[_PERSISTED],
+                attributes={"operations": count},
+            )
+
+    def add(self, number: int, step: Step, reference: str, operations: int) -> None:
+        """Add an entry."""
+        one = self.known.get(number)
+        if one is not None:
+            _apply(one, step)
+        elif step.kind == _PERSISTING:
+            self._begin(number, reference, operations, step)
+        else:
+            self._early.setdefault(number, []).append(step)
+
+    def _begin(self, number: int, reference: str, operations: int, step: Step) -> None:
+        """Make a transaction of its first persisting entry."""
+        path, offset, length, kind, _, time, targets = step
+        one = self.known[number] = Transaction(
+            SYSTEM_NAME,
+            self.log,
+            str(number),
+            State.PENDING,
+            signed(number),
+            name=reference or None,
+            participants=targets,
+            open_participants=targets,
+            first_time=time,
+            last_time=time,
+            records=1,
+            bytes=length,
+            files=(path,),
+            evidence=(path, offset),
+            evidence_type=_TYPES[kind],
+            attributes={"operations": operations},
+        )
+        if earlier := self._early.pop(number, None):
+            one.records, one.bytes, one.files = 0, 0, ()
+            for each in (*earlier, step):
+                _apply(one, each)
+        else:
+            _advance(one, step)
 
 
-def _add_entry(one: Transaction, occurrence: BlockOccurrence, placed: PlacedEntry) -> None:
-    entry, path = placed.entry, occurrence.file.path
-    offset, length = occurrence.block.place_of(placed)
+def entry_of_row(path: str, data: bytes, row: Row) -> tuple[int, Step, str, int]:
+    """Return an entry of a run as `TransactionFold.add` takes it."""
+    kind, flags, number, time, offset, length, place, body, targets_end, operations = row
+    targets = target_names(data[body:targets_end])
+    reference = data[place + ENTRY_HEAD_SIZE : body].decode()
+    return number, Step(path, offset, length, kind, flags, time, targets), reference, operations
+
+
+def _count(one: Transaction, path: str, length: int, time: int) -> None:
     one.records += 1
     one.bytes += length
-    one.last_time = entry.time
+    one.last_time = time
     if path not in one.files:
         one.files += (path,)
+
+
+def _apply(one: Transaction, step: Step) -> None:
+    _count(one, step.path, step.length, step.time)
     if one.state is State.PENDING:
-        one.evidence = (path, offset)
-        one.evidence_type = TYPES[entry.kind]
-        _advance(one, entry)
+        one.evidence = (step.path, step.offset)
+        one.evidence_type = _TYPES[step.kind]
+        _advance(one, step)
 
 
-def _advance(one: Transaction, entry: Entry) -> None:
-    if entry.carried_forward:
-        one.attributes["carried_forward"] = True
-    if entry.discarded:
+def _advance(one: Transaction, step: Step) -> None:
+    if step.kind == _PERSISTING:
+        if step.flags & _CARRIED:
+            one.attributes["carried_forward"] = True
+        return
+    if step.flags & _DISCARDED:
         one.attributes["discarded"] = list(one.open_participants)
         one.state = State.HEURISTIC
-    if entry.kind is EntryKind.PERSISTED:
-        left = (
-            ()
-            if entry.all_targets
-            else tuple(target for target in one.open_participants if target not in entry.targets)
-        )
-        one.open_participants = left
-        if not left and one.state is State.PENDING:
-            one.state = State.COMMITTED
+    one.open_participants = _left(one.open_participants, step)
+    if not one.open_participants and one.state is State.PENDING:
+        one.state = State.COMMITTED
+
+
+def _left(targets: tuple[str, ...], step: Step) -> tuple[str, ...]:
+    if step.flags & ALL_TARGETS:
+        return ()
+    return tuple(target for target in targets if target not in step.targets)

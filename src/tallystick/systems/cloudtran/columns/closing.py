@@ -1,0 +1,124 @@
+"""What a part of a block log closes, as Arrow batches.
+
+In: a split, and a function that opens its file. Out: batches of the tables ``transactions`` and
+``changes``, and the `Rest`. The part must be whole blocks from its beginning to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from tallystick.arrow.schemas import batches_of_changes, batches_of_transactions
+from tallystick.records import Change, Clock, State, Transaction
+from tallystick.systems.cloudtran.columns import kernels
+from tallystick.systems.cloudtran.columns.block_runs import BlockRun, read_run
+from tallystick.systems.cloudtran.columns.rests import Left, Rest
+from tallystick.systems.cloudtran.columns.run_changes import RunChanges
+from tallystick.systems.cloudtran.read.block_order import BlockOrder, Opener
+from tallystick.systems.cloudtran.read.files import BlockFile
+from tallystick.systems.cloudtran.read.transactions import TransactionFold, entry_of_row
+from tallystick.systems.cloudtran.read.whole_blocks import RunOccurrence
+from tallystick.systems.protocol import Split
+
+Batches = Iterator[tuple[str, pa.RecordBatch]]
+_CLOCK = Clock.WALL_US.value
+
+
+@dataclass(slots=True)
+class ClosingSplit:
+    """The closing of one split."""
+
+    file: BlockFile
+    opened: Opener
+    split: Split
+    log: str
+    rows: int
+    _rest: Rest = field(init=False)
+    _open: dict[int, list[Left]] = field(default_factory=dict)
+    """The entries of transactions that are not closed yet, by number."""
+    _plain: bool = False
+
+    def __post_init__(self) -> None:
+        self._rest = Rest(self.file.path)
+
+    def batches(self) -> Batches:
+        """Yield what the split closes; nothing more once it proves not to be plain."""
+        order, offset, split = BlockOrder(), self.split.begin, self.split
+        order.enter(self.file.serial)
+        with self.opened(self.file) as scan:
+            stop = min(split.end, scan.end)
+            while offset < stop:
+                run = read_run(scan, order, offset, stop)
+                if run is None or any(map(self._rest.closed.meets, run.numbers())):
+                    return
+                self._note(run)
+                yield from self._changes(run)
+                yield from batches_of(self._close(run), (), self.rows)
+                offset = run.end
+            at_end = offset == split.end or offset >= scan.end
+            self._plain = at_end and len(scan.data) > 0
+
+    def rest(self) -> bytes | None:
+        """Return what the split leaves open; None if it is not plain."""
+        if not self._plain:
+            return None
+        self._rest.left = [one for entries in self._open.values() for one in entries]
+        return self._rest.packed()
+
+    def _note(self, run: BlockRun) -> None:
+        first, last = run.table[0], run.table[-1]
+        if self._rest.serial is None:
+            self._rest.serial = int(first[kernels.SERIAL])
+            self._rest.first = int(first[kernels.SEQUENCE])
+        self._rest.last = int(last[kernels.SEQUENCE])
+        for numbers in run.logged():
+            self._rest.logged.add_range(numbers)
+        self._rest.carried += run.carried()
+
+    def _changes(self, run: BlockRun) -> Batches:
+        changes = RunChanges.of(RunOccurrence(0, self.file, run), self.log)
+        for begin in range(0, changes.count, self.rows):
+            yield "changes", changes.batch(begin, min(begin + self.rows, changes.count))
+
+    def _close(self, run: BlockRun) -> list[Transaction]:
+        """Return the transactions that a run ends and that began in the split."""
+        path, data, fold = self.file.path, run.data(), TransactionFold(self.log)
+        settled, rows = run.settled(self._open.__contains__)
+        fold.settle(path, data, settled)
+        touched: dict[int, None] = {}
+        for row in rows:
+            one = entry_of_row(path, data, row)
+            self._open.setdefault(one[0], []).append(one)
+            touched[one[0]] = None
+        for number in touched:
+            if (closed := _closed(self._open[number], self.log)) is not None:
+                fold.known[number] = closed
+                del self._open[number]
+        for number in sorted(fold.known):
+            self._rest.closed.add(number)
+        return list(fold.known.values())
+
+
+def _closed(entries: list[Left], log: str) -> Transaction | None:
+    """Return the transaction of entries that begin with its first and close it, else None."""
+    fold = TransactionFold(log)
+    for one in entries:
+        fold.add(*one)
+        if not fold.known:
+            return None  # it began in an earlier part
+    (closed,) = fold.known.values()
+    carried = "carried_forward" in closed.attributes
+    return None if carried or closed.state is State.PENDING else closed
+
+
+def batches_of(
+    transactions: Iterable[Transaction], changes: Iterable[Change], rows: int
+) -> Batches:
+    """Yield transactions and changes by table, in batches of at most ``rows`` rows."""
+    for batch in batches_of_transactions(transactions, _CLOCK, rows):
+        yield "transactions", batch
+    for batch in batches_of_changes(changes, _CLOCK, rows):
+        yield "changes", batch
