@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from tallystick.arrow.numba_kernel import pays
 from tallystick.records import (
     Change,
     Clock,
@@ -22,6 +24,7 @@ from tallystick.records import (
     Transaction,
     Verdict,
 )
+from tallystick.storage.zeros import last_nonzero_end
 from tallystick.systems.derby.engine.recovery import Recovery, reach_of, recover
 from tallystick.systems.derby.format.layout import (
     HEADER_SIZE,
@@ -34,7 +37,7 @@ from tallystick.systems.derby.read.changes import committed, committed_between, 
 from tallystick.systems.derby.read.files import LogBytes, LogFiles, OpenedLog
 from tallystick.systems.derby.read.records import record_of
 from tallystick.systems.derby.read.scan import LogScan
-from tallystick.systems.derby.read.spans import ByteRange, spans_of
+from tallystick.systems.derby.read.spans import ByteRange, run_range, spans_of
 from tallystick.systems.derby.read.tables import Database
 from tallystick.systems.derby.verdict.findings import find_all
 from tallystick.systems.derby.verdict.strict import judgement, verdict
@@ -43,8 +46,12 @@ from tallystick.systems.protocol import Collection, LogSource, ReadOptions, Spli
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tallystick.systems.derby.columns.runs import CompiledRuns
     from tallystick.systems.derby.columns.splits import ColumnReader
     from tallystick.systems.protocol import Longs
+
+LOADED_FROM, COMPILED_FROM = 1 << 16, 1 << 20
+"""Bytes of a log from which compiled code pays, where numba is loaded and where it is not."""
 
 
 class DerbyReading:
@@ -77,20 +84,27 @@ class DerbyReading:
         return self._opened.files
 
     @cached_property
+    def _runs(self) -> CompiledRuns | None:
+        """What reads plain records in runs, if the log is long enough for that to pay."""
+        return _run_reader(self.log)
+
+    @cached_property
     def recovery(self) -> Recovery:
         """What a boot would do."""
-        return recover(self.log, self._options.settings)
+        return recover(self.log, self._options.settings, self._runs)
 
     @cached_property
     def scan(self) -> LogScan:
         """The scan of all bytes."""
-        return LogScan(self.log, reach_of(self.log, self.recovery))
+        return LogScan(self.log, reach_of(self.log, self.recovery, self._runs))
 
     @cached_property
     def _analysis(self) -> LogAnalysis:
         found = self.recovery
         checkpoint = found.checkpoint, found.checkpointing
-        return analyse(self.scan, found.redo_mark or found.checkpoint, checkpoint)
+        # Where the whole log is dropped, every end record in it counts.
+        take = self._runs.take if self._runs is not None and not found.new_log else None
+        return analyse(self.scan, found.redo_mark or found.checkpoint, checkpoint, take)
 
     def files(self) -> Sequence[LogFile]:
         """Return the log files by number, then the control files."""
@@ -213,8 +227,18 @@ class DerbyReading:
             generation=previous,
             redundant=redundant,
             why=f"recovery starts at {instant_text(self.recovery.start)}",
-            spans=tuple(spans_of(self.scan.file_ranges(file.number))),
+            spans=tuple(spans_of(self._summed_ranges(file.number))),
         )
+
+    def _summed_ranges(self, number: int) -> Iterator[ByteRange]:
+        """Yield the ranges of a file, the run of plain records that it begins with as one."""
+        scan = self.scan.file(number)
+        yield scan.header()
+        position = HEADER_SIZE
+        if self._runs is not None:
+            position = self._runs.end(scan.file, HEADER_SIZE, scan.believed_until())
+            yield run_range(scan.file, position)
+        yield from scan.rest(position)
 
     def _control_files(self, order: int) -> list[LogFile]:
         found = []
@@ -226,6 +250,18 @@ class DerbyReading:
             spans = (Span(0, size, outcome, "control file", problem),) if size else ()
             found.append(LogFile(control.path, size, "control file", order + place, spans=spans))
         return found
+
+
+def _run_reader(log: LogFiles) -> CompiledRuns | None:
+    """Return what reads runs; None where nothing is compiled, or the log is short or encrypted."""
+    used = sum(last_nonzero_end(one.data, 0, one.size) for one in log.files.values())
+    if log.encrypted or not pays(used, LOADED_FROM, COMPILED_FROM) or not find_spec("numba"):
+        return None
+    try:
+        from tallystick.systems.derby.columns.runs import CompiledRuns
+    except (ImportError, RuntimeError):
+        return None  # numba refuses where it finds no folder for what it compiles
+    return CompiledRuns(log)
 
 
 def _is_believed(one: ByteRange) -> bool:

@@ -19,6 +19,7 @@ SYSTEM_NAME: Final = "derby"
 
 # -- format ids: two bytes in front of every object ----------------------------------------------
 
+FORMAT_ID_SIZE = 2
 NULL = 0
 LOGICAL_UNDO_BTREE = 95
 LOG_FILE = 128
